@@ -1,0 +1,87 @@
+"""Object metadata shared by every Kubernetes kind.
+
+All structs of this package hold only the fields that scheduling reads; unknown fields are ignored when
+decoding. Objects are immutable by convention once decoded: caches and the queue share them freely.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+RawQuantity = str | int | float
+"""A quantity as it appears in JSON; `scheduler.api.quantity` gives it a meaning."""
+
+ResourceList = dict[str, RawQuantity]
+"""Resource name to raw quantity, as in `resources.requests`."""
+
+
+class Object(msgspec.Struct, rename="camel", kw_only=True, gc=False, omit_defaults=True):
+    """Base of every struct here: camelCase in JSON, snake_case in Python, no GC tracking (no cycles)."""
+
+
+class Value(
+    msgspec.Struct, rename="camel", kw_only=True, gc=False, omit_defaults=True, frozen=True
+):
+    """Base of small value types: hashable, comparable, shared."""
+
+
+class OwnerReference(Value):
+    """`metadata.ownerReferences[]`."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(Object):
+    """`metadata`. Timestamps stay RFC 3339 text; few are ever parsed."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    generate_name: str = ""
+    finalizers: tuple[str, ...] = ()
+
+
+class LabelSelectorRequirement(Value):
+    """One entry of `matchExpressions` in a label selector."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Object):
+    """`metav1.LabelSelector`; absent (None) and empty mean opposite things, see `selectors`."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class Condition(Object):
+    """A condition of a pod, node or other status. `status` is "True", "False" or "Unknown"."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class Named(Object):
+    """Any object of which only the metadata is read."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

@@ -1,0 +1,54 @@
+"""The Node."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.api.meta import Condition, Object, ObjectMeta, ResourceList, Value
+
+
+class Taint(Value):
+    """`spec.taints[]`. `time_added` counts for update events only."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(Object):
+    """`spec` of a node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class ContainerImage(Object):
+    """`status.images[]`."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeStatus(Object):
+    """`status` of a node."""
+
+    allocatable: ResourceList = {}
+    capacity: ResourceList = {}
+    conditions: tuple[Condition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(Object):
+    """A v1 Node."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+    @property
+    def name(self) -> str:
+        """`metadata.name`."""
+        return self.metadata.name

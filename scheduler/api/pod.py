@@ -1,0 +1,367 @@
+"""The Pod and everything under it that scheduling reads.
+
+`Pod.shape` is not part of the Kubernetes object: `scheduler.api.shape.PodShapes` fills it in once per pod,
+so that derived facts (request vectors, parsed selectors) are computed once per workload.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.api.meta import Condition, LabelSelector, Object, ObjectMeta, ResourceList, Value
+
+if TYPE_CHECKING:
+    from scheduler.api.shape import PodShape
+
+
+class NodeSelectorRequirement(Value):
+    """One entry of `matchExpressions` or `matchFields` in a node selector term."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Value):
+    """Requirements that must all hold."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Value):
+    """Terms of which one must hold; no terms match no node."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(Value):
+    """A weighted node preference."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Value):
+    """`affinity.nodeAffinity`."""
+
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Object):
+    """A required (anti-)affinity term; match/mismatchLabelKeys are merged by the API server already."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Object):
+    """A preferred (anti-)affinity term."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = msgspec.field(default_factory=PodAffinityTerm)
+
+
+class PodAffinity(Object):
+    """`affinity.podAffinity` or `affinity.podAntiAffinity`."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Object):
+    """`spec.affinity`."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Value):
+    """`spec.tolerations[]`; empty operator means Equal."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class TopologySpreadConstraint(Object):
+    """`spec.topologySpreadConstraints[]`; `fallback_criteria` is KEP-3990's native field."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+    fallback_criteria: tuple[str, ...] = ()
+
+
+class ResourceRequirements(Object):
+    """`resources` of a container or pod."""
+
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+
+
+class ContainerPort(Value):
+    """`ports[]`; only host ports matter to scheduling."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+
+
+class RestartRule(Object):
+    """`restartPolicyRules[]`, read for feature inference (NodeDeclaredFeatures)."""
+
+    action: str = ""
+
+
+class Container(Object):
+    """A container or init container."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] = ()
+
+
+class PersistentVolumeClaimSource(Object):
+    """`volumes[].persistentVolumeClaim`."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class PersistentVolumeClaimSpec(Object):
+    """The part of a claim's spec that volume plugins read; also inside ephemeral templates."""
+
+    access_modes: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class PersistentVolumeClaimTemplate(Object):
+    """`volumes[].ephemeral.volumeClaimTemplate`."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PersistentVolumeClaimSpec = msgspec.field(default_factory=PersistentVolumeClaimSpec)
+
+
+class EphemeralVolumeSource(Object):
+    """`volumes[].ephemeral`."""
+
+    volume_claim_template: PersistentVolumeClaimTemplate | None = None
+
+
+class GCEPersistentDisk(Value):
+    """In-line GCE disk."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AWSElasticBlockStore(Value):
+    """In-line EBS volume."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    read_only: bool = False
+
+
+class ISCSIVolume(Value):
+    """In-line iSCSI volume."""
+
+    iqn: str = ""
+    target_portal: str = ""
+    lun: int = 0
+    read_only: bool = False
+
+
+class RBDVolume(Value):
+    """In-line Ceph RBD volume."""
+
+    monitors: tuple[str, ...] = ()
+    image: str = ""
+    pool: str = ""
+    read_only: bool = False
+
+
+class CSIVolumeSource(Value):
+    """In-line CSI volume."""
+
+    driver: str = ""
+
+
+class AzureDiskVolume(Value):
+    """In-line Azure disk."""
+
+    disk_name: str = ""
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+
+
+class CinderVolume(Value):
+    """In-line Cinder volume."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class ImageVolumeSource(Value):
+    """`volumes[].image`."""
+
+    reference: str = ""
+
+
+class Volume(Object):
+    """`spec.volumes[]`; sources that scheduling ignores decode to a volume with a name only."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    iscsi: ISCSIVolume | None = None
+    rbd: RBDVolume | None = None
+    csi: CSIVolumeSource | None = None
+    azure_disk: AzureDiskVolume | None = None
+    cinder: CinderVolume | None = None
+    image: ImageVolumeSource | None = None
+
+
+class PodSchedulingGate(Value):
+    """`spec.schedulingGates[]`."""
+
+    name: str = ""
+
+
+class PodResourceClaim(Value):
+    """`spec.resourceClaims[]`."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSpec(Object):
+    """`spec` of a pod."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    overhead: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class ContainerStatus(Object):
+    """The resize state of one container: what is allocated and what is actuated."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class PodResourceClaimStatus(Value):
+    """`status.resourceClaimStatuses[]`."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodStatus(Object):
+    """`status` of a pod."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    reason: str = ""
+    message: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: dict[str, Any] | None = None
+
+
+class Pod(Object):
+    """A v1 Pod. Use `shape` (never None once it came through a reflector or `PodShapes.intern`)."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+    # The JSON name cannot occur in a Kubernetes object, so decoding never sets it.
+    interned: Any = msgspec.field(default=None, name="kubestow.io:shape")
+
+    @property
+    def shape(self) -> PodShape:
+        """The interned shape; raises AttributeError-like RuntimeError when nobody interned the pod."""
+        shape: PodShape | None = self.interned
+        if shape is None:
+            msg = (
+                f"pod {self.metadata.namespace}/{self.metadata.name} has no shape: "
+                "pass it through PodShapes.intern() first"
+            )
+            raise RuntimeError(msg)
+        return shape
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def uid(self) -> str:
+        """`metadata.uid`."""
+        return self.metadata.uid
+
+    @property
+    def priority(self) -> int:
+        """`spec.priority`, 0 when unset (admission resolves priority classes, not the scheduler)."""
+        return self.spec.priority or 0
+
+    @property
+    def terminating(self) -> bool:
+        """Whether deletion has begun."""
+        return self.metadata.deletion_timestamp is not None

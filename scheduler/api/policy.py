@@ -1,0 +1,115 @@
+"""Disruption budgets, priority classes, quotas, leases and events."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.api.meta import LabelSelector, Object, ObjectMeta, ResourceList
+from scheduler.api.storage import ObjectReference
+
+
+class PodDisruptionBudgetSpec(Object):
+    """`spec` of a budget."""
+
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(Object):
+    """`status` of a budget."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str | None] = {}
+
+
+class PodDisruptionBudget(Object):
+    """A policy/v1 PodDisruptionBudget."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodDisruptionBudgetSpec = msgspec.field(default_factory=PodDisruptionBudgetSpec)
+    status: PodDisruptionBudgetStatus = msgspec.field(default_factory=PodDisruptionBudgetStatus)
+
+
+class PriorityClass(Object):
+    """A scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
+class ScopedResourceSelectorRequirement(Object):
+    """One entry of `scopeSelector.matchExpressions`."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Object):
+    """`spec.scopeSelector`."""
+
+    match_expressions: tuple[ScopedResourceSelectorRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(Object):
+    """`spec` of a quota."""
+
+    hard: ResourceList = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(Object):
+    """`status` of a quota."""
+
+    hard: ResourceList = {}
+    used: ResourceList = {}
+
+
+class ResourceQuota(Object):
+    """A v1 ResourceQuota."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: ResourceQuotaSpec = msgspec.field(default_factory=ResourceQuotaSpec)
+    status: ResourceQuotaStatus = msgspec.field(default_factory=ResourceQuotaStatus)
+
+
+class LeaseSpec(Object):
+    """`spec` of a lease; times are RFC 3339 with microseconds."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Object):
+    """A coordination.k8s.io/v1 Lease."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
+
+
+class EventSeries(Object):
+    """`series` of an event."""
+
+    count: int = 0
+    last_observed_time: str = ""
+
+
+class Event(Object):
+    """An events.k8s.io/v1 Event."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    event_time: str | None = None
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: ObjectReference | None = None
+    related: ObjectReference | None = None
+    note: str = ""
+    type: str = ""

@@ -1,0 +1,164 @@
+"""Volumes, claims, classes and CSI objects."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.api.meta import LabelSelector, Object, ObjectMeta, RawQuantity, ResourceList
+from scheduler.api.pod import NodeSelector, PersistentVolumeClaimSpec
+
+
+class ObjectReference(Object):
+    """A reference to another object (`claimRef`, event `regarding`)."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class VolumeNodeAffinity(Object):
+    """`spec.nodeAffinity` of a volume."""
+
+    required: NodeSelector | None = None
+
+
+class CSIPersistentVolumeSource(Object):
+    """`spec.csi` of a volume."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class PersistentVolumeSpec(Object):
+    """`spec` of a volume."""
+
+    capacity: ResourceList = {}
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSIPersistentVolumeSource | None = None
+    volume_attributes_class_name: str | None = None
+    persistent_volume_reclaim_policy: str = ""
+
+
+class PhaseStatus(Object):
+    """A status of which only the phase is read."""
+
+    phase: str = ""
+
+
+class PersistentVolume(Object):
+    """A v1 PersistentVolume."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PersistentVolumeSpec = msgspec.field(default_factory=PersistentVolumeSpec)
+    status: PhaseStatus = msgspec.field(default_factory=PhaseStatus)
+
+
+class PersistentVolumeClaim(Object):
+    """A v1 PersistentVolumeClaim."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PersistentVolumeClaimSpec = msgspec.field(default_factory=PersistentVolumeClaimSpec)
+    status: PhaseStatus = msgspec.field(default_factory=PhaseStatus)
+
+
+class TopologySelectorLabelRequirement(Object):
+    """One key of a topology selector term."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(Object):
+    """One entry of `allowedTopologies`."""
+
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
+
+
+class StorageClass(Object):
+    """A storage.k8s.io/v1 StorageClass (its fields are at the top level)."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+
+
+class VolumeNodeResources(Object):
+    """`allocatable` of a CSI driver on a node; count None means no limit."""
+
+    count: int | None = None
+
+
+class CSINodeDriver(Object):
+    """`spec.drivers[]` of a CSINode."""
+
+    name: str = ""
+    node_id: str = msgspec.field(default="", name="nodeID")
+    topology_keys: tuple[str, ...] = ()
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(Object):
+    """`spec` of a CSINode."""
+
+    drivers: tuple[CSINodeDriver, ...] = ()
+
+
+class CSINode(Object):
+    """A storage.k8s.io/v1 CSINode."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: CSINodeSpec = msgspec.field(default_factory=CSINodeSpec)
+
+
+class CSIDriverSpec(Object):
+    """`spec` of a CSIDriver."""
+
+    storage_capacity: bool | None = None
+    attach_required: bool | None = None
+
+
+class CSIDriver(Object):
+    """A storage.k8s.io/v1 CSIDriver."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: CSIDriverSpec = msgspec.field(default_factory=CSIDriverSpec)
+
+
+class CSIStorageCapacity(Object):
+    """A storage.k8s.io/v1 CSIStorageCapacity."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+    capacity: RawQuantity | None = None
+    maximum_volume_size: RawQuantity | None = None
+
+
+class VolumeAttachmentSource(Object):
+    """`spec.source` of an attachment."""
+
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(Object):
+    """`spec` of an attachment."""
+
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = msgspec.field(default_factory=VolumeAttachmentSource)
+
+
+class VolumeAttachment(Object):
+    """A storage.k8s.io/v1 VolumeAttachment."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: VolumeAttachmentSpec = msgspec.field(default_factory=VolumeAttachmentSpec)
