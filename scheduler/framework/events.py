@@ -1,0 +1,160 @@
+"""Cluster events, what plugins register for, and queueing hints (queue-and-events.md sections 5 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntFlag, StrEnum
+from typing import Any, Final
+
+from scheduler.api.pod import Pod
+
+
+class ActionType(IntFlag):
+    """What happened to an object. Values up to ALL are upstream's; the rest are ours."""
+
+    NONE = 0
+    ADD = 1
+    DELETE = 2
+    UPDATE_NODE_ALLOCATABLE = 4
+    UPDATE_NODE_LABEL = 8
+    UPDATE_NODE_TAINT = 16
+    UPDATE_NODE_CONDITION = 32
+    UPDATE_NODE_ANNOTATION = 64
+    UPDATE_NODE_DECLARED_FEATURE = 128
+    UPDATE_POD_LABEL = 256
+    UPDATE_POD_SCALE_DOWN = 512
+    UPDATE_POD_TOLERATION = 1024
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
+    UPDATE = 8188
+    ALL = 8191
+    # Own-update events of unscheduled pods and the tick of time, deliberately outside UPDATE and ALL
+    # (KEP-3990 design 1.4): a plugin gets them only by asking for them.
+    UPDATE_POD_SCHEDULING_STATUS = 8192
+    UPDATE_POD_ANNOTATION = 16384
+    TICK = 32768
+
+
+class EventResource(StrEnum):
+    """The kind of object an event is about; the value is the label prefix."""
+
+    POD = "Pod"
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULABLE_POD = "UnschedulablePod"
+    NODE = "Node"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    WILDCARD = "*"
+    #: kubestow: no object, the clock only.
+    TIME = "Time"
+
+
+_ACTION_LABELS: Final = {
+    ActionType.ADD: "Add",
+    ActionType.DELETE: "Delete",
+    ActionType.UPDATE_NODE_ALLOCATABLE: "UpdateNodeAllocatable",
+    ActionType.UPDATE_NODE_LABEL: "UpdateNodeLabel",
+    ActionType.UPDATE_NODE_TAINT: "UpdateNodeTaint",
+    ActionType.UPDATE_NODE_CONDITION: "UpdateNodeCondition",
+    ActionType.UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
+    ActionType.UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
+    ActionType.UPDATE_POD_LABEL: "UpdatePodLabel",
+    ActionType.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
+    ActionType.UPDATE_POD_TOLERATION: "UpdatePodToleration",
+    ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
+    ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
+    ActionType.UPDATE: "Update",
+    ActionType.ALL: "All",
+    ActionType.UPDATE_POD_SCHEDULING_STATUS: "UpdatePodSchedulingStatus",
+    ActionType.UPDATE_POD_ANNOTATION: "UpdatePodAnnotation",
+    ActionType.TICK: "Tick",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """A resource and an action; registered by plugins (any mask) and emitted by handlers (one action)."""
+
+    #: An `EventResource`, or `<plural>.<version>.<group>` for a custom resource.
+    resource: str
+    action_type: ActionType
+    custom_label: str = ""
+
+    @property
+    def label(self) -> str:
+        """The metric label, e.g. `AssignedPodDelete`; an unnamed mask has an empty action part."""
+        return self.custom_label or f"{self.resource}{_ACTION_LABELS.get(self.action_type, '')}"
+
+    @property
+    def wildcard(self) -> bool:
+        """Whether this is `*`/All: a forced move, not something that happened to an object."""
+        return self.resource == EventResource.WILDCARD and self.action_type == ActionType.ALL
+
+    def matches(self, incoming: ClusterEvent) -> bool:
+        """Whether this registration covers `incoming`: subset of actions, and the same resource.
+
+        A registered Pod covers assigned and unscheduled pods alike; an incoming wildcard matches only a
+        registered wildcard (queue-and-events.md 6.5).
+        """
+        if self.wildcard:
+            return True
+        return (
+            self._covers_resource(incoming.resource)
+            and incoming.action_type != 0
+            and incoming.action_type & self.action_type == incoming.action_type
+        )
+
+    def _covers_resource(self, resource: str) -> bool:
+        if self.resource in (EventResource.WILDCARD, resource):
+            return True
+        return self.resource == EventResource.POD and resource in (
+            EventResource.ASSIGNED_POD,
+            EventResource.UNSCHEDULABLE_POD,
+        )
+
+
+class QueueingHint(Enum):
+    """A hint function's answer: may this event have made the pod schedulable?"""
+
+    SKIP = "QueueSkip"
+    QUEUE = "Queue"
+
+
+HintFunction = Callable[[Pod, Any, Any], QueueingHint]
+"""`hint(pod, old, new)`: `old` is None for an add, `new` None for a delete. Raising means QUEUE."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEventWithHint:
+    """A registration: an event and, optionally, the function that says for which pods it matters."""
+
+    event: ClusterEvent
+    #: None means always QUEUE.
+    hint: HintFunction | None = None
+    #: The answer depends only on the pod's shape, labels and namespace, so that one evaluation serves
+    #: all pods that share them.
+    per_shape: bool = False
+
+
+ASSIGNED_POD_ADD: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
+ASSIGNED_POD_UPDATE: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE)
+ASSIGNED_POD_DELETE: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD)
+UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE)
+UNSCHEDULED_POD_DELETE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.DELETE)
+NODE_ADD: Final = ClusterEvent(EventResource.NODE, ActionType.ADD)
+NODE_DELETE: Final = ClusterEvent(EventResource.NODE, ActionType.DELETE)
+TIME_TICK: Final = ClusterEvent(EventResource.TIME, ActionType.TICK)
+UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(
+    EventResource.WILDCARD, ActionType.ALL, "UnschedulableTimeout"
+)
+FORCE_ACTIVATE: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ForceActivate")

@@ -1,0 +1,309 @@
+"""The extension points, as Protocols. A plugin implements a point by having its methods, nothing else.
+
+    class Zone:
+        name = "example.com/Zone"
+
+        def __init__(self, args: ZoneArgs, handle: Handle) -> None: ...
+
+        def filter(self, state, pod, node): ...
+
+Everywhere `None` stands for Success. Filter and Score come in a scalar form (one node) and a columnar form
+(all rows at once); in-tree plugins have both and they must agree. PreBind, Bind and PostBind may be
+`async`, and reach the API only through `Handle.api`; everything else is synchronous and pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from scheduler.api.pod import Pod
+from scheduler.framework.events import ClusterEventWithHint
+from scheduler.framework.node_status import NodeToStatus
+from scheduler.framework.nodes import Codes, Columns, Int64Column, NodeInfo, NodeTableView, Rows
+from scheduler.framework.queued import QueuedPodInfo
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import Status
+
+MAX_NODE_SCORE = 100
+MIN_NODE_SCORE = 0
+
+
+class Plugin(Protocol):
+    """What every plugin has."""
+
+    #: Used in configuration, messages and metrics. Unique within a registry.
+    name: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseRule:
+    """What a columnar result depends on besides the pod's shape (DESIGN section 4, reuse across pods).
+
+    `ReuseRule()` without arguments is safe for a result that depends on everything a row holds.
+    """
+
+    #: Rows that changed in these groups are evaluated again; the others keep their result.
+    columns: Columns = Columns.ALL
+    #: Named versions (`NodeTableView.version`); when one changed, the whole column is evaluated again.
+    versions: tuple[str, ...] = ()
+
+
+NEVER: None = None
+"""In place of a ReuseRule: evaluate every row for every pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """PreFilter succeeded and only the named nodes can do. Unknown names are ignored."""
+
+    node_names: frozenset[str]
+
+
+class PreEnqueuePlugin(Plugin, Protocol):
+    """Holds pods back before they reach the active queue."""
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        """Success lets the pod in; anything else gates it (no event, no condition is written)."""
+        ...
+
+
+class QueueSortPlugin(Plugin, Protocol):
+    """Orders the active queue."""
+
+    def sort_key(self, info: QueuedPodInfo) -> Any:
+        """A comparable key; smaller is scheduled first."""
+        ...
+
+
+class PreFilterPlugin(Plugin, Protocol):
+    """Prepares for Filter, may narrow the nodes or reject the pod outright."""
+
+    #: True when the outcome and all written state depend on the pod's shape alone.
+    pre_filter_reusable: ClassVar[bool] = False
+
+    def pre_filter(
+        self, state: CycleState, pod: Pod, table: NodeTableView
+    ) -> PreFilterResult | Status | None:
+        """None: go on with all nodes. `SKIP`: do not call this plugin's Filter for this pod."""
+        ...
+
+
+class PreFilterExtensions(Plugin, Protocol):
+    """Keeps PreFilter state right in a what-if where a pod is added to or removed from a node."""
+
+    def add_pod(
+        self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo
+    ) -> Status | None: ...
+    def remove_pod(
+        self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
+    ) -> Status | None: ...
+
+
+class FilterPlugin(Plugin, Protocol):
+    """Says whether a pod can run on a node (scalar form)."""
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None: ...
+
+
+class ColumnarFilterPlugin(Plugin, Protocol):
+    """Says for many rows at once whether a pod can run there."""
+
+    #: `NEVER` (None) or what the codes depend on.
+    filter_reuse: ClassVar[ReuseRule | None] = NEVER
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """int32 codes, one per entry of `rows`: 0 passes, others are for `filter_status`."""
+        ...
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """The rejection that a non-zero code stands for."""
+        ...
+
+
+class PostFilterPlugin(Plugin, Protocol):
+    """Tries to help a pod that fits nowhere."""
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> PostFilterResult: ...
+
+
+class PreScorePlugin(Plugin, Protocol):
+    """Prepares for Score with the feasible rows known."""
+
+    #: True when the outcome and all written state depend on the pod's shape alone.
+    pre_score_reusable: ClassVar[bool] = False
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
+    ) -> Status | None: ...
+
+
+class ScorePlugin(Plugin, Protocol):
+    """Ranks a feasible node (scalar form); 0 to 100 after normalisation."""
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int | Status: ...
+
+
+class ColumnarScorePlugin(Plugin, Protocol):
+    """Ranks many feasible rows at once."""
+
+    #: `NEVER` (None) or what the raw scores depend on.
+    score_reuse: ClassVar[ReuseRule | None] = NEVER
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        """int64 raw scores, one per entry of `rows`."""
+        ...
+
+
+class NormalizeScorePlugin(Plugin, Protocol):
+    """Brings raw scores of all feasible nodes into 0 to 100."""
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
+    ) -> Int64Column | Status:
+        """A new array (or the unchanged input); `scores` must not be modified."""
+        ...
+
+
+class ReservePlugin(Plugin, Protocol):
+    """Books resources outside the node table for an assumed pod."""
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None: ...
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Undo; called even when `reserve` never ran, so it must be idempotent."""
+        ...
+
+
+class PermitPlugin(Plugin, Protocol):
+    """Lets a pod go on to binding, refuses it, or makes it wait."""
+
+    def permit(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> tuple[Status | None, float]:
+        """A status and, for Wait, the timeout in seconds (at most 15 minutes)."""
+        ...
+
+
+class PreBindPlugin(Plugin, Protocol):
+    """Does what must be done before a pod is bound."""
+
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> PreBindPreFlightResult | Status | None:
+        """None or a result: PreBind has work to do. `SKIP`: it has none."""
+        ...
+
+    def pre_bind(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> Status | None | Awaitable[Status | None]: ...
+
+
+class BindPlugin(Plugin, Protocol):
+    """Binds. Returning SKIP passes the pod to the next Bind plugin."""
+
+    def bind(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> Status | None | Awaitable[Status | None]: ...
+
+
+class PostBindPlugin(Plugin, Protocol):
+    """Is told about a successful binding."""
+
+    def post_bind(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> None | Awaitable[None]: ...
+
+
+class EnqueueExtensions(Plugin, Protocol):
+    """Says which events may make a pod that this plugin rejected schedulable."""
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """An empty list: no event can. Called once, at start."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PreBindPreFlightResult:
+    """`allow_parallel`: this PreBind may run side by side with its neighbours that say so too."""
+
+    allow_parallel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NominatingInfo:
+    """What to do with the pod's nomination: None in place of it leaves the nomination alone.
+
+    An empty `node_name` clears it.
+    """
+
+    node_name: str = ""
+
+
+CLEAR_NOMINATION = NominatingInfo("")
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """A PostFilter's answer: Success means the pod may fit later on the nominated node."""
+
+    status: Status | None
+    nominating: NominatingInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionPoint:
+    """An extension point: its name in YAML, its name in metrics, upstream's interface name, its methods."""
+
+    #: camelCase, as in `profiles[].plugins`.
+    yaml: str
+    #: as in the `extension_point` metric label.
+    label: str
+    #: as in construction errors, e.g. `FilterPlugin`.
+    interface: str
+    #: having any one of these methods means implementing the point.
+    methods: tuple[str, ...] = field(default=())
+
+    def implemented_by(self, plugin: object) -> bool:
+        """Whether `plugin` (an instance or a class) has one of the methods."""
+        return any(callable(getattr(plugin, method, None)) for method in self.methods)
+
+
+PRE_ENQUEUE = ExtensionPoint("preEnqueue", "PreEnqueue", "PreEnqueuePlugin", ("pre_enqueue",))
+QUEUE_SORT = ExtensionPoint("queueSort", "QueueSort", "QueueSortPlugin", ("sort_key",))
+PRE_FILTER = ExtensionPoint("preFilter", "PreFilter", "PreFilterPlugin", ("pre_filter",))
+FILTER = ExtensionPoint("filter", "Filter", "FilterPlugin", ("filter", "filter_rows"))
+POST_FILTER = ExtensionPoint("postFilter", "PostFilter", "PostFilterPlugin", ("post_filter",))
+PRE_SCORE = ExtensionPoint("preScore", "PreScore", "PreScorePlugin", ("pre_score",))
+SCORE = ExtensionPoint("score", "Score", "ScorePlugin", ("score", "score_rows"))
+RESERVE = ExtensionPoint("reserve", "Reserve", "ReservePlugin", ("reserve",))
+PERMIT = ExtensionPoint("permit", "Permit", "PermitPlugin", ("permit",))
+PRE_BIND = ExtensionPoint("preBind", "PreBind", "PreBindPlugin", ("pre_bind",))
+BIND = ExtensionPoint("bind", "Bind", "BindPlugin", ("bind",))
+POST_BIND = ExtensionPoint("postBind", "PostBind", "PostBindPlugin", ("post_bind",))
+
+EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
+    PRE_ENQUEUE,
+    QUEUE_SORT,
+    PRE_FILTER,
+    FILTER,
+    POST_FILTER,
+    PRE_SCORE,
+    SCORE,
+    RESERVE,
+    PERMIT,
+    PRE_BIND,
+    BIND,
+    POST_BIND,
+)
+
+#: Points whose plugins contribute events that may bring a pod back (framework-cycle-config.md 1.8).
+EVENT_POINTS: tuple[ExtensionPoint, ...] = (PRE_ENQUEUE, PRE_FILTER, FILTER, RESERVE, PERMIT)
+
+PluginFactory = Any
+"""A plugin class, or any callable `(args, handle) -> plugin`; `args_type` on it names the args Struct."""
+

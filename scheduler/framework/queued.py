@@ -1,0 +1,69 @@
+"""What travels with a pending pod: its queue record (queue-and-events.md section 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler.api.pod import Pod
+from scheduler.framework.events import ClusterEvent
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPodInfo:
+    """One pending pod with the history the queue keeps about it.
+
+    Owned by the queue; the engine and the failure handler change it only between `pop` and
+    `add_unschedulable_if_not_present`.
+    """
+
+    pod: Pod
+    #: Wall clock seconds; renewed after every failed attempt, so that a retried pod sorts behind fresh ones.
+    timestamp: float
+    attempts: int = 0
+    #: None until computed; wall clock seconds.
+    backoff_expiration: float | None = None
+    unschedulable_count: int = 0
+    consecutive_errors_count: int = 0
+    was_flushed_from_unschedulable: bool = False
+    #: First time in the active queue; the start of the scheduling SLI.
+    initial_attempt_timestamp: float | None = None
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    #: Plugins that answered Pending: an event they like skips backoff.
+    pending_plugins: set[str] = field(default_factory=set)
+    gating_plugin: str = ""
+    gating_plugin_events: tuple[ClusterEvent, ...] = ()
+    #: Why the last attempt failed or the gate is closed, for people (`kubestow queue`).
+    last_message: str = ""
+    #: Wall clock time a rejecting plugin asked to be tried again at, if any.
+    requeue_at: float | None = None
+    #: Label of the event that moved the pod last, and the plugin whose hint said so.
+    last_event: str = ""
+    last_hint: str = ""
+
+    @property
+    def gated(self) -> bool:
+        """Whether a PreEnqueue plugin holds the pod."""
+        return self.gating_plugin != ""
+
+    @property
+    def rejectors(self) -> set[str]:
+        """Plugins whose events may bring the pod back."""
+        return self.unschedulable_plugins | self.pending_plugins
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return self.pod.key
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.pod.metadata.uid
+
+    def clear_rejectors(self) -> None:
+        """Forget why the previous attempt failed; the failure handler refills it."""
+        self.unschedulable_plugins = set()
+        self.pending_plugins = set()
+        self.gating_plugin = ""
+        self.gating_plugin_events = ()
+        self.requeue_at = None

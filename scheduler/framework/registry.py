@@ -1,0 +1,109 @@
+"""Registry: plugin factories by name, and loading third-party plugins.
+
+A plugin comes from one of three places: in-tree (`plugins.in_tree()`), an entry point of group
+`kubestow.plugins`, or a name of the form `module:Class` in a profile, importable from `sys.path` to which
+`--plugin-dir` appends. The class's own `name` is what everything else uses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+import msgspec
+
+from scheduler.framework.status import ConfigurationError
+
+ENTRY_POINT_GROUP = "kubestow.plugins"
+
+
+class NoArgs(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of a plugin that has none."""
+
+
+class Registry(Mapping[str, Any]):
+    """Plugin classes by their declared name."""
+
+    def __init__(self, factories: Iterable[Any] = ()) -> None:
+        self._factories: dict[str, Any] = {}
+        for factory in factories:
+            self.register(factory)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._factories[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._factories)
+
+    def __len__(self) -> int:
+        return len(self._factories)
+
+    def register(self, factory: Any) -> str:
+        """Add a plugin class under its `name`; a clash is a ConfigurationError."""
+        name = declared_name(factory)
+        if name in self._factories:
+            if self._factories[name] is factory:
+                return name
+            raise ConfigurationError(f"a plugin named {name} already exists")
+        self._factories[name] = factory
+        return name
+
+    def unregister(self, name: str) -> None:
+        """Remove a plugin class."""
+        if self._factories.pop(name, None) is None:
+            raise ConfigurationError(f"no plugin named {name} exists")
+
+    def resolve(self, reference: str) -> str:
+        """The plugin name behind a profile's reference, loading `module:Class` on first use."""
+        if ":" not in reference or reference in self._factories:
+            return reference
+        return self.register(load(reference))
+
+
+def declared_name(factory: Any) -> str:
+    """The `name` a plugin class declares; ConfigurationError when it has none."""
+    name = getattr(factory, "name", None)
+    if not isinstance(name, str) or not name:
+        shown = getattr(factory, "__qualname__", repr(factory))
+        raise ConfigurationError(
+            f'plugin class {shown} declares no name: add `name = "..."` to the class'
+        )
+    return name
+
+
+def args_type(factory: Any) -> type[msgspec.Struct]:
+    """The msgspec Struct of a plugin's arguments (`args_type` on the class), or NoArgs."""
+    declared: type[msgspec.Struct] = getattr(factory, "args_type", NoArgs)
+    return declared
+
+
+def load(reference: str) -> Any:
+    """Import `module:Class`. A missing module or attribute is a ConfigurationError with its own text;
+    an ImportError raised inside the module is passed on untouched.
+    """
+    module_name, _, attribute = reference.partition(":")
+    if not module_name or not attribute:
+        raise ConfigurationError(f'plugin "{reference}" is not of the form "module:Class"')
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not module_name.startswith(missing.name):
+            raise
+        raise ConfigurationError(
+            f'plugin "{reference}": no module named "{missing.name}"; '
+            "put its directory on the path with --plugin-dir"
+        ) from missing
+    try:
+        return getattr(module, attribute)
+    except AttributeError as missing_attribute:
+        raise ConfigurationError(
+            f'plugin "{reference}": module "{module_name}" has no attribute "{attribute}"'
+        ) from missing_attribute
+
+
+def entry_point_plugins() -> Iterator[Any]:
+    """Plugin classes advertised by installed distributions."""
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        yield point.load()
