@@ -1,0 +1,96 @@
+# One command per gate, the same at home and in CI. `make` alone lists them.
+#
+# A target's description is the comment after its `##`; tests/unit/repository demands one for each.
+# Everything is installed into .venv, so the targets need Python >= 3.11 and nothing else; the envtest
+# ones also need Go and gcc.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Touched when the environment is complete, so that a second run costs nothing.
+STAMP := $(VENV)/.complete
+LOCK := requirements-dev.lock
+# `make PYTHON=/path/to/python3.12 demo` chooses another interpreter.
+PYTHON ?= python3
+# More arguments for pytest: `make test PYTEST_ARGS="-k queue -x"`.
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(STAMP) ## Schedule a small cluster live in the terminal (embedded API server, about 20 s)
+	@$(BIN)/kubestow demo
+
+.PHONY: test
+test: $(STAMP) ## Run unit, property, integration and conformance tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: conformance
+conformance: $(STAMP) ## Compare every decision with the recorded ones of kube-scheduler v1.36
+	$(BIN)/python -m tests.conformance tests/conformance/vectors
+
+.PHONY: lint
+lint: $(STAMP) ## Check style, format and the import contracts of the layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+.PHONY: types
+types: $(STAMP) ## Check types (mypy --strict)
+	$(BIN)/mypy
+
+.PHONY: fmt
+fmt: $(STAMP) ## Format the code and repair what ruff can repair
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: envtest-build
+envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envtest/bin (once, minutes)
+	$(BIN)/python -m tests.envtest.build
+
+.PHONY: envtest
+envtest: envtest-build ## Run the tests against a real kube-apiserver
+	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m envtest $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: envtest-build ## Measure kubestow and kube-scheduler side by side (minutes)
+	$(BIN)/python -m benchmarks
+
+.PHONY: wheel
+wheel: $(STAMP) ## Build the wheel into dist/
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+.PHONY: venv
+venv: $(STAMP) ## Create .venv with the locked dependencies and this project, editable
+
+$(STAMP): pyproject.toml $(LOCK)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is missing or older than 3.11. Install Python 3.11 or newer, or name one:" \
+	    "make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "Preparing $(VENV) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: lock
+lock: ## Renew requirements-dev.lock from pyproject.toml
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(PYTHON) -m venv "$$fresh"; \
+	"$$fresh/bin/python" -m pip install --quiet 'pip>=25.1'; \
+	"$$fresh/bin/python" -m pip install --quiet --group dev --editable .; \
+	{ sed -n '/^#/!q;p' $(LOCK); \
+	  "$$fresh/bin/python" -m pip freeze --exclude-editable; } > "$$fresh/lock"; \
+	cat "$$fresh/lock" > $(LOCK)
+
+.PHONY: clean
+clean: ## Remove .venv, caches and build results (the built control plane in .envtest stays)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.envtest/*' -prune -exec rm -rf {} +
