@@ -1,0 +1,148 @@
+"""Finding binaries and deciding what to build; nothing is compiled here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.envtest import build, fixtures
+from tests.envtest.binaries import (
+    BUILD_DIRECTORY,
+    OPTIONAL,
+    REQUIRED,
+    Binaries,
+    BinariesMissingError,
+    find_directory,
+)
+
+
+def fill(directory: Path, names: tuple[str, ...]) -> Path:
+    for name in names:
+        (directory / name).write_text("")
+        (directory / name).chmod(0o755)
+    return directory
+
+
+def test_kubebuilder_assets_win_over_the_built_binaries(tmp_path: Path) -> None:
+    assert find_directory({"KUBEBUILDER_ASSETS": str(tmp_path)}) == tmp_path
+    assert find_directory({"KUBEBUILDER_ASSETS": ""}) == BUILD_DIRECTORY
+    assert find_directory({}) == BUILD_DIRECTORY
+
+
+def test_a_set_without_scheduler_is_enough_until_the_scheduler_is_needed(tmp_path: Path) -> None:
+    binaries = Binaries.in_directory(fill(tmp_path, REQUIRED))
+    assert (binaries.kube_scheduler, binaries.kube_controller_manager) == (None, None)
+    with pytest.raises(
+        BinariesMissingError, match=r"no kube-scheduler in .* where KUBEBUILDER_ASSETS points"
+    ):
+        binaries.require("kube-scheduler")
+
+
+def test_a_full_set_has_every_command(tmp_path: Path) -> None:
+    binaries = Binaries.in_directory(fill(tmp_path, REQUIRED + OPTIONAL))
+    assert (
+        binaries.kube_scheduler == binaries.require("kube-scheduler") == tmp_path / "kube-scheduler"
+    )
+
+
+def test_a_missing_binary_is_named(tmp_path: Path) -> None:
+    fill(tmp_path, ("etcd", "kubectl"))
+    with pytest.raises(BinariesMissingError, match=r"^no kube-apiserver in "):
+        Binaries.find({"KUBEBUILDER_ASSETS": str(tmp_path)})
+
+
+def test_a_file_that_is_not_executable_does_not_count(tmp_path: Path) -> None:
+    (fill(tmp_path, REQUIRED) / "etcd").chmod(0o644)
+    with pytest.raises(BinariesMissingError, match="no etcd in"):
+        Binaries.in_directory(tmp_path)
+
+
+def test_an_unknown_command_is_a_programming_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="unknown command 'kubelet'"):
+        Binaries.in_directory(fill(tmp_path, REQUIRED)).require("kubelet")
+
+
+@pytest.mark.parametrize(
+    ("required", "outcome"),
+    [("1", pytest.fail.Exception), ("", pytest.skip.Exception)],
+    ids=["required", "optional"],
+)
+def test_missing_binaries_skip_a_test_unless_they_are_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    monkeypatch.setenv("KUBESTOW_REQUIRE_ENVTEST", required)
+    with pytest.raises(outcome, match="no etcd, kube-apiserver, kubectl in"):
+        fixtures._find_binaries()
+
+
+def test_the_built_version_is_the_one_that_go_mod_requires() -> None:
+    go_mod = (build.MODULE_DIRECTORY / "go.mod").read_text()
+    version = build.kubernetes_version(go_mod)
+    assert version.startswith("v1.36.")
+    assert f"k8s.io/api => k8s.io/api v0.{version.removeprefix('v1.')}\n" in go_mod
+    assert (
+        f"-X k8s.io/component-base/version.gitVersion={version}" in build.build_flags(version)[-1]
+    )
+
+
+def test_a_go_mod_without_a_release_is_refused() -> None:
+    with pytest.raises(build.BuildError, match=r"does not require k8s\.io/kubernetes at a release"):
+        build.kubernetes_version("require k8s.io/api v0.36.2")
+
+
+def test_every_package_is_a_tool_of_the_module() -> None:
+    go_mod = (build.MODULE_DIRECTORY / "go.mod").read_text()
+    tools = go_mod.partition("tool (")[2].partition(")")[0].split()
+    assert sorted(tools) == sorted(build.PACKAGES.values())
+    assert set(build.PACKAGES) == {*REQUIRED, *OPTIONAL}
+
+
+def test_the_stamp_depends_on_command_and_flags() -> None:
+    stamps = {
+        build.stamp_of("etcd", ["-a"]),
+        build.stamp_of("etcd", ["-b"]),
+        build.stamp_of("kubectl", ["-a"]),
+    }
+    assert len(stamps) == 3
+    assert build.stamp_of("etcd", ["-a"]) in stamps
+
+
+def test_a_missing_go_is_reported_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        build.BuildError, match="no `go` on PATH: install Go, or set KUBEBUILDER_ASSETS"
+    ):
+        build.build(tmp_path / "bin")
+
+
+def test_an_unreachable_proxy_is_reported_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = fill(tmp_path, ("go",)) / "go"
+    fake.write_text("#!/bin/sh\necho 'dial tcp: connection refused' >&2\nexit 1\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(build.BuildError, match=r"(?s)connection refused.*go env GOPROXY"):
+        build.build(tmp_path / "bin")
+
+
+def test_current_binaries_are_not_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = fill(tmp_path, ("go",)) / "go"
+    # `go build ... -o FILE PACKAGE`: the file is the last argument but one.
+    fake.write_text(
+        '#!/bin/sh\n[ "$1" = mod ] && exit\nwhile [ $# -gt 2 ]; do shift; done\n'
+        ': >"$1"\nchmod +x "$1"\n'
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    build.build(tmp_path / "bin")
+    (tmp_path / "bin" / ".kubectl.stamp").write_text("of an older version")
+    capsys.readouterr()
+    build.build(tmp_path / "bin")
+    assert "[1/1] building kubectl" in capsys.readouterr().err
+    build.build(tmp_path / "bin")
+    assert "up to date" in capsys.readouterr().err
