@@ -1,0 +1,184 @@
+"""Cache: which pod is on which node, assumed ones included (framework-cycle-config.md section 6.4).
+
+State of a pod: unknown -> assumed -> added, or unknown -> added. Assumed pods leave only by confirmation
+(`add_pod`), `forget_pod` or `remove_pod`; there is no expiry. Late, repeated and out-of-order events never
+raise: they are brought to the state that the newest object describes, and counted in `statistics()`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.cache.node_table import NodeTable
+
+
+class CacheError(RuntimeError):
+    """A call that the caller's own bookkeeping should have prevented."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStatistics:
+    """Sizes and oddities seen since start."""
+
+    nodes: int
+    pods: int
+    assumed_pods: int
+    change_log_sequence: int
+    column_bytes: int
+    #: Confirmed on another node than assumed, updates of unknown pods, moves, repeated adds.
+    anomalies: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _Placed:
+    pod: Pod
+    row: int
+    assumed: bool
+
+
+class Cache:
+    """Owns the node table and the place of every pod. Touched only from the scheduling loop."""
+
+    def __init__(self) -> None:
+        self.table = NodeTable()
+        self._pods: dict[str, _Placed] = {}
+        self._assumed = 0
+        self._anomalies: dict[str, int] = {}
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def set_node(self, node: Node) -> None:
+        """A node was added or changed."""
+        self.table.set_node(node)
+
+    def remove_node(self, name: str) -> bool:
+        """A node was deleted; pods on it stay counted until their own deletion."""
+        return self.table.remove_node(name)
+
+    # -- assumed pods ----------------------------------------------------------------------------
+
+    def assume_pod(self, pod: Pod, node_name: str) -> Pod:
+        """Place a pod before the API server knows; returns the pod object with its node name set.
+
+        Raises CacheError when the UID is known already.
+        """
+        uid = pod.metadata.uid
+        if uid in self._pods:
+            msg = f"pod {uid}({pod.key}) is in the cache, so can't be assumed"
+            raise CacheError(msg)
+        assumed = with_node(pod, node_name)
+        self._place(assumed, node_name, assumed_pod=True)
+        return assumed
+
+    def forget_pod(self, uid: str) -> bool:
+        """Undo `assume_pod`. False when the pod is unknown or was confirmed meanwhile."""
+        placed = self._pods.get(uid)
+        if placed is None or not placed.assumed:
+            return False
+        self._displace(placed)
+        return True
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether the pod is placed by us and not yet seen bound."""
+        placed = self._pods.get(uid)
+        return placed is not None and placed.assumed
+
+    def get_pod(self, uid: str) -> Pod | None:
+        """The pod as placed (with its node name), or None."""
+        placed = self._pods.get(uid)
+        return None if placed is None else placed.pod
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def add_pod(self, pod: Pod) -> None:
+        """A bound pod was seen; confirms an assumed one, wherever the API server put it."""
+        placed = self._pods.get(pod.metadata.uid)
+        if placed is None:
+            self._place(pod, pod.spec.node_name, assumed_pod=False)
+            return
+        if placed.assumed:
+            if placed.pod.spec.node_name != pod.spec.node_name:
+                self._count("confirmed_on_another_node")
+        else:
+            self._count("added_twice")
+        self._refresh(placed, pod)
+
+    def update_pod(self, pod: Pod) -> None:
+        """A bound pod changed."""
+        placed = self._pods.get(pod.metadata.uid)
+        if placed is None:
+            self._count("update_of_unknown")
+            self._place(pod, pod.spec.node_name, assumed_pod=False)
+            return
+        if placed.pod.spec.node_name != pod.spec.node_name:
+            self._count("moved")
+        self._refresh(placed, pod)
+
+    def remove_pod(self, pod: Pod) -> bool:
+        """A bound pod is gone. False when it was unknown."""
+        placed = self._pods.get(pod.metadata.uid)
+        if placed is None:
+            self._count("removal_of_unknown")
+            return False
+        self._displace(placed)
+        return True
+
+    def _refresh(self, placed: _Placed, pod: Pod) -> None:
+        if placed.assumed:
+            placed.assumed = False
+            self._assumed -= 1
+        if placed.pod.spec.node_name == pod.spec.node_name:
+            self.table.replace_pod(placed.pod, pod, placed.row)
+            placed.pod = pod
+            return
+        self._displace(placed)
+        self._place(pod, pod.spec.node_name, assumed_pod=False)
+
+    def _place(self, pod: Pod, node_name: str, *, assumed_pod: bool) -> None:
+        row = self.table.row_for_pods(node_name)
+        self._pods[pod.metadata.uid] = _Placed(pod, row, assumed_pod)
+        self._assumed += assumed_pod
+        self.table.add_pod(pod, row)
+
+    def _displace(self, placed: _Placed) -> None:
+        del self._pods[placed.pod.metadata.uid]
+        self._assumed -= placed.assumed
+        self.table.remove_pod(placed.pod, placed.row)
+
+    def _count(self, anomaly: str) -> None:
+        self._anomalies[anomaly] = self._anomalies.get(anomaly, 0) + 1
+
+    # -- inspection ------------------------------------------------------------------------------
+
+    def statistics(self) -> CacheStatistics:
+        """Current sizes."""
+        return CacheStatistics(
+            nodes=self.table.node_count,
+            pods=len(self._pods),
+            assumed_pods=self._assumed,
+            change_log_sequence=self.table.sequence,
+            column_bytes=self.table.columns.nbytes,
+            anomalies=dict(self._anomalies),
+        )
+
+    def validate(self) -> None:
+        """Raise CacheError naming every broken invariant."""
+        broken = list(self.table.validate())
+        for uid, placed in self._pods.items():
+            if self.table.pods_on(placed.row).get(uid) is not placed.pod:
+                broken.append(f"pod {placed.pod.key} is not where the cache says it is")
+        if self._assumed != sum(placed.assumed for placed in self._pods.values()):
+            broken.append("the number of assumed pods is wrong")
+        if broken:
+            raise CacheError("; ".join(broken))
+
+
+def with_node(pod: Pod, node_name: str) -> Pod:
+    """The same pod with `spec.nodeName` set; everything else is shared."""
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name)
+    )

@@ -1,0 +1,48 @@
+"""ChangeLog: which rows of the node table changed, in order, within a bounded window.
+
+Invariant: entry `n` (1-based, ever increasing) is kept while `n > sequence - size`. A reader that is further
+behind gets None and must recompute everything.
+"""
+
+from __future__ import annotations
+
+DEFAULT_SIZE = 1 << 14
+
+
+class ChangeLog:
+    """A ring of (row, column groups). Written by the table's owner only."""
+
+    __slots__ = ("_mask", "_masks", "_rows", "sequence", "size")
+
+    def __init__(self, size: int = DEFAULT_SIZE) -> None:
+        if size & (size - 1):
+            msg = f"change log size must be a power of two, not {size}"
+            raise ValueError(msg)
+        self.size = size
+        self._mask = size - 1
+        self._rows = [0] * size
+        self._masks = [0] * size
+        #: Number of entries ever written.
+        self.sequence = 0
+
+    def append(self, row: int, columns: int) -> None:
+        """Record that `columns` (a `Columns` mask) of `row` changed."""
+        slot = self.sequence & self._mask
+        self._rows[slot] = row
+        self._masks[slot] = columns
+        self.sequence += 1
+
+    def since(self, sequence: int) -> dict[int, int] | None:
+        """Row to union of changed groups after entry `sequence`; None when that is too long ago."""
+        behind = self.sequence - sequence
+        if behind > self.size:
+            return None
+        changed: dict[int, int] = {}
+        rows, masks, mask = self._rows, self._masks, self._mask
+        for entry in range(sequence, self.sequence):
+            slot = entry & mask
+            row = rows[slot]
+            changed[row] = changed.get(row, 0) | masks[slot]
+        return changed
+
+

@@ -1,0 +1,185 @@
+"""NodeInfo in its two forms: a live view of a row, and an overlay for what-ifs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from scheduler.api.node import Node, Taint
+from scheduler.api.pod import Pod
+from scheduler.api.requests import Resources
+from scheduler.framework.nodes import ImageState
+
+if TYPE_CHECKING:
+    from scheduler.cache.node_table import NodeTable
+
+
+class NodeView:
+    """Scalar access to one row of the live table. Nothing is copied, so it is valid within a call only."""
+
+    __slots__ = ("_row", "_table")
+
+    def __init__(self, table: NodeTable, row: int) -> None:
+        self._table = table
+        self._row = row
+
+    @property
+    def node(self) -> Node:
+        """The node object."""
+        node = self._table.node(self._row)
+        if node is None:
+            msg = f"row {self._row} ({self._table.names[self._row] or 'free'}) is not a node"
+            raise LookupError(msg)
+        return node
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._table.names[self._row]
+
+    @property
+    def row(self) -> int:
+        """The row in the table."""
+        return self._row
+
+    @property
+    def pods(self) -> Iterable[Pod]:
+        """Pods bound or assumed here."""
+        return self._table.pods_on(self._row).values()
+
+    @property
+    def pod_count(self) -> int:
+        """Number of pods."""
+        return len(self._table.pods_on(self._row))
+
+    @property
+    def allowed_pod_number(self) -> int:
+        """Allocatable `pods`."""
+        return int(self._table.pod_limit[self._row])
+
+    @property
+    def allocatable(self) -> Resources:
+        """Allocatable resources."""
+        return self._table.allocatable_of(self._row)
+
+    @property
+    def requested(self) -> Resources:
+        """Sum over the pods."""
+        return self._table.requested_of(self._row)
+
+    @property
+    def non_zero_requested(self) -> tuple[int, int]:
+        """CPU and memory with defaults, summed over the pods."""
+        cpu, memory = self._table.non_zero_requested[:, self._row].tolist()
+        return cpu, memory
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of the node."""
+        return self.node.metadata.labels
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """Taints of the node."""
+        return self.node.spec.taints
+
+    @property
+    def unschedulable(self) -> bool:
+        """`spec.unschedulable`."""
+        return self.node.spec.unschedulable
+
+    @property
+    def used_ports(self) -> Mapping[tuple[str, int], Mapping[str, int]]:
+        """Host ports in use."""
+        return self._table.ports_of(self._row)
+
+    @property
+    def image_states(self) -> Mapping[str, ImageState]:
+        """Every image of the cluster; this node's are those whose rows contain `row`."""
+        return self._table.images
+
+    @property
+    def declared_features(self) -> frozenset[str]:
+        """Declared features."""
+        return self._table.declared_features[self._row]
+
+    @property
+    def pvc_ref_counts(self) -> Mapping[str, int]:
+        """`namespace/claim` to the number of pods here that use it."""
+        return _claims(self.pods)
+
+
+class NodeOverlay(NodeView):
+    """A private copy of a node's pods; pods are added and removed without touching the table."""
+
+    __slots__ = ("_pods",)
+
+    def __init__(self, table: NodeTable, row: int) -> None:
+        super().__init__(table, row)
+        self._pods = dict(table.pods_on(row))
+
+    def add_pod(self, pod: Pod) -> None:
+        """Pretend that `pod` is here."""
+        self._pods[pod.metadata.uid] = pod
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Pretend that `pod` is gone."""
+        self._pods.pop(pod.metadata.uid, None)
+
+    @property
+    def pods(self) -> Iterable[Pod]:
+        """Pods of the what-if."""
+        return self._pods.values()
+
+    @property
+    def pod_count(self) -> int:
+        """Number of pods in the what-if."""
+        return len(self._pods)
+
+    @property
+    def requested(self) -> Resources:
+        """Sum over the pods of the what-if."""
+        return sum_resources(pod.shape.assigned for pod in self._pods.values())
+
+    @property
+    def non_zero_requested(self) -> tuple[int, int]:
+        """As in the view, over the pods of the what-if."""
+        pairs = [pod.shape.non_zero for pod in self._pods.values()]
+        return sum(cpu for cpu, _ in pairs), sum(memory for _, memory in pairs)
+
+    @property
+    def used_ports(self) -> Mapping[tuple[str, int], Mapping[str, int]]:
+        """Host ports in use in the what-if."""
+        used: dict[tuple[str, int], dict[str, int]] = {}
+        for pod in self._pods.values():
+            for ip, protocol, port in pod.shape.host_ports:
+                counts = used.setdefault((protocol, port), {})
+                counts[ip] = counts.get(ip, 0) + 1
+        return used
+
+
+def sum_resources(amounts: Iterable[Resources]) -> Resources:
+    """The sum; scalar resources by name."""
+    cpu = memory = storage = 0
+    scalars: dict[str, int] = {}
+    for each in amounts:
+        cpu += each.milli_cpu
+        memory += each.memory
+        storage += each.ephemeral_storage
+        for name, amount in each.scalars:
+            scalars[name] = scalars.get(name, 0) + amount
+    return Resources(
+        milli_cpu=cpu,
+        memory=memory,
+        ephemeral_storage=storage,
+        scalars=tuple(sorted(scalars.items())),
+    )
+
+
+def _claims(pods: Iterable[Pod]) -> Mapping[str, int]:
+    counts: dict[str, int] = {}
+    for pod in pods:
+        for claim in pod.shape.claims:
+            key = f"{pod.metadata.namespace}/{claim}"
+            counts[key] = counts.get(key, 0) + 1
+    return counts

@@ -1,0 +1,445 @@
+"""NodeTable: every node as a row of columns (DESIGN section 4).
+
+Invariants, checked by `validate()`:
+- usage columns of a row equal the sums over the pods placed on it;
+- a row is either a node (`valid`), a ghost (pods but no node), or free;
+- every change visible to a plugin is in the change log.
+
+Touched only by its owner, the scheduling loop; a cycle reads it live, without a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from scheduler.api.node import Node, Taint
+from scheduler.api.pod import Pod
+from scheduler.api.requests import Resources, node_allocatable
+from scheduler.cache.change_log import ChangeLog
+from scheduler.cache.columns import FIRST_SCALAR, NumericColumns
+from scheduler.cache.indexes import ImageIndex, PortIndex
+from scheduler.cache.interning import LabelColumn, TaintSets
+from scheduler.cache.node_info import NodeView
+from scheduler.framework.nodes import (
+    BoolColumn,
+    Columns,
+    ImageState,
+    Int32Column,
+    Int64Column,
+    Rows,
+)
+
+_NO_FEATURES: frozenset[str] = frozenset()
+_NO_RESOURCES = Resources()
+_NO_ROWS: Rows = np.empty(0, dtype=np.intp)
+_USAGE = int(Columns.USAGE)
+_PORTS = int(Columns.PORTS)
+_VOLUMES = int(Columns.VOLUMES)
+_EVERYTHING = int(Columns.ALL)
+
+
+class NodeTable:
+    """Implements `framework.NodeTableView`, and the writes that keep it."""
+
+    def __init__(self) -> None:
+        self.columns = NumericColumns()
+        self.log = ChangeLog()
+        self._row_by_name: dict[str, int] = {}
+        self._names: list[str] = [""] * self.columns.capacity
+        self._nodes: list[Node | None] = [None] * self.columns.capacity
+        self._resources: list[Resources] = [_NO_RESOURCES] * self.columns.capacity
+        self._features: list[frozenset[str]] = [_NO_FEATURES] * self.columns.capacity
+        self._pods: list[dict[str, Pod]] = [{} for _ in range(self.columns.capacity)]
+        self._free: list[int] = []
+        self._used_rows = 0
+        self._node_count = 0
+        self._rows: Rows | None = None
+        self._taints = TaintSets()
+        self._labels: dict[str, LabelColumn] = {}
+        self._images = ImageIndex()
+        self._ports = PortIndex()
+        self._versions: dict[str, int] = {}
+        self._views: dict[int, NodeView] = {}
+
+    # -- reading: NodeTableView ------------------------------------------------------------------
+
+    @property
+    def capacity(self) -> int:
+        """Entries per column."""
+        return self.columns.capacity
+
+    @property
+    def valid(self) -> BoolColumn:
+        """Which rows are nodes."""
+        return self.columns.valid
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes."""
+        return self._node_count
+
+    @property
+    def rows(self) -> Rows:
+        """Rows that are nodes, ascending."""
+        if self._rows is None:
+            self._rows = np.flatnonzero(self.columns.valid)
+        return self._rows
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Node name per row; ghosts keep theirs, free rows have none."""
+        return self._names
+
+    @property
+    def allocatable(self) -> Int64Column:
+        """(resources, capacity)."""
+        return self.columns.allocatable
+
+    @property
+    def requested(self) -> Int64Column:
+        """(resources, capacity)."""
+        return self.columns.requested
+
+    @property
+    def non_zero_requested(self) -> Int64Column:
+        """(2, capacity)."""
+        return self.columns.non_zero_requested
+
+    @property
+    def pod_count(self) -> Int64Column:
+        """Pods per row, assumed ones included."""
+        return self.columns.pod_count
+
+    @property
+    def pod_limit(self) -> Int64Column:
+        """Allocatable `pods` per row."""
+        return self.columns.pod_limit
+
+    @property
+    def unschedulable(self) -> BoolColumn:
+        """`spec.unschedulable` per row."""
+        return self.columns.unschedulable
+
+    @property
+    def taint_set(self) -> Int32Column:
+        """Id into `taint_sets` per row."""
+        return self.columns.taint_set
+
+    @property
+    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
+        """Every distinct ordered taint list; ids without nodes hold an empty list."""
+        return self._taints.lists
+
+    @property
+    def images(self) -> Mapping[str, ImageState]:
+        """Images of all nodes by name."""
+        return self._images.states
+
+    @property
+    def host_ports(self) -> Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]]:
+        """(protocol, port) to row to {ip: pods}."""
+        return self._ports.holders
+
+    @property
+    def declared_features(self) -> Sequence[frozenset[str]]:
+        """Declared features per row."""
+        return self._features
+
+    @property
+    def sequence(self) -> int:
+        """Newest entry of the change log."""
+        return self.log.sequence
+
+    def row_of(self, name: str) -> int | None:
+        """The row of a node, or None (also for ghosts)."""
+        row = self._row_by_name.get(name)
+        return row if row is not None and self.columns.valid[row] else None
+
+    def resource_index(self, name: str) -> int | None:
+        """Index into `allocatable` and `requested`."""
+        return self.columns.resource_indexes.get(name)
+
+    def resource_names(self) -> Sequence[str]:
+        """Names by index."""
+        return self.columns.resource_names
+
+    def label_column(self, key: str) -> Int32Column:
+        """Value ids of a label key; the column is built on first use."""
+        return self._label(key).column
+
+    def label_values(self, key: str) -> LabelColumn:
+        """The dictionary of a label key."""
+        return self._label(key)
+
+    def node_info(self, row: int) -> NodeView:
+        """The scalar view of a row; the same object for the same row."""
+        view = self._views.get(row)
+        if view is None:
+            view = self._views[row] = NodeView(self, row)
+        return view
+
+    def changed_rows(self, since: int, columns: Columns) -> Rows | None:
+        """Rows changed in `columns` after entry `since`, or None when the log does not reach back."""
+        if since == self.log.sequence:
+            return _NO_ROWS
+        changed = self.log.since(since)
+        if changed is None:
+            return None
+        wanted = int(columns | Columns.EXISTENCE)
+        return np.array([r for r, mask in changed.items() if mask & wanted], dtype=np.intp)
+
+    def version(self, name: str) -> int:
+        """A named version; 0 until bumped."""
+        return self._versions.get(name, 0)
+
+    def bump(self, name: str) -> None:
+        """Say that what `name` stands for changed."""
+        self._versions[name] = self._versions.get(name, 0) + 1
+
+    # -- reading, per row: used by NodeView ------------------------------------------------------
+
+    def node(self, row: int) -> Node | None:
+        """The node object, None for ghosts and free rows."""
+        return self._nodes[row]
+
+    def pods_on(self, row: int) -> Mapping[str, Pod]:
+        """Pods by UID."""
+        return self._pods[row]
+
+    def allocatable_of(self, row: int) -> Resources:
+        """Allocatable as a record."""
+        return self._resources[row]
+
+    def requested_of(self, row: int) -> Resources:
+        """Requested as a record."""
+        column = self.columns.requested[:, row].tolist()
+        names = self.columns.resource_names
+        scalars = tuple(
+            (names[i], column[i]) for i in range(FIRST_SCALAR, len(names)) if column[i]
+        )
+        return Resources(
+            milli_cpu=column[0],
+            memory=column[1],
+            ephemeral_storage=column[2],
+            scalars=tuple(sorted(scalars)),
+        )
+
+    def ports_of(self, row: int) -> Mapping[tuple[str, int], Mapping[str, int]]:
+        """Host ports in use on a row."""
+        return self._ports.by_row.get(row, {})
+
+    # -- writing: nodes --------------------------------------------------------------------------
+
+    def set_node(self, node: Node) -> int:
+        """Add or update a node; returns its row."""
+        row = self._row_by_name.get(node.name)
+        if row is None:
+            row = self._take_row(node.name)
+        old = self._nodes[row]
+        changed = _EVERYTHING if old is None else self._difference(old, node)
+        self._nodes[row] = node
+        if changed & Columns.ALLOCATABLE:
+            self._write_allocatable(row, node)
+        if changed & Columns.TAINTS:
+            self._taints.release(int(self.columns.taint_set[row]))
+            self.columns.taint_set[row] = self._taints.acquire(node.spec.taints)
+            self.columns.unschedulable[row] = node.spec.unschedulable
+        if changed & Columns.LABELS:
+            labels = node.metadata.labels
+            for key, column in self._labels.items():
+                column.set(row, labels.get(key))
+        if changed & Columns.IMAGES:
+            self._images.set(row, old.status.images if old else (), node.status.images)
+            self.bump("images")
+        if changed & Columns.FEATURES:
+            self._features[row] = frozenset(node.status.declared_features)
+        if old is None:
+            self.columns.valid[row] = True
+            self._node_count += 1
+            self._rows = None
+            self.bump("node_count")
+        if changed:
+            self.log.append(row, changed)
+        return row
+
+    def remove_node(self, name: str) -> bool:
+        """Forget a node; its row stays a ghost while pods are on it. False when it was unknown."""
+        row = self._row_by_name.get(name)
+        node = self._nodes[row] if row is not None else None
+        if row is None or node is None:
+            return False
+        self._images.set(row, node.status.images, ())
+        self.bump("images")
+        self._taints.release(int(self.columns.taint_set[row]))
+        for column in self._labels.values():
+            column.set(row, None)
+        self.columns.clear_row(row)
+        self._nodes[row] = None
+        self._resources[row] = _NO_RESOURCES
+        self._features[row] = _NO_FEATURES
+        self._node_count -= 1
+        self._rows = None
+        self.bump("node_count")
+        self.log.append(row, _EVERYTHING)
+        self._release_if_empty(row)
+        return True
+
+    # -- writing: pods ---------------------------------------------------------------------------
+
+    def row_for_pods(self, name: str) -> int:
+        """The row pods of node `name` belong to, made a ghost when the node is not known yet."""
+        row = self._row_by_name.get(name)
+        return self._take_row(name) if row is None else row
+
+    def add_pod(self, pod: Pod, row: int) -> None:
+        """Count a pod on a row. The caller (`Cache`) makes sure that it is counted once."""
+        self._pods[row][pod.metadata.uid] = pod
+        self._account(pod, row, 1)
+
+    def remove_pod(self, pod: Pod, row: int) -> None:
+        """Stop counting a pod, with the object it was counted with."""
+        del self._pods[row][pod.metadata.uid]
+        self._account(pod, row, -1)
+        self._release_if_empty(row)
+
+    def replace_pod(self, old: Pod, new: Pod, row: int) -> None:
+        """Swap the object of a counted pod; usage changes only if the shape did."""
+        if old.shape is new.shape:
+            self._pods[row][new.metadata.uid] = new
+            return
+        self._account(old, row, -1)
+        self._pods[row][new.metadata.uid] = new
+        self._account(new, row, 1)
+
+    def note_nominations(self, name: str) -> None:
+        """Record that the pods nominated to a node changed."""
+        row = self._row_by_name.get(name)
+        if row is not None:
+            self.log.append(row, int(Columns.NOMINATIONS))
+
+    # -- internals -------------------------------------------------------------------------------
+
+    def _account(self, pod: Pod, row: int, sign: int) -> None:
+        shape = pod.shape
+        assigned: Resources = shape.assigned
+        columns = self.columns
+        requested = columns.requested
+        requested[0, row] += sign * assigned.milli_cpu
+        requested[1, row] += sign * assigned.memory
+        if assigned.ephemeral_storage:
+            requested[2, row] += sign * assigned.ephemeral_storage
+        for name, amount in assigned.scalars:
+            index = columns.resource(name)
+            columns.requested[index, row] += sign * amount
+        cpu, memory = shape.non_zero
+        columns.non_zero_requested[0, row] += sign * cpu
+        columns.non_zero_requested[1, row] += sign * memory
+        columns.pod_count[row] += sign
+        changed = _USAGE
+        if shape.host_ports:
+            self._ports.account(row, shape.host_ports, sign)
+            changed |= _PORTS
+        if shape.claims:
+            changed |= _VOLUMES
+        self.log.append(row, changed)
+
+    def _difference(self, old: Node, new: Node) -> int:
+        changed = 0
+        if old.status.allocatable != new.status.allocatable:
+            changed |= Columns.ALLOCATABLE
+        if old.spec.taints != new.spec.taints or old.spec.unschedulable != new.spec.unschedulable:
+            changed |= Columns.TAINTS
+        if old.metadata.labels != new.metadata.labels:
+            changed |= Columns.LABELS
+        if old.status.images != new.status.images:
+            changed |= Columns.IMAGES
+        if old.status.declared_features != new.status.declared_features:
+            changed |= Columns.FEATURES
+        return int(changed)
+
+    def _write_allocatable(self, row: int, node: Node) -> None:
+        resources, pods = node_allocatable(node)
+        self._resources[row] = resources
+        for name, _ in resources.scalars:
+            self.columns.resource(name)
+        column = self.columns.allocatable
+        column[:, row] = 0
+        column[0, row] = resources.milli_cpu
+        column[1, row] = resources.memory
+        column[2, row] = resources.ephemeral_storage
+        for name, amount in resources.scalars:
+            column[self.columns.resource(name), row] = amount
+        self.columns.pod_limit[row] = pods
+
+    def _label(self, key: str) -> LabelColumn:
+        found = self._labels.get(key)
+        if found is None:
+            found = self._labels[key] = LabelColumn(self.columns.capacity)
+            for row, node in enumerate(self._nodes):
+                if node is not None:
+                    found.set(row, node.metadata.labels.get(key))
+        return found
+
+    def _take_row(self, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = self._used_rows
+            self._used_rows += 1
+            if row >= self.columns.capacity:
+                self._grow(row + 1)
+        self._row_by_name[name] = row
+        self._names[row] = name
+        return row
+
+    def _grow(self, rows: int) -> None:
+        self.columns.grow_rows(rows)
+        more = self.columns.capacity - len(self._names)
+        self._names += [""] * more
+        self._nodes += [None] * more
+        self._resources += [_NO_RESOURCES] * more
+        self._features += [_NO_FEATURES] * more
+        self._pods += [{} for _ in range(more)]
+        for column in self._labels.values():
+            column.grow(self.columns.capacity)
+
+    def _release_if_empty(self, row: int) -> None:
+        if self._nodes[row] is None and not self._pods[row]:
+            del self._row_by_name[self._names[row]]
+            self._names[row] = ""
+            self._free.append(row)
+
+    def validate(self) -> Iterable[str]:
+        """Every broken invariant, as a sentence."""
+        expected = NumericColumns(self.columns.capacity)
+        for row, pods in enumerate(self._pods):
+            if pods and not self._names[row]:
+                yield f"row {row} holds {len(pods)} pods but belongs to no node name"
+            for pod in pods.values():
+                shape = pod.shape
+                expected.pod_count[row] += 1
+                expected.non_zero_requested[:, row] += np.array(shape.non_zero, dtype=np.int64)
+                assigned = shape.assigned
+                expected.requested[:3, row] += (
+                    assigned.milli_cpu,
+                    assigned.memory,
+                    assigned.ephemeral_storage,
+                )
+                for name, amount in assigned.scalars:
+                    expected.requested[expected.resource(name), row] += amount
+        for name, index in expected.resource_indexes.items():
+            mine = self.columns.resource_indexes.get(name)
+            if mine is None or not np.array_equal(
+                expected.requested[index], self.columns.requested[mine]
+            ):
+                yield f"requested {name} differs from the sum over pods"
+        if not np.array_equal(expected.pod_count, self.columns.pod_count):
+            yield "pod_count differs from the number of pods"
+        if not np.array_equal(expected.non_zero_requested, self.columns.non_zero_requested):
+            yield "non_zero_requested differs from the sum over pods"
+        if int(self.columns.valid.sum()) != self._node_count:
+            yield f"node_count is {self._node_count}, valid rows {int(self.columns.valid.sum())}"
+        if set(self._free) & set(self._row_by_name.values()):
+            yield "a row is both free and in use"
