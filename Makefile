@@ -14,8 +14,10 @@ BIN := $(VENV)/bin
 # Touched when the environment is complete, so that a second run costs nothing.
 STAMP := $(VENV)/.complete
 LOCK := requirements-dev.lock
-# `make PYTHON=/path/to/python3.12 demo` chooses another interpreter.
-PYTHON ?= python3
+# The first interpreter that is new enough; `make PYTHON=/path/to/python3.12 demo` chooses another.
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
+  if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+  then echo $$name; break; fi; done)
 # More arguments for pytest: `make test PYTEST_ARGS="-k queue -x"`.
 PYTEST_ARGS ?=
 
@@ -70,11 +72,15 @@ wheel: $(STAMP) ## Build the wheel into dist/
 venv: $(STAMP) ## Create .venv with the locked dependencies and this project, editable
 
 $(STAMP): pyproject.toml $(LOCK)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "$(PYTHON) is missing or older than 3.11. Install Python 3.11 or newer, or name one:" \
-	    "make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	@echo "Preparing $(VENV) ..."
-	@$(PYTHON) -m venv --clear $(VENV)
+	@python="$(PYTHON)"; \
+	if [ -z "$$python" ]; then \
+	  echo "No Python >= 3.11 on PATH. Install one, or name it:" \
+	    "make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; \
+	fi; \
+	echo "Preparing $(VENV) with $$python (once, about half a minute) ..."; \
+	"$$python" -m venv --clear $(VENV) || { \
+	  echo "$$python cannot create $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; \
+	  exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(LOCK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
@@ -82,8 +88,8 @@ $(STAMP): pyproject.toml $(LOCK)
 
 .PHONY: lock
 lock: ## Renew requirements-dev.lock from pyproject.toml
-	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
-	$(PYTHON) -m venv "$$fresh"; \
+	@python="$(PYTHON)"; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	"$${python:-python3}" -m venv "$$fresh"; \
 	"$$fresh/bin/python" -m pip install --quiet 'pip>=25.1'; \
 	"$$fresh/bin/python" -m pip install --quiet --group dev --editable .; \
 	{ sed -n '/^#/!q;p' $(LOCK); \
@@ -91,6 +97,6 @@ lock: ## Renew requirements-dev.lock from pyproject.toml
 	cat "$$fresh/lock" > $(LOCK)
 
 .PHONY: clean
-clean: ## Remove .venv, caches and build results (the built control plane in .envtest stays)
+clean: ## Remove .venv, caches and build results (.envtest stays)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.envtest/*' -prune -exec rm -rf {} +
