@@ -1,13 +1,13 @@
 """Object metadata shared by every Kubernetes kind.
 
-All structs of this package hold only the fields that scheduling reads; unknown fields are ignored when
-decoding. Objects are immutable by convention once decoded: caches and the queue share them freely.
+All structs of this package hold only the fields that scheduling reads; unknown fields are ignored
+when decoding. Objects are immutable by convention once decoded: caches and the queue share them
+freely.
 """
 
 from __future__ import annotations
 
 import msgspec
-
 
 RawQuantity = str | int | float
 """A quantity as it appears in JSON; `scheduler.api.quantity` gives it a meaning."""
@@ -17,7 +17,7 @@ ResourceList = dict[str, RawQuantity]
 
 
 class Object(msgspec.Struct, rename="camel", kw_only=True, gc=False, omit_defaults=True):
-    """Base of every struct here: camelCase in JSON, snake_case in Python, no GC tracking (no cycles)."""
+    """Base of every struct here: camelCase in JSON, snake_case in Python, not tracked by GC."""
 
 
 class Value(
@@ -26,7 +26,7 @@ class Value(
     """Base of small value types: hashable, comparable, shared."""
 
 
-class OwnerReference(Value):
+class OwnerReference(Value, frozen=True):
     """`metadata.ownerReferences[]`."""
 
     api_version: str = ""
@@ -54,7 +54,7 @@ class ObjectMeta(Object):
     finalizers: tuple[str, ...] = ()
 
 
-class LabelSelectorRequirement(Value):
+class LabelSelectorRequirement(Value, frozen=True):
     """One entry of `matchExpressions` in a label selector."""
 
     key: str = ""

@@ -7,7 +7,7 @@ import msgspec
 from scheduler.api.meta import Condition, Object, ObjectMeta, ResourceList, Value
 
 
-class Taint(Value):
+class Taint(Value, frozen=True):
     """`spec.taints[]`. `time_added` counts for update events only."""
 
     key: str = ""

@@ -1,7 +1,8 @@
 """The Pod and everything under it that scheduling reads.
 
-`Pod.shape` is not part of the Kubernetes object: `scheduler.api.shape.PodShapes` fills it in once per pod,
-so that derived facts (request vectors, parsed selectors) are computed once per workload.
+`Pod.shape` is not part of the Kubernetes object: `scheduler.api.pod_shapes.PodShapes` fills it in
+once per pod, so that derived facts (request vectors, parsed selectors) are computed once per
+workload.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from scheduler.api.shape import PodShape
 
 
-class NodeSelectorRequirement(Value):
+class NodeSelectorRequirement(Value, frozen=True):
     """One entry of `matchExpressions` or `matchFields` in a node selector term."""
 
     key: str = ""
@@ -24,27 +25,27 @@ class NodeSelectorRequirement(Value):
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(Value):
+class NodeSelectorTerm(Value, frozen=True):
     """Requirements that must all hold."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Value):
+class NodeSelector(Value, frozen=True):
     """Terms of which one must hold; no terms match no node."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredSchedulingTerm(Value):
+class PreferredSchedulingTerm(Value, frozen=True):
     """A weighted node preference."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Value):
+class NodeAffinity(Value, frozen=True):
     """`affinity.nodeAffinity`."""
 
     required: NodeSelector | None = msgspec.field(
@@ -56,7 +57,7 @@ class NodeAffinity(Value):
 
 
 class PodAffinityTerm(Object):
-    """A required (anti-)affinity term; match/mismatchLabelKeys are merged by the API server already."""
+    """A required (anti-)affinity term; the API server has merged match/mismatchLabelKeys."""
 
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
@@ -92,7 +93,7 @@ class Affinity(Object):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class Toleration(Value):
+class Toleration(Value, frozen=True):
     """`spec.tolerations[]`; empty operator means Equal."""
 
     key: str = ""
@@ -123,7 +124,7 @@ class ResourceRequirements(Object):
     limits: ResourceList = {}
 
 
-class ContainerPort(Value):
+class ContainerPort(Value, frozen=True):
     """`ports[]`; only host ports matter to scheduling."""
 
     container_port: int = 0
@@ -181,21 +182,21 @@ class EphemeralVolumeSource(Object):
     volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
 
-class GCEPersistentDisk(Value):
+class GCEPersistentDisk(Value, frozen=True):
     """In-line GCE disk."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
-class AWSElasticBlockStore(Value):
+class AWSElasticBlockStore(Value, frozen=True):
     """In-line EBS volume."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
     read_only: bool = False
 
 
-class ISCSIVolume(Value):
+class ISCSIVolume(Value, frozen=True):
     """In-line iSCSI volume."""
 
     iqn: str = ""
@@ -204,7 +205,7 @@ class ISCSIVolume(Value):
     read_only: bool = False
 
 
-class RBDVolume(Value):
+class RBDVolume(Value, frozen=True):
     """In-line Ceph RBD volume."""
 
     monitors: tuple[str, ...] = ()
@@ -213,26 +214,26 @@ class RBDVolume(Value):
     read_only: bool = False
 
 
-class CSIVolumeSource(Value):
+class CSIVolumeSource(Value, frozen=True):
     """In-line CSI volume."""
 
     driver: str = ""
 
 
-class AzureDiskVolume(Value):
+class AzureDiskVolume(Value, frozen=True):
     """In-line Azure disk."""
 
     disk_name: str = ""
     disk_uri: str = msgspec.field(default="", name="diskURI")
 
 
-class CinderVolume(Value):
+class CinderVolume(Value, frozen=True):
     """In-line Cinder volume."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
-class ImageVolumeSource(Value):
+class ImageVolumeSource(Value, frozen=True):
     """`volumes[].image`."""
 
     reference: str = ""
@@ -254,13 +255,13 @@ class Volume(Object):
     image: ImageVolumeSource | None = None
 
 
-class PodSchedulingGate(Value):
+class PodSchedulingGate(Value, frozen=True):
     """`spec.schedulingGates[]`."""
 
     name: str = ""
 
 
-class PodResourceClaim(Value):
+class PodResourceClaim(Value, frozen=True):
     """`spec.resourceClaims[]`."""
 
     name: str = ""
@@ -301,7 +302,7 @@ class ContainerStatus(Object):
     allocated_resources: ResourceList = {}
 
 
-class PodResourceClaimStatus(Value):
+class PodResourceClaimStatus(Value, frozen=True):
     """`status.resourceClaimStatuses[]`."""
 
     name: str = ""
@@ -331,12 +332,15 @@ class Pod(Object):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
-    # The JSON name cannot occur in a Kubernetes object, so decoding never sets it.
+    # These JSON names cannot occur in a Kubernetes object, so decoding never sets them.
     interned: Any = msgspec.field(default=None, name="kubestow.io:shape")
+    # The one node a DaemonSet pod is made for, "" for other pods; `PodShapes.intern` takes it out
+    # of the shape.
+    pin: str = msgspec.field(default="", name="kubestow.io:pin")
 
     @property
     def shape(self) -> PodShape:
-        """The interned shape; raises AttributeError-like RuntimeError when nobody interned the pod."""
+        """The interned shape; raises RuntimeError when nobody interned the pod."""
         shape: PodShape | None = self.interned
         if shape is None:
             msg = (
@@ -358,7 +362,7 @@ class Pod(Object):
 
     @property
     def priority(self) -> int:
-        """`spec.priority`, 0 when unset (admission resolves priority classes, not the scheduler)."""
+        """`spec.priority`, 0 when unset (admission resolves classes, not the scheduler)."""
         return self.spec.priority or 0
 
     @property

@@ -1,0 +1,38 @@
+"""Image references of a pod, named as nodes report them (plugins.md 4.10).
+
+Only the tag is completed; registries are not canonicalised (`nginx` is not
+`docker.io/library/nginx`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scheduler.api.pod import PodSpec
+
+
+class PodImages(NamedTuple):
+    """What image locality asks of a pod."""
+
+    names: tuple[str, ...]
+    """Normalised references of init containers, containers and image volumes; duplicates stay."""
+
+    containers: int
+    """Init containers plus containers, which measure the largest score. Not image volumes."""
+
+
+def normalized_image(reference: str) -> str:
+    """The reference with `:latest` where it has neither tag nor digest.
+
+    >>> normalized_image("host:5000/app"), normalized_image("app@sha256:0123")
+    ('host:5000/app:latest', 'app@sha256:0123')
+    """
+    return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"
+
+
+def pod_images(spec: PodSpec) -> PodImages:
+    """Every image the pod would need on its node."""
+    containers = (*spec.init_containers, *spec.containers)
+    names = [normalized_image(each.image) for each in containers]
+    names += [normalized_image(each.image.reference) for each in spec.volumes if each.image]
+    return PodImages(tuple(names), len(containers))

@@ -1,0 +1,37 @@
+"""Syntax of Kubernetes names: qualified names (label keys, resource names) and label values.
+
+Selectors and extended resource names are refused or ignored on syntax alone, so the rules live in
+one place. Nothing here looks names up or knows what they mean.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+)
+_MAX_PREFIX: Final = 253
+
+
+def is_label_value(text: str) -> bool:
+    """Whether `text` may be the value of a label: empty, or at most 63 characters.
+
+    >>> is_label_value(""), is_label_value("v1.2"), is_label_value("-5")
+    (True, True, False)
+    """
+    return not text or _NAME.fullmatch(text) is not None
+
+
+def is_qualified_name(text: str) -> bool:
+    """Whether `text` is `name` or `dns.sub.domain/name`, as label keys and resource names must be.
+
+    >>> is_qualified_name("example.com/gpu"), is_qualified_name("a/b/c"), is_qualified_name("")
+    (True, False, False)
+    """
+    prefix, slash, name = text.rpartition("/")
+    if slash and (len(prefix) > _MAX_PREFIX or _SUBDOMAIN.fullmatch(prefix) is None):
+        return False
+    return _NAME.fullmatch(name) is not None

@@ -1,0 +1,268 @@
+"""Node selectors, compiled: required terms, preferred terms and the plain nodeSelector map.
+
+Invariant: a term that cannot be parsed matches nothing and spoils no other term (plugins.md 3.2);
+its error is kept in the term. Field requirements know one field, `metadata.name`; any other reads
+as empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from scheduler.api.pod import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+)
+from scheduler.api.selectors import (
+    IN,
+    NOT_IN,
+    CompiledLabelSelector,
+    Requirement,
+    SelectorError,
+    compile_map_selector,
+)
+
+METADATA_NAME: Final = "metadata.name"
+"""The only node field that field requirements can read."""
+
+
+class CompiledNodeSelectorTerm:
+    """Immutable requirements on labels and fields that must all hold.
+
+    `error` is set when the term could not be parsed; it then has no requirements and matches
+    nothing. A term without requirements and without error matches every node (only a pinned pod's
+    residue has one).
+    """
+
+    __slots__ = ("_hash", "error", "fields", "labels")
+
+    labels: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+    error: SelectorError | None
+
+    def __init__(
+        self,
+        labels: Iterable[Requirement] = (),
+        fields: Iterable[Requirement] = (),
+        error: SelectorError | None = None,
+    ) -> None:
+        """Bring the requirements into canonical order."""
+        self.labels = () if error else _ordered(labels)
+        self.fields = () if error else _ordered(fields)
+        self.error = error
+        self._hash = hash((self.labels, self.fields, str(error) if error else None))
+
+    @property
+    def invalid(self) -> bool:
+        """Whether the term could not be parsed."""
+        return self.error is not None
+
+    @property
+    def unconditional(self) -> bool:
+        """Whether every node matches."""
+        return self.error is None and not self.labels and not self.fields
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node with these labels and this name satisfies the term."""
+        if self.error is not None:
+            return False
+        if not all(each.matches(labels) for each in self.labels):
+            return False
+        # Upstream does not look at fields of a node without a name.
+        return not name or all(self._field_accepts(each, name) for each in self.fields)
+
+    @staticmethod
+    def _field_accepts(requirement: Requirement, name: str) -> bool:
+        return requirement.accepts(name if requirement.key == METADATA_NAME else "")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CompiledNodeSelectorTerm):
+            return NotImplemented
+        return (
+            self.labels == other.labels
+            and self.fields == other.fields
+            and str(self.error) == str(other.error)
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        if self.error:
+            return f"<{self.error}>"
+        return " and ".join(map(repr, (*self.labels, *self.fields))) or "<any node>"
+
+
+class CompiledNodeSelector:
+    """Immutable terms of which one must hold; no terms match no node."""
+
+    __slots__ = ("_hash", "terms")
+
+    terms: tuple[CompiledNodeSelectorTerm, ...]
+
+    def __init__(self, terms: Iterable[CompiledNodeSelectorTerm]) -> None:
+        """Keep the terms in the given order."""
+        self.terms = tuple(terms)
+        self._hash = hash(self.terms)
+
+    @property
+    def errors(self) -> tuple[SelectorError, ...]:
+        """What could not be parsed, one error per bad term."""
+        return tuple(each.error for each in self.terms if each.error is not None)
+
+    @property
+    def valid(self) -> bool:
+        """Whether every term could be parsed."""
+        return not any(each.invalid for each in self.terms)
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node with these labels and this name satisfies one term; errors count as no."""
+        return any(each.matches(labels, name) for each in self.terms)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CompiledNodeSelector):
+            return NotImplemented
+        return self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return " or ".join(f"({each!r})" for each in self.terms) or "<no node>"
+
+
+class RequiredNodeAffinity:
+    """What a pod demands of its node: the nodeSelector map and the required affinity together."""
+
+    __slots__ = ("_hash", "node_selector", "selector")
+
+    node_selector: CompiledLabelSelector
+    selector: CompiledNodeSelector | None
+
+    def __init__(
+        self, node_selector: CompiledLabelSelector, selector: CompiledNodeSelector | None
+    ) -> None:
+        """`selector` None means that there is no required affinity."""
+        self.node_selector = node_selector
+        self.selector = selector
+        self._hash = hash((node_selector, selector))
+
+    @property
+    def errors(self) -> tuple[SelectorError, ...]:
+        """Parse errors of terms; they matter only where nothing matched."""
+        return self.selector.errors if self.selector else ()
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node with these labels and this name will do; errors count as no."""
+        if not self.node_selector.matches(labels):
+            return False
+        return self.selector is None or self.selector.matches(labels, name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RequiredNodeAffinity):
+            return NotImplemented
+        return self.node_selector == other.node_selector and self.selector == other.selector
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"RequiredNodeAffinity({self.node_selector!r}; {self.selector!r})"
+
+
+class PreferredTerms:
+    """Weighted terms; one that cannot be parsed makes the whole list an error."""
+
+    __slots__ = ("_hash", "error", "terms")
+
+    terms: tuple[tuple[int, CompiledNodeSelectorTerm], ...]
+    error: SelectorError | None
+
+    def __init__(self, terms: Iterable[tuple[int, CompiledNodeSelectorTerm]]) -> None:
+        """Take (weight, term) pairs and remember the first parse error."""
+        self.terms = tuple(terms)
+        self.error = next((term.error for _, term in self.terms if term.error), None)
+        self._hash = hash(self.terms)
+
+    def score(self, labels: Mapping[str, str], name: str) -> int:
+        """Sum of the weights of matching terms; raises the list's `SelectorError` if it has one."""
+        if self.error is not None:
+            # A fresh one: raising the kept error would pile tracebacks onto a shared object.
+            raise SelectorError(self.error.path, self.error.value, self.error.reason)
+        return sum(weight for weight, term in self.terms if term.matches(labels, name))
+
+    def __eq__(self, other: object) -> bool:
+        return self.terms == other.terms if isinstance(other, PreferredTerms) else NotImplemented
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"PreferredTerms({', '.join(f'{weight}: {term!r}' for weight, term in self.terms)})"
+
+
+def compile_node_selector(
+    selector: NodeSelector, path: str = "nodeSelectorTerms"
+) -> CompiledNodeSelector:
+    """Compile required terms. Never raises: errors stay in their terms. Empty terms are dropped."""
+    return CompiledNodeSelector(
+        compile_node_selector_term(term, f"{path}[{index}]")
+        for index, term in enumerate(selector.node_selector_terms)
+        if term.match_expressions or term.match_fields
+    )
+
+
+def compile_node_selector_term(term: NodeSelectorTerm, path: str) -> CompiledNodeSelectorTerm:
+    """Compile one term and keep a parse error in it; without requirements it matches all."""
+    try:
+        return CompiledNodeSelectorTerm(
+            [
+                Requirement.checked(
+                    each.key, each.operator, each.values, f"{path}.matchExpressions[{i}]", node=True
+                )
+                for i, each in enumerate(term.match_expressions)
+            ],
+            [
+                _field_requirement(each, f"{path}.matchFields[{i}]")
+                for i, each in enumerate(term.match_fields)
+            ],
+        )
+    except SelectorError as error:
+        return CompiledNodeSelectorTerm(error=error.with_traceback(None))
+
+
+def compile_required_node_affinity(
+    node_selector: Mapping[str, str] | None, required: NodeSelector | None
+) -> RequiredNodeAffinity:
+    """Compile the two hard node constraints of a pod. Never raises."""
+    return RequiredNodeAffinity(
+        compile_map_selector(node_selector),
+        None if required is None else compile_node_selector(required),
+    )
+
+
+def compile_preferred_terms(terms: Iterable[PreferredSchedulingTerm]) -> PreferredTerms:
+    """Compile weighted terms. Weight 0 and empty preferences are dropped unparsed. Never raises."""
+    return PreferredTerms(
+        (term.weight, compile_node_selector_term(term.preference, f"[{index}]"))
+        for index, term in enumerate(terms)
+        if term.weight and (term.preference.match_expressions or term.preference.match_fields)
+    )
+
+
+def _field_requirement(requirement: NodeSelectorRequirement, path: str) -> Requirement:
+    if requirement.operator not in {IN, NOT_IN}:
+        raise SelectorError(
+            f"{path}.operator", requirement.operator, "not a valid field selector operator"
+        )
+    if len(requirement.values) != 1:
+        shown = f"[{' '.join(requirement.values)}]"
+        raise SelectorError(f"{path}.values", shown, "exactly one value is needed")
+    return Requirement(requirement.key, requirement.operator, requirement.values)
+
+
+def _ordered(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    return tuple(sorted(dict.fromkeys(requirements), key=Requirement.sort_key))

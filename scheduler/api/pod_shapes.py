@@ -1,0 +1,223 @@
+"""The interner of pod shapes: one `PodShape` for all pods that scheduling cannot tell apart.
+
+Invariant: a shape with references is never dropped, so while any pod holds it, equal pods get the
+same object. Unreferenced shapes stay for reuse, least recently used going first, as long as all
+shapes together fit into the given number of bytes; a flood of one-off shapes therefore cannot
+exhaust memory.
+
+Interning also makes a pod share the heavy parts of its template, which is what lets 150,000 pods
+fit into memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.api.label_sets import UnbalancedReleaseError
+from scheduler.api.pod import Pod, PodSpec
+from scheduler.api.pod_key import controller_owner, pod_pin, relevant_volumes, resize_of, shape_key
+from scheduler.api.shape import PodShape
+
+DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of shapes beyond which unreferenced ones go: some 8,000 typical templates."""
+
+# Measured on deployments of one container with affinity, spreading and tolerations (6.6 kB a shape with
+# everything derived, a key of 0.8 kB), rounded up.
+_BYTES_PER_KEY_BYTE: Final = 7
+_BYTES_PER_SHAPE: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class PodShapeStatistics:
+    """A moment's view of `PodShapes`."""
+
+    shapes: int
+    """Shapes held, referenced or not."""
+    unreferenced: int
+    """Shapes kept for reuse only."""
+    references: int
+    """Pods that hold a shape."""
+    bytes: int
+    """Estimate of the memory held by all shapes."""
+    max_bytes: int
+    hits: int
+    misses: int
+    evictions: int
+
+
+class _Entry:
+    """A shape with its accounts."""
+
+    __slots__ = ("key", "labels", "owners", "references", "shape", "size")
+
+    def __init__(self, key: bytes, shape: PodShape, size: int) -> None:
+        self.key = key
+        self.shape = shape
+        self.size = size
+        self.references = 0
+        owner = shape.controller_owner
+        self.owners = (owner,) if owner is not None else ()
+        # The labels last seen: siblings mostly have equal ones and then share the dict.
+        self.labels: dict[str, str] = {}
+
+
+class PodShapes:
+    """Interns pods. Touched from one event loop only.
+
+    Each pod object interned holds one reference until it is released. A copy made with
+    `structs.replace` keeps the shape but holds no reference: release the object that was interned,
+    once.
+    """
+
+    __slots__ = (
+        "_by_id",
+        "_bytes",
+        "_entries",
+        "_evictions",
+        "_hits",
+        "_idle",
+        "_ids",
+        "_max_bytes",
+        "_misses",
+        "_references",
+    )
+
+    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        """`max_bytes` bounds what unreferenced shapes may occupy together with referenced ones."""
+        self._max_bytes = max_bytes
+        self._entries: dict[bytes, _Entry] = {}
+        self._by_id: dict[int, _Entry] = {}
+        self._idle: OrderedDict[int, _Entry] = OrderedDict()
+        self._ids = itertools.count(1)
+        self._references = 0
+        self._bytes = 0
+        self._hits = 0
+        self._misses = 0
+        self._evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def intern(self, pod: Pod) -> PodShape:
+        """Give the pod its shape and pin, and let it share what its siblings hold already.
+
+        Drops volumes that scheduling does not read and container statuses that only repeat the
+        spec. A pod that has a shape keeps it and takes no second reference. Raises `QuantityError`
+        if its resources cannot be read; the pod is then unchanged.
+        """
+        if pod.interned is not None:
+            return pod.shape
+        spec = pod.spec
+        pin = pod_pin(spec)
+        volumes = relevant_volumes(spec.volumes)
+        owner = controller_owner(pod)
+        resize = resize_of(pod)
+        key = shape_key(pod, pin=pin, volumes=volumes, owner=owner, resize=resize)
+        entry = self._entries.get(key)
+        if entry is None:
+            shape = PodShape(
+                next(self._ids), pod, pinned=bool(pin), volumes=volumes, owner=owner, resize=resize
+            )
+            entry = self._add(key, shape)
+        else:
+            self._hits += 1
+            if not entry.references:
+                del self._idle[entry.shape.id]
+        entry.references += 1
+        self._references += 1
+        pod.interned = entry.shape
+        pod.pin = pin
+        _share(pod, entry)
+        return entry.shape
+
+    def release(self, pod: Pod) -> None:
+        """Give back the reference of an interned pod, which keeps its shape for late readers.
+
+        Raises `UnbalancedReleaseError` if the shape's references are all given back already.
+        """
+        shape = pod.shape
+        entry = self._by_id.get(shape.id)
+        if entry is None or entry.shape is not shape or not entry.references:
+            msg = f"pod {pod.key}: {shape!r} was released more often than it was interned here"
+            raise UnbalancedReleaseError(msg)
+        entry.references -= 1
+        self._references -= 1
+        if not entry.references:
+            self._idle[shape.id] = entry
+            self._evict()
+
+    def statistics(self) -> PodShapeStatistics:
+        """Counts and sizes."""
+        return PodShapeStatistics(
+            shapes=len(self._entries),
+            unreferenced=len(self._idle),
+            references=self._references,
+            bytes=self._bytes,
+            max_bytes=self._max_bytes,
+            hits=self._hits,
+            misses=self._misses,
+            evictions=self._evictions,
+        )
+
+    def _add(self, key: bytes, shape: PodShape) -> _Entry:
+        self._misses += 1
+        size = _BYTES_PER_SHAPE + _BYTES_PER_KEY_BYTE * sys.getsizeof(key)
+        entry = _Entry(key, shape, size)
+        self._entries[key] = entry
+        self._by_id[shape.id] = entry
+        self._bytes += size
+        self._evict()
+        return entry
+
+    def _evict(self) -> None:
+        while self._bytes > self._max_bytes and self._idle:
+            shape_id, entry = self._idle.popitem(last=False)
+            del self._entries[entry.key]
+            del self._by_id[shape_id]
+            self._bytes -= entry.size
+            self._evictions += 1
+
+
+def _share(pod: Pod, entry: _Entry) -> None:
+    """Replace what the pod decoded for itself by its siblings' equal objects."""
+    shape = entry.shape
+    _share_spec(pod.spec, shape.spec, pinned=shape.pinned)
+    meta, status = pod.metadata, pod.status
+    meta.namespace = sys.intern(meta.namespace)
+    if meta.labels == entry.labels:
+        meta.labels = entry.labels
+    else:
+        entry.labels = meta.labels
+    if entry.owners and len(meta.owner_references) == 1:
+        meta.owner_references = entry.owners
+    if not shape.resize:
+        status.container_statuses = ()
+        status.init_container_statuses = ()
+    status.phase = sys.intern(status.phase)
+    for each in status.conditions:
+        each.type = sys.intern(each.type)
+        each.status = sys.intern(each.status)
+        each.reason = sys.intern(each.reason)
+
+
+def _share_spec(spec: PodSpec, shared: PodSpec, *, pinned: bool) -> None:
+    spec.containers = shared.containers
+    spec.init_containers = shared.init_containers
+    spec.volumes = shared.volumes
+    spec.tolerations = shared.tolerations
+    spec.node_selector = shared.node_selector
+    spec.topology_spread_constraints = shared.topology_spread_constraints
+    spec.resource_claims = shared.resource_claims
+    spec.overhead = shared.overhead
+    spec.resources = shared.resources
+    spec.scheduler_name = shared.scheduler_name
+    spec.priority_class_name = shared.priority_class_name
+    spec.preemption_policy = shared.preemption_policy
+    spec.node_name = sys.intern(spec.node_name)
+    if not pinned:
+        # A pinned pod keeps its own: the shared one names a placeholder instead of its node.
+        spec.affinity = shared.affinity

@@ -1,0 +1,308 @@
+"""What a pod asks for and takes: request and limit sums over its containers (plugins.md 3.5).
+
+Invariant: amounts are added as exact quantities and turned into integers once per pod, rounded up.
+Only sums of single pods are made here; node totals belong to the node table.
+
+Five readings of one pod differ on purpose, because upstream's do:
+
+* `incoming_requests`: what the fit filter asks for; the spec alone.
+* `assigned_requests`: what a running pod takes; a resize under way counts with its larger side.
+* `non_zero_requests`: the same with defaults where nothing is stated, for scoring.
+* `scoring_requests`: the incoming pod in the NodeResourcesFit score; its containers alone.
+* `pod_limits`: for reports only; nothing schedules by limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from scheduler.api.meta import ResourceList
+from scheduler.api.names import is_qualified_name
+from scheduler.api.node import Node
+from scheduler.api.pod import Container, ContainerStatus, Pod, ResourceRequirements
+from scheduler.api.quantity import NANO, Quantity, milli_value, parse, value
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+
+DEFAULT_MILLI_CPU: Final = 100
+"""Millicores assumed for scoring where a container states no CPU request."""
+DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+"""Bytes assumed for scoring where a container states no memory request."""
+
+_DEFAULTS: Final = {
+    CPU: Quantity(DEFAULT_MILLI_CPU * NANO // 1000),
+    MEMORY: Quantity(DEFAULT_MEMORY * NANO),
+}
+_HUGE_PAGES: Final = "hugepages-"
+_ATTACHABLE_VOLUMES: Final = "attachable-volumes-"
+_NATIVE_DOMAIN: Final = "kubernetes.io/"
+_QUOTA_PREFIX: Final = "requests."
+
+_Amounts = dict[str, Quantity]
+
+
+class Resources(msgspec.Struct, frozen=True, gc=False):
+    """Amounts as integers: millicores, bytes, and whole counts. Hashable."""
+
+    milli_cpu: int = 0
+    memory: int = 0
+    ephemeral_storage: int = 0
+    scalars: tuple[tuple[str, int], ...] = ()
+    """(name, count) of extended and other scalar resources by name; a stated 0 is present."""
+
+    def scalar(self, name: str) -> int:
+        """The count of a scalar resource, 0 when absent."""
+        return next((count for each, count in self.scalars if each == name), 0)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is asked for and no scalar is even named."""
+        return not (self.milli_cpu or self.memory or self.ephemeral_storage or self.scalars)
+
+
+def is_extended_resource_name(name: str) -> bool:
+    """Whether the resource is a vendor's (`example.com/gpu`), the only kind that can be ignored."""
+    return (
+        "/" in name
+        and _NATIVE_DOMAIN not in name
+        and not name.startswith(_QUOTA_PREFIX)
+        and is_qualified_name(_QUOTA_PREFIX + name)
+    )
+
+
+def is_scalar_resource_name(name: str) -> bool:
+    """Whether the scheduler counts the resource beside CPU, memory and ephemeral storage."""
+    return (
+        name.startswith((_HUGE_PAGES, _ATTACHABLE_VOLUMES))
+        or _NATIVE_DOMAIN in name
+        or is_extended_resource_name(name)
+    )
+
+
+def is_pod_level_resource_name(name: str) -> bool:
+    """Whether `spec.resources` of a pod may state the resource; other names there are ignored."""
+    return name in {CPU, MEMORY} or name.startswith(_HUGE_PAGES)
+
+
+def incoming_requests(pod: Pod) -> Resources:
+    """What NodeResourcesFit asks of a node for an unscheduled pod. Raises `QuantityError`."""
+    return to_resources(pod_requests(pod))
+
+
+def assigned_requests(pod: Pod) -> Resources:
+    """What a pod takes from its node, in-place resize included. Raises `QuantityError`."""
+    return to_resources(pod_requests(pod, with_status=True))
+
+
+def non_zero_requests(pod: Pod) -> tuple[int, int]:
+    """(millicores, bytes) a pod counts with in scoring, in-place resize included.
+
+    A container without a request counts with the defaults; beside pod-level requests only for a
+    resource that nothing in the pod states. Raises `QuantityError`.
+    """
+    defaults: Mapping[str, Quantity] = _DEFAULTS
+    if _has_pod_level_requests(pod):
+        stated = pod_requests(pod, with_status=True)
+        defaults = {name: amount for name, amount in _DEFAULTS.items() if name not in stated}
+    amounts = to_resources(pod_requests(pod, with_status=True, defaults=defaults))
+    return amounts.milli_cpu, amounts.memory
+
+
+def scoring_requests(pod: Pod) -> Resources:
+    """What the NodeResourcesFit score adds for an incoming pod: containers and overhead.
+
+    CPU and memory use the defaults; other resources are as stated. Raises `QuantityError`.
+    """
+    return to_resources(pod_requests(pod, defaults=_DEFAULTS, pod_level=False))
+
+
+def node_allocatable(node: Node) -> tuple[Resources, int]:
+    """(allocatable resources, number of pods allowed) of a node. Raises `QuantityError`."""
+    stated = node.status.allocatable
+    scalars = [(name, value(raw)) for name, raw in stated.items() if is_scalar_resource_name(name)]
+    resources = Resources(
+        milli_cpu=milli_value(stated.get(CPU, 0)),
+        memory=value(stated.get(MEMORY, 0)),
+        ephemeral_storage=value(stated.get(EPHEMERAL_STORAGE, 0)),
+        scalars=tuple(sorted(scalars)),
+    )
+    return resources, value(stated.get(PODS, 0))
+
+
+def pod_requests(
+    pod: Pod,
+    *,
+    with_status: bool = False,
+    defaults: Mapping[str, Quantity] | None = None,
+    pod_level: bool = True,
+) -> dict[str, Quantity]:
+    """Requests of a pod by resource, as exact quantities.
+
+    `with_status` counts an in-place resize under way, `defaults` are amounts for containers that do
+    not state the resource, `pod_level` lets `spec.resources` replace sums. Raises `QuantityError`.
+    """
+    infeasible = with_status and is_resize_infeasible(pod)
+    running = _by_name(pod.status.container_statuses) if with_status else {}
+    sidecars = _by_name(pod.status.init_container_statuses) if with_status else {}
+
+    def amounts(container: Container, statuses: Mapping[str, ContainerStatus]) -> _Amounts:
+        status = statuses.get(container.name)
+        stated = effective_container_requests(container, status, infeasible=infeasible)
+        return {**defaults, **stated} if defaults else stated
+
+    total = _sum_containers(
+        [amounts(each, running) for each in pod.spec.containers],
+        [
+            (amounts(each, sidecars), True) if _restartable(each) else (amounts(each, {}), False)
+            for each in pod.spec.init_containers
+        ],
+    )
+    if pod_level:
+        total.update(effective_pod_level_requests(pod, with_status=with_status))
+    _add(total, _parsed(pod.spec.overhead))
+    return total
+
+
+def pod_limits(pod: Pod) -> dict[str, Quantity]:
+    """Limits of a pod by resource; overhead raises those that exist. Raises `QuantityError`."""
+    total = _sum_containers(
+        [_parsed(each.resources.limits) for each in pod.spec.containers],
+        [(_parsed(each.resources.limits), _restartable(each)) for each in pod.spec.init_containers],
+    )
+    if pod.spec.resources is not None:
+        total.update(_pod_level(pod.spec.resources.limits))
+    overhead = _parsed(pod.spec.overhead)
+    _add(total, {name: amount for name, amount in overhead.items() if name in total})
+    return total
+
+
+def to_resources(amounts: Mapping[str, Quantity]) -> Resources:
+    """Round amounts up to the integers that scheduling counts; other resource names are dropped."""
+    zero = Quantity(0)
+    scalars = [
+        (name, amount.value()) for name, amount in amounts.items() if is_scalar_resource_name(name)
+    ]
+    return Resources(
+        milli_cpu=amounts.get(CPU, zero).milli_value(),
+        memory=amounts.get(MEMORY, zero).value(),
+        ephemeral_storage=amounts.get(EPHEMERAL_STORAGE, zero).value(),
+        scalars=tuple(sorted(scalars)),
+    )
+
+
+def is_resize_infeasible(pod: Pod) -> bool:
+    """Whether the node refused the pod's resize for good, so that its spec no longer counts."""
+    return any(
+        each.type == "PodResizePending" and each.reason == "Infeasible"
+        for each in pod.status.conditions
+    )
+
+
+def effective_container_requests(
+    container: Container, status: ContainerStatus | None, *, infeasible: bool
+) -> dict[str, Quantity]:
+    """Requests of one container under resize: the largest of spec, actuated and allocated."""
+    own = container.resources.requests
+    if status is None or status.resources is None:
+        return _parsed(own)
+    return _resized(own, status.resources, status.allocated_resources, infeasible=infeasible)
+
+
+def effective_pod_level_requests(pod: Pod, *, with_status: bool) -> dict[str, Quantity]:
+    """What `spec.resources` of the pod replaces; `with_status` counts a resize under way."""
+    stated = pod.spec.resources
+    if stated is None:
+        return {}
+    own = _pod_level(stated.requests)
+    if not own or not with_status or pod.status.resources is None:
+        return own
+    resized = _resized(
+        stated.requests,
+        pod.status.resources,
+        pod.status.allocated_resources,
+        infeasible=is_resize_infeasible(pod),
+    )
+    return {name: resized.get(name, own[name]) for name in own}
+
+
+def container_statuses(pod: Pod) -> Iterable[tuple[Container, ContainerStatus | None]]:
+    """Containers whose size the kubelet may change, each with its status.
+
+    Ordinary init containers are left out: they always count as their spec says.
+    """
+    running = _by_name(pod.status.container_statuses)
+    for container in pod.spec.containers:
+        yield container, running.get(container.name)
+    sidecars = _by_name(pod.status.init_container_statuses)
+    for container in pod.spec.init_containers:
+        if _restartable(container):
+            yield container, sidecars.get(container.name)
+
+
+def _restartable(container: Container) -> bool:
+    return container.restart_policy == "Always"
+
+
+def _by_name(statuses: Iterable[ContainerStatus]) -> dict[str, ContainerStatus]:
+    return {each.name: each for each in statuses}
+
+
+def _parsed(stated: ResourceList) -> _Amounts:
+    return {name: parse(raw) for name, raw in stated.items()}
+
+
+def _pod_level(stated: ResourceList) -> _Amounts:
+    return {name: parse(raw) for name, raw in stated.items() if is_pod_level_resource_name(name)}
+
+
+def _has_pod_level_requests(pod: Pod) -> bool:
+    stated = pod.spec.resources
+    return stated is not None and any(map(is_pod_level_resource_name, stated.requests))
+
+
+def _resized(
+    spec: ResourceList, actuated: ResourceRequirements, allocated: ResourceList, *, infeasible: bool
+) -> _Amounts:
+    total = {} if infeasible else _parsed(spec)
+    _raise_to(total, _parsed(actuated.requests))
+    _raise_to(total, _parsed(allocated))
+    return total
+
+
+def _sum_containers(
+    containers: Iterable[_Amounts], init_containers: Iterable[tuple[_Amounts, bool]]
+) -> _Amounts:
+    """The most a pod needs at any time; init containers are (amounts, restartable)."""
+    total: _Amounts = {}
+    for amounts in containers:
+        _add(total, amounts)
+    sidecars: _Amounts = {}
+    peak: _Amounts = {}
+    for amounts, restartable in init_containers:
+        if restartable:
+            _add(total, amounts)
+            _add(sidecars, amounts)
+            _raise_to(peak, sidecars)
+        else:
+            footprint = dict(amounts)
+            _add(footprint, sidecars)
+            _raise_to(peak, footprint)
+    _raise_to(total, peak)
+    return total
+
+
+def _add(total: _Amounts, amounts: _Amounts) -> None:
+    for name, amount in amounts.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _raise_to(total: _Amounts, amounts: _Amounts) -> None:
+    for name, amount in amounts.items():
+        if name not in total or amount > total[name]:
+            total[name] = amount

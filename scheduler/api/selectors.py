@@ -1,0 +1,230 @@
+"""Label selectors, compiled once into canonical, hashable form.
+
+Invariant: two selectors that state the same requirements, in whatever order or spelling, compile to
+equal values, so a compiled selector can be the key of an index or cache. Node selectors are in
+`node_selectors`.
+
+Requirement records are public so that a columnar evaluator elsewhere can walk them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from scheduler.api.meta import LabelSelector
+from scheduler.api.names import is_label_value, is_qualified_name
+
+IN: Final = "In"
+NOT_IN: Final = "NotIn"
+EXISTS: Final = "Exists"
+DOES_NOT_EXIST: Final = "DoesNotExist"
+GREATER: Final = "Gt"
+LESS: Final = "Lt"
+
+_LABEL_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
+_NODE_OPERATORS: Final = (*_LABEL_OPERATORS, GREATER, LESS)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,64}")
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+
+class SelectorError(ValueError):
+    """A selector that cannot be evaluated. `path` names the offending field."""
+
+    def __init__(self, path: str, value: object, reason: str) -> None:
+        self.path = path
+        self.value = value
+        self.reason = reason
+        shown = f'"{value}"' if isinstance(value, str) else str(value)
+        super().__init__(f"{path}: Invalid value: {shown}: {reason}")
+
+
+class Requirement:
+    """One immutable condition on one key.
+
+    `values` is sorted and without duplicates; `number` is the threshold of `Gt` and `Lt`, else
+    None.
+    """
+
+    __slots__ = ("_hash", "_set", "key", "number", "operator", "values")
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+    number: int | None
+
+    def __init__(self, key: str, operator: str, values: Iterable[str] = ()) -> None:
+        """Take a condition that is known to be valid; `checked` is for those that are not."""
+        self.key = key
+        self.operator = operator
+        self._set = frozenset(values)
+        self.values = tuple(sorted(self._set))
+        ordered = operator in {GREATER, LESS} and len(self.values) == 1
+        self.number = parse_label_integer(self.values[0]) if ordered else None
+        self._hash = hash((key, operator, self.values))
+
+    @classmethod
+    def checked(
+        cls, key: str, operator: str, values: tuple[str, ...], path: str, *, node: bool = False
+    ) -> Requirement:
+        """Validate and build; raises `SelectorError` with `path`. `node` allows `Gt` and `Lt`."""
+        if operator not in (_NODE_OPERATORS if node else _LABEL_OPERATORS):
+            raise SelectorError(f"{path}.operator", operator, "not a valid selector operator")
+        if not is_qualified_name(key):
+            raise SelectorError(f"{path}.key", key, "must be a name or a DNS subdomain / a name")
+        _check_count(operator, values, path)
+        for index, value in enumerate(values):
+            if not is_label_value(value):
+                raise SelectorError(
+                    f"{path}.values[{index}]", value, "must be a valid label value or empty"
+                )
+        made = cls(key, operator, values)
+        if operator in {GREATER, LESS} and made.number is None:
+            raise SelectorError(
+                f"{path}.values[0]", values[0], f"for {operator!r} the value must be an integer"
+            )
+        return made
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels satisfy the condition; `NotIn` and `DoesNotExist` accept absence."""
+        return self.accepts(labels.get(self.key))
+
+    def accepts(self, value: str | None) -> bool:
+        """Whether one label value (None: the label is absent) satisfies the condition."""
+        operator = self.operator
+        if operator == IN:
+            return value in self._set
+        if operator == NOT_IN:
+            return value not in self._set
+        if operator == EXISTS:
+            return value is not None
+        if operator == DOES_NOT_EXIST:
+            return value is None
+        actual = None if value is None else parse_label_integer(value)
+        if actual is None or self.number is None:
+            return False
+        return actual > self.number if operator == GREATER else actual < self.number
+
+    def sort_key(self) -> tuple[str, str, tuple[str, ...]]:
+        """A total order over requirements: key, operator, values."""
+        return self.key, self.operator, self.values
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Requirement):
+            return NotImplemented
+        return self._hash == other._hash and self.sort_key() == other.sort_key()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.key} {self.operator} [{' '.join(self.values)}]"
+
+
+class CompiledLabelSelector:
+    """Immutable requirements that must all hold, or the selector that matches nothing."""
+
+    __slots__ = ("_hash", "nothing", "requirements")
+
+    requirements: tuple[Requirement, ...]
+    nothing: bool
+
+    def __init__(self, requirements: Iterable[Requirement] = (), *, nothing: bool = False) -> None:
+        """Bring `requirements` into canonical order; `nothing` matches no labels."""
+        distinct = {} if nothing else dict.fromkeys(requirements)
+        self.requirements = tuple(sorted(distinct, key=Requirement.sort_key))
+        self.nothing = nothing
+        self._hash = hash((nothing, self.requirements))
+
+    @property
+    def empty(self) -> bool:
+        """Whether it asks for nothing and so matches everything; false for `NOTHING`."""
+        return not self.nothing and not self.requirements
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a set of labels satisfies every requirement."""
+        if self.nothing:
+            return False
+        for each in self.requirements:  # noqa: SIM110 - a generator would double the cost
+            if not each.matches(labels):
+                return False
+        return True
+
+    def also(self, requirements: Iterable[Requirement]) -> CompiledLabelSelector:
+        """This selector with further requirements; nothing stays nothing."""
+        if self.nothing:
+            return self
+        return CompiledLabelSelector((*self.requirements, *requirements))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, CompiledLabelSelector):
+            return NotImplemented
+        return (
+            self._hash == other._hash
+            and self.nothing == other.nothing
+            and self.requirements == other.requirements
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        if self.nothing:
+            return "<nothing>"
+        return " and ".join(map(repr, self.requirements)) or "<everything>"
+
+
+NOTHING: Final = CompiledLabelSelector(nothing=True)
+"""What an absent (null) label selector means."""
+
+EVERYTHING: Final = CompiledLabelSelector()
+"""What `{}` means."""
+
+
+def compile_label_selector(selector: LabelSelector | None) -> CompiledLabelSelector:
+    """Compile a `metav1.LabelSelector`; None matches nothing and `{}` matches everything.
+
+    Raises `SelectorError` for a bad key, operator, value or number of values.
+    """
+    if selector is None:
+        return NOTHING
+    requirements = [
+        Requirement.checked(key, IN, (value,), f"matchLabels[{key}]")
+        for key, value in selector.match_labels.items()
+    ]
+    requirements += [
+        Requirement.checked(each.key, each.operator, each.values, f"matchExpressions[{index}]")
+        for index, each in enumerate(selector.match_expressions)
+    ]
+    return CompiledLabelSelector(requirements) if requirements else EVERYTHING
+
+
+def compile_map_selector(selector: Mapping[str, str] | None) -> CompiledLabelSelector:
+    """Compile a plain map (`nodeSelector`, a Service's selector), unchecked; None is `{}`."""
+    if not selector:
+        return EVERYTHING
+    return CompiledLabelSelector(Requirement(key, IN, (value,)) for key, value in selector.items())
+
+
+def parse_label_integer(text: str) -> int | None:
+    """The int64 a label value holds, None when it holds none; `+5` and `007` are some."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
+
+
+def _check_count(operator: str, values: tuple[str, ...], path: str) -> None:
+    path = f"{path}.values"
+    shown = f"[{' '.join(values)}]"
+    if operator in {IN, NOT_IN} and not values:
+        raise SelectorError(path, shown, f"for {operator!r} at least one value is needed")
+    if operator in {EXISTS, DOES_NOT_EXIST} and values:
+        raise SelectorError(path, shown, f"for {operator!r} no value is allowed")
+    if operator in {GREATER, LESS} and len(values) != 1:
+        raise SelectorError(path, shown, f"for {operator!r} exactly one value is needed")

@@ -1,0 +1,283 @@
+"""Pod shapes: what scheduling depends on in a pod, interned, with all that is derived from it.
+
+Invariant: all pods of one shape are scheduled alike but for what is said of them one by one:
+namespace, labels, nomination, and `Pod.pin`. Derived facts are computed once per shape, when first
+asked for.
+
+A pod's own labels and namespace are not here: selectors that read them make their own keys.
+`PodShapes`, the interner, is in `pod_shapes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from scheduler.api.images import PodImages, pod_images
+from scheduler.api.meta import OwnerReference
+from scheduler.api.node_selectors import (
+    METADATA_NAME,
+    CompiledNodeSelector,
+    CompiledNodeSelectorTerm,
+    PreferredTerms,
+    RequiredNodeAffinity,
+    compile_node_selector_term,
+    compile_preferred_terms,
+    compile_required_node_affinity,
+)
+from scheduler.api.pod import (
+    Affinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodResourceClaim,
+    PodSpec,
+    Toleration,
+    TopologySpreadConstraint,
+    Volume,
+)
+from scheduler.api.pod_key import Resize, unpinned_affinity
+from scheduler.api.ports import HostPort, host_ports
+from scheduler.api.requests import (
+    Resources,
+    assigned_requests,
+    incoming_requests,
+    non_zero_requests,
+    scoring_requests,
+)
+from scheduler.api.selectors import IN, compile_map_selector
+
+FEATURE_RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
+"""Declared feature a node needs for pods with a rule that restarts all containers."""
+FEATURE_USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
+"""Declared feature a node needs for pods on the host network with a user namespace of their own."""
+
+_RESTART_ALL_CONTAINERS: Final = "RestartAllContainers"
+
+
+class PodShape:
+    """One shape. Compared by identity; `id` is never reused. Read only.
+
+    `spec` is a canonical PodSpec shared by all pods of the shape: no node, no gates, only volumes
+    with a source, `PIN_PLACEHOLDER` for the node of pinned pods. Attributes below the blank line
+    are computed on first use.
+    """
+
+    __slots__ = (
+        "assigned",
+        "controller_owner",
+        "host_ports",
+        "id",
+        "images",
+        "named_nodes",
+        "non_zero",
+        "pinned",
+        "preferred_node_affinity",
+        "requests",
+        "required_features",
+        "required_node_affinity",
+        "resize",
+        "scoring",
+        "spec",
+    )
+
+    id: int
+    spec: PodSpec
+    pinned: bool
+    """Whether each pod of this shape may run on its own `pin` only."""
+    controller_owner: OwnerReference | None
+    """Controller, if default spreading reads selectors of its kind (`SELECTING_OWNERS`)."""
+    resize: Resize
+    """Where an in-place resize under way counts otherwise than the spec; part of `assigned`."""
+    requests: Resources
+    """What the pod asks of a node before it runs (spec alone)."""
+    assigned: Resources
+    """What the pod takes from its node once there (in-place resize included)."""
+    non_zero: tuple[int, int]
+    """(millicores, bytes) an assigned pod counts with in scoring."""
+
+    scoring: Resources
+    """What the NodeResourcesFit score adds for the incoming pod: containers, with defaults."""
+    required_node_affinity: RequiredNodeAffinity | None
+    """Hard node constraints besides the pin; None when there are none."""
+    named_nodes: frozenset[str] | None
+    """Names that field requirements narrow the pod to, whatever their number; None for no
+    narrowing, empty for contradictory terms. Always None for pinned shapes, whose pods carry the
+    one name."""
+    preferred_node_affinity: PreferredTerms | None
+    """Soft node preferences, `error` set if one cannot be parsed; None for an empty list."""
+    host_ports: tuple[HostPort, ...]
+    images: PodImages
+    required_features: tuple[str, ...]
+    """Features a node must declare, sorted."""
+
+    def __init__(
+        self,
+        shape_id: int,
+        pod: Pod,
+        *,
+        pinned: bool,
+        volumes: tuple[Volume, ...],
+        owner: OwnerReference | None,
+        resize: Resize,
+    ) -> None:
+        """Take the shape from its first pod. Raises `QuantityError` for unreadable amounts."""
+        spec = pod.spec
+        affinity = unpinned_affinity(spec.affinity) if pinned and spec.affinity else spec.affinity
+        self.id = shape_id
+        self.spec = msgspec.structs.replace(
+            spec, node_name="", scheduling_gates=(), volumes=volumes, affinity=affinity
+        )
+        self.pinned = pinned
+        self.controller_owner = owner
+        self.resize = resize
+        self.requests = incoming_requests(pod)
+        self.assigned = assigned_requests(pod) if resize else self.requests
+        self.non_zero = non_zero_requests(pod)
+
+    if not TYPE_CHECKING:
+        # Called only while a slot is empty; afterwards the slot answers at full speed.
+        def __getattr__(self, name: str) -> Any:
+            derive = _DERIVED.get(name)
+            if derive is None:
+                msg = f"'PodShape' object has no attribute {name!r}"
+                raise AttributeError(msg)
+            value = derive(self)
+            setattr(self, name, value)
+            return value
+
+    def __repr__(self) -> str:
+        return f"<PodShape {self.id}>"
+
+    @property
+    def scheduler_name(self) -> str:
+        """`spec.schedulerName`."""
+        return self.spec.scheduler_name
+
+    @property
+    def priority(self) -> int:
+        """`spec.priority`, 0 when unset."""
+        return self.spec.priority or 0
+
+    @property
+    def preemption_policy(self) -> str | None:
+        """`spec.preemptionPolicy`; None means PreemptLowerPriority."""
+        return self.spec.preemption_policy
+
+    @property
+    def tolerations(self) -> tuple[Toleration, ...]:
+        """`spec.tolerations`."""
+        return self.spec.tolerations
+
+    @property
+    def affinity(self) -> Affinity | None:
+        """`spec.affinity`, with the placeholder for the pin."""
+        return self.spec.affinity
+
+    @property
+    def topology_spread_constraints(self) -> tuple[TopologySpreadConstraint, ...]:
+        """`spec.topologySpreadConstraints`."""
+        return self.spec.topology_spread_constraints
+
+    @property
+    def resource_claims(self) -> tuple[PodResourceClaim, ...]:
+        """`spec.resourceClaims`."""
+        return self.spec.resource_claims
+
+    @property
+    def volumes(self) -> tuple[Volume, ...]:
+        """`spec.volumes` that scheduling reads; their names mean nothing but for ephemeral ones."""
+        return self.spec.volumes
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Names of persistent volume claims in `volumes`; not those of ephemeral volumes."""
+        return tuple(
+            each.persistent_volume_claim.claim_name
+            for each in self.spec.volumes
+            if each.persistent_volume_claim is not None
+        )
+
+
+def _scoring(shape: PodShape) -> Resources:
+    return scoring_requests(Pod(spec=shape.spec))
+
+
+def _required_node_affinity(shape: PodShape) -> RequiredNodeAffinity | None:
+    spec = shape.spec
+    required = _required(spec)
+    if required is None and not spec.node_selector:
+        return None
+    if not shape.pinned or required is None:
+        return compile_required_node_affinity(spec.node_selector, required)
+    selector = _residue(required)
+    if selector is None and not spec.node_selector:
+        return None
+    return RequiredNodeAffinity(compile_map_selector(spec.node_selector), selector)
+
+
+def _residue(required: NodeSelector) -> CompiledNodeSelector | None:
+    """The terms of a pinned pod without their pin; None if that leaves nothing to ask."""
+    terms: list[CompiledNodeSelectorTerm] = []
+    for index, each in enumerate(required.node_selector_terms):
+        stripped = NodeSelectorTerm(match_expressions=each.match_expressions)
+        term = compile_node_selector_term(stripped, f"nodeSelectorTerms[{index}]")
+        if term.unconditional:
+            return None
+        terms.append(term)
+    return CompiledNodeSelector(terms)
+
+
+def _named_nodes(shape: PodShape) -> frozenset[str] | None:
+    required = _required(shape.spec)
+    if shape.pinned or required is None or not required.node_selector_terms:
+        return None
+    names: set[str] = set()
+    for term in required.node_selector_terms:
+        listed = [
+            set(each.values)
+            for each in term.match_fields
+            if each.key == METADATA_NAME and each.operator == IN
+        ]
+        if not listed:
+            return None
+        names |= set.intersection(*listed)
+    return frozenset(names)
+
+
+def _preferred_node_affinity(shape: PodShape) -> PreferredTerms | None:
+    affinity = shape.spec.affinity.node_affinity if shape.spec.affinity else None
+    return compile_preferred_terms(affinity.preferred) if affinity and affinity.preferred else None
+
+
+def _required_features(shape: PodShape) -> tuple[str, ...]:
+    spec = shape.spec
+    found = []
+    containers = (*spec.init_containers, *spec.containers)
+    if any(
+        rule.action == _RESTART_ALL_CONTAINERS
+        for each in containers
+        for rule in each.restart_policy_rules
+    ):
+        found.append(FEATURE_RESTART_ALL_CONTAINERS)
+    if spec.host_network and spec.host_users is False:
+        found.append(FEATURE_USER_NAMESPACES_HOST_NETWORK)
+    return tuple(found)
+
+
+def _required(spec: PodSpec) -> NodeSelector | None:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    return affinity.required if affinity else None
+
+
+_DERIVED: Final[dict[str, Callable[[PodShape], object]]] = {
+    "scoring": _scoring,
+    "required_node_affinity": _required_node_affinity,
+    "named_nodes": _named_nodes,
+    "preferred_node_affinity": _preferred_node_affinity,
+    "host_ports": lambda shape: host_ports(shape.spec),
+    "images": lambda shape: pod_images(shape.spec),
+    "required_features": _required_features,
+}

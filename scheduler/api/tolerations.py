@@ -1,0 +1,56 @@
+"""Taints and tolerations: who may be placed where.
+
+The rules are those of scheduling (plugins.md 3.3): `tolerationSeconds` is for evictions and
+ignored, and the comparison operators `Lt` and `Gt` never tolerate because their feature gate is off
+by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from scheduler.api.node import Taint
+from scheduler.api.pod import Toleration
+
+NO_SCHEDULE: Final = "NoSchedule"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+
+SCHEDULING_EFFECTS: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
+"""Effects that keep a pod away from a node."""
+
+TAINT_NODE_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+TAINT_NODE_NOT_READY: Final = "node.kubernetes.io/not-ready"
+TAINT_NODE_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+TAINT_NODE_MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
+TAINT_NODE_DISK_PRESSURE: Final = "node.kubernetes.io/disk-pressure"
+TAINT_NODE_PID_PRESSURE: Final = "node.kubernetes.io/pid-pressure"
+TAINT_NODE_NETWORK_UNAVAILABLE: Final = "node.kubernetes.io/network-unavailable"
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether this one toleration covers this taint.
+
+    An empty effect or key is a wildcard, also with `Equal` (upstream's behaviour, though validation
+    refuses an empty key there).
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in {"", "Equal"}:
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def first_untolerated(
+    taints: Iterable[Taint],
+    tolerations: Collection[Toleration],
+    effects: Collection[str] = SCHEDULING_EFFECTS,
+) -> Taint | None:
+    """The first taint with one of `effects` that nothing tolerates, None if there is none."""
+    for taint in taints:
+        if taint.effect in effects and not any(tolerates(each, taint) for each in tolerations):
+            return taint
+    return None
