@@ -1,0 +1,1 @@
+"""Unit tests: the pure core in virtual time."""

@@ -1,0 +1,70 @@
+"""The layers hold, every package belongs to one, and each package names what is public."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.unit.repository.tree import ROOT
+
+PACKAGES: Final = (
+    "scheduler.api",
+    "scheduler.framework",
+    "scheduler.cache",
+    "scheduler.queue",
+    "scheduler.engine",
+    "scheduler.client",
+    "scheduler.service",
+    "scheduler.cli",
+    "plugins",
+    "config",
+    "simulator",
+)
+
+
+def layer_contract() -> list[str]:
+    """Return the packages of the layers contract, highest first."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    return [name.strip() for layer in layers for name in layer.split("|")]
+
+
+def test_import_contracts_hold() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    result = subprocess.run(
+        [linter, "--no-cache"], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_package_has_a_layer() -> None:
+    top_level = {path.parent.name for path in ROOT.glob("*/py.typed")} - {"scheduler", "benchmarks"}
+    below = {f"scheduler.{path.parent.name}" for path in (ROOT / "scheduler").glob("*/__init__.py")}
+    assert set(layer_contract()) == top_level | below
+
+
+def test_this_file_knows_every_layer() -> None:
+    assert sorted(layer_contract()) == sorted(PACKAGES)
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_public_names_are_listed_and_exist(name: str) -> None:
+    package = importlib.import_module(name)
+    public: list[str] = package.__all__
+    assert public, f"{name}.__all__ is empty"
+    assert len(set(public)) == len(public)
+    missing = [each for each in public if not hasattr(package, each)]
+    assert not missing
+    assert not [each for each in public if each.startswith("_")]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_says_what_it_is_for(name: str) -> None:
+    assert (importlib.import_module(name).__doc__ or "").strip()
