@@ -179,6 +179,4 @@ class Cache:
 
 def with_node(pod: Pod, node_name: str) -> Pod:
     """The same pod with `spec.nodeName` set; everything else is shared."""
-    return msgspec.structs.replace(
-        pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name)
-    )
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))

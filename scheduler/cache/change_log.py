@@ -44,5 +44,3 @@ class ChangeLog:
             row = rows[slot]
             changed[row] = changed.get(row, 0) | masks[slot]
         return changed
-
-

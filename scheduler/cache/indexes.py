@@ -17,9 +17,7 @@ class ImageIndex:
     def __init__(self) -> None:
         self.states: dict[str, ImageState] = {}
 
-    def set(
-        self, row: int, old: Iterable[ContainerImage], new: Iterable[ContainerImage]
-    ) -> None:
+    def set(self, row: int, old: Iterable[ContainerImage], new: Iterable[ContainerImage]) -> None:
         """Replace what a row reports."""
         wanted = {name: image.size_bytes for image in new for name in image.names}
         for name in {name for image in old for name in image.names} - wanted.keys():

@@ -216,9 +216,7 @@ class NodeTable:
         """Requested as a record."""
         column = self.columns.requested[:, row].tolist()
         names = self.columns.resource_names
-        scalars = tuple(
-            (names[i], column[i]) for i in range(FIRST_SCALAR, len(names)) if column[i]
-        )
+        scalars = tuple((names[i], column[i]) for i in range(FIRST_SCALAR, len(names)) if column[i])
         return Resources(
             milli_cpu=column[0],
             memory=column[1],

@@ -69,7 +69,7 @@ from scheduler.framework.plugin import (
     ReuseRule,
     ScorePlugin,
 )
-from scheduler.framework.queued import QueuedPodInfo
+from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.framework.registry import NoArgs, Registry
 from scheduler.framework.state import CycleState, StateNotFoundError
 from scheduler.framework.status import (
@@ -134,6 +134,7 @@ __all__ = [
     "PluginError",
     "PluginFactory",
     "PostBindPlugin",
+    "PostFilterOutcome",
     "PostFilterPlugin",
     "PostFilterResult",
     "PreBindPlugin",
@@ -144,8 +145,8 @@ __all__ = [
     "PreFilterResult",
     "PreScorePlugin",
     "QueueSortPlugin",
-    "QueueingHint",
     "QueuedPodInfo",
+    "QueueingHint",
     "Registry",
     "ReservePlugin",
     "ReuseRule",

@@ -13,7 +13,6 @@ from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 
 
-
 class Clock(Protocol):
     """Time, handed in so that the same code runs in virtual time."""
 
@@ -46,6 +45,10 @@ class Nominator(Protocol):
 
     def add_nominated_pod(self, pod: Pod, nominating: NominatingInfo | None) -> None: ...
     def delete_nominated_pod_if_exists(self, pod: Pod) -> None: ...
+    def nominated_nodes(self) -> Sequence[str]:
+        """Nodes that some pod is nominated to."""
+        ...
+
     def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]: ...
 
 

@@ -119,14 +119,25 @@ class NodeInfo(Protocol):
 class LabelValues(Protocol):
     """The dictionary of one label key: small ids for its values, -1 for a missing label."""
 
-    #: value to id
-    ids: Mapping[str, int]
-    #: id to value
-    values: Sequence[str]
-    #: id to the value as a 64-bit integer, for Gt and Lt
-    integers: Int64Column
-    #: id to whether `integers` holds a number
-    is_integer: BoolColumn
+    @property
+    def ids(self) -> Mapping[str, int]:
+        """Value to id."""
+        ...
+
+    @property
+    def values(self) -> Sequence[str]:
+        """Id to value."""
+        ...
+
+    @property
+    def integers(self) -> Int64Column:
+        """Id to the value as a 64-bit integer, for Gt and Lt."""
+        ...
+
+    @property
+    def is_integer(self) -> BoolColumn:
+        """Id to whether `integers` holds a number."""
+        ...
 
 
 class NodeTableView(Protocol):

@@ -93,9 +93,7 @@ class PreFilterPlugin(Plugin, Protocol):
 class PreFilterExtensions(Plugin, Protocol):
     """Keeps PreFilter state right in a what-if where a pod is added to or removed from a node."""
 
-    def add_pod(
-        self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo
-    ) -> Status | None: ...
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None: ...
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
     ) -> Status | None: ...
@@ -182,9 +180,7 @@ class ReservePlugin(Plugin, Protocol):
 class PermitPlugin(Plugin, Protocol):
     """Lets a pod go on to binding, refuses it, or makes it wait."""
 
-    def permit(
-        self, state: CycleState, pod: Pod, node_name: str
-    ) -> tuple[Status | None, float]:
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]:
         """A status and, for Wait, the timeout in seconds (at most 15 minutes)."""
         ...
 
@@ -200,7 +196,7 @@ class PreBindPlugin(Plugin, Protocol):
 
     def pre_bind(
         self, state: CycleState, pod: Pod, node_name: str
-    ) -> Status | None | Awaitable[Status | None]: ...
+    ) -> Status | Awaitable[Status | None] | None: ...
 
 
 class BindPlugin(Plugin, Protocol):
@@ -208,15 +204,13 @@ class BindPlugin(Plugin, Protocol):
 
     def bind(
         self, state: CycleState, pod: Pod, node_name: str
-    ) -> Status | None | Awaitable[Status | None]: ...
+    ) -> Status | Awaitable[Status | None] | None: ...
 
 
 class PostBindPlugin(Plugin, Protocol):
     """Is told about a successful binding."""
 
-    def post_bind(
-        self, state: CycleState, pod: Pod, node_name: str
-    ) -> None | Awaitable[None]: ...
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> Awaitable[None] | None: ...
 
 
 class EnqueueExtensions(Plugin, Protocol):
@@ -306,4 +300,3 @@ EVENT_POINTS: tuple[ExtensionPoint, ...] = (PRE_ENQUEUE, PRE_FILTER, FILTER, RES
 
 PluginFactory = Any
 """A plugin class, or any callable `(args, handle) -> plugin`; `args_type` on it names the args Struct."""
-

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from scheduler.api.pod import Pod
 from scheduler.framework.events import ClusterEvent
+
+
+class PostFilterOutcome(StrEnum):
+    """How the last attempt's PostFilter ended, for plugins that react to it (KEP-3990 design S6)."""
+
+    #: No attempt yet, or it did not get as far: no nodes, an error, a rejection in Reserve, Permit or bind.
+    NOT_RUN = "NotRun"
+    #: A node is nominated, now or still.
+    NOMINATED = "Nominated"
+    #: Preemption found no candidate.
+    FAILED = "Failed"
+    #: The pod may not preempt.
+    INELIGIBLE = "Ineligible"
+    #: The profile has no PostFilter plugin.
+    NO_PLUGIN = "NoPlugin"
+    #: Evictions failed.
+    ERROR = "Error"
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +54,10 @@ class QueuedPodInfo:
     last_message: str = ""
     #: Wall clock time a rejecting plugin asked to be tried again at, if any.
     requeue_at: float | None = None
+    #: Consecutive PreEnqueue runs that ended in an error; the retry of a broken gate backs off by it.
+    gate_errors: int = 0
+    #: Set by the failure handler; read by hints for `ATTEMPT_OUTCOME`.
+    post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
     #: Label of the event that moved the pod last, and the plugin whose hint said so.
     last_event: str = ""
     last_hint: str = ""

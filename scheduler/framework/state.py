@@ -15,15 +15,15 @@ class CycleState:
     __slots__ = (
         "data",
         "now",
+        "outcome",
         "pods_to_activate",
+        "record_plugin_metrics",
         "recorder",
         "skip_filter",
         "skip_post_filter",
         "skip_pre_bind",
         "skip_score",
-        "record_plugin_metrics",
         "variant",
-        "outcome",
     )
 
     def __init__(self, now: float = 0.0, data: dict[str, Any] | None = None) -> None:

@@ -117,5 +117,7 @@ class ConfigurationError(ValueError):
     """A configuration that cannot work. Holds every problem found, one line each."""
 
     def __init__(self, problems: list[str] | tuple[str, ...] | str) -> None:
-        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
+        self.problems: tuple[str, ...] = (
+            (problems,) if isinstance(problems, str) else tuple(problems)
+        )
         super().__init__("\n".join(self.problems))

@@ -1,0 +1,25 @@
+"""Runs profiles: framework runtime, scheduling cycle, diagnosis. Pure; see `Engine`."""
+
+from scheduler.engine.cycle import ScheduleResult, SchedulingAlgorithm
+from scheduler.engine.diagnosis import Diagnosis, FitError
+from scheduler.engine.engine import Attempt, Engine
+from scheduler.engine.failure import Failure
+from scheduler.engine.metrics import EngineMetrics
+from scheduler.engine.runtime import AttemptError, Framework, ProfileSpec
+from scheduler.engine.waiting import WaitingPod, WaitingPods
+
+__all__ = [
+    "Attempt",
+    "AttemptError",
+    "Diagnosis",
+    "Engine",
+    "EngineMetrics",
+    "Failure",
+    "FitError",
+    "Framework",
+    "ProfileSpec",
+    "ScheduleResult",
+    "SchedulingAlgorithm",
+    "WaitingPod",
+    "WaitingPods",
+]

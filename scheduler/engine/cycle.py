@@ -1,0 +1,214 @@
+"""The scheduling cycle of one profile: search, PostFilter, score, choose (framework-cycle-config.md section 2).
+
+Pure and synchronous: no yield between its first and last line, so the live table needs no snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.engine.diagnosis import Diagnosis, FitError
+from scheduler.engine.metrics import EngineMetrics
+from scheduler.engine.runtime import AttemptError, Framework
+from scheduler.engine.scoring import INFEASIBLE, Scoring
+from scheduler.engine.search import Found, Search
+from scheduler.framework import (
+    CLEAR_NOMINATION,
+    Clock,
+    Code,
+    CycleState,
+    Int64Column,
+    NominatingInfo,
+    Nominator,
+    PostFilterResult,
+    Status,
+    error,
+)
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+class Randomness(Protocol):
+    """The source of random choices, seedable; `random.Random` fits."""
+
+    def randrange(self, stop: int, /) -> int:
+        """An integer from 0 to `stop` - 1."""
+        ...
+
+
+class NoNodesError(Exception):
+    """There is no node at all; the pod is retried with backoff, without waiting for an event."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_NODES)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleResult:
+    """The chosen node."""
+
+    node_name: str
+    row: int
+    #: Nodes looked at, and those the pod could run on.
+    evaluated_nodes: int
+    feasible_nodes: int
+
+
+@dataclass(slots=True)
+class Unfit:
+    """No node fits; `nominating` is what PostFilter made of it (None: leave the nomination alone)."""
+
+    error: FitError
+    nominating: NominatingInfo | None
+
+
+class SchedulingAlgorithm:
+    """Chooses a node for pods of one profile."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        table: NodeTable,
+        nominator: Nominator,
+        *,
+        clock: Clock,
+        random: Randomness,
+        metrics: EngineMetrics,
+        percentage: int | None = None,
+        reuse: bool = True,
+    ) -> None:
+        self._framework = framework
+        self._table = table
+        self._clock = clock
+        self._random = random
+        self._metrics = metrics
+        self.scoring = Scoring(framework, table)
+        self.search = Search(
+            framework,
+            table,
+            nominator,
+            percentage=percentage,
+            reuse=reuse,
+            all_columnar_scores=self.scoring.all_columnar,
+            scores_anything=bool(framework.score),
+        )
+
+    def schedule(self, state: CycleState, pod: Pod) -> ScheduleResult | Unfit:
+        """The node for `pod`, or why there is none.
+
+        Raises NoNodesError in an empty cluster, AttemptError when a plugin failed.
+        """
+        if not self._table.node_count:
+            raise NoNodesError
+        clock, profile = self._clock, self._framework.profile_name
+        started = clock.monotonic()
+        status = Code.SUCCESS
+        try:
+            found = self.search.find(state, pod)
+        except FitError as unfit:
+            return self._post_filter(state, pod, unfit)
+        except AttemptError:
+            status = Code.ERROR
+            raise
+        finally:
+            self._metrics.extension_point(
+                "Filter", status.label, profile, clock.monotonic() - started
+            )
+        try:
+            return self._choose(state, pod, found)
+        finally:
+            self.search.settle(pod)
+
+    # -- host selection --------------------------------------------------------------------------
+
+    def _choose(self, state: CycleState, pod: Pod, found: Found) -> ScheduleResult:
+        rows = found.rows
+        feasible = len(rows)
+        if feasible == 1 or found.nominated:
+            row = int(rows[0])
+            return self._result(row, found.rejected + 1, 1)
+        framework, clock = self._framework, self._clock
+        if not framework.score:
+            row = int(rows[self._random.randrange(feasible)])
+            return self._result(row, feasible + found.rejected, feasible)
+        started = clock.monotonic()
+        scoring = self.scoring
+        scoring.pre_score(state, pod, rows, found.entry)
+        if found.entry is not None and found.shared:
+            totals = scoring.totals(state, pod, found.entry, rows)
+            row = self._best(totals, None)
+        elif found.entry is not None:
+            row = self._best(scoring.subset_totals(state, pod, found.entry, rows), rows)
+        else:
+            row = self._best(scoring.totals_of(state, pod, rows), rows)
+        self._metrics.extension_point(
+            "Score", "Success", framework.profile_name, clock.monotonic() - started
+        )
+        return self._result(row, feasible + found.rejected, feasible)
+
+    def _best(self, totals: Int64Column, rows: np.ndarray | None) -> int:
+        """A row with the highest total, ties broken at random."""
+        highest = totals.max()
+        ties = np.flatnonzero(totals == highest)
+        position = int(ties[0] if len(ties) == 1 else ties[self._random.randrange(len(ties))])
+        assert highest != INFEASIBLE or rows is not None
+        return position if rows is None else int(rows[position])
+
+    def _result(self, row: int, evaluated: int, feasible: int) -> ScheduleResult:
+        return ScheduleResult(self._table.names[row], row, evaluated, feasible)
+
+    # -- PostFilter ------------------------------------------------------------------------------
+
+    def _post_filter(self, state: CycleState, pod: Pod, unfit: FitError) -> Unfit:
+        diagnosis = unfit.diagnosis
+        if not self._framework.post_filter or diagnosis.skip_post_filter:
+            return Unfit(unfit, CLEAR_NOMINATION)
+        started = self._clock.monotonic()
+        result = self._run_post_filter(state, pod, diagnosis)
+        status = result.status or Status(Code.SUCCESS)
+        self._metrics.extension_point(
+            "PostFilter",
+            status.code.label,
+            self._framework.profile_name,
+            self._clock.monotonic() - started,
+        )
+        diagnosis.post_filter_message = status.message
+        return Unfit(unfit, result.nominating)
+
+    def _run_post_filter(
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """Upstream's aggregation (framework-cycle-config.md 1.4)."""
+        if state.skip_post_filter:
+            return PostFilterResult(
+                Status(Code.UNSCHEDULABLE, ("All PostFilter plugins are skipped",))
+            )
+        reasons: list[str] = []
+        first_rejector = ""
+        nominating: NominatingInfo | None = None
+        state.outcome = diagnosis
+        for plugin in self._framework.post_filter:
+            try:
+                answer: PostFilterResult = plugin.post_filter(state, pod, diagnosis.statuses)
+            except Exception as problem:  # noqa: BLE001 - plugin boundary
+                return PostFilterResult(error(problem).by(plugin.name))
+            status = answer.status
+            if status is None or status.success:
+                return answer
+            if status.code.label == "UnschedulableAndUnresolvable":
+                return PostFilterResult(status.by(plugin.name), answer.nominating)
+            if not status.rejected:
+                return PostFilterResult(
+                    Status(Code.ERROR, status.reasons, plugin.name, status.error)
+                )
+            reasons += status.reasons
+            first_rejector = first_rejector or plugin.name
+            nominating = answer.nominating or nominating
+        return PostFilterResult(
+            Status(Code.UNSCHEDULABLE, tuple(reasons), first_rejector), nominating
+        )

@@ -1,0 +1,188 @@
+"""Why a pod fits nowhere: per-node statuses kept in columns, and the FailedScheduling text.
+
+Statuses of thousands of nodes are (plugin, code) pairs in arrays; Status objects are made once per distinct
+pair, and a name-to-status map only if a PostFilter plugin asks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.framework import Code, NodeTableView, NodeToStatus, Rows, Status
+from scheduler.framework.nodes import Codes
+
+ABSENT_DEFAULT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+
+
+@dataclass(slots=True)
+class RowVerdicts:
+    """The rejected rows of one search: which plugin (index) rejected each, with which code."""
+
+    rows: Rows
+    #: Index into the profile's Filter plugins, per entry of `rows`.
+    plugins: np.ndarray
+    codes: Codes
+    #: (plugin index, code) to the status, attributed to its plugin.
+    status_of: Callable[[int, int], Status]
+    #: Statuses that no (plugin, code) pair expresses, by row; they win over the arrays.
+    explicit: dict[int, Status] = field(default_factory=dict)
+
+    def groups(self) -> list[tuple[Status, int]]:
+        """Every distinct status and the number of nodes that have it."""
+        found: list[tuple[Status, int]] = [(status, 1) for status in self.explicit.values()]
+        plugins, codes = self.plugins, self.codes
+        if self.explicit:
+            keep = ~np.isin(self.rows, list(self.explicit))
+            plugins, codes = plugins[keep], codes[keep]
+        if not len(plugins):
+            return found
+        for plugin, count in enumerate(np.bincount(plugins)):
+            if not count:
+                continue
+            mine = codes if count == len(codes) else codes[plugins == plugin]
+            lowest, highest = int(mine.min()), int(mine.max())
+            if lowest == highest:
+                found.append((self.status_of(plugin, lowest), int(count)))
+                continue
+            values, counts = np.unique(mine, return_counts=True)
+            found += [
+                (self.status_of(plugin, int(value)), int(number))
+                for value, number in zip(values, counts, strict=True)
+            ]
+        return found
+
+
+class TableStatuses(NodeToStatus):
+    """NodeToStatus over `RowVerdicts`, built when first read."""
+
+    __slots__ = ("_built", "_table", "_verdicts")
+
+    def __init__(
+        self, verdicts: RowVerdicts, table: NodeTableView, absent: Status = ABSENT_DEFAULT
+    ) -> None:
+        super().__init__({}, absent)
+        self._verdicts = verdicts
+        self._table = table
+        self._built = False
+
+    def _build(self) -> dict[str, Status]:
+        if not self._built:
+            self._built = True
+            verdicts, names = self._verdicts, self._table.names
+            statuses = self._statuses
+            for row, plugin, code in zip(
+                verdicts.rows.tolist(),
+                verdicts.plugins.tolist(),
+                verdicts.codes.tolist(),
+                strict=True,
+            ):
+                if row not in verdicts.explicit:
+                    statuses.setdefault(names[row], verdicts.status_of(plugin, code))
+            for row, status in verdicts.explicit.items():
+                statuses[names[row]] = status
+        return self._statuses
+
+    def __len__(self) -> int:
+        return len(self._build())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._build())
+
+    def set(self, node: str, status: Status) -> None:
+        """Record a status, replacing an earlier one."""
+        self._build()[node] = status
+
+    def get(self, node: str) -> Status:
+        """The node's status, or `absent`."""
+        return self._build().get(node, self.absent)
+
+    def explicit(self) -> Iterable[tuple[str, Status]]:
+        """(node, status) for every explicit entry."""
+        return self._build().items()
+
+    def nodes_for_code(self, all_nodes: Iterable[str], code: Code) -> list[str]:
+        """Nodes whose status has `code`."""
+        self._build()
+        return super().nodes_for_code(all_nodes, code)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """Everything known about a failed search (framework-cycle-config.md section 4)."""
+
+    #: Nodes in the cluster; 1 for a rejection by Reserve or Permit.
+    node_count: int
+    statuses: NodeToStatus = field(default_factory=NodeToStatus)
+    verdicts: RowVerdicts | None = None
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+    pre_filter_message: str = ""
+    post_filter_message: str = ""
+    #: Seconds after which a rejecting plugin wants another attempt; the earliest of all.
+    requeue_after: float | None = None
+    #: PodScheduled reason, when every rejecting status asks for the same one.
+    condition_reason: str = ""
+    skip_post_filter: bool = False
+
+    def add(self, status: Status) -> None:
+        """Count a rejecting status towards plugins and options."""
+        if status.rejected and status.plugin:
+            self.unschedulable_plugins.add(status.plugin)
+            if status.code is Code.PENDING:
+                self.pending_plugins.add(status.plugin)
+        if status.requeue_after is not None:
+            known = self.requeue_after
+            self.requeue_after = (
+                status.requeue_after if known is None else min(known, status.requeue_after)
+            )
+
+    def message(self) -> str:
+        """Upstream's FailedScheduling text, untruncated (framework-cycle-config.md 4.3)."""
+        text = f"0/{self.node_count} nodes are available:"
+        if self.pre_filter_message:
+            text += f" {self.pre_filter_message}."
+        else:
+            counts = self.reasons()
+            if counts:
+                entries = sorted(f"{count} {reason}" for reason, count in counts.items())
+                text += f" {', '.join(entries)}."
+        if self.post_filter_message:
+            text += f" {self.post_filter_message}"
+        return text
+
+    def reasons(self) -> dict[str, int]:
+        """Reason to number of nodes; a node with two reasons counts twice."""
+        counts: dict[str, int] = {}
+        seen = 0
+        for status, number in self._groups():
+            seen += number
+            for reason in status_reasons(status):
+                counts[reason] = counts.get(reason, 0) + number
+        if seen < self.node_count:
+            for reason in status_reasons(self.statuses.absent):
+                counts[reason] = counts.get(reason, 0) + self.node_count - seen
+        return counts
+
+    def _groups(self) -> list[tuple[Status, int]]:
+        if self.verdicts is not None:
+            return self.verdicts.groups()
+        return [(status, 1) for _, status in self.statuses.explicit()]
+
+
+def status_reasons(status: Status) -> tuple[str, ...]:
+    """Reasons as counted in messages: an error's own text comes first."""
+    return status.reasons if status.error is None else (str(status.error), *status.reasons)
+
+
+class FitError(Exception):
+    """The pod fits on no node; carries the diagnosis."""
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(diagnosis)
+        self.diagnosis = diagnosis
+
+    def __str__(self) -> str:
+        return self.diagnosis.message()

@@ -1,0 +1,241 @@
+"""Engine: takes a popped pod through its scheduling cycle, up to the point where binding begins.
+
+It owns no state of its own beyond waiting pods: cache, queue and profiles are handed in. The service (or a
+simulator in virtual time) pops, calls `attempt`, and carries out what comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.api.pod import Pod
+from scheduler.cache import Cache
+from scheduler.cache.cache import CacheError
+from scheduler.engine import failure
+from scheduler.engine.cycle import (
+    NoNodesError,
+    Randomness,
+    ScheduleResult,
+    SchedulingAlgorithm,
+    Unfit,
+)
+from scheduler.engine.diagnosis import Diagnosis, FitError
+from scheduler.engine.failure import Failure
+from scheduler.engine.metrics import EngineMetrics, NoMetrics
+from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.waiting import WaitingPod, WaitingPods
+from scheduler.framework import (
+    CLEAR_NOMINATION,
+    Clock,
+    Code,
+    CycleState,
+    NodeToStatus,
+    Nominator,
+    QueuedPodInfo,
+    Status,
+)
+
+_METRICS_SAMPLE = 10
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt at one pod. Exactly one of `result` and `failure` is set."""
+
+    info: QueuedPodInfo
+    framework: Framework
+    state: CycleState
+    #: Monotonic time when the cycle began.
+    started: float
+    #: The pod with its node name, once assumed.
+    pod: Pod
+    result: ScheduleResult | None = None
+    failure: Failure | None = None
+    waiting: WaitingPod | None = None
+
+    @property
+    def node_name(self) -> str:
+        """The chosen node."""
+        assert self.result is not None
+        return self.result.node_name
+
+
+class Engine:
+    """Schedules pods of all profiles on one cache. Touched only from its owner's loop."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        frameworks: Mapping[str, Framework],
+        nominator: Nominator,
+        *,
+        clock: Clock,
+        random: Randomness,
+        metrics: EngineMetrics | None = None,
+        percentage_of_nodes_to_score: int = 0,
+        reuse: bool = True,
+        waiting_pods: WaitingPods | None = None,
+    ) -> None:
+        self.cache = cache
+        self.frameworks = frameworks
+        self.waiting_pods = waiting_pods if waiting_pods is not None else WaitingPods()
+        self._nominator = nominator
+        self._clock = clock
+        self._random = random
+        self._metrics = metrics if metrics is not None else NoMetrics()
+        self.algorithms = {
+            name: SchedulingAlgorithm(
+                framework,
+                cache.table,
+                nominator,
+                clock=clock,
+                random=random,
+                metrics=self._metrics,
+                percentage=(
+                    percentage_of_nodes_to_score
+                    if framework.percentage_of_nodes_to_score is None
+                    else framework.percentage_of_nodes_to_score
+                ),
+                reuse=reuse,
+            )
+            for name, framework in frameworks.items()
+        }
+
+    def attempt(self, info: QueuedPodInfo) -> Attempt:
+        """The whole scheduling cycle: search, score, assume, reserve, permit."""
+        clock = self._clock
+        pod = info.pod
+        framework = self.frameworks[pod.spec.scheduler_name]
+        state = CycleState(clock.now())
+        state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
+        attempt = Attempt(info, framework, state, clock.monotonic(), pod)
+        try:
+            outcome = self.algorithms[framework.profile_name].schedule(state, pod)
+            if isinstance(outcome, Unfit):
+                attempt.failure = failure.from_fit_error(outcome.error, outcome.nominating)
+            else:
+                attempt.result = outcome
+        except NoNodesError as problem:
+            attempt.failure = failure.no_nodes(str(problem))
+        except AttemptError as problem:
+            attempt.failure = failure.from_error(problem)
+        self._metrics.algorithm(clock.monotonic() - attempt.started)
+        if attempt.result is not None:
+            self._commit(attempt)
+        return attempt
+
+    # -- assume, reserve, permit -----------------------------------------------------------------
+
+    def _commit(self, attempt: Attempt) -> None:
+        assert attempt.result is not None
+        try:
+            attempt.pod = self.cache.assume_pod(attempt.pod, attempt.result.node_name)
+        except CacheError as problem:
+            attempt.failure = failure.from_error(failed(str(problem), problem))
+            attempt.result = None
+            return
+        self._nominator.delete_nominated_pod_if_exists(attempt.pod)
+        rejected = self._reserve(attempt) or self._permit(attempt)
+        if rejected is not None:
+            self.abandon(attempt)
+            attempt.failure = rejected
+            attempt.result = None
+
+    def abandon(self, attempt: Attempt) -> bool:
+        """Undo Reserve and assume; whether the pod was still assumed."""
+        self.unreserve(attempt)
+        return self.cache.forget_pod(attempt.pod.metadata.uid)
+
+    def unreserve(self, attempt: Attempt) -> None:
+        """Unreserve of all Reserve plugins, in reverse order, whatever happened before."""
+        for plugin in reversed(attempt.framework.reserve):
+            unreserve: Callable[..., None] | None = getattr(plugin, "unreserve", None)
+            if unreserve is None:
+                continue
+            try:
+                unreserve(attempt.state, attempt.pod, attempt.node_name)
+            except Exception as problem:  # noqa: BLE001 - plugin boundary
+                attempt.info.last_message = f'running Unreserve plugin "{plugin.name}": {problem}'
+
+    def _reserve(self, attempt: Attempt) -> Failure | None:
+        if not attempt.framework.reserve:
+            return None
+        started = self._clock.monotonic()
+        status, problem = self._run_reserve(attempt)
+        self._observe("Reserve", status, attempt, started)
+        return problem
+
+    def _run_reserve(self, attempt: Attempt) -> tuple[Status | None, Failure | None]:
+        for plugin in attempt.framework.reserve:
+            try:
+                status: Status | None = plugin.reserve(
+                    attempt.state, attempt.pod, attempt.node_name
+                )
+            except Exception as problem:  # noqa: BLE001 - plugin boundary
+                text = f'running Reserve plugin "{plugin.name}": {problem}'
+                return None, failure.from_error(failed(text, problem, plugin.name))
+            if status is None or status.success:
+                continue
+            if status.rejected:
+                return status, rejected_on_node(status.by(plugin.name), attempt.node_name)
+            text = f'running Reserve plugin "{plugin.name}": {status.message}'
+            return status, failure.from_error(failed(text, None, plugin.name))
+        return None, None
+
+    def _permit(self, attempt: Attempt) -> Failure | None:
+        if not attempt.framework.permit:
+            return None
+        started = self._clock.monotonic()
+        timeouts: dict[str, float] = {}
+        for plugin in attempt.framework.permit:
+            try:
+                answer: tuple[Status | None, float] = plugin.permit(
+                    attempt.state, attempt.pod, attempt.node_name
+                )
+                status, timeout = answer
+            except Exception as problem:  # noqa: BLE001 - plugin boundary
+                text = f'running Permit plugin "{plugin.name}": {problem}'
+                return failure.from_error(failed(text, problem, plugin.name))
+            if status is None or status.success:
+                continue
+            if status.code is Code.WAIT:
+                timeouts[plugin.name] = timeout
+                continue
+            self._observe("Permit", status, attempt, started)
+            if status.rejected:
+                return rejected_on_node(status.by(plugin.name), attempt.node_name)
+            text = f'running Permit plugin "{plugin.name}": {status.message}'
+            return failure.from_error(failed(text, None, plugin.name))
+        if timeouts:
+            attempt.waiting = WaitingPod(attempt.pod, timeouts, self._clock)
+            self.waiting_pods.add(attempt.waiting)
+        self._observe("Permit", Status(Code.WAIT) if timeouts else None, attempt, started)
+        return None
+
+    def _observe(self, point: str, status: Status | None, attempt: Attempt, started: float) -> None:
+        label = "Success" if status is None else status.code.label
+        elapsed = self._clock.monotonic() - started
+        self._metrics.extension_point(point, label, attempt.framework.profile_name, elapsed)
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Reuse statistics by profile, and the number of waiting pods."""
+        return {
+            "reuse": {
+                name: algorithm.search.results.statistics()
+                for name, algorithm in self.algorithms.items()
+            },
+            "waiting_pods": len(self.waiting_pods),
+        }
+
+
+def rejected_on_node(status: Status, node_name: str) -> Failure:
+    """A rejection by Reserve, Permit or the wait for Permit, reported as upstream does: over one node."""
+    diagnosis = Diagnosis(node_count=1, statuses=NodeToStatus({node_name: status}))
+    diagnosis.add(status)
+    if not status.plugin:
+        # A pod rejected without a plugin (it is being deleted) still counts as unschedulable.
+        diagnosis.unschedulable_plugins.add("")
+    diagnosis.condition_reason = status.condition_reason
+    return failure.from_fit_error(FitError(diagnosis), CLEAR_NOMINATION)

@@ -1,0 +1,80 @@
+"""What a failed attempt means: queue bookkeeping, condition and event (framework-cycle-config.md 3.6, 3.9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.engine.diagnosis import FitError
+from scheduler.engine.runtime import AttemptError
+from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, QueuedPodInfo, Status
+
+REASON_UNSCHEDULABLE = "Unschedulable"
+REASON_SCHEDULER_ERROR = "SchedulerError"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed attempt, decided but not yet carried out."""
+
+    #: PodScheduled reason.
+    reason: str
+    #: Untruncated message for the condition; the event's note is cut to 1024 bytes.
+    message: str
+    #: None leaves the nomination alone.
+    nominating: NominatingInfo | None
+    unschedulable_plugins: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
+    #: Seconds after which a rejecting plugin wants another attempt.
+    requeue_after: float | None = None
+    #: Whether the pod was turned down, as opposed to an error on our side.
+    rejected: bool = True
+
+    @property
+    def result(self) -> str:
+        """Label of `scheduler_schedule_attempts_total`."""
+        return "unschedulable" if self.reason != REASON_SCHEDULER_ERROR else "error"
+
+    def apply(self, info: QueuedPodInfo, now: float) -> None:
+        """Put the rejectors and the wish for a time onto the queue record."""
+        info.clear_rejectors()
+        info.unschedulable_plugins = set(self.unschedulable_plugins)
+        info.pending_plugins = set(self.pending_plugins)
+        info.last_message = self.message
+        if self.requeue_after is not None:
+            info.requeue_at = now + self.requeue_after
+
+
+def from_fit_error(
+    unfit: FitError, nominating: NominatingInfo | None = CLEAR_NOMINATION
+) -> Failure:
+    """No node fits, or Reserve, Permit or the wait for Permit turned the pod down."""
+    diagnosis = unfit.diagnosis
+    return Failure(
+        reason=diagnosis.condition_reason or REASON_UNSCHEDULABLE,
+        message=diagnosis.message(),
+        nominating=nominating,
+        unschedulable_plugins=frozenset(diagnosis.unschedulable_plugins),
+        pending_plugins=frozenset(diagnosis.pending_plugins),
+        requeue_after=diagnosis.requeue_after,
+    )
+
+
+def from_status(status: Status) -> Failure:
+    """PreBind or Bind failed: no plugin is recorded, so the pod takes error backoff."""
+    reason = REASON_UNSCHEDULABLE if status.rejected else REASON_SCHEDULER_ERROR
+    return Failure(
+        reason=reason,
+        message=status.message,
+        nominating=CLEAR_NOMINATION,
+        rejected=status.rejected,
+    )
+
+
+def from_error(problem: AttemptError) -> Failure:
+    """A plugin failed."""
+    return from_status(problem.status)
+
+
+def no_nodes(text: str) -> Failure:
+    """An empty cluster: reason Unschedulable, but error backoff."""
+    return Failure(reason=REASON_UNSCHEDULABLE, message=text, nominating=CLEAR_NOMINATION)

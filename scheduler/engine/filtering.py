@@ -1,0 +1,316 @@
+"""Filtering: from a pod to a verdict per row, reusing what is known about the pod's shape.
+
+Three kinds of Filter plugins meet here: reusable columnar ones, whose codes live in `ShapeResult`; columnar
+ones that must be asked every time; and scalar ones, asked node by node in rotating order until enough
+feasible nodes are found (framework-cycle-config.md 2.7 and 2.8). Whichever kind, the first plugin in profile
+order that rejects a node is the one that is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.engine.diagnosis import RowVerdicts
+from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
+from scheduler.engine.shape_results import NOT_A_NODE, ShapeResult
+from scheduler.framework import Codes, Columns, CycleState, ReuseRule, Rows, Status
+
+_EXISTENCE = int(Columns.EXISTENCE)
+#: Above this share of changed rows a full evaluation is cheaper than picking rows.
+_FULL_REFRESH_SHARE = 4
+_SMALL = 32
+
+
+@dataclass(slots=True, frozen=True)
+class FilterSlot:
+    """How one Filter plugin of a profile is asked."""
+
+    index: int
+    plugin: Any
+    name: str
+    #: Column groups whose changes invalidate a row, EXISTENCE included; 0 when not reusable.
+    columns: int
+    versions: tuple[str, ...]
+    columnar: bool
+    reusable: bool
+
+
+def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
+    """The slots of a profile, in its order."""
+    slots = []
+    for index, plugin in enumerate(framework.filter):
+        rule: ReuseRule | None = getattr(plugin, "filter_reuse", None)
+        columnar = callable(getattr(plugin, "filter_rows", None))
+        reusable = columnar and rule is not None
+        slots.append(
+            FilterSlot(
+                index=index,
+                plugin=plugin,
+                name=plugin.name,
+                columns=int(rule.columns | Columns.EXISTENCE) if rule and reusable else 0,
+                versions=rule.versions if rule and reusable else (),
+                columnar=columnar,
+                reusable=reusable,
+            )
+        )
+    return tuple(slots)
+
+
+class Filtering:
+    """Runs the Filter plugins of one profile against the live table."""
+
+    def __init__(self, framework: Framework, table: NodeTable) -> None:
+        self._table = table
+        self.slots = filter_slots(framework)
+        self._reusable = tuple(slot for slot in self.slots if slot.reusable)
+        self._volatile = tuple(slot for slot in self.slots if slot.columnar and not slot.reusable)
+        self.scalar = tuple(slot for slot in self.slots if not slot.columnar)
+        #: (plugin index, code) to Status is asked of the plugin with the state of the attempt.
+        self._framework = framework
+
+    # -- reusable plugins over all rows ----------------------------------------------------------
+
+    def refresh(self, entry: ShapeResult, state: CycleState, pod: Pod) -> None:
+        """Bring codes and verdict of `entry` up to the table's present state."""
+        table = self._table
+        active = [slot for slot in self._reusable if slot.name not in state.skip_filter]
+        skipped = frozenset(state.skip_filter)
+        changes = table.log.since(entry.sequence) if entry.sequence >= 0 else None
+        if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
+            changes = None
+        if changes is None:
+            self._evaluate_all(entry, state, pod, active)
+            self._judge_all(entry, active)
+        else:
+            stale = self._stale(entry, active)
+            for slot in stale:
+                self._evaluate_column(entry, slot, state, pod)
+            touched = self._evaluate_changed(entry, state, pod, active, stale, changes)
+            if stale or skipped != entry.skipped:
+                self._judge_all(entry, active)
+            elif touched:
+                self._judge(entry, active, touched)
+        entry.skipped = skipped
+        entry.sequence = table.sequence
+
+    def _stale(self, entry: ShapeResult, active: list[FilterSlot]) -> list[FilterSlot]:
+        """Plugins with no codes yet, or whose named versions moved on."""
+        version = self._table.version
+        return [
+            slot
+            for slot in active
+            if not entry.evaluated[slot.index]
+            or (
+                slot.versions
+                and entry.filter_versions[slot.index]
+                != tuple([version(name) for name in slot.versions])
+            )
+        ]
+
+    def _evaluate_all(
+        self, entry: ShapeResult, state: CycleState, pod: Pod, active: list[FilterSlot]
+    ) -> None:
+        entry.evaluated = [False] * len(self.slots)
+        for slot in active:
+            self._evaluate_column(entry, slot, state, pod)
+
+    def _evaluate_column(
+        self, entry: ShapeResult, slot: FilterSlot, state: CycleState, pod: Pod
+    ) -> None:
+        rows = self._table.rows
+        codes = call_filter_rows(slot, state, pod, self._table, rows)
+        if codes.any():
+            column = np.zeros(entry.capacity, dtype=np.int32)
+            column[rows] = codes
+            entry.codes[slot.index] = column
+        else:
+            entry.codes[slot.index] = None
+        entry.evaluated[slot.index] = True
+        if slot.versions:
+            version = self._table.version
+            entry.filter_versions[slot.index] = tuple([version(n) for n in slot.versions])
+
+    def _evaluate_changed(
+        self,
+        entry: ShapeResult,
+        state: CycleState,
+        pod: Pod,
+        active: list[FilterSlot],
+        fresh: list[FilterSlot],
+        changes: dict[int, int],
+    ) -> list[int]:
+        """Re-evaluate changed rows; returns the rows whose verdict may differ now."""
+        if not changes:
+            return []
+        valid = self._table.valid
+        touched: dict[int, None] = {}
+        gone = [row for row, mask in changes.items() if mask & _EXISTENCE and not valid[row]]
+        touched.update(dict.fromkeys(gone))
+        for slot in active:
+            if slot in fresh:
+                continue
+            columns = slot.columns
+            picked = [r for r, mask in changes.items() if mask & columns and valid[r]]
+            if not picked:
+                continue
+            codes = call_filter_rows(slot, state, pod, self._table, np.array(picked, dtype=np.intp))
+            column = entry.codes[slot.index]
+            if column is None:
+                if not codes.any():
+                    touched.update((r, None) for r in picked if changes[r] & _EXISTENCE)
+                    continue
+                column = entry.codes[slot.index] = np.zeros(entry.capacity, dtype=np.int32)
+            for row, code in zip(picked, codes.tolist(), strict=True):
+                if column[row] != code or changes[row] & _EXISTENCE:
+                    column[row] = code
+                    touched[row] = None
+        return list(touched)
+
+    def _judge(self, entry: ShapeResult, active: list[FilterSlot], rows: list[int]) -> None:
+        if len(rows) > _SMALL:
+            self._judge_all(entry, active)
+            return
+        valid, verdict = self._table.valid, entry.verdict
+        columns = [(slot.index, entry.codes[slot.index]) for slot in active]
+        for row in rows:
+            new = 0 if valid[row] else NOT_A_NODE
+            if new == 0:
+                for index, column in columns:
+                    if column is not None and column[row]:
+                        new = index + 1
+                        break
+            if verdict[row] != new:
+                if verdict[row] == 0 or new == 0:
+                    entry.feasible = None
+                    entry.normalized_dirty = True
+                verdict[row] = new
+        entry.groups = None
+
+    def _judge_all(self, entry: ShapeResult, active: list[FilterSlot]) -> None:
+        verdict = np.where(self._table.valid, np.int16(0), np.int16(NOT_A_NODE))
+        for slot in reversed(active):
+            column = entry.codes[slot.index]
+            if column is not None:
+                verdict[column != 0] = slot.index + 1
+        verdict[~self._table.valid] = NOT_A_NODE
+        entry.verdict = verdict
+        entry.feasible = None
+        entry.groups = None
+        entry.normalized_dirty = True
+
+    # -- everything else -------------------------------------------------------------------------
+
+    @property
+    def reuse_only(self) -> bool:
+        """Whether `ShapeResult.verdict` is the whole truth for this profile."""
+        return not self._volatile and not self.scalar
+
+    def ask_volatile(
+        self, state: CycleState, pod: Pod, verdict: np.ndarray, codes: dict[int, Codes]
+    ) -> None:
+        """Ask columnar plugins without reuse, on rows no earlier plugin rejected; changes `verdict`."""
+        for slot in self._volatile:
+            if slot.name in state.skip_filter:
+                continue
+            rows = np.flatnonzero((verdict == 0) | (verdict > slot.index + 1))
+            if not len(rows):
+                continue
+            answers = call_filter_rows(slot, state, pod, self._table, rows)
+            column = np.zeros(len(verdict), dtype=np.int32)
+            column[rows] = answers
+            codes[slot.index] = column
+            verdict[rows[answers != 0]] = slot.index + 1
+
+    def evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> tuple[np.ndarray, Codes]:
+        """Ask every columnar plugin about a few rows, without reuse.
+
+        Returns (verdict, codes) per entry of `rows`; a row is not asked further once rejected.
+        """
+        verdict = np.zeros(len(rows), dtype=np.int16)
+        codes = np.zeros(len(rows), dtype=np.int32)
+        left = np.arange(len(rows))
+        for slot in self.slots:
+            if not slot.columnar or slot.name in state.skip_filter or not len(left):
+                continue
+            answers = call_filter_rows(slot, state, pod, self._table, rows[left])
+            rejected = answers != 0
+            if rejected.any():
+                verdict[left[rejected]] = slot.index + 1
+                codes[left[rejected]] = answers[rejected]
+                left = left[~rejected]
+        return verdict, codes
+
+    def ask_scalar(
+        self, state: CycleState, pod: Pod, row: int, verdict: int
+    ) -> tuple[int, Status | None]:
+        """Ask the scalar plugins about one row whose columnar verdict is known; the first rejection wins."""
+        node = self._table.node_info(row)
+        for slot in self.scalar:
+            if verdict and verdict <= slot.index:
+                break
+            if slot.name in state.skip_filter:
+                continue
+            status = call_filter(slot.plugin, state, pod, node)
+            if status is not None:
+                return slot.index + 1, status
+        return verdict, None
+
+    def status_of(self, state: CycleState, pod: Pod, index: int, code: int) -> Status:
+        """The attributed status behind a plugin's code."""
+        slot = self.slots[index]
+        try:
+            status: Status = slot.plugin.filter_status(state, pod, code)
+        except Exception as problem:  # noqa: BLE001 - plugin boundary
+            raise failed(
+                f'running "{slot.name}" filter plugin: {problem}', problem, slot.name
+            ) from problem
+        if not status.rejected:
+            raise failed(f'running "{slot.name}" filter plugin: {status.message}', None, slot.name)
+        return status.by(slot.name)
+
+    def rejected(
+        self,
+        state: CycleState,
+        pod: Pod,
+        rows: Rows,
+        verdict: np.ndarray,
+        codes: Codes,
+        explicit: dict[int, Status],
+    ) -> RowVerdicts:
+        """Package rejections for the diagnosis; `verdict` and `codes` are per entry of `rows`."""
+        known: dict[tuple[int, int], Status] = {}
+
+        def status_of(index: int, code: int) -> Status:
+            status = known.get((index, code))
+            if status is None:
+                status = known[index, code] = self.status_of(state, pod, index, code)
+            return status
+
+        return RowVerdicts(rows, verdict.astype(np.intp) - 1, codes, status_of, explicit)
+
+
+def call_filter_rows(
+    slot: FilterSlot, state: CycleState, pod: Pod, table: NodeTable, rows: Rows
+) -> Codes:
+    """One columnar Filter call; an exception or a wrong shape becomes the attempt's error."""
+    try:
+        codes: Codes = slot.plugin.filter_rows(state, pod, table, rows)
+    except AttemptError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - plugin boundary
+        raise failed(
+            f'running "{slot.name}" filter plugin: {problem}', problem, slot.name
+        ) from problem
+    if len(codes) != len(rows):
+        raise failed(
+            f'running "{slot.name}" filter plugin: filter_rows gave {len(codes)} codes '
+            f"for {len(rows)} rows",
+            None,
+            slot.name,
+        )
+    return codes

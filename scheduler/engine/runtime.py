@@ -1,0 +1,192 @@
+"""Framework: the plugins of one profile, instantiated and sorted by extension point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    EVENT_POINTS,
+    EXTENSION_POINTS,
+    Code,
+    ConfigurationError,
+    CycleState,
+    ExtensionPoint,
+    Handle,
+    NodeInfo,
+    Status,
+    error,
+)
+from scheduler.framework.plugin import (
+    BIND,
+    FILTER,
+    PERMIT,
+    POST_BIND,
+    POST_FILTER,
+    PRE_BIND,
+    PRE_ENQUEUE,
+    PRE_FILTER,
+    PRE_SCORE,
+    QUEUE_SORT,
+    RESERVE,
+    SCORE,
+    NormalizeScorePlugin,
+)
+
+
+class ProfileSpec(Protocol):
+    """What the configuration layer resolves a profile to."""
+
+    @property
+    def scheduler_name(self) -> str: ...
+    @property
+    def points(self) -> Mapping[str, Sequence[str]]:
+        """Ordered plugin names by the extension point's YAML name."""
+        ...
+
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """Score weight by plugin name."""
+        ...
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """Decoded and validated arguments by plugin name."""
+        ...
+
+    @property
+    def percentage_of_nodes_to_score(self) -> int | None: ...
+
+
+class AttemptError(Exception):
+    """Ends an attempt with an Error status; the pod is retried with backoff."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+def failed(text: str, cause: BaseException | None = None, plugin: str = "") -> AttemptError:
+    """An AttemptError whose message is `text`, chained to `cause`."""
+    problem = AttemptError(error(text).by(plugin))
+    problem.__cause__ = cause
+    return problem
+
+
+class Framework:
+    """One profile's plugins. Stateless between calls: what an attempt remembers is in its CycleState."""
+
+    def __init__(self, profile: ProfileSpec, factories: Mapping[str, Any], handle: Handle) -> None:
+        self.profile_name = profile.scheduler_name
+        self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
+        self.handle = handle
+        self.plugins: dict[str, Any] = {}
+        for name in _names(profile):
+            self.plugins[name] = _instantiate(name, factories, profile.args.get(name), handle)
+        self.pre_enqueue = self._at(profile, PRE_ENQUEUE)
+        self.queue_sort = self._at(profile, QUEUE_SORT)[0]
+        self.pre_filter = self._at(profile, PRE_FILTER)
+        self.filter = self._at(profile, FILTER)
+        self.post_filter = self._at(profile, POST_FILTER)
+        self.pre_score = self._at(profile, PRE_SCORE)
+        self.score = self._at(profile, SCORE)
+        self.reserve = self._at(profile, RESERVE)
+        self.permit = self._at(profile, PERMIT)
+        self.pre_bind = self._at(profile, PRE_BIND)
+        self.bind = self._at(profile, BIND)
+        self.post_bind = self._at(profile, POST_BIND)
+        self.weights = tuple(profile.weights.get(p.name) or 1 for p in self.score)
+        self.normalizes = tuple(normalizer(p) for p in self.score)
+
+    def _at(self, profile: ProfileSpec, point: ExtensionPoint) -> tuple[Any, ...]:
+        return tuple(self.plugins[name] for name in profile.points.get(point.yaml, ()))
+
+    def event_plugins(self) -> Iterable[Any]:
+        """Plugins whose registered events may bring rejected pods back, each once."""
+        for plugin in self.plugins.values():
+            if any(point.implemented_by(plugin) for point in EVENT_POINTS):
+                yield plugin
+
+    def run_filters(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Scalar filters on one node, real or hypothetical; the first rejection, with its plugin.
+
+        Raises AttemptError for anything that is neither success nor rejection.
+        """
+        for plugin in self.filter:
+            if plugin.name in state.skip_filter:
+                continue
+            status = call_filter(plugin, state, pod, node)
+            if status is not None:
+                return status
+        return None
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> None:
+        """AddPod of every PreFilter plugin that is not skipped; AttemptError when one fails."""
+        self._extensions("add_pod", "AddPod", state, pod, added, node)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> None:
+        """RemovePod of every PreFilter plugin that is not skipped; AttemptError when one fails."""
+        self._extensions("remove_pod", "RemovePod", state, pod, removed, node)
+
+    def _extensions(
+        self, method: str, label: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo
+    ) -> None:
+        for plugin in self.pre_filter:
+            extension: Callable[..., Status | None] | None = getattr(plugin, method, None)
+            if extension is None or plugin.name in state.skip_filter:
+                continue
+            try:
+                status = extension(state, pod, other, node)
+            except Exception as problem:  # noqa: BLE001 - plugin boundary
+                raise failed(
+                    f'running {label} on PreFilter plugin "{plugin.name}": {problem}', problem
+                ) from problem
+            if status is not None and not status.success:
+                raise failed(
+                    f'running {label} on PreFilter plugin "{plugin.name}": {status.message}'
+                )
+
+
+def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+    """One plugin's scalar Filter with upstream's status rules."""
+    try:
+        status: Status | None = plugin.filter(state, pod, node)
+    except Exception as problem:  # noqa: BLE001 - plugin boundary
+        raise failed(
+            f'running "{plugin.name}" filter plugin: {problem}', problem, plugin.name
+        ) from problem
+    if status is None or status.success:
+        return None
+    if not status.rejected:
+        raise failed(f'running "{plugin.name}" filter plugin: {_cause(status)}', None, plugin.name)
+    return status.by(plugin.name)
+
+
+def _cause(status: Status) -> str:
+    if status.code is Code.ERROR or status.message:
+        return status.message
+    return f"unexpected status {status.code.label}"
+
+
+def normalizer(plugin: Any) -> NormalizeScorePlugin | None:
+    """The plugin, if it normalises."""
+    return plugin if callable(getattr(plugin, "normalize_scores", None)) else None
+
+
+def _names(profile: ProfileSpec) -> list[str]:
+    seen: dict[str, None] = {}
+    for point in EXTENSION_POINTS:
+        seen.update(dict.fromkeys(profile.points.get(point.yaml, ())))
+    return list(seen)
+
+
+def _instantiate(name: str, factories: Mapping[str, Any], args: Any, handle: Handle) -> Any:
+    try:
+        return factories[name](args, handle)
+    except ConfigurationError as problem:
+        raise ConfigurationError(
+            [f'initializing plugin "{name}": {text}' for text in problem.problems]
+        ) from problem
+    except Exception as problem:  # noqa: BLE001 - plugin boundary
+        raise ConfigurationError(f'initializing plugin "{name}": {problem}') from problem

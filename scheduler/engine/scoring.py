@@ -1,0 +1,386 @@
+"""Scoring: from feasible rows to totals, reusing raw scores of the pod's shape.
+
+Order of work as upstream: PreScore with the feasible nodes, Score, NormalizeScore per plugin over the feasible
+nodes, weights, sum (framework-cycle-config.md 2.11). Raw scores of reusable plugins are kept for every row;
+what needs normalising is normalised again whenever the feasible set or a raw score changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.shape_results import Recorded, ShapeResult
+from scheduler.framework import (
+    MAX_NODE_SCORE,
+    MIN_NODE_SCORE,
+    Columns,
+    CycleState,
+    Int64Column,
+    NormalizeScorePlugin,
+    ReuseRule,
+    Rows,
+    Status,
+)
+
+_EXISTENCE = int(Columns.EXISTENCE)
+_FULL_REFRESH_SHARE = 4
+_SMALL = 32
+INFEASIBLE = -1
+
+
+@dataclass(slots=True, frozen=True)
+class ScoreSlot:
+    """How one Score plugin of a profile is asked."""
+
+    index: int
+    plugin: Any
+    name: str
+    weight: int
+    normalizer: NormalizeScorePlugin | None
+    columns: int
+    versions: tuple[str, ...]
+    columnar: bool
+    reusable: bool
+
+
+def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
+    """The slots of a profile, in its order. A plugin with a PreScore that must run each time is not reusable."""
+    slots = []
+    for index, plugin in enumerate(framework.score):
+        rule: ReuseRule | None = getattr(plugin, "score_reuse", None)
+        columnar = callable(getattr(plugin, "score_rows", None))
+        prepared = callable(getattr(plugin, "pre_score", None))
+        reusable = (
+            columnar
+            and rule is not None
+            and (not prepared or bool(getattr(plugin, "pre_score_reusable", False)))
+        )
+        slots.append(
+            ScoreSlot(
+                index=index,
+                plugin=plugin,
+                name=plugin.name,
+                weight=framework.weights[index],
+                normalizer=framework.normalizes[index],
+                columns=int(rule.columns | Columns.EXISTENCE) if rule and reusable else 0,
+                versions=rule.versions if rule and reusable else (),
+                columnar=columnar,
+                reusable=reusable,
+            )
+        )
+    return tuple(slots)
+
+
+class Scoring:
+    """Runs PreScore, Score and NormalizeScore of one profile."""
+
+    def __init__(self, framework: Framework, table: NodeTable) -> None:
+        self._framework = framework
+        self._table = table
+        self.slots = score_slots(framework)
+        self._reusable = tuple(slot for slot in self.slots if slot.reusable)
+        self._volatile = tuple(slot for slot in self.slots if not slot.reusable)
+        self.all_columnar = all(slot.columnar for slot in self.slots)
+
+    # -- PreScore --------------------------------------------------------------------------------
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, feasible: Rows, entry: ShapeResult | None
+    ) -> None:
+        """Run PreScore; fills `state.skip_score`. Reusable answers are recorded in `entry`."""
+        for plugin in self._framework.pre_score:
+            known = entry.pre_score.get(plugin.name) if entry is not None else None
+            if known is not None:
+                state.data.update(known.writes)
+                answer = known.answer
+            else:
+                reusable = entry is not None and getattr(plugin, "pre_score_reusable", False)
+                state.recorder = [] if reusable else None
+                answer = _call_pre_score(plugin, state, pod, self._table, feasible)
+                if reusable and entry is not None and state.recorder is not None:
+                    entry.pre_score[plugin.name] = Recorded(
+                        answer, tuple((key, state.data[key]) for key in state.recorder)
+                    )
+                state.recorder = None
+            if answer is not None and answer.skip:
+                state.skip_score.add(plugin.name)
+
+    # -- totals with reuse -----------------------------------------------------------------------
+
+    def totals(
+        self, state: CycleState, pod: Pod, entry: ShapeResult, feasible: Rows
+    ) -> Int64Column:
+        """Totals per row of the whole table, -1 where infeasible. Do not modify the result."""
+        changed = self._refresh_raw(entry, state, pod)
+        self._refresh_base(entry, changed)
+        if entry.normalized_dirty:
+            self._normalize(entry, state, pod, feasible)
+            changed = None
+        total = entry.total
+        base, normalized = entry.base, entry.normalized
+        if total is None or changed is None or len(changed) > _SMALL:
+            total = np.full(entry.capacity, INFEASIBLE, dtype=np.int64)
+            values = np.zeros(len(feasible), dtype=np.int64)
+            if base is not None:
+                values += base[feasible]
+            if normalized is not None:
+                values += normalized[feasible]
+            total[feasible] = values
+            entry.total = total
+        else:
+            for row in changed:
+                if entry.verdict[row] == 0:
+                    value = 0 if base is None else base[row]
+                    total[row] = value if normalized is None else value + normalized[row]
+                else:
+                    total[row] = INFEASIBLE
+        if not self._volatile:
+            return total
+        return self._with_volatile(state, pod, total, feasible)
+
+    def subset_totals(
+        self, state: CycleState, pod: Pod, entry: ShapeResult, rows: Rows
+    ) -> Int64Column:
+        """Totals per entry of `rows`, a feasible set that is not the shape's own, with raw scores reused."""
+        self._refresh_base(entry, self._refresh_raw(entry, state, pod))
+        base = entry.base
+        total = np.zeros(len(rows), dtype=np.int64) if base is None else base[rows]
+        for slot in self._reusable:
+            if slot.normalizer is None or slot.name in state.skip_score:
+                continue
+            raw = entry.raw[slot.index]
+            scores = np.zeros(len(rows), dtype=np.int64) if raw is None else raw[rows]
+            total += slot.weight * self._normalized(slot, state, pod, rows, scores)
+        for slot in self._volatile:
+            if slot.name not in state.skip_score:
+                total += slot.weight * self.scores_of(slot, state, pod, rows)[1]
+        return total
+
+    def _refresh_raw(self, entry: ShapeResult, state: CycleState, pod: Pod) -> list[int] | None:
+        """Bring raw scores up to date; returns rows that changed, None for all."""
+        table = self._table
+        changes = table.log.since(entry.score_sequence) if entry.score_ready else None
+        if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
+            changes = None
+        entry.score_sequence = table.sequence
+        whole = changes is None
+        for slot in self._reusable:
+            if slot.name in state.skip_score:
+                if entry.scored[slot.index]:
+                    entry.scored[slot.index] = False
+                    entry.raw[slot.index] = None
+                    entry.normalized_dirty = True
+                    whole = True
+                continue
+            if changes is None or self._is_stale(entry, slot):
+                self._score_column(entry, slot, state, pod)
+                whole = True
+                continue
+            self._score_changed(entry, slot, state, pod, changes)
+        entry.score_ready = True
+        return None if whole or changes is None else list(changes)
+
+    def _is_stale(self, entry: ShapeResult, slot: ScoreSlot) -> bool:
+        if not entry.scored[slot.index]:
+            return True
+        if not slot.versions:
+            return False
+        version = self._table.version
+        return entry.score_versions[slot.index] != tuple([version(n) for n in slot.versions])
+
+    def _score_column(
+        self, entry: ShapeResult, slot: ScoreSlot, state: CycleState, pod: Pod
+    ) -> None:
+        rows = self._table.rows
+        scores = call_score_rows(slot, state, pod, self._table, rows)
+        if slot.normalizer is None:
+            _check_range(slot.name, scores[entry.verdict[rows] == 0])
+        if scores.any():
+            column = np.zeros(entry.capacity, dtype=np.int64)
+            column[rows] = scores
+            entry.raw[slot.index] = column
+        else:
+            entry.raw[slot.index] = None
+        entry.scored[slot.index] = True
+        entry.base_dirty = True
+        if slot.normalizer is not None:
+            entry.normalized_dirty = True
+        if slot.versions:
+            version = self._table.version
+            entry.score_versions[slot.index] = tuple([version(n) for n in slot.versions])
+
+    def _score_changed(
+        self,
+        entry: ShapeResult,
+        slot: ScoreSlot,
+        state: CycleState,
+        pod: Pod,
+        changes: dict[int, int],
+    ) -> None:
+        valid, columns = self._table.valid, slot.columns
+        picked = [row for row, mask in changes.items() if mask & columns and valid[row]]
+        if not picked:
+            return
+        scores = call_score_rows(slot, state, pod, self._table, np.array(picked, dtype=np.intp))
+        if slot.normalizer is None:
+            _check_range(slot.name, scores[entry.verdict[picked] == 0])
+        column = entry.raw[slot.index]
+        if column is None:
+            if not scores.any():
+                return
+            column = entry.raw[slot.index] = np.zeros(entry.capacity, dtype=np.int64)
+        for row, score in zip(picked, scores.tolist(), strict=True):
+            if column[row] != score:
+                column[row] = score
+                if slot.normalizer is not None:
+                    entry.normalized_dirty = True
+
+    def _refresh_base(self, entry: ShapeResult, changed: list[int] | None) -> None:
+        parts = [
+            (slot.weight, column)
+            for slot in self._reusable
+            if slot.normalizer is None and (column := entry.raw[slot.index]) is not None
+        ]
+        if entry.base is None or entry.base_dirty or changed is None or len(changed) > _SMALL:
+            base = np.zeros(entry.capacity, dtype=np.int64)
+            for weight, column in parts:
+                base += column if weight == 1 else weight * column
+            entry.base = base
+            entry.base_dirty = False
+            return
+        for row in changed:
+            entry.base[row] = sum(weight * int(column[row]) for weight, column in parts)
+
+    def _normalize(self, entry: ShapeResult, state: CycleState, pod: Pod, feasible: Rows) -> None:
+        total: Int64Column | None = None
+        for slot in self._reusable:
+            if slot.normalizer is None or slot.name in state.skip_score:
+                continue
+            raw = entry.raw[slot.index]
+            scores = np.zeros(len(feasible), dtype=np.int64) if raw is None else raw[feasible]
+            weighted = self._normalized(slot, state, pod, feasible, scores) * slot.weight
+            total = weighted if total is None else total + weighted
+        if total is None:
+            entry.normalized = None
+        else:
+            column = np.zeros(entry.capacity, dtype=np.int64)
+            column[feasible] = total
+            entry.normalized = column
+        entry.normalized_dirty = False
+
+    # -- without reuse ---------------------------------------------------------------------------
+
+    def totals_of(self, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
+        """Totals per entry of `rows`, asking every plugin."""
+        total = np.zeros(len(rows), dtype=np.int64)
+        for slot in self.slots:
+            if slot.name not in state.skip_score:
+                total += slot.weight * self.scores_of(slot, state, pod, rows)[1]
+        return total
+
+    def scores_of(
+        self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows
+    ) -> tuple[Int64Column, Int64Column]:
+        """(raw, normalised) scores of one plugin per entry of `rows`."""
+        if slot.columnar:
+            raw = call_score_rows(slot, state, pod, self._table, rows)
+        else:
+            raw = np.array(
+                [_call_score(slot, state, pod, self._table, row) for row in rows.tolist()],
+                dtype=np.int64,
+            )
+        return raw, self._normalized(slot, state, pod, rows, raw)
+
+    def _with_volatile(
+        self, state: CycleState, pod: Pod, total: Int64Column, feasible: Rows
+    ) -> Int64Column:
+        extra: Int64Column | None = None
+        for slot in self._volatile:
+            if slot.name in state.skip_score:
+                continue
+            weighted = self.scores_of(slot, state, pod, feasible)[1] * slot.weight
+            extra = weighted if extra is None else extra + weighted
+        if extra is None:
+            return total
+        total = total.copy()
+        total[feasible] += extra
+        return total
+
+    def _normalized(
+        self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows, raw: Int64Column
+    ) -> Int64Column:
+        scores: Int64Column = raw
+        if slot.normalizer is not None:
+            try:
+                answer = slot.normalizer.normalize_scores(state, pod, self._table, rows, raw)
+            except Exception as problem:  # noqa: BLE001 - plugin boundary
+                raise _normalize_failed(slot.name, str(problem), problem) from problem
+            if isinstance(answer, Status):
+                raise _normalize_failed(slot.name, answer.message)
+            scores = answer
+        _check_range(slot.name, scores)
+        return scores
+
+
+def _check_range(plugin: str, scores: Int64Column) -> None:
+    """AttemptError when a final score of a feasible node is outside 0 to 100."""
+    if not len(scores):
+        return
+    for extreme in (int(scores.min()), int(scores.max())):
+        if not MIN_NODE_SCORE <= extreme <= MAX_NODE_SCORE:
+            raise failed(
+                f'applying score defaultWeights on Score plugins: plugin "{plugin}" '
+                f"returns an invalid score {extreme}, it should in the range of "
+                f"[{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
+            )
+
+
+def _call_pre_score(
+    plugin: Any, state: CycleState, pod: Pod, table: NodeTable, feasible: Rows
+) -> Status | None:
+    try:
+        status: Status | None = plugin.pre_score(state, pod, table, feasible)
+    except Exception as problem:  # noqa: BLE001 - plugin boundary
+        raise failed(f'running PreScore plugin "{plugin.name}": {problem}', problem) from problem
+    if status is not None and not (status.success or status.skip):
+        raise failed(f'running PreScore plugin "{plugin.name}": {status.message}')
+    return status
+
+
+def call_score_rows(
+    slot: ScoreSlot, state: CycleState, pod: Pod, table: NodeTable, rows: Rows
+) -> Int64Column:
+    """One columnar Score call."""
+    try:
+        scores: Int64Column = slot.plugin.score_rows(state, pod, table, rows)
+    except AttemptError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - plugin boundary
+        raise _score_failed(slot.name, str(problem), problem) from problem
+    if len(scores) != len(rows):
+        raise _score_failed(slot.name, f"score_rows gave {len(scores)} scores for {len(rows)} rows")
+    return scores
+
+
+def _call_score(slot: ScoreSlot, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
+    try:
+        answer: int | Status = slot.plugin.score(state, pod, table.node_info(row))
+    except Exception as problem:  # noqa: BLE001 - plugin boundary
+        raise _score_failed(slot.name, str(problem), problem) from problem
+    if isinstance(answer, Status):
+        raise _score_failed(slot.name, answer.message)
+    return answer
+
+
+def _score_failed(name: str, text: str, cause: BaseException | None = None) -> AttemptError:
+    return failed(f'running Score plugins: plugin "{name}" failed with: {text}', cause)
+
+
+def _normalize_failed(name: str, text: str, cause: BaseException | None = None) -> AttemptError:
+    return failed(f'running Normalize on Score plugins: plugin "{name}" failed with: {text}', cause)

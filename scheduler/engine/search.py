@@ -1,0 +1,408 @@
+"""Search: PreFilter, Filter and the set of feasible rows for one pod (framework-cycle-config.md 2.4 to 2.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeOverlay, NodeTable
+from scheduler.engine.diagnosis import Diagnosis, FitError, RowVerdicts, TableStatuses
+from scheduler.engine.filtering import Filtering
+from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.shape_results import Recorded, ShapeResult, ShapeResults
+from scheduler.framework import (
+    Codes,
+    CycleState,
+    NodeToStatus,
+    Nominator,
+    PreFilterResult,
+    Rows,
+    Status,
+    unresolvable,
+)
+
+_MIN_FEASIBLE = 100
+_MIN_PERCENTAGE = 5
+
+
+@dataclass(slots=True)
+class Found:
+    """The outcome of a search that found at least one node."""
+
+    #: Feasible rows.
+    rows: Rows
+    #: The shape's results, when `rows` are exactly its feasible rows or its raw scores may be reused.
+    entry: ShapeResult | None
+    #: Whether `rows` is the shape's own feasible set.
+    shared: bool
+    #: Nodes that got an explicit status, for `EvaluatedNodes`.
+    rejected: int
+    #: The nominated node passed: it is taken without scoring.
+    nominated: bool = False
+
+
+@dataclass(slots=True)
+class _Narrowing:
+    names: frozenset[str] | None = None
+    plugins: list[str] = field(default_factory=list)
+
+
+class Search:
+    """Finds feasible rows for pods of one profile. Owns the profile's rotation index and shape results."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        table: NodeTable,
+        nominator: Nominator,
+        *,
+        percentage: int | None,
+        reuse: bool = True,
+        all_columnar_scores: bool = True,
+        scores_anything: bool = True,
+    ) -> None:
+        self._framework = framework
+        self._table = table
+        self._nominator = nominator
+        self.filtering = Filtering(framework, table)
+        self.results = ShapeResults()
+        self._reuse = reuse
+        self._percentage = percentage or 0
+        self._scores_anything = scores_anything
+        #: Every node is looked at: nothing scalar in the profile and no explicit percentage.
+        self._complete = not self.filtering.scalar and all_columnar_scores and not percentage
+        self._next_start = 0
+
+    # -- entry point -----------------------------------------------------------------------------
+
+    def find(self, state: CycleState, pod: Pod) -> Found:
+        """The feasible rows; raises FitError with the diagnosis, or AttemptError."""
+        table = self._table
+        entry = self._entry(pod)
+        diagnosis = Diagnosis(node_count=table.node_count)
+        narrowing = self._pre_filter(state, pod, entry, diagnosis)
+        diagnosis.unschedulable_plugins.update(narrowing.plugins)
+        if pod.status.nominated_node_name:
+            row = table.row_of(pod.status.nominated_node_name)
+            if row is not None and self._nominated_fits(state, pod, row):
+                return Found(np.array([row], dtype=np.intp), None, False, 0, nominated=True)
+        if narrowing.names is not None:
+            return self._search_rows(
+                state, pod, self._rows_of(narrowing.names), narrowing, diagnosis
+            )
+        if entry is None:
+            return self._search_rows(state, pod, table.rows, narrowing, diagnosis)
+        return self._search_all(state, pod, entry, diagnosis)
+
+    def _entry(self, pod: Pod) -> ShapeResult | None:
+        if not self._reuse or pod.pin:
+            return None
+        key = self._key(pod)
+        entry = self.results.get(key)
+        if entry is None or entry.capacity != self._table.capacity:
+            entry = ShapeResult(
+                self._table.capacity, len(self.filtering.slots), len(self._framework.score)
+            )
+            self.results.discard(key)
+            self.results.put(key, entry)
+        return entry
+
+    def _key(self, pod: Pod) -> Hashable:
+        return pod.shape.id
+
+    def settle(self, pod: Pod) -> None:
+        """Account for the memory the pod's shape now holds; call once per attempt."""
+        if self._reuse and not pod.pin:
+            self.results.settle(self._key(pod))
+
+    # -- PreFilter -------------------------------------------------------------------------------
+
+    def _pre_filter(
+        self, state: CycleState, pod: Pod, entry: ShapeResult | None, diagnosis: Diagnosis
+    ) -> _Narrowing:
+        """Run PreFilter; raises FitError when the pod is rejected."""
+        narrowing = _Narrowing()
+        remembered: Status | None = None
+        for plugin in self._framework.pre_filter:
+            answer = self._call_pre_filter(plugin, state, pod, entry)
+            if answer is None:
+                continue
+            if isinstance(answer, PreFilterResult):
+                narrowing.plugins.append(plugin.name)
+                known = narrowing.names
+                narrowing.names = answer.node_names if known is None else known & answer.node_names
+                if not narrowing.names:
+                    raise self._no_common_node(narrowing, diagnosis)
+                continue
+            if answer.success:
+                continue
+            if answer.skip:
+                state.skip_filter.add(plugin.name)
+                continue
+            if not answer.rejected or answer.code.label == "Pending":
+                raise failed(
+                    f'running PreFilter plugin "{plugin.name}": {answer.message}', None, plugin.name
+                )
+            status = answer.by(plugin.name)
+            if status.code.label == "UnschedulableAndUnresolvable":
+                raise self._rejected_by_pre_filter(status, _Narrowing(), diagnosis)
+            remembered = status
+        if remembered is not None:
+            raise self._rejected_by_pre_filter(remembered, narrowing, diagnosis)
+        return narrowing
+
+    def _call_pre_filter(
+        self, plugin: Any, state: CycleState, pod: Pod, entry: ShapeResult | None
+    ) -> PreFilterResult | Status | None:
+        if entry is not None:
+            known = entry.pre_filter.get(plugin.name)
+            if known is not None:
+                state.data.update(known.writes)
+                recorded: PreFilterResult | Status | None = known.answer
+                return recorded
+        reusable = entry is not None and getattr(plugin, "pre_filter_reusable", False)
+        state.recorder = [] if reusable else None
+        try:
+            answer: PreFilterResult | Status | None = plugin.pre_filter(state, pod, self._table)
+        except AttemptError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - plugin boundary
+            raise failed(
+                f'running PreFilter plugin "{plugin.name}": {problem}', problem, plugin.name
+            ) from problem
+        if reusable and entry is not None and state.recorder is not None:
+            entry.pre_filter[plugin.name] = Recorded(
+                answer, tuple((key, state.data[key]) for key in state.recorder)
+            )
+        state.recorder = None
+        return answer
+
+    def _rejected_by_pre_filter(
+        self, status: Status, narrowing: _Narrowing, diagnosis: Diagnosis
+    ) -> FitError:
+        diagnosis.pre_filter_message = status.message
+        diagnosis.statuses = NodeToStatus(absent=status)
+        diagnosis.unschedulable_plugins.update(narrowing.plugins)
+        diagnosis.add(status)
+        diagnosis.condition_reason = status.condition_reason
+        diagnosis.skip_post_filter = status.skip_post_filter
+        return FitError(diagnosis)
+
+    def _no_common_node(self, narrowing: _Narrowing, diagnosis: Diagnosis) -> FitError:
+        names = sorted(set(narrowing.plugins))
+        reason = (
+            f"node(s) didn't satisfy plugin {names[0]}"
+            if len(names) == 1
+            else f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+        )
+        return self._rejected_by_pre_filter(unresolvable(reason), narrowing, diagnosis)
+
+    # -- Filter over everything, with reuse ------------------------------------------------------
+
+    def _search_all(
+        self, state: CycleState, pod: Pod, entry: ShapeResult, diagnosis: Diagnosis
+    ) -> Found:
+        filtering = self.filtering
+        filtering.refresh(entry, state, pod)
+        nominated = self._nominated_rows(pod)
+        if filtering.reuse_only and self._complete and not nominated:
+            rows = entry.feasible_rows()
+            if len(rows):
+                return Found(rows, entry, True, self._table.node_count - len(rows))
+            raise self._unfit(state, pod, entry.verdict, _entry_codes(entry), {}, diagnosis)
+        verdict = entry.verdict.copy()
+        codes = _entry_codes(entry)
+        filtering.ask_volatile(state, pod, verdict, codes)
+        return self._choose(state, pod, verdict, codes, entry, nominated, diagnosis)
+
+    def _choose(
+        self,
+        state: CycleState,
+        pod: Pod,
+        verdict: np.ndarray,
+        codes: dict[int, Codes],
+        entry: ShapeResult | None,
+        nominated: list[int],
+        diagnosis: Diagnosis,
+    ) -> Found:
+        """From columnar verdicts of all rows: nominated pods, scalar plugins, sampling."""
+        explicit: dict[int, Status] = {}
+        for row in nominated:
+            status = self._with_nominated(state, pod, row) if verdict[row] == 0 else None
+            if status is not None:
+                verdict[row] = self._index_of(status)
+                explicit[row] = status
+        if self._complete:
+            rows = np.flatnonzero(verdict == 0)
+            if len(rows):
+                return Found(rows, entry, False, self._table.node_count - len(rows))
+            raise self._unfit(state, pod, verdict, codes, explicit, diagnosis)
+        rows, visited = self._sample(state, pod, self._order(self._table.rows), verdict, explicit)
+        if len(rows):
+            return Found(rows, entry, False, visited - len(rows))
+        raise self._unfit(state, pod, verdict, codes, explicit, diagnosis)
+
+    def _order(self, rows: Rows) -> Rows:
+        start = self._next_start % len(rows) if len(rows) else 0
+        return np.concatenate((rows[start:], rows[:start]))
+
+    def _sample(
+        self,
+        state: CycleState,
+        pod: Pod,
+        order: Rows,
+        verdict: np.ndarray,
+        explicit: dict[int, Status],
+    ) -> tuple[Rows, int]:
+        """The first feasible rows in rotating order, and the number of rows looked at."""
+        wanted = self._feasible_to_find(len(order))
+        found: list[int] = []
+        visited = 0
+        scalar = self.filtering.scalar
+        for row in order.tolist():
+            visited += 1
+            known = int(verdict[row])
+            if scalar and row not in explicit:
+                known, status = self.filtering.ask_scalar(state, pod, row, known)
+                if status is not None:
+                    explicit[row] = status
+                    verdict[row] = known
+            if known == 0:
+                found.append(row)
+                if len(found) >= wanted:
+                    break
+        count = max(self._table.node_count, 1)
+        self._next_start = (self._next_start + visited) % count
+        return np.array(sorted(found), dtype=np.intp), visited
+
+    def _feasible_to_find(self, nodes: int) -> int:
+        if not self._scores_anything:
+            return 1
+        if nodes < _MIN_FEASIBLE:
+            return nodes
+        percentage = self._percentage or max(50 - nodes // 125, _MIN_PERCENTAGE)
+        return max(nodes * percentage // 100, _MIN_FEASIBLE)
+
+    # -- Filter over given rows, without reuse ---------------------------------------------------
+
+    def _rows_of(self, names: frozenset[str]) -> Rows:
+        rows = (self._table.row_of(name) for name in names)
+        return np.array(sorted(row for row in rows if row is not None), dtype=np.intp)
+
+    def _search_rows(
+        self, state: CycleState, pod: Pod, rows: Rows, narrowing: _Narrowing, diagnosis: Diagnosis
+    ) -> Found:
+        if narrowing.names is not None:
+            plugins = " ".join(sorted(set(narrowing.plugins)))
+            absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
+            diagnosis.statuses = NodeToStatus(absent=absent)
+        verdict, codes = self.filtering.evaluate(state, pod, rows)
+        explicit: dict[int, Status] = {}
+        wanted = len(rows) if self._complete else self._feasible_to_find(len(rows))
+        nominated = set(self._nominated_rows(pod))
+        found: list[int] = []
+        if self.filtering.scalar or nominated or wanted < len(rows):
+            for position, row in enumerate(rows.tolist()):
+                known, status = self.filtering.ask_scalar(state, pod, row, int(verdict[position]))
+                if known == 0 and row in nominated:
+                    status = self._with_nominated(state, pod, row)
+                    known = 0 if status is None else self._index_of(status)
+                if status is not None:
+                    explicit[row] = status
+                verdict[position] = known
+                if known == 0:
+                    found.append(row)
+                    if len(found) >= wanted:
+                        break
+            feasible = np.array(found, dtype=np.intp)
+        else:
+            feasible = rows[verdict == 0]
+        if len(feasible):
+            return Found(feasible, None, False, int((verdict != 0).sum()))
+        rejected = self.filtering.rejected(state, pod, rows, verdict, codes, explicit)
+        raise self._diagnosed(rejected, diagnosis, diagnosis.statuses.absent)
+
+    # -- nominations -----------------------------------------------------------------------------
+
+    def _nominated_rows(self, pod: Pod) -> list[int]:
+        rows = []
+        for name in self._nominator.nominated_nodes():
+            row = self._table.row_of(name)
+            if row is not None and self._relevant_nominees(pod, name):
+                rows.append(row)
+        return rows
+
+    def _relevant_nominees(self, pod: Pod, node_name: str) -> list[Pod]:
+        return [
+            other
+            for other in self._nominator.nominated_pods_for_node(node_name)
+            if other.priority >= pod.priority and other.metadata.uid != pod.metadata.uid
+        ]
+
+    def _with_nominated(self, state: CycleState, pod: Pod, row: int) -> Status | None:
+        """The first of upstream's two passes: filters with the nominated pods of the node added."""
+        nominees = self._relevant_nominees(pod, self._table.names[row])
+        if not nominees:
+            return None
+        node = NodeOverlay(self._table, row)
+        copy = state.clone()
+        for other in nominees:
+            node.add_pod(other)
+            self._framework.add_pod(copy, pod, other, node)
+        return self._framework.run_filters(copy, pod, node)
+
+    def _nominated_fits(self, state: CycleState, pod: Pod, row: int) -> bool:
+        try:
+            if self._with_nominated(state, pod, row) is not None:
+                return False
+            return self._framework.run_filters(state, pod, self._table.node_info(row)) is None
+        except AttemptError:
+            # Upstream only logs an error here and goes on with all nodes; if it is real it comes back.
+            return False
+
+    def _index_of(self, status: Status) -> int:
+        for slot in self.filtering.slots:
+            if slot.name == status.plugin:
+                return slot.index + 1
+        return len(self.filtering.slots)
+
+    # -- diagnosis -------------------------------------------------------------------------------
+
+    def _unfit(
+        self,
+        state: CycleState,
+        pod: Pod,
+        verdict: np.ndarray,
+        codes: dict[int, Codes],
+        explicit: dict[int, Status],
+        diagnosis: Diagnosis,
+    ) -> FitError:
+        rows = self._table.rows
+        mine = verdict[rows]
+        chosen = np.zeros(len(rows), dtype=np.int32)
+        for index, column in codes.items():
+            here = mine == index + 1
+            if here.any():
+                chosen[here] = column[rows[here]]
+        rejected = self.filtering.rejected(state, pod, rows, mine, chosen, explicit)
+        return self._diagnosed(rejected, diagnosis, diagnosis.statuses.absent)
+
+    def _diagnosed(self, rejected: RowVerdicts, diagnosis: Diagnosis, absent: Status) -> FitError:
+        groups = rejected.groups()
+        for status, _ in groups:
+            diagnosis.add(status)
+        reasons = {status.condition_reason for status, _ in groups}
+        if len(reasons) == 1:
+            diagnosis.condition_reason = reasons.pop()
+        diagnosis.skip_post_filter = bool(groups) and all(s.skip_post_filter for s, _ in groups)
+        diagnosis.verdicts = rejected
+        diagnosis.statuses = TableStatuses(rejected, self._table, absent)
+        return FitError(diagnosis)
+
+
+def _entry_codes(entry: ShapeResult) -> dict[int, Codes]:
+    return {index: column for index, column in enumerate(entry.codes) if column is not None}

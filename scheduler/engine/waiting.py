@@ -1,0 +1,122 @@
+"""Pods that wait at Permit (framework-cycle-config.md 3.3). Pure: timeouts are read from a clock, never slept.
+
+The first signal counts: allowed by all waiting plugins, rejected, preempted or timed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from scheduler.api.pod import Pod
+from scheduler.framework import Clock, Code, PluginError, Status
+
+MAX_TIMEOUT = 15 * 60.0
+
+
+class WaitingPod:
+    """One waiting pod. `result` is None until the wait is over; Success is a Status with that code."""
+
+    def __init__(self, pod: Pod, timeouts: dict[str, float], clock: Clock) -> None:
+        self.pod = pod
+        now = clock.monotonic()
+        self._timeouts = {plugin: min(t, MAX_TIMEOUT) for plugin, t in timeouts.items()}
+        self._deadlines = {plugin: now + t for plugin, t in self._timeouts.items()}
+        self._waiting = set(timeouts)
+        self.result: Status | None = None
+        #: Called once with the result; the service wakes the binding task with it.
+        self.on_result: Callable[[Status], None] | None = None
+
+    def pending_plugins(self) -> list[str]:
+        """Plugins that have not allowed the pod yet."""
+        return sorted(self._waiting)
+
+    def deadline(self) -> float:
+        """Monotonic time at which the earliest plugin's timeout fires."""
+        return min(self._deadlines[plugin] for plugin in self._waiting)
+
+    def allow(self, plugin: str) -> None:
+        """`plugin` no longer objects; the last one to say so ends the wait with success."""
+        if self.result is not None:
+            return
+        self._waiting.discard(plugin)
+        if not self._waiting:
+            self._finish(Status(Code.SUCCESS))
+
+    def reject(self, plugin: str, message: str) -> bool:
+        """End the wait with a rejection; False when it was over already."""
+        return self._finish(Status(Code.UNSCHEDULABLE, (message,), plugin))
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        """End the wait with an error, in favour of another pod; False when it was over already."""
+        return self._finish(Status(Code.ERROR, (), plugin, PluginError(message)))
+
+    def expire(self, now: float) -> bool:
+        """Reject if a timeout has passed at monotonic time `now`."""
+        if self.result is not None:
+            return False
+        for plugin in sorted(self._waiting, key=lambda name: self._deadlines[name]):
+            if self._deadlines[plugin] <= now:
+                waited = go_duration(self._timeouts[plugin])
+                return self.reject(
+                    plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}"
+                )
+        return False
+
+    def _finish(self, status: Status) -> bool:
+        if self.result is not None:
+            return False
+        self.result = status
+        if self.on_result is not None:
+            self.on_result(status)
+        return True
+
+
+class WaitingPods:
+    """All waiting pods of the process, by UID; profiles share them."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, WaitingPod] = {}
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        return iter(list(self._pods.values()))
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def add(self, pod: WaitingPod) -> None:
+        """Begin to track a waiting pod."""
+        self._pods[pod.pod.metadata.uid] = pod
+
+    def get(self, uid: str) -> WaitingPod | None:
+        """The waiting pod, or None."""
+        return self._pods.get(uid)
+
+    def remove(self, uid: str) -> None:
+        """Stop tracking; nothing when unknown."""
+        self._pods.pop(uid, None)
+
+    def reject(self, uid: str) -> bool:
+        """Reject a pod that is going away; False when it is not waiting."""
+        waiting = self._pods.get(uid)
+        return waiting is not None and waiting.reject("", "removed")
+
+
+def go_duration(seconds: float) -> str:
+    """Seconds as Go prints a duration: `10s`, `1m0s`, `1h0m5s`, `250ms`."""
+    nanos = round(seconds * 1e9)
+    if nanos == 0:
+        return "0s"
+    if nanos < 1_000_000_000:
+        for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
+            if nanos >= size:
+                return f"{_trimmed(nanos / size)}{unit}"
+    minutes, rest = divmod(nanos, 60_000_000_000)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_trimmed(rest / 1e9)}s"
+    if hours:
+        return f"{hours}h{minutes}m{text}"
+    return f"{minutes}m{text}" if minutes else text
+
+
+def _trimmed(value: float) -> str:
+    return f"{value:.9f}".rstrip("0").rstrip(".")
