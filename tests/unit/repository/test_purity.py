@@ -18,7 +18,7 @@ FORBIDDEN_MODULES: Final = frozenset(
     {"asyncio", "time", "random", "secrets", "socket", "ssl", "http", "threading", "subprocess"}
 )
 FORBIDDEN_CALLS: Final = frozenset({"now", "utcnow", "today", "uuid1", "uuid4", "urandom"})
-"""Attributes that read a clock or an entropy source when called: `datetime.now()`, `os.urandom()`."""
+"""Attributes that, called, read a clock or entropy: `datetime.now()`, `os.urandom()`."""
 
 
 def impurities(source: str) -> Iterator[str]:

@@ -1,0 +1,143 @@
+"""The kustomize base, as far as its text shows: complete, least privilege, each rule explained.
+
+That the API server accepts it, and that the scheduler needs no more, is shown by envtest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.unit.repository.tree import ROOT
+
+MANIFESTS: Final = ROOT / "manifests"
+KUSTOMIZATION: Final[dict[str, Any]] = yaml.safe_load(
+    (MANIFESTS / "kustomization.yaml").read_text()
+)
+Document = dict[str, Any]
+
+
+def documents() -> list[Document]:
+    """Return every object the base applies, in its order."""
+    return [
+        document
+        for name in KUSTOMIZATION["resources"]
+        for document in yaml.safe_load_all((MANIFESTS / name).read_text())
+    ]
+
+
+def only(kind: str) -> Document:
+    """Return the one object of a kind."""
+    (found,) = [each for each in documents() if each["kind"] == kind]
+    return found
+
+
+def container() -> Document:
+    """Return the container of the Deployment."""
+    (found,) = only("Deployment")["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def test_every_file_is_part_of_the_base() -> None:
+    files = {path.name for path in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}
+    assert files == set(KUSTOMIZATION["resources"])
+
+
+def test_namespaced_objects_stay_in_the_own_namespace() -> None:
+    cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+    namespaces = {
+        each["metadata"]["namespace"] for each in documents() if each["kind"] not in cluster_wide
+    }
+    assert namespaces == {only("Namespace")["metadata"]["name"]} == {"kubestow-system"}
+
+
+def test_each_rule_is_preceded_by_a_comment_that_names_who_needs_it() -> None:
+    lines = (MANIFESTS / "rbac.yaml").read_text().splitlines()
+    rules = [number for number, line in enumerate(lines) if line.startswith("  - apiGroups:")]
+    assert len(rules) == len(only("ClusterRole")["rules"]) + len(only("Role")["rules"])
+    unexplained = [lines[n + 1] for n in rules if not re.match(r"  # [\w, ]+", lines[n - 1])]
+    assert not unexplained
+
+
+def grants() -> list[tuple[str, str]]:
+    """Return verb and resource of every rule that holds for the whole cluster."""
+    return [
+        (verb, resource)
+        for rule in only("ClusterRole")["rules"]
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    ]
+
+
+def test_the_cluster_role_has_no_wildcard_and_no_secrets() -> None:
+    assert "*" not in {word for grant in grants() for word in grant}
+    assert not {"secrets", "configmaps", "leases"} & {resource for _, resource in grants()}
+
+
+def test_the_cluster_role_writes_only_what_scheduling_writes() -> None:
+    writes = {grant for grant in grants() if grant[0] not in {"get", "list", "watch"}}
+    assert writes == {
+        ("create", "pods/binding"),
+        ("patch", "pods/status"),
+        ("delete", "pods"),
+        ("create", "events"),
+        ("patch", "events"),
+        ("create", "tokenreviews"),
+        ("create", "subjectaccessreviews"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["ClusterRoleBinding", "RoleBinding"])
+def test_bindings_join_the_service_account_to_a_role_that_exists(kind: str) -> None:
+    binding = only(kind)
+    role = only(binding["roleRef"]["kind"])
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (subject,) = binding["subjects"]
+    account = only("ServiceAccount")["metadata"]
+    assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+
+
+def test_the_lease_is_the_one_the_role_allows() -> None:
+    configuration = yaml.safe_load(only("ConfigMap")["data"]["config.yaml"])
+    election = configuration["leaderElection"]
+    (named,) = [rule for rule in only("Role")["rules"] if "resourceNames" in rule]
+    assert named["resourceNames"] == [election["resourceName"]]
+    assert only("Role")["metadata"]["namespace"] == election["resourceNamespace"]
+
+
+def test_the_pod_meets_the_restricted_standard() -> None:
+    pod = only("Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_the_pod_runs_as_the_user_of_the_image() -> None:
+    context = only("Deployment")["spec"]["template"]["spec"]["securityContext"]
+    user = f"USER {context['runAsUser']}:{context['runAsGroup']}"
+    assert user in (ROOT / "Dockerfile").read_text().splitlines()
+
+
+def test_the_pod_is_not_placed_by_itself() -> None:
+    assert only("Deployment")["spec"]["template"]["spec"]["schedulerName"] == "default-scheduler"
+
+
+def test_selectors_match_the_pods() -> None:
+    deployment = only("Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert deployment["selector"]["matchLabels"] == labels
+    assert only("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
+
+
+def test_the_configuration_file_is_where_the_command_looks() -> None:
+    mounts = {mount["name"]: mount for mount in container()["volumeMounts"]}
+    (argument,) = container()["args"]
+    assert argument == f"--config={mounts['config']['mountPath']}/config.yaml"
+    assert mounts["config"]["readOnly"] is True
