@@ -288,7 +288,6 @@ def _sum_containers(
         if restartable:
             _add(total, amounts)
             _add(sidecars, amounts)
-            _raise_to(peak, sidecars)
         else:
             footprint = dict(amounts)
             _add(footprint, sidecars)

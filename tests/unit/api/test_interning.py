@@ -1,0 +1,270 @@
+"""The interners: references, reuse, bounds, sharing. Invariants are checked after every step."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from scheduler.api import LabelSets, Pod, PodShapes, QuantityError, UnbalancedReleaseError
+from tests.unit.api.objects import container, pinned, pod
+
+
+def template(number: int) -> Pod:
+    return pod({"priority": number})
+
+
+class InternedPods(RuleBasedStateMachine):
+    """Pods come and go; a small bound keeps evictions frequent."""
+
+    held = Bundle("held")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes = PodShapes(max_bytes=3 * self.size_of_one())
+        self.model: Counter[int] = Counter()
+        self.seen: dict[int, int] = {}
+
+    @staticmethod
+    def size_of_one() -> int:
+        shapes = PodShapes()
+        shapes.intern(template(1))
+        return shapes.statistics().bytes
+
+    @rule(target=held, number=st.integers(1, 6))
+    def intern(self, number: int) -> Pod:
+        subject = template(number)
+        shape = self.shapes.intern(subject)
+        if self.model[number]:
+            assert shape.id == self.seen[number], "a referenced shape was dropped"
+        self.seen[number] = shape.id
+        assert shape.priority == number
+        self.model[number] += 1
+        return subject
+
+    @rule(subject=held)
+    def intern_again(self, subject: Pod) -> None:
+        assert self.shapes.intern(subject) is subject.shape
+
+    @rule(subject=consumes(held))
+    def release(self, subject: Pod) -> None:
+        self.shapes.release(subject)
+        self.model[subject.priority] -= 1
+        assert subject.shape.priority == subject.priority
+
+    @invariant()
+    def accounts_are_right(self) -> None:
+        now = self.shapes.statistics()
+        referenced = sum(1 for count in self.model.values() if count)
+        assert now.references == self.model.total()
+        assert now.shapes - now.unreferenced == referenced
+        assert now.shapes == len(self.shapes) == now.misses - now.evictions
+        assert now.bytes <= now.max_bytes or now.unreferenced == 0
+
+    def teardown(self) -> None:
+        assert len(set(self.seen.values())) == len(self.seen), "two templates shared an id"
+
+
+class InternedLabels(RuleBasedStateMachine):
+    """Label sets come and go; ids are reused but never shared."""
+
+    held = Bundle("held")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sets = LabelSets()
+        self.model: Counter[int] = Counter()
+        self.peak = 0
+
+    @rule(target=held, labels=st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy")))
+    def intern(self, labels: dict[str, str]) -> int:
+        backwards = dict(reversed(labels.items()))
+        label_set = self.sets.intern(backwards)
+        assert self.sets.labels(label_set) == labels
+        assert self.sets.find(labels) == label_set
+        self.model[label_set] += 1
+        return label_set
+
+    @rule(target=held, label_set=held)
+    def acquire(self, label_set: int) -> int:
+        if not self.model[label_set]:
+            with pytest.raises(KeyError):
+                self.sets.acquire(label_set)
+            return label_set
+        self.sets.acquire(label_set)
+        self.model[label_set] += 1
+        return label_set
+
+    @rule(label_set=consumes(held))
+    def release(self, label_set: int) -> None:
+        if not self.model[label_set]:
+            with pytest.raises(UnbalancedReleaseError):
+                self.sets.release(label_set)
+            return
+        self.model[label_set] -= 1
+        assert self.sets.release(label_set) is (self.model[label_set] == 0)
+
+    @invariant()
+    def accounts_are_right(self) -> None:
+        now = self.sets.statistics()
+        in_use = [each for each, count in self.model.items() if count]
+        self.peak = max(self.peak, len(in_use))
+        assert now.references == self.model.total()
+        assert now.sets == len(self.sets) == len(in_use)
+        assert now.capacity == self.peak, "a new id was made although one was free"
+        assert len(
+            {msgspec.json.encode(self.sets.labels(e), order="sorted") for e in in_use}
+        ) == len(in_use)
+        assert (now.bytes == 0) is (not in_use)
+
+
+TestInternedPods = InternedPods.TestCase
+TestInternedLabels = InternedLabels.TestCase
+for case in (TestInternedPods, TestInternedLabels):
+    case.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+
+
+def test_ids_are_never_given_to_another_shape() -> None:
+    shapes = PodShapes(max_bytes=0)
+    first, second = template(1), template(1)
+    before = shapes.intern(first)
+    shapes.release(first)
+    after = shapes.intern(second)
+    assert after is not before
+    assert after.id != before.id
+
+
+def test_a_flood_of_distinct_shapes_stays_within_the_bound() -> None:
+    shapes = PodShapes(max_bytes=1_000_000)
+    for number in range(2_000):
+        subject = template(number)
+        shapes.intern(subject)
+        shapes.release(subject)
+    now = shapes.statistics()
+    assert now.bytes <= 1_000_000
+    assert now.evictions == 2_000 - now.shapes > 0
+
+
+def test_the_least_recently_used_shape_goes_first() -> None:
+    shapes = PodShapes(max_bytes=2 * InternedPods.size_of_one())
+    old, fresh = template(1), template(2)
+    for each in (old, fresh):
+        shapes.intern(each)
+    for each in (old, fresh):
+        shapes.release(each)
+    again = template(1)
+    assert shapes.intern(again) is old.shape
+    shapes.release(again)
+    shapes.intern(template(3))
+    assert shapes.intern(template(1)) is old.shape
+    assert shapes.intern(template(2)) is not fresh.shape
+
+
+def test_a_release_too_many_is_an_error_and_harms_nobody() -> None:
+    shapes = PodShapes()
+    subject = template(1)
+    shapes.intern(subject)
+    shapes.release(subject)
+    with pytest.raises(UnbalancedReleaseError, match="default/p"):
+        shapes.release(subject)
+    assert shapes.statistics().references == 0
+
+
+def test_a_pod_of_another_interner_cannot_be_released_here() -> None:
+    mine, other = PodShapes(), PodShapes()
+    foreign = template(2)
+    other.intern(foreign)
+    mine.intern(template(1))
+    with pytest.raises(UnbalancedReleaseError):
+        mine.release(foreign)
+
+
+def test_a_pod_that_nobody_interned_has_no_shape() -> None:
+    with pytest.raises(RuntimeError, match=r"default/p has no shape"):
+        _ = template(1).shape
+
+
+def test_an_unreadable_pod_is_refused_and_leaves_no_trace() -> None:
+    shapes = PodShapes()
+    bad = pod({"containers": [container(requests={"cpu": "lots"})], "volumes": [{"name": "t"}]})
+    with pytest.raises(QuantityError, match="lots"):
+        shapes.intern(bad)
+    assert len(shapes) == shapes.statistics().references == shapes.statistics().bytes == 0
+    assert bad.interned is None
+    assert len(bad.spec.volumes) == 1
+
+
+def test_siblings_share_the_heavy_parts_and_keep_what_is_theirs() -> None:
+    echo = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+
+    def sibling(number: int) -> Pod:
+        owner = {"kind": "ReplicaSet", "name": "r", "uid": "r1", "controller": True}
+        return pod(
+            {
+                "containers": [container(requests={"cpu": "1"})],
+                "nodeName": f"n{number}",
+                "schedulingGates": [{"name": f"g{number}"}],
+                "tolerations": [{"operator": "Exists"}],
+                "affinity": {"podAffinity": {}},
+                "volumes": [{"name": f"token-{number}"}],
+            },
+            metadata={"name": f"p{number}", "labels": {"app": "x"}, "ownerReferences": [owner]},
+            status={"containerStatuses": echo, "phase": "Running"},
+        )
+
+    shapes = PodShapes()
+    first, second = sibling(1), sibling(2)
+    shapes.intern(first)
+    shapes.intern(second)
+    for part in ("containers", "tolerations", "affinity", "volumes"):
+        assert getattr(first.spec, part) is getattr(second.spec, part)
+    assert first.metadata.labels is second.metadata.labels
+    assert first.metadata.owner_references is second.metadata.owner_references
+    assert second.status.container_statuses == ()
+    assert (second.metadata.name, second.spec.node_name) == ("p2", "n2")
+    assert [each.name for each in second.spec.scheduling_gates] == ["g2"]
+    shared = first.shape.spec
+    assert (shared.node_name, shared.scheduling_gates) == ("", ())
+
+
+def test_statuses_of_a_resize_under_way_are_kept() -> None:
+    grown = [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]
+    subject = pod(status={"containerStatuses": grown})
+    PodShapes().intern(subject)
+    assert len(subject.status.container_statuses) == 1
+
+
+def test_pods_with_other_labels_do_not_get_those_of_a_sibling() -> None:
+    shapes = PodShapes()
+    pods = [pod(metadata={"labels": {"index": str(number)}}) for number in (0, 1, 1, 0)]
+    assert len({shapes.intern(each).id for each in pods}) == 1
+    assert [each.metadata.labels["index"] for each in pods] == ["0", "1", "1", "0"]
+
+
+def test_shape_and_pin_never_come_from_json() -> None:
+    raw = msgspec.json.encode({"interned": 1, "pin": "n1", "metadata": {"name": "p"}})
+    decoded = msgspec.json.decode(raw, type=Pod)
+    assert (decoded.interned, decoded.pin) == (None, "")
+
+
+def test_a_copy_keeps_shape_and_pin_without_a_reference() -> None:
+    shapes = PodShapes()
+    subject = pod({"affinity": pinned("n1")})
+    shapes.intern(subject)
+    copy = msgspec.structs.replace(subject)
+    assert (copy.shape, copy.pin) == (subject.shape, "n1")
+    assert shapes.statistics().references == 1
+
+
+@pytest.mark.parametrize("label_set", [-1, 0, 5])
+def test_an_id_that_nobody_holds_is_refused(label_set: int) -> None:
+    sets = LabelSets()
+    with pytest.raises(KeyError, match="not in use"):
+        sets.labels(label_set)
+    with pytest.raises(UnbalancedReleaseError):
+        sets.release(label_set)
+    assert sets.find({}) is None

@@ -1,0 +1,166 @@
+"""Node selectors: required terms, preferred terms, nodeSelector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api.node_selectors import (
+    CompiledNodeSelector,
+    PreferredTerms,
+    RequiredNodeAffinity,
+    compile_node_selector,
+    compile_preferred_terms,
+    compile_required_node_affinity,
+)
+from scheduler.api.pod import NodeSelector, PreferredSchedulingTerm
+from scheduler.api.selectors import SelectorError
+
+
+def selector(*terms: dict[str, Any]) -> CompiledNodeSelector:
+    return compile_node_selector(msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector))
+
+
+def labels(*rules: tuple[str, str, list[str]]) -> dict[str, Any]:
+    return {
+        "matchExpressions": [{"key": k, "operator": o, "values": v} for k, o, v in rules],
+    }
+
+
+def fields(*rules: tuple[str, str, list[str]]) -> dict[str, Any]:
+    return {"matchFields": labels(*rules)["matchExpressions"]}
+
+
+def preferred(*terms: tuple[int, dict[str, Any]]) -> PreferredTerms:
+    raw = [{"weight": weight, "preference": term} for weight, term in terms]
+    return compile_preferred_terms(msgspec.convert(raw, tuple[PreferredSchedulingTerm, ...]))
+
+
+NAME = "metadata.name"
+GPU = {"GPU": "NVIDIA", "kernel": "0206", "foo": "bar"}
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ([], False),
+        ([{}], False),
+        ([labels(("foo", "In", ["bar", "x"]))], True),
+        ([labels(("kernel", "Gt", ["0204"]))], True),
+        ([labels(("kernel", "Gt", ["206"]))], False),
+        ([labels(("kernel", "Lt", ["207"]))], True),
+        ([labels(("foo", "Lt", ["207"]))], False),
+        ([labels(("absent", "Lt", ["207"]))], False),
+        ([labels(("kernel", "Gt", ["-5"]))], False),
+        ([labels(("absent", "NotIn", ["x"]))], True),
+        ([labels(("absent", "DoesNotExist", []))], True),
+        ([labels(("GPU", "Exists", []), ("GPU", "NotIn", ["AMD"]))], True),
+        ([labels(("GPU", "Exists", []), ("GPU", "In", ["AMD"]))], False),
+        ([labels(("GPU", "In", ["AMD"])), labels(("foo", "Exists", []))], True),
+        ([labels(("foo", "NotIn", ["{{.bad.}}"]))], False),
+        ([labels(("foo", "NotIn", ["{{.bad.}}"])), labels(("foo", "Exists", []))], True),
+        ([fields((NAME, "In", ["n1"]))], True),
+        ([fields((NAME, "In", ["n2"]))], False),
+        ([fields((NAME, "NotIn", ["n1"]))], False),
+        ([fields((NAME, "NotIn", ["n2"]))], True),
+        ([fields((NAME, "In", ["n1", "n2"]))], False),
+        ([fields((NAME, "Exists", []))], False),
+        ([fields(("spec.other", "In", [""]))], True),
+        ([fields(("spec.other", "In", ["n1"]))], False),
+        ([{**fields((NAME, "In", ["n2"])), **labels(("foo", "Exists", []))}], False),
+        ([fields((NAME, "In", ["n2"])), labels(("foo", "Exists", []))], True),
+    ],
+)
+def test_required_terms(terms: list[dict[str, Any]], *, expected: bool) -> None:
+    assert selector(*terms).matches(GPU, "n1") is expected
+
+
+def test_fields_of_a_node_without_a_name_are_not_looked_at() -> None:
+    assert selector(fields((NAME, "In", ["n2"]))).matches({}, "")
+
+
+def test_a_bad_term_keeps_its_error_and_its_place() -> None:
+    compiled = selector({}, labels(("foo", "Exists", [])), labels(("a b", "Exists", [])))
+    assert not compiled.valid
+    assert [each.invalid for each in compiled.terms] == [False, True]
+    (error,) = compiled.errors
+    assert str(error).startswith(
+        'nodeSelectorTerms[2].matchExpressions[0].key: Invalid value: "a b": '
+    )
+
+
+def test_equal_terms_are_equal_whatever_the_order_of_their_requirements() -> None:
+    a: tuple[str, str, list[str]] = ("a", "In", ["1", "2"])
+    b: tuple[str, str, list[str]] = ("b", "Exists", [])
+    first, second = selector(labels(a, b)), selector(labels(b, ("a", "In", ["2", "1"])))
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != selector(labels(a))
+    assert selector(labels(("a b", "Exists", []))) == selector(labels(("a b", "Exists", [])))
+
+
+@pytest.mark.parametrize(
+    ("node_selector", "required", "expected"),
+    [
+        (None, None, True),
+        ({}, None, True),
+        ({"foo": "bar"}, None, True),
+        ({"foo": "bar", "x": "y"}, None, False),
+        ({"foo": "bar"}, [labels(("GPU", "Exists", []))], True),
+        ({"foo": "bar"}, [labels(("GPU", "DoesNotExist", []))], False),
+        ({"foo": "x"}, [labels(("GPU", "Exists", []))], False),
+        (None, [], False),
+    ],
+)
+def test_node_selector_and_required_affinity_must_both_hold(
+    node_selector: dict[str, str] | None,
+    required: list[dict[str, Any]] | None,
+    *,
+    expected: bool,
+) -> None:
+    terms = (
+        None if required is None else msgspec.convert({"nodeSelectorTerms": required}, NodeSelector)
+    )
+    compiled = compile_required_node_affinity(node_selector, terms)
+    assert compiled.matches(GPU, "n1") is expected
+    again = compile_required_node_affinity(node_selector, terms)
+    assert (compiled, hash(compiled)) == (again, hash(again))
+
+
+def test_preferred_weights_of_matching_terms_add_up() -> None:
+    yes, no = labels(("foo", "Exists", [])), labels(("foo", "DoesNotExist", []))
+    assert preferred((5, yes), (7, no), (11, yes)).score(GPU, "n1") == 16
+
+
+def test_preferred_terms_of_weight_zero_or_without_content_are_not_even_parsed() -> None:
+    terms = preferred(
+        (0, labels(("a b", "Exists", []))), (3, {}), (4, fields((NAME, "In", ["n1"])))
+    )
+    assert terms.error is None
+    assert [weight for weight, _ in terms.terms] == [4]
+    assert terms.score({}, "n1") == 4
+
+
+def test_one_bad_preferred_term_spoils_the_whole_list_each_time() -> None:
+    terms = preferred((1, labels(("foo", "Exists", []))), (2, labels(("a b", "Exists", []))))
+    assert str(terms.error).startswith("[1].matchExpressions[0].key: ")
+    for _ in range(2):
+        with pytest.raises(SelectorError, match="a b") as caught:
+            terms.score(GPU, "n1")
+        assert caught.value is not terms.error
+
+
+def test_compiled_things_print_readably_and_differ_from_other_types() -> None:
+    one = selector(labels(("a", "Exists", [])), labels(("a b", "Exists", [])))
+    assert repr(one).startswith("(a Exists []) or (<nodeSelectorTerms[1]")
+    assert repr(selector()) == "<no node>"
+    assert repr(
+        RequiredNodeAffinity(compile_required_node_affinity({"a": "b"}, None).node_selector, None)
+    ) == ("RequiredNodeAffinity(a In [b]; None)")
+    assert "3: a Exists" in repr(preferred((3, labels(("a", "Exists", [])))))
+    assert one != 1
+    assert one.terms[0] != 1
+    assert preferred() != 1
+    assert compile_required_node_affinity(None, None) != 1
