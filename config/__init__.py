@@ -1,0 +1,70 @@
+"""`KubeSchedulerConfiguration`: reading, defaults, checks, feature gates, printing.
+
+`load_configuration` is the way in, `Configuration` what comes out. Everything of upstream's
+kubescheduler.config.k8s.io/v1 is read strictly; our own process-wide options stand under the
+extra key `kubestow`. This package opens no files and imports no plugins: the caller hands in
+text, registry and the list of default plugins.
+"""
+
+from config.arguments import Arguments
+from config.defaults import DEFAULT_NAMESPACE
+from config.durations import format_duration, parse_duration
+from config.feature_gates import GATES, OWN_GATES, UPSTREAM_GATES, FeatureGate, FeatureGates, Stage
+from config.loading import (
+    Configuration,
+    ResolvedProfile,
+    default_configuration,
+    load_configuration,
+)
+from config.output import configz, to_data, to_yaml, upstream_form
+from config.types import (
+    API_VERSION,
+    KIND,
+    ClientConnectionConfiguration,
+    Extender,
+    ExtenderManagedResource,
+    ExtenderTLSConfig,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    KubestowConfiguration,
+    LeaderElectionConfiguration,
+    PluginConfig,
+    PluginReference,
+    Plugins,
+    PluginSet,
+)
+
+__all__ = [
+    "API_VERSION",
+    "DEFAULT_NAMESPACE",
+    "GATES",
+    "KIND",
+    "OWN_GATES",
+    "UPSTREAM_GATES",
+    "Arguments",
+    "ClientConnectionConfiguration",
+    "Configuration",
+    "Extender",
+    "ExtenderManagedResource",
+    "ExtenderTLSConfig",
+    "FeatureGate",
+    "FeatureGates",
+    "KubeSchedulerConfiguration",
+    "KubeSchedulerProfile",
+    "KubestowConfiguration",
+    "LeaderElectionConfiguration",
+    "PluginConfig",
+    "PluginReference",
+    "PluginSet",
+    "Plugins",
+    "ResolvedProfile",
+    "Stage",
+    "configz",
+    "default_configuration",
+    "format_duration",
+    "load_configuration",
+    "parse_duration",
+    "to_data",
+    "to_yaml",
+    "upstream_form",
+]

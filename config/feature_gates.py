@@ -1,0 +1,217 @@
+"""Feature gates: what exists, what is on, and the `--feature-gates` flag.
+
+The table holds the gates kube-scheduler v1.36 reads and our own. A `FeatureGates` value is
+immutable and always consistent: locked gates have their value, and no gate is on without the
+gates it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from config.problems import did_you_mean
+from scheduler.framework.status import ConfigurationError
+
+
+class Stage(Enum):
+    """How mature a feature is."""
+
+    ALPHA = "Alpha"
+    BETA = "Beta"
+    GA = "GA"
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGate:
+    """One switch."""
+
+    name: str
+    stage: Stage
+    default: bool
+    #: The default cannot be changed.
+    locked: bool = False
+    #: Gates that must be on for this one to be on.
+    requires: tuple[str, ...] = ()
+
+
+def _alpha(name: str, *requires: str) -> FeatureGate:
+    return FeatureGate(name, Stage.ALPHA, False, requires=requires)
+
+
+def _beta(name: str, *requires: str, default: bool = True) -> FeatureGate:
+    return FeatureGate(name, Stage.BETA, default, requires=requires)
+
+
+def _ga(name: str, *, locked: bool = True) -> FeatureGate:
+    return FeatureGate(name, Stage.GA, True, locked)
+
+
+UPSTREAM_GATES: Final = (
+    _ga("SchedulerQueueingHints"),
+    _beta("SchedulerPopFromBackoffQ"),
+    _beta("SchedulerAsyncPreemption"),
+    _beta("SchedulerAsyncAPICalls", default=False),
+    _beta("OpportunisticBatching"),
+    _beta("NominatedNodeNameForExpectation"),
+    _beta("NodeDeclaredFeatures"),
+    _ga("DynamicResourceAllocation"),
+    _ga("DRAAdminAccess"),
+    _ga("DRAPrioritizedList", locked=False),
+    _beta("DRAResourceClaimDeviceStatus"),
+    _beta("DRASchedulerFilterTimeout"),
+    _beta("DRAConsumableCapacity"),
+    _beta("DRADeviceBindingConditions"),
+    _beta("DRADeviceTaints"),
+    _beta("DRAExtendedResource"),
+    _beta("DRAPartitionableDevices"),
+    _beta("DRADeviceTaintRules", "DRADeviceTaints", default=False),
+    _alpha("DRAListTypeAttributes"),
+    _alpha("DRANodeAllocatableResources"),
+    _alpha("DRAWorkloadResourceClaims", "GenericWorkload"),
+    _ga("InPlacePodVerticalScaling"),
+    _beta("InPlacePodLevelResourcesVerticalScaling"),
+    _beta("PodLevelResources"),
+    _ga("SidecarContainers"),
+    _ga("PodObservedGenerationTracking"),
+    _beta("MatchLabelKeysInPodTopologySpread"),
+    _beta("MatchLabelKeysInPodTopologySpreadSelectorMerge"),
+    _ga("MatchLabelKeysInPodAffinity"),
+    _ga("NodeInclusionPolicyInPodTopologySpread"),
+    _alpha("TaintTolerationComparisonOperators"),
+    _alpha("StorageCapacityScoring"),
+    _ga("VolumeAttributesClass"),
+    _alpha("VolumeLimitScaling"),
+    _alpha("GenericWorkload"),
+    _alpha("GangScheduling", "GenericWorkload"),
+    _alpha("TopologyAwareWorkloadScheduling", "GenericWorkload"),
+    _alpha("WorkloadAwarePreemption", "GangScheduling"),
+    _beta("CoordinatedLeaderElection", default=False),
+    _beta("ComponentFlagz"),
+    _beta("ComponentStatusz"),
+    _alpha("NativeHistograms"),
+)
+"""As of v1.36 (framework-cycle-config.md section 9, plugins.md section 2.4)."""
+
+OWN_GATES: Final = (
+    # Both KEPs say: alpha, off by default. They change what an existing manifest means.
+    _alpha("PodTopologySpreadFallbackMode"),
+    _alpha("ResourceQuotaDeferredEnforcement"),
+    # Gone upstream since it cannot be switched off; manifests and charts still name it.
+    _ga("PodSchedulingReadiness"),
+)
+"""What kubestow adds: KEP-3990, KEP-5465, and KEP-3521's old name."""
+
+GATES: Final[Mapping[str, FeatureGate]] = {
+    gate.name: gate for gate in (*UPSTREAM_GATES, *OWN_GATES)
+}
+
+_GROUPS: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+
+_TRUTH: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "false", "FALSE", "False"), False
+)
+"""What Go's ParseBool accepts."""
+
+
+class FeatureGates(Mapping[str, bool]):
+    """The state of every gate. Immutable."""
+
+    __slots__ = ("_set", "_state")
+
+    def __init__(self, changes: Mapping[str, bool] | None = None) -> None:
+        """Defaults with `changes` (which may hold `AllAlpha` and `AllBeta`).
+
+        Raises:
+            ConfigurationError: names every unknown, locked or unsupported change.
+        """
+        self._set: Final = dict(changes or {})
+        self._state: Final = {name: gate.default for name, gate in GATES.items()}
+        problems = list(self._apply())
+        if not problems:
+            problems = list(self._missing_requirements())
+        if problems:
+            raise ConfigurationError(problems)
+
+    @classmethod
+    def parse(cls, flag: str | Iterable[str]) -> FeatureGates:
+        """Read `A=true,B=false`, or several such texts where the flag was repeated.
+
+        >>> FeatureGates.parse("StorageCapacityScoring=true").enabled("StorageCapacityScoring")
+        True
+        """
+        changes: dict[str, bool] = {}
+        problems: list[str] = []
+        for text in [flag] if isinstance(flag, str) else flag:
+            for part in filter(None, (part.strip() for part in text.split(","))):
+                name, equals, value = (piece.strip() for piece in part.partition("="))
+                if not equals:
+                    problems.append(f'--feature-gates: "{part}" has no value; write {part}=true')
+                elif value not in _TRUTH:
+                    problems.append(
+                        f'--feature-gates: "{name}={value}": the value must be true or false'
+                    )
+                else:
+                    changes[name] = _TRUTH[value]
+        try:
+            gates = cls(changes)
+        except ConfigurationError as error:
+            raise ConfigurationError([*problems, *error.problems]) from None
+        if problems:
+            raise ConfigurationError(problems)
+        return gates
+
+    def enabled(self, name: str) -> bool:
+        """Whether a gate is on. KeyError for a name that is not in the table: that is a bug."""
+        return self._state[name]
+
+    @property
+    def changes(self) -> Mapping[str, bool]:
+        """What was asked for, groups included, in the order given."""
+        return dict(self._set)
+
+    def __getitem__(self, name: str) -> bool:
+        return self._state[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state)
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    def __repr__(self) -> str:
+        changes = ",".join(f"{name}={str(on).lower()}" for name, on in self._set.items())
+        return f"FeatureGates({changes!r})"
+
+    def _apply(self) -> Iterator[str]:
+        for group, stage in _GROUPS.items():
+            if group in self._set:
+                members = (gate for gate in GATES.values() if gate.stage is stage)
+                self._state.update((gate.name, self._set[group]) for gate in members)
+        for name, on in self._set.items():
+            if name in _GROUPS:
+                continue
+            gate = GATES.get(name)
+            if gate is None:
+                hint = did_you_mean(name, [*GATES, *_GROUPS])
+                yield f"--feature-gates: unrecognized feature gate: {name}{hint}"
+            elif gate.locked and on is not gate.default:
+                yield (
+                    f"--feature-gates: cannot set feature gate {name} to {str(on).lower()}, "
+                    f"feature is locked to {str(gate.default).lower()}"
+                )
+            else:
+                self._state[name] = on
+
+    def _missing_requirements(self) -> Iterator[str]:
+        for gate in GATES.values():
+            if not self._state[gate.name]:
+                continue
+            for needed in gate.requires:
+                if not self._state[needed]:
+                    yield (
+                        f"--feature-gates: {gate.name} needs {needed}, which is off; "
+                        f"add {needed}=true or remove {gate.name}=true"
+                    )

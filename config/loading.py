@@ -1,0 +1,266 @@
+"""Reading a configuration: text in, checked and complete `Configuration` out.
+
+Order: parse, decode, defaults, checks, then profile by profile names, sets, arguments. Mistakes
+of all steps are raised together. No file is opened here and no plugin is instantiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from config.arguments import Arguments, ArgumentsReader, has_arguments
+from config.decoding import Decoder
+from config.defaults import DEFAULT_NAMESPACE, UPSTREAM_NAMING, apply_defaults, own_naming
+from config.document import Document, Scalar, parse
+from config.feature_gates import FeatureGates
+from config.merging import (
+    Catalogue,
+    Expanded,
+    NameResolver,
+    as_plugins,
+    check_expanded,
+    check_names,
+    expand,
+    merge,
+)
+from config.problems import Problems, item
+from config.types import (
+    API_VERSION,
+    KIND,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    KubestowConfiguration,
+    PluginConfig,
+    Plugins,
+)
+from config.validation import refuse_upstream_names, validate, validate_header
+from scheduler.framework.plugin import QUEUE_SORT, ExtensionPoint
+from scheduler.framework.registry import Registry
+
+_NODE_RESOURCES_FIT: Final = "NodeResourcesFit"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedProfile:
+    """A profile ready to be instantiated."""
+
+    scheduler_name: str
+    #: None: `Configuration.percentage_of_nodes_to_score` decides.
+    percentage_of_nodes_to_score: int | None
+    #: Every plugin to instantiate, once.
+    plugins: tuple[str, ...]
+    #: Ordered plugin names by the extension point's name in YAML; every point has an entry.
+    points: Mapping[str, tuple[str, ...]]
+    #: Score weights, at least 1 unless written otherwise.
+    weights: Mapping[str, int]
+    #: The args Struct of every plugin in `plugins`. Also JSON data of plugins that are not
+    #: available.
+    args: Mapping[str, Arguments]
+
+    def at(self, point: ExtensionPoint) -> tuple[str, ...]:
+        """The plugins of an extension point in the order they run."""
+        return self.points[point.yaml]
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Everything the process is configured with."""
+
+    #: The file form with every default filled in; `profiles` is its executable counterpart.
+    effective: KubeSchedulerConfiguration
+    profiles: tuple[ResolvedProfile, ...]
+    feature_gates: FeatureGates
+    #: Declared plugin name to the `module:Class` it was loaded by.
+    references: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def options(self) -> KubestowConfiguration:
+        """Our own process-wide options."""
+        return self.effective.kubestow
+
+    def percentage_of_nodes_to_score(self, profile: ResolvedProfile) -> int:
+        """The percentage in force for a profile; 0 means that the engine decides."""
+        own = profile.percentage_of_nodes_to_score
+        return self.effective.percentage_of_nodes_to_score if own is None else own
+
+
+def load_configuration(  # noqa: PLR0913 - independent keyword options of one entry point
+    text: str | None,
+    *,
+    registry: Registry,
+    default_plugins: Sequence[tuple[str, int]],
+    missing: Collection[str] = (),
+    tolerate_missing: bool = False,
+    upstream: bool = False,
+    allow_default_scheduler: bool = False,
+    feature_gates: FeatureGates | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+    overrides: Mapping[str, Any] | None = None,
+) -> Configuration:
+    """Read, complete and check a KubeSchedulerConfiguration.
+
+    Args:
+        text: YAML or JSON; None is a configuration that says nothing.
+        registry: the plugin classes there are; `module:Class` references are added to it.
+        default_plugins: name and weight (0: none) of the default plugins in order.
+        missing: names of plugins that are known and not available; defaults leave them out.
+        tolerate_missing: pass over missing plugins that a profile enables.
+        upstream: take upstream's names for scheduler and Lease as defaults, and allow them.
+        allow_default_scheduler: allow upstream's names where they are written out.
+        feature_gates: the gates in force; default: all at their defaults.
+        namespace: where the Lease is kept unless the file says so (the process's own namespace).
+        overrides: values by dotted path that beat the file, e.g. from command-line flags.
+
+    Raises:
+        ConfigurationError: with every problem found.
+    """
+    gates = feature_gates if feature_gates is not None else FeatureGates()
+    catalogue = Catalogue(registry, tuple(default_plugins), frozenset(missing), tolerate_missing)
+    document = parse(f"{{apiVersion: {API_VERSION}, kind: {KIND}}}" if text is None else text)
+    for path, value in (overrides or {}).items():
+        document.override(path, value)
+    problems = document.problems
+    validate_header(_scalar(document, "apiVersion"), _scalar(document, "kind"), problems)
+    decoded = Decoder(problems).struct(KubeSchedulerConfiguration, document.root, "")
+    assert decoded is not None  # no top-level field is required
+    naming = UPSTREAM_NAMING if upstream else own_naming(namespace)
+    defaulted = apply_defaults(decoded, naming)
+    validate(defaulted, problems)
+    if not (upstream or allow_default_scheduler):
+        refuse_upstream_names(defaulted, problems)
+    builder = _ProfileBuilder(document, catalogue, gates, problems)
+    built = [
+        builder.build(index, profile, defaulted) for index, profile in enumerate(defaulted.profiles)
+    ]
+    _check_queue_sorts([resolved for _, resolved in built], problems)
+    problems.raise_if_any()
+    return Configuration(
+        effective=replace(defaulted, profiles=tuple(profile for profile, _ in built)),
+        profiles=tuple(resolved for _, resolved in built),
+        feature_gates=gates,
+        references=MappingProxyType(builder.references),
+    )
+
+
+def default_configuration(
+    *, registry: Registry, default_plugins: Sequence[tuple[str, int]], **options: Any
+) -> Configuration:
+    """What runs without a configuration file. Takes the options of `load_configuration`."""
+    return load_configuration(None, registry=registry, default_plugins=default_plugins, **options)
+
+
+class _ProfileBuilder:
+    """Completes the profiles and resolves them."""
+
+    def __init__(
+        self, document: Document, catalogue: Catalogue, gates: FeatureGates, problems: Problems
+    ) -> None:
+        self._catalogue = catalogue
+        self._problems = problems
+        self._defaults = catalogue.default_entries(gates)
+        self._names = NameResolver(catalogue, problems)
+        self._arguments = ArgumentsReader(document, catalogue, gates, problems)
+
+    @property
+    def references(self) -> dict[str, str]:
+        return self._names.references
+
+    def build(
+        self, index: int, given: KubeSchedulerProfile, whole: KubeSchedulerConfiguration
+    ) -> tuple[KubeSchedulerProfile, ResolvedProfile]:
+        path = item("profiles", index)
+        written = self._names.listed(given.plugins or Plugins(), f"{path}.plugins")
+        check_names(written, f"{path}.plugins", self._catalogue, self._problems)
+        merged = merge(self._defaults, written)
+        expanded = expand(merged, f"{path}.plugins", self._catalogue.registry, self._problems)
+        name = given.scheduler_name or ""
+        check_expanded(expanded, name, f"{path}.plugins", self._problems)
+        given = self._with_declared_names(given, path)
+        args = self._arguments.read(index, given, expanded.plugins)
+        self._hand_over_resources(args, whole, path)
+        profile = replace(
+            given,
+            plugins=as_plugins(merged, self._names.references),
+            plugin_config=tuple(
+                PluginConfig(name=plugin, args=value)
+                for plugin, value in args.items()
+                if has_arguments(value)
+            ),
+        )
+        return profile, _resolved(name, given.percentage_of_nodes_to_score, expanded, args)
+
+    def _with_declared_names(self, given: KubeSchedulerProfile, path: str) -> KubeSchedulerProfile:
+        entries = []
+        for index, entry in enumerate(given.plugin_config):
+            name = self._names.name(entry.name, f"{path}.pluginConfig[{index}].name")
+            entries.append(replace(entry, name=name or ""))
+        return replace(given, plugin_config=tuple(entries))
+
+    def _hand_over_resources(
+        self, args: dict[str, Arguments], whole: KubeSchedulerConfiguration, path: str
+    ) -> None:
+        """Let resources that extenders want ignored replace NodeResourcesFit's own list."""
+        ignored = tuple(
+            resource.name
+            for extender in whole.extenders
+            for resource in extender.managed_resources
+            if resource.ignored_by_scheduler
+        )
+        if not ignored:
+            return
+        fit = args.get(_NODE_RESOURCES_FIT)
+        if isinstance(fit, msgspec.Struct) and hasattr(fit, "ignored_resources"):
+            sequence = type(fit.ignored_resources)
+            args[_NODE_RESOURCES_FIT] = replace(fit, ignored_resources=sequence(ignored))
+        else:
+            self._problems.add(
+                f"{path}.pluginConfig",
+                "can't find NodeResourcesFitArgs in plugin config: an extender has resources with "
+                "ignoredByScheduler, so NodeResourcesFit must be enabled",
+            )
+
+
+def _resolved(
+    name: str, percentage: int | None, expanded: Expanded, args: dict[str, Arguments]
+) -> ResolvedProfile:
+    return ResolvedProfile(
+        scheduler_name=name,
+        percentage_of_nodes_to_score=percentage,
+        plugins=expanded.plugins,
+        points=expanded.points,
+        weights=expanded.weights,
+        args=MappingProxyType(args),
+    )
+
+
+def _check_queue_sorts(profiles: Sequence[ResolvedProfile], problems: Problems) -> None:
+    """One queue serves all profiles, so they must agree on its order."""
+    first = profiles[0].at(QUEUE_SORT)
+    for index, profile in enumerate(profiles[1:], start=1):
+        own = profile.at(QUEUE_SORT)
+        path = f"profiles[{index}].plugins.queueSort"
+        if len(own) != 1 or len(first) != 1 or problems.has(path):
+            continue
+        if own != first:
+            problems.add(
+                path,
+                f'different queue sort plugins for profile "{profile.scheduler_name}": '
+                f'"{own[0]}", first: "{first[0]}"',
+            )
+        elif profile.args.get(own[0]) != profiles[0].args.get(own[0]):
+            problems.add(
+                f"profiles[{index}].pluginConfig",
+                f'different queue sort plugin args for profile "{profile.scheduler_name}": '
+                "queueSort must be the same for all profiles",
+            )
+
+
+def _scalar(document: Document, key: str) -> object:
+    node = document.root.nodes.get(key)
+    return node.value if isinstance(node, Scalar) else None

@@ -1,0 +1,326 @@
+"""From plugin sets to the plugins that run: merging, expansion, weights.
+
+Follows framework-cycle-config.md sections 1.9 (default and user sets), 1.10 (expansion of
+multiPoint), 1.11 (weights) and 1.12 (what makes a profile impossible). Works on names and
+classes; nothing is instantiated, and no default is built in: the caller hands in registry and
+default plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from config import upstream
+from config.feature_gates import FeatureGates
+from config.problems import Problems, did_you_mean, item
+from config.types import MULTI_POINT, POINTS, PluginReference, Plugins, PluginSet
+from scheduler.framework.plugin import BIND, EXTENSION_POINTS, QUEUE_SORT, SCORE, ExtensionPoint
+from scheduler.framework.registry import Registry
+from scheduler.framework.status import ConfigurationError
+
+EVERY: Final = "*"
+
+#: Points that exist in the file format only: their gates are off and kubestow has no such plugins.
+_PLACEMENT: Final = {
+    "placementGenerate": "PlacementGeneratePlugin",
+    "placementScore": "PlacementScorePlugin",
+}
+
+_INTERFACES: Final = {point.yaml: point.interface for point in EXTENSION_POINTS} | _PLACEMENT
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The plugins there are."""
+
+    registry: Registry
+    #: Name and weight (0: none given), in order.
+    defaults: tuple[tuple[str, int], ...]
+    #: Known by name, not available: left out of the defaults, refused or passed over when enabled.
+    missing: frozenset[str] = frozenset()
+    #: Pass over missing plugins instead of refusing them.
+    tolerate_missing: bool = False
+
+    def default_entries(self, gates: FeatureGates) -> tuple[Listed, ...]:
+        """The default multiPoint list, less what gates switch off and what is missing."""
+        return tuple(
+            Listed(name, weight)
+            for name, weight in self.defaults
+            if name not in self.missing
+            and (
+                name not in upstream.GATED_DEFAULTS or gates.enabled(upstream.GATED_DEFAULTS[name])
+            )
+        )
+
+    def names(self) -> set[str]:
+        """Every name that may be written."""
+        return {*self.registry, *self.missing, *upstream.IN_TREE_PLUGINS}
+
+    def absent(self, name: str) -> bool:
+        """Whether `name` is a plugin that is known and not available."""
+        return name not in self.registry and (
+            name in self.missing or name in upstream.IN_TREE_PLUGINS
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A plugin in a list, and where the user wrote it (empty: a default)."""
+
+    name: str
+    weight: int = 0
+    path: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSet:
+    """Default and user set of one point as one."""
+
+    enabled: tuple[Listed, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """Which plugins run at which point."""
+
+    #: By the point's name in YAML; every point has an entry.
+    points: Mapping[str, tuple[str, ...]]
+    #: Of the plugins at Score.
+    weights: Mapping[str, int]
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Every plugin that runs somewhere, once, in the order of its first point."""
+        return tuple(dict.fromkeys(name for names in self.points.values() for name in names))
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+class NameResolver:
+    """Turns what is written in `enabled` into declared plugin names, loading `module:Class`."""
+
+    def __init__(self, catalogue: Catalogue, problems: Problems) -> None:
+        self._catalogue = catalogue
+        self._problems = problems
+        self._aliases = {
+            alias: name
+            for name, factory in catalogue.registry.items()
+            for alias in getattr(factory, "aliases", ())
+        }
+        #: Declared name to the reference it was loaded by.
+        self.references: dict[str, str] = {}
+
+    def name(self, written: str, path: str) -> str | None:
+        """The declared name; None when a reference could not be loaded (reported)."""
+        if written in self._catalogue.registry or ":" not in written:
+            return self._aliases.get(written, written)
+        try:
+            name = self._catalogue.registry.resolve(written)
+        except ConfigurationError as error:
+            for problem in error.problems:
+                self._problems.add(path, problem)
+            return None
+        self.references[name] = written
+        return name
+
+    def listed(self, plugins: Plugins, path: str) -> dict[str, MergedSet]:
+        """The user's sets with names resolved; entries that cannot be resolved are left out."""
+        return {point: self._set(plugins.at(point), f"{path}.{point}") for point in POINTS}
+
+    def _set(self, given: PluginSet, path: str) -> MergedSet:
+        enabled = []
+        for index, entry in enumerate(given.enabled):
+            below = f"{item(f'{path}.enabled', index)}.name"
+            name = self.name(entry.name, below)
+            if name is not None:
+                enabled.append(Listed(name, entry.weight, below))
+        disabled = [self._aliases.get(entry.name, entry.name) for entry in given.disabled]
+        return MergedSet(tuple(enabled), tuple(disabled))
+
+
+def check_names(
+    sets: Mapping[str, MergedSet], path: str, catalogue: Catalogue, problems: Problems
+) -> None:
+    """Report plugins that do not exist, are missing, or do not extend the point."""
+    for point, merged in sets.items():
+        for entry in merged.enabled:
+            problem = _enabled_problem(entry.name, point, catalogue)
+            if problem and not problems.has(entry.path):
+                problems.add(entry.path, problem)
+        known = {*catalogue.names(), *upstream.REMOVED_PLUGINS, EVERY}
+        for index, name in enumerate(merged.disabled):
+            if name not in known:
+                problems.add(
+                    f"{path}.{point}.disabled[{index}].name",
+                    f'plugin "{name}" does not exist{did_you_mean(name, catalogue.names())}',
+                )
+
+
+def _enabled_problem(name: str, point: str, catalogue: Catalogue) -> str | None:
+    interface = _INTERFACES.get(point, "plugin")
+    if not name:
+        return "Required value: the name of a plugin"
+    if name == EVERY:
+        return f'{interface} "*" does not exist; "*" has a meaning in disabled only'
+    if name in catalogue.registry:
+        factory = catalogue.registry[name]
+        if point == MULTI_POINT or any(
+            one.yaml == point and one.implemented_by(factory) for one in EXTENSION_POINTS
+        ):
+            return None
+        return f'plugin "{name}" does not extend {interface} plugin'
+    if catalogue.absent(name):
+        if catalogue.tolerate_missing:
+            return None
+        return (
+            f'{interface} "{name}" does not exist: it is a plugin of kube-scheduler that this '
+            "version of kubestow does not have; remove the entry"
+        )
+    return f'{interface} "{name}" does not exist{did_you_mean(name, set(catalogue.registry))}'
+
+
+# -- merging --------------------------------------------------------------------------------------
+
+
+def merge_set(defaults: Sequence[Listed], user: MergedSet) -> MergedSet:
+    """One point's default and user set as one (section 1.9)."""
+    if EVERY in user.disabled:
+        return MergedSet(user.enabled, user.disabled)
+    # Of several user entries for one default the last takes its place; the others are appended and
+    # fail later as duplicates, as upstream.
+    replacing = {entry.name: index for index, entry in enumerate(user.enabled)}
+    merged: list[Listed] = []
+    used: set[int] = set()
+    for default in defaults:
+        if default.name in user.disabled:
+            continue
+        index = replacing.get(default.name)
+        if index is None:
+            merged.append(default)
+        else:
+            merged.append(user.enabled[index])
+            used.add(index)
+    merged.extend(entry for index, entry in enumerate(user.enabled) if index not in used)
+    return MergedSet(tuple(merged), user.disabled)
+
+
+def merge(defaults: Sequence[Listed], user: Mapping[str, MergedSet]) -> dict[str, MergedSet]:
+    """All sets of a profile. The defaults stand in multiPoint only."""
+    return {
+        point: merge_set(defaults if point == MULTI_POINT else (), merged)
+        for point, merged in user.items()
+    }
+
+
+def as_plugins(merged: Mapping[str, MergedSet], references: Mapping[str, str]) -> Plugins:
+    """The merged sets in the form of the file."""
+    sets = {
+        POINTS[point]: PluginSet(
+            enabled=tuple(
+                PluginReference(name=references.get(entry.name, entry.name), weight=entry.weight)
+                for entry in one.enabled
+            ),
+            disabled=tuple(PluginReference(name=name) for name in one.disabled),
+        )
+        for point, one in merged.items()
+    }
+    return Plugins(**sets)
+
+
+# -- expansion ------------------------------------------------------------------------------------
+
+
+def expand(
+    merged: Mapping[str, MergedSet], path: str, registry: Registry, problems: Problems
+) -> Expanded:
+    """Which plugins run where, in which order, with which weight (sections 1.10 and 1.11).
+
+    Names that are not in the registry are passed over: `check_names` has dealt with them.
+    """
+    multi = _unique(merged[MULTI_POINT].enabled, None, path, registry, problems)
+    points = {
+        point.yaml: _at_point(point, merged[point.yaml], multi, path, registry, problems)
+        for point in EXTENSION_POINTS
+    }
+    weights: dict[str, int] = {}
+    for entry in (*merged[SCORE.yaml].enabled, *merged[MULTI_POINT].enabled):
+        if entry.name in points[SCORE.yaml]:
+            weights.setdefault(entry.name, entry.weight or 1)
+    return Expanded(MappingProxyType(points), MappingProxyType(weights))
+
+
+def _at_point(
+    point: ExtensionPoint,
+    own: MergedSet,
+    multi: Sequence[str],
+    path: str,
+    registry: Registry,
+    problems: Problems,
+) -> tuple[str, ...]:
+    listed = [
+        name
+        for name in _unique(own.enabled, point, path, registry, problems)
+        if point.implemented_by(registry[name])
+    ]
+    if EVERY in own.disabled or not multi:
+        return tuple(listed)
+    implementing = [name for name in multi if point.implemented_by(registry[name])]
+    overriding = [name for name in listed if name in implementing and name not in own.disabled]
+    expanded = [
+        name for name in implementing if name not in own.disabled and name not in overriding
+    ]
+    rest = [name for name in listed if name not in overriding]
+    return (*overriding, *expanded, *rest)
+
+
+def _unique(
+    entries: Sequence[Listed],
+    point: ExtensionPoint | None,
+    path: str,
+    registry: Registry,
+    problems: Problems,
+) -> list[str]:
+    """The names in the registry, each once; a repetition is reported."""
+    names: list[str] = []
+    for entry in entries:
+        if entry.name not in registry:
+            continue
+        if entry.name not in names:
+            names.append(entry.name)
+            continue
+        where = point or _first_point(registry[entry.name])
+        interface = where.interface if where else "plugin"
+        problems.add(
+            entry.path or path, f'plugin "{entry.name}" already registered as "{interface}"'
+        )
+    return names
+
+
+def _first_point(factory: Any) -> ExtensionPoint | None:
+    return next((point for point in EXTENSION_POINTS if point.implemented_by(factory)), None)
+
+
+def check_expanded(expanded: Expanded, scheduler_name: str, path: str, problems: Problems) -> None:
+    """Report what keeps a profile from scheduling anything (section 1.12)."""
+    sorters = expanded.points[QUEUE_SORT.yaml]
+    if len(sorters) != 1:
+        problems.add(
+            path,
+            "only one queue sort plugin required for profile with scheduler name "
+            f'"{scheduler_name}", but got {len(sorters)}{_named(sorters)}',
+        )
+    if not expanded.points[BIND.yaml]:
+        problems.add(
+            path,
+            f'at least one bind plugin is needed for profile with scheduler name "{scheduler_name}"'
+            "; enable DefaultBinder",
+        )
+
+
+def _named(names: Collection[str]) -> str:
+    return f": {', '.join(names)}" if names else "; enable PrioritySort"

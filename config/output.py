@@ -1,0 +1,132 @@
+"""Printing a configuration: `config show`, its form for kube-scheduler, and `/configz`.
+
+The printed file loads again and means the same. `upstream_form` leaves out the `kubestow` section,
+plugins kube-scheduler does not have, and arguments it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import yaml
+
+from config import upstream
+from config.durations import format_duration
+from config.feature_gates import FeatureGates
+from config.loading import Configuration
+from config.types import API_VERSION
+
+
+def to_data(configuration: Configuration) -> dict[str, Any]:
+    """The effective configuration as JSON data: defaults filled in, sets merged."""
+    data = _plain(configuration.effective)
+    assert isinstance(data, dict)
+    data = {key: value for key, value in data.items() if key == "kubestow" or value != []}
+    gates = configuration.feature_gates
+    for profile in data["profiles"]:
+        profile["plugins"] = _plugins(profile["plugins"])
+        profile["pluginConfig"] = [
+            {"name": entry["name"], "args": _arguments(entry["name"], entry["args"], gates)}
+            for entry in profile["pluginConfig"]
+        ]
+    return data
+
+
+def upstream_form(configuration: Configuration) -> dict[str, Any]:
+    """The effective configuration as far as kube-scheduler understands it, as JSON data."""
+    data = to_data(configuration)
+    data.pop("kubestow", None)
+    for profile in data["profiles"]:
+        profile["plugins"] = {
+            point: {
+                side: kept
+                for side, entries in sets.items()
+                if (kept := [entry for entry in entries if _is_upstream(entry["name"])])
+            }
+            for point, sets in profile["plugins"].items()
+        }
+        profile["pluginConfig"] = [
+            {"name": entry["name"], "args": _known(entry["name"], entry["args"])}
+            for entry in profile["pluginConfig"]
+            if entry["name"] in upstream.ARGS_FIELDS
+        ]
+    return data
+
+
+def to_yaml(data: Mapping[str, Any]) -> str:
+    """JSON data as YAML, in its own order."""
+    return yaml.safe_dump(dict(data), sort_keys=False, default_flow_style=False, allow_unicode=True)
+
+
+def configz(configuration: Configuration) -> dict[str, Any]:
+    """What `/configz` answers."""
+    return {"componentconfig": to_data(configuration)}
+
+
+def _arguments(plugin: str, args: Mapping[str, Any], gates: FeatureGates) -> dict[str, Any]:
+    """Arguments with their type, less those that may not be written while a gate is off."""
+    shown = {
+        key: value
+        for key, value in args.items()
+        if all(gates.enabled(gate) for gate in upstream.GATED_ARGS.get((plugin, key), ()))
+    }
+    if plugin not in upstream.IN_TREE_PLUGINS:
+        return shown
+    return {"apiVersion": API_VERSION, "kind": f"{plugin}Args"} | shown
+
+
+def _is_upstream(name: str) -> bool:
+    return name == "*" or name in upstream.IN_TREE_PLUGINS
+
+
+def _known(plugin: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {"apiVersion": None, "kind": None, **upstream.ARGS_FIELDS[plugin]}
+    kept = _restricted(args, fields)
+    assert isinstance(kept, dict)
+    return kept
+
+
+def _restricted(value: Any, fields: upstream.Fields | None) -> Any:
+    if fields is None:
+        return value
+    if isinstance(value, list):
+        return [_restricted(one, fields) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _restricted(one, fields[key]) for key, one in value.items() if key in fields}
+
+
+def _plugins(sets: Mapping[str, Any]) -> dict[str, Any]:
+    """Only points that say something, and entries without the weight that is not set."""
+    return {
+        point: {
+            side: [
+                {key: value for key, value in entry.items() if key != "weight" or value}
+                for entry in entries
+            ]
+            for side, entries in one.items()
+            if entries
+        }
+        for point, one in sets.items()
+        if one["enabled"] or one["disabled"]
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Structs as JSON data, with Go durations and without nulls."""
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, msgspec.Struct):
+        pairs = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        value = {name: getattr(value, attribute) for name, attribute in pairs}
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, AbstractSet):
+        return sorted(_plain(one) for one in value)
+    return msgspec.to_builtins(value)

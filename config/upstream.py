@@ -1,0 +1,107 @@
+"""Names that belong to kube-scheduler v1.36: its plugins, their arguments, what protects it.
+
+Facts only. Needed to tell a typing mistake from a plugin kubestow does not have, to decode
+`apiVersion` and `kind` in arguments, and to print a file that kube-scheduler accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+"""What pods name when they name nothing; the cluster's own scheduler serves it."""
+
+LEASE_NAME: Final = "kube-scheduler"
+LEASE_NAMESPACE: Final = "kube-system"
+
+IN_TREE_PLUGINS: Final = frozenset(
+    {
+        "DefaultBinder",
+        "DefaultPreemption",
+        "DynamicResources",
+        "GangScheduling",
+        "ImageLocality",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeDeclaredFeatures",
+        "NodeName",
+        "NodePorts",
+        "NodeResourcesBalancedAllocation",
+        "NodeResourcesFit",
+        "NodeUnschedulable",
+        "NodeVolumeLimits",
+        "PodGroupPodsCount",
+        "PodTopologySpread",
+        "PrioritySort",
+        "SchedulingGates",
+        "TaintToleration",
+        "TopologyPlacementGenerator",
+        "VolumeBinding",
+        "VolumeRestrictions",
+        "VolumeZone",
+    }
+)
+
+REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+"""Refused by upstream with a text of their own; NodeVolumeLimits does their work."""
+
+GATED_DEFAULTS: Final[Mapping[str, str]] = {
+    "DynamicResources": "DynamicResourceAllocation",
+    "NodeDeclaredFeatures": "NodeDeclaredFeatures",
+    "GangScheduling": "GangScheduling",
+    "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
+    "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",
+}
+"""Plugins that are in the default set only while a gate is on."""
+
+GATED_ARGS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("DynamicResources", "filterTimeout"): ("DRASchedulerFilterTimeout",),
+    ("DynamicResources", "bindingTimeout"): (
+        "DRADeviceBindingConditions",
+        "DRAResourceClaimDeviceStatus",
+    ),
+    ("VolumeBinding", "shape"): ("StorageCapacityScoring",),
+}
+"""Arguments that may be given only while all of some gates are on."""
+
+Fields = Mapping[str, "Fields | None"]
+"""Field names of a kind; None: the whole value below is upstream's."""
+
+_RESOURCES: Final[Fields] = {"name": None, "weight": None}
+_SHAPE: Final[Fields] = {"utilization": None, "score": None}
+
+ARGS_FIELDS: Final[Mapping[str, Fields]] = {
+    "DefaultPreemption": {"minCandidateNodesPercentage": None, "minCandidateNodesAbsolute": None},
+    "DynamicResources": {"filterTimeout": None, "bindingTimeout": None},
+    "InterPodAffinity": {
+        "hardPodAffinityWeight": None,
+        "ignorePreferredTermsOfExistingPods": None,
+    },
+    "NodeAffinity": {"addedAffinity": None},
+    "NodeResourcesBalancedAllocation": {"resources": _RESOURCES},
+    "NodeResourcesFit": {
+        "ignoredResources": None,
+        "ignoredResourceGroups": None,
+        "scoringStrategy": {
+            "type": None,
+            "resources": _RESOURCES,
+            "requestedToCapacityRatio": {"shape": _SHAPE},
+        },
+    },
+    "PodTopologySpread": {
+        "defaultingType": None,
+        "defaultConstraints": {
+            "maxSkew": None,
+            "topologyKey": None,
+            "whenUnsatisfiable": None,
+            "labelSelector": None,
+            "minDomains": None,
+            "nodeAffinityPolicy": None,
+            "nodeTaintsPolicy": None,
+            "matchLabelKeys": None,
+        },
+    },
+    "VolumeBinding": {"bindTimeoutSeconds": None, "shape": _SHAPE},
+}
+"""Arguments of the in-tree plugins that have any (framework-cycle-config.md section 7.5)."""

@@ -1,0 +1,277 @@
+"""Checks on a decoded and defaulted configuration, apart from its plugins.
+
+Messages and paths are upstream's (framework-cycle-config.md sections 7.2, 7.3, 7.6); ours follow
+for the `kubestow` section and for the names that belong to the cluster's own scheduler. Nothing
+is changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from config import upstream
+from config.durations import format_duration
+from config.problems import (
+    Problems,
+    child,
+    duplicate,
+    forbidden,
+    invalid,
+    item,
+    required,
+)
+from config.types import (
+    API_VERSION,
+    KIND,
+    POINTS,
+    Extender,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LeaderElectionConfiguration,
+    Plugins,
+)
+from scheduler.api.names import is_qualified_name
+
+REPLACE_FLAG: Final = "--replace-default-scheduler"
+
+_CLASSIC_POINTS: Final = tuple(
+    point for point in POINTS if point not in {"multiPoint", "placementGenerate", "placementScore"}
+)
+
+
+def validate_header(api_version: object, kind: object, problems: Problems) -> None:
+    """Check that the file is of the one version and kind there is."""
+    if not api_version:
+        problems.add("apiVersion", f"Object 'apiVersion' is missing; write {API_VERSION}")
+    if not kind:
+        problems.add("kind", f"Object 'Kind' is missing; write {KIND}")
+    if kind and kind != KIND:
+        group_kind = f"{api_version}, Kind={kind}" if api_version else f"Kind={kind}"
+        problems.add("kind", f"couldn't decode as {KIND}, got {group_kind}")
+    elif api_version and api_version != API_VERSION:
+        problems.add(
+            "apiVersion",
+            f'no kind "{KIND}" is registered for version "{api_version}"; write {API_VERSION}',
+        )
+
+
+def validate(configuration: KubeSchedulerConfiguration, problems: Problems) -> None:
+    """Check everything but plugins and their arguments."""
+    _check_top_level(configuration, problems)
+    _check_leader_election(configuration.leader_election, problems)
+    _check_kubestow(configuration, problems)
+    for index, profile in enumerate(configuration.profiles):
+        _check_profile(profile, item("profiles", index), problems)
+    _check_scheduler_names(configuration.profiles, problems)
+    _check_queue_sort(configuration.profiles, problems)
+    _check_extenders(configuration.extenders, problems)
+
+
+def refuse_upstream_names(configuration: KubeSchedulerConfiguration, problems: Problems) -> None:
+    """Refuse the names under which the cluster's own scheduler works."""
+    for index, profile in enumerate(configuration.profiles):
+        if profile.scheduler_name == upstream.DEFAULT_SCHEDULER_NAME:
+            detail = (
+                f'"{upstream.DEFAULT_SCHEDULER_NAME}" is served by the cluster\'s own scheduler; '
+                f'choose another name such as "kubestow", or {_TAKE_ITS_PLACE}'
+            )
+            problems.add(child(item("profiles", index), "schedulerName"), forbidden(detail))
+    if configuration.leader_election.resource_name == upstream.LEASE_NAME:
+        detail = (
+            f'"{upstream.LEASE_NAME}" is the Lease of the cluster\'s own scheduler; leave the '
+            f'field out (then it is "kubestow"), or {_TAKE_ITS_PLACE}'
+        )
+        problems.add("leaderElection.resourceName", forbidden(detail))
+
+
+_TAKE_ITS_PLACE: Final = f"start with {REPLACE_FLAG} if kubestow is to take its place"
+
+
+def _check_top_level(configuration: KubeSchedulerConfiguration, problems: Problems) -> None:
+    if configuration.parallelism <= 0:
+        problems.add(
+            "parallelism",
+            invalid(configuration.parallelism, "should be an integer value greater than zero"),
+        )
+    if configuration.client_connection.burst < 0:
+        problems.add(
+            "clientConnection.burst",
+            invalid(configuration.client_connection.burst, "must be non-negative"),
+        )
+    _check_percentage(
+        configuration.percentage_of_nodes_to_score, "percentageOfNodesToScore", problems
+    )
+    initial = configuration.pod_initial_backoff_seconds
+    if initial <= 0:
+        problems.add("podInitialBackoffSeconds", invalid(initial, "must be greater than 0"))
+    if configuration.pod_max_backoff_seconds < initial:
+        problems.add(
+            "podMaxBackoffSeconds",
+            invalid(
+                configuration.pod_max_backoff_seconds,
+                "must be greater than or equal to PodInitialBackoffSeconds",
+            ),
+        )
+
+
+def _check_percentage(value: int | None, path: str, problems: Problems) -> None:
+    if value is not None and not 0 <= value <= 100:
+        problems.add(path, invalid(value, "not in valid range [0-100]"))
+
+
+def _check_leader_election(election: LeaderElectionConfiguration, problems: Problems) -> None:
+    if not election.leader_elect:
+        return
+    for key, value in (
+        ("leaseDuration", election.lease_duration),
+        ("renewDeadline", election.renew_deadline),
+        ("retryPeriod", election.retry_period),
+    ):
+        if value <= timedelta():
+            problems.add(
+                f"leaderElection.{key}",
+                invalid(format_duration(value), "must be greater than zero"),
+            )
+    if election.lease_duration <= election.renew_deadline:
+        problems.add(
+            "leaderElection.leaseDuration",
+            invalid(
+                format_duration(election.lease_duration), "must be greater than `RenewDeadline`"
+            ),
+        )
+    if election.resource_lock != "leases":
+        problems.add(
+            "leaderElection.resourceLock",
+            invalid(election.resource_lock, 'resourceLock value must be "leases"'),
+        )
+
+
+def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problems) -> None:
+    options, election = configuration.kubestow, configuration.leader_election
+    timeout = options.bind_timeout
+    for key, value in (
+        ("bindTimeout", timeout),
+        ("watchSilenceTimeout", options.watch_silence_timeout),
+        ("timeBasedHintPeriod", options.time_based_hint_period),
+        ("pluginTimeBudget", options.plugin_time_budget),
+        ("slice", options.slice),
+    ):
+        if value is not None and value <= timedelta():
+            problems.add(
+                f"kubestow.{key}", invalid(format_duration(value), "must be greater than zero")
+            )
+    # Without a lease that can run out there is nobody who could bind at the same time.
+    if not election.leader_elect or election.lease_duration <= election.renew_deadline:
+        return
+    if timeout is not None and timeout + election.renew_deadline >= election.lease_duration:
+        margin = election.lease_duration - election.renew_deadline
+        problems.add(
+            "kubestow.bindTimeout",
+            invalid(
+                format_duration(timeout),
+                "bindTimeout plus leaderElection.renewDeadline must be less than "
+                f"leaderElection.leaseDuration: use less than {format_duration(margin)} here, or a "
+                "longer lease",
+            ),
+        )
+
+
+# -- profiles -------------------------------------------------------------------------------------
+
+
+def _check_profile(profile: KubeSchedulerProfile, path: str, problems: Problems) -> None:
+    _check_percentage(
+        profile.percentage_of_nodes_to_score, child(path, "percentageOfNodesToScore"), problems
+    )
+    names: set[str] = set()
+    for index, entry in enumerate(profile.plugin_config):
+        below = child(item(child(path, "pluginConfig"), index), "name")
+        if not entry.name:
+            problems.add(below, required("the plugin these arguments are for"))
+        elif entry.name in names:
+            problems.add(below, f"{duplicate(entry.name)}: repeated config for plugin {entry.name}")
+        elif entry.name in upstream.REMOVED_PLUGINS:
+            problems.add(below, invalid(entry.name, _REMOVED))
+        names.add(entry.name)
+    plugins = profile.plugins or Plugins()
+    for point in _CLASSIC_POINTS:
+        enabled = plugins.at(point).enabled
+        for index, reference in enumerate(enabled):
+            if reference.name in upstream.REMOVED_PLUGINS:
+                below = f"{path}.plugins.{point}.enabled[{index}]"
+                problems.add(below, invalid(reference.name, _REMOVED))
+
+
+_REMOVED: Final = f'was invalid in version "v1" ({KIND} is version "{API_VERSION}")'
+
+
+def _check_scheduler_names(profiles: Iterable[KubeSchedulerProfile], problems: Problems) -> None:
+    seen: set[str] = set()
+    for index, profile in enumerate(profiles):
+        path = child(item("profiles", index), "schedulerName")
+        name = profile.scheduler_name
+        if not name:
+            if not problems.has(path):
+                problems.add(path, required("the schedulerName of the pods this profile is for"))
+        elif name in seen:
+            problems.add(path, duplicate(name))
+        else:
+            seen.add(name)
+
+
+def _check_queue_sort(profiles: tuple[KubeSchedulerProfile, ...], problems: Problems) -> None:
+    sets = [(profile.plugins or Plugins()).queue_sort for profile in profiles]
+    if len(sets[0].enabled) > 1:
+        problems.add(
+            "profiles[0].plugins.queueSort.enabled", "only one queue sort plugin can be enabled"
+        )
+    for index, one in enumerate(sets[1:], start=1):
+        if one != sets[0]:
+            names = [reference.name for reference in one.enabled]
+            problems.add(
+                f"profiles[{index}].plugins.queueSort",
+                invalid(names, "must be the same for all profiles"),
+            )
+
+
+# -- extenders ------------------------------------------------------------------------------------
+
+
+def _check_extenders(extenders: tuple[Extender, ...], problems: Problems) -> None:
+    resources: set[str] = set()
+    binders = 0
+    for index, extender in enumerate(extenders):
+        path = item("extenders", index)
+        if extender.prioritize_verb and extender.weight <= 0:
+            problems.add(
+                child(path, "weight"),
+                invalid(extender.weight, "must have a positive weight applied to it"),
+            )
+        binders += bool(extender.bind_verb)
+        for position, resource in enumerate(extender.managed_resources):
+            below = child(item(child(path, "managedResources"), position), "name")
+            for message in extended_resource_problems(resource.name):
+                problems.add(below, invalid(resource.name, message))
+            if resource.name in resources:
+                problems.add(
+                    below, invalid(resource.name, "duplicate extender managed resource name")
+                )
+            resources.add(resource.name)
+    if binders > 1:
+        problems.add(
+            "extenders",
+            invalid(f"found {binders} extenders", "only one extender can implement bind"),
+        )
+
+
+def extended_resource_problems(name: str) -> Iterable[str]:
+    """What keeps `name` from being an extended resource such as `example.com/gpu`."""
+    if not is_qualified_name(name):
+        yield (
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start "
+            "and end with an alphanumeric character, with an optional DNS subdomain prefix and '/'"
+        )
+    elif "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
+        yield "is an invalid extended resource name"
