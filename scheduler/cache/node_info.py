@@ -118,6 +118,12 @@ class NodeOverlay(NodeView):
         super().__init__(table, row)
         self._pods = dict(table.pods_on(row))
 
+    def copy(self) -> NodeOverlay:
+        """Another overlay with the same pods."""
+        other = NodeOverlay(self._table, self._row)
+        other._pods = dict(self._pods)
+        return other
+
     def add_pod(self, pod: Pod) -> None:
         """Pretend that `pod` is here."""
         self._pods[pod.metadata.uid] = pod

@@ -1,0 +1,1 @@
+"""The running process: wiring, event handlers, scheduling loop, binding cycles, metrics, endpoints."""

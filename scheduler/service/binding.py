@@ -1,0 +1,267 @@
+"""The binding cycle of one pod: wait at Permit, PreBind, Bind, PostBind (section 3.4 and 3.5).
+
+One task per pod. Until the wait at Permit ends the pod is in flight for the queue; after that only this task
+knows about it. Whatever goes wrong, reservations and the assumption are released exactly once, and only when it
+is certain that the pod is not bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from scheduler.engine import Attempt, Engine, Failure
+from scheduler.engine.engine import rejected_on_node
+from scheduler.engine.failure import from_error, from_status
+from scheduler.engine.runtime import AttemptError, failed
+from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
+from scheduler.framework.events import ASSIGNED_POD_DELETE
+from scheduler.queue import SchedulingQueue
+from scheduler.service.failure_handler import FailureHandler
+from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.status_writer import StatusWriter
+
+_log = structlog.get_logger(__name__)
+
+
+class BindingCycle:
+    """Takes assumed pods to the API server."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        queue: SchedulingQueue,
+        failures: FailureHandler,
+        *,
+        events: Events,
+        statuses: StatusWriter,
+        subscriptions: SubscriptionBoard,
+        clock: Clock,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self._engine = engine
+        self._queue = queue
+        self._failures = failures
+        self._events = events
+        self._statuses = statuses
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._metrics = metrics
+
+    async def run(self, attempt: Attempt) -> None:
+        """The whole cycle; never raises but for cancellation."""
+        try:
+            failure = await self._bind(attempt)
+        except AttemptError as problem:
+            failure = from_error(problem)
+        except Exception as problem:  # task boundary: a fault of ours must not lose the pod
+            _log.exception("binding cycle failed", pod=attempt.pod.key)
+            failure = from_error(failed(f"binding cycle: {problem!r}", problem))
+        if failure is None:
+            self._succeeded(attempt)
+        else:
+            self._failed(attempt, failure)
+
+    async def _bind(self, attempt: Attempt) -> Failure | None:
+        groups, acts = self._pre_flight(attempt)
+        if acts or attempt.waiting is not None:
+            self._statuses.expected_on(attempt.info.pod, attempt.node_name)
+        if attempt.waiting is not None:
+            rejected = await self._wait_at_permit(attempt)
+            if rejected is not None:
+                return rejected
+        self._queue.done(attempt.info.uid)
+        for group in groups:
+            await self._pre_bind(attempt, group)
+        status = await self._run_bind(attempt)
+        if status is not None and not status.success:
+            if status.code is Code.SKIP:
+                return Failure(reason="SchedulerError", message="", nominating=None, rejected=False)
+            return from_status(status)
+        await self._post_bind(attempt)
+        return None
+
+    # -- PreBind ---------------------------------------------------------------------------------
+
+    def _pre_flight(self, attempt: Attempt) -> tuple[list[list[Any]], bool]:
+        """PreBind plugins that have work, in groups that may run side by side, and whether any has."""
+        groups: list[list[Any]] = []
+        open_group: list[Any] | None = None
+        acts = False
+        for plugin in attempt.framework.pre_bind:
+            answer = self._ask_pre_flight(attempt, plugin)
+            skipped = isinstance(answer, Status) and answer.skip
+            parallel = isinstance(answer, PreBindPreFlightResult) and answer.allow_parallel
+            if not skipped:
+                acts = True
+                if not parallel:
+                    groups.append([plugin])
+                elif open_group is None:
+                    open_group = [plugin]
+                    groups.append(open_group)
+                else:
+                    open_group.append(plugin)
+            if not parallel and not skipped:
+                open_group = None
+        return groups, acts
+
+    def _ask_pre_flight(self, attempt: Attempt, plugin: Any) -> PreBindPreFlightResult | Status | None:
+        flight = getattr(plugin, "pre_bind_pre_flight", None)
+        if flight is None:
+            return None
+        try:
+            answer: PreBindPreFlightResult | Status | None = flight(
+                attempt.state, attempt.pod, attempt.node_name
+            )
+        except Exception as problem:  # plugin boundary
+            raise failed(
+                f'running PreBindPreFlight "{plugin.name}": {problem}', problem, plugin.name
+            ) from problem
+        if isinstance(answer, Status) and not (answer.success or answer.skip):
+            if answer.code is Code.ERROR:
+                raise failed(f'running PreBindPreFlight "{plugin.name}": {answer.message}')
+            raise failed(
+                f'PreBindPreFlight {plugin.name} returned "{answer.code.label}", which is '
+                "unsupported. It is supposed to return Success, Skip, or Error status"
+            )
+        return answer
+
+    async def _pre_bind(self, attempt: Attempt, group: Sequence[Any]) -> None:
+        if len(group) == 1:
+            await self._run_pre_bind(attempt, group[0])
+            return
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for plugin in group:
+                    tasks.create_task(self._run_pre_bind(attempt, plugin))
+        except ExceptionGroup as problems:
+            raise problems.exceptions[0] from problems
+
+    async def _run_pre_bind(self, attempt: Attempt, plugin: Any) -> None:
+        started = self._clock.monotonic()
+        try:
+            status = await _maybe_await(
+                plugin.pre_bind(attempt.state, attempt.pod, attempt.node_name)
+            )
+        except AttemptError:
+            raise
+        except Exception as problem:  # plugin boundary
+            raise failed(
+                f'running PreBind plugin "{plugin.name}": {problem}', problem, plugin.name
+            ) from problem
+        self._observe("PreBind", status, attempt, started)
+        if status is None or status.success:
+            return
+        if status.rejected:
+            raise AttemptError(status.by(plugin.name))
+        raise failed(f'running PreBind plugin "{plugin.name}": {status.message}', None, plugin.name)
+
+    # -- Permit, Bind, PostBind ------------------------------------------------------------------
+
+    async def _wait_at_permit(self, attempt: Attempt) -> Failure | None:
+        waiting = attempt.waiting
+        assert waiting is not None
+        started = self._clock.monotonic()
+        try:
+            status = waiting.result or await _result_of(waiting, self._clock)
+        finally:
+            self._engine.waiting_pods.remove(attempt.info.uid)
+        self._metrics.permit_wait(status.code.label, self._clock.monotonic() - started)
+        if status.success:
+            return None
+        if status.rejected:
+            return rejected_on_node(status, attempt.node_name)
+        return from_error(failed(f"waiting on permit for pod: {status.message}"))
+
+    async def _run_bind(self, attempt: Attempt) -> Status | None:
+        started = self._clock.monotonic()
+        status: Status | None = Status(Code.SKIP)
+        for plugin in attempt.framework.bind:
+            try:
+                status = await _maybe_await(
+                    plugin.bind(attempt.state, attempt.pod, attempt.node_name)
+                )
+            except Exception as problem:  # plugin boundary
+                raise failed(
+                    f'running Bind plugin "{plugin.name}": {problem}', problem, plugin.name
+                ) from problem
+            if status is not None and status.skip:
+                continue
+            if status is not None and not status.success and not status.rejected:
+                status = failed(
+                    f'running Bind plugin "{plugin.name}": {status.message}', None, plugin.name
+                ).status
+            break
+        self._observe("Bind", status, attempt, started)
+        return status
+
+    async def _post_bind(self, attempt: Attempt) -> None:
+        for plugin in attempt.framework.post_bind:
+            try:
+                await _maybe_await(plugin.post_bind(attempt.state, attempt.pod, attempt.node_name))
+            except Exception:  # plugin boundary: the pod is bound, nothing can undo that
+                _log.exception("PostBind plugin failed", plugin=plugin.name, pod=attempt.pod.key)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _succeeded(self, attempt: Attempt) -> None:
+        info, pod = attempt.info, attempt.pod
+        now = self._clock.now()
+        self._metrics.attempt(
+            "scheduled", attempt.framework.profile_name, self._clock.monotonic() - attempt.started
+        )
+        self._metrics.bound(info.attempts, now - (info.initial_attempt_timestamp or now))
+        self._events.record(
+            pod,
+            "Normal",
+            "Scheduled",
+            "Binding",
+            f"Successfully assigned {pod.key} to {attempt.node_name}",
+        )
+        self._subscriptions.publish_bind(pod, attempt.node_name)
+        if attempt.state.pods_to_activate:
+            self._queue.activate_keys(attempt.state.pods_to_activate)
+
+    def _failed(self, attempt: Attempt, failure: Failure) -> None:
+        pod = attempt.pod
+        forgotten = self._engine.abandon(attempt)
+        if forgotten and not failure.rejected:
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
+        self._failures.handle(attempt, failure)
+        if forgotten and failure.rejected:
+            uid = pod.metadata.uid
+            self._queue.move_all_to_active_or_backoff(
+                ASSIGNED_POD_DELETE, pod, None, lambda other: other.metadata.uid != uid
+            )
+
+    def _observe(
+        self, point: str, status: Status | None, attempt: Attempt, started: float
+    ) -> None:
+        label = "Success" if status is None else status.code.label
+        self._metrics.engine.extension_point(
+            point, label, attempt.framework.profile_name, self._clock.monotonic() - started
+        )
+
+
+async def _maybe_await(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _result_of(waiting: Any, clock: Clock) -> Status:
+    """Wait for the first signal: allowed, rejected, preempted, or the earliest plugin's timeout."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Status] = loop.create_future()
+    waiting.on_result = lambda status: future.done() or future.set_result(status)
+    while not future.done():
+        delay = max(0.0, waiting.deadline() - clock.monotonic())
+        try:
+            async with asyncio.timeout(delay):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            waiting.expire(clock.monotonic())
+    return future.result()

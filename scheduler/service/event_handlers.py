@@ -1,0 +1,255 @@
+"""From watched objects to cache and queue (queue-and-events.md section 7).
+
+Runs on the loop between scheduling cycles, so a handler sees and leaves a consistent world. A handler that
+fails for one object is logged and counted; the others of the batch are still handled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import structlog
+
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.cache import Cache
+from scheduler.client.reflector import Delta, DeltaType
+from scheduler.engine import WaitingPods
+from scheduler.framework import ActionType, Clock, ClusterEvent
+from scheduler.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+)
+from scheduler.queue import SchedulingQueue
+from scheduler.queue.decompose import EventFeatures, node_events, pod_events
+from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.metrics import SchedulerMetrics
+
+_log = structlog.get_logger(__name__)
+
+
+class EventHandlers:
+    """Applies deltas of all resources."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting_pods: WaitingPods,
+        *,
+        scheduler_names: Collection[str],
+        registered: dict[str, ActionType],
+        subscriptions: SubscriptionBoard,
+        clock: Clock,
+        metrics: SchedulerMetrics,
+        features: EventFeatures,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._waiting_pods = waiting_pods
+        self._names = frozenset(scheduler_names)
+        self._registered = registered
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._metrics = metrics
+        self._features = features
+
+    # -- batches, as reflectors deliver them -----------------------------------------------------
+
+    def pods(self, batch: Sequence[Delta[Pod]]) -> None:
+        """Changes of pods."""
+        self._apply("pods", batch, self._pod)
+
+    def nodes(self, batch: Sequence[Delta[Node]]) -> None:
+        """Changes of nodes."""
+        self._apply("nodes", batch, self._node)
+
+    def other(self, plural: str, event_resource: str) -> Callable[[Sequence[Delta[Any]]], None]:
+        """A handler for any other resource; `event_resource` is empty when nobody registered it."""
+        actions = self._registered.get(event_resource, ActionType.NONE)
+
+        def change(delta: Delta[Any]) -> None:
+            if plural in _VERSIONED:
+                self._cache.table.bump(plural)
+            event = _general_event(event_resource, delta.type, actions)
+            if event is not None:
+                old, new = _old_and_new(delta)
+                self._move(event, old, new)
+
+        def handle(batch: Sequence[Delta[Any]]) -> None:
+            self._apply(plural, batch, change)
+
+        return handle
+
+    def _apply(
+        self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], None]
+    ) -> None:
+        publish = plural in self._subscriptions.plurals
+        for delta in batch:
+            try:
+                change(delta)
+                if publish:
+                    self._subscriptions.publish_object(plural, *_old_and_new(delta))
+            except Exception:
+                # Object boundary: one object that breaks a handler must not stop the watch for all.
+                metadata = delta.object.metadata
+                self._metrics.handler_error(plural)
+                _log.exception(
+                    "cannot apply object", resource=plural, namespace=metadata.namespace,
+                    name=metadata.name, change=delta.type.value,
+                )  # fmt: skip
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def _pod(self, delta: Delta[Pod]) -> None:
+        if delta.type is DeltaType.DELETED:
+            self._pod_deleted(delta.object)
+            return
+        new, old = delta.object, delta.old
+        if old is None:
+            self._pod_added(new)
+        elif old.spec.node_name:
+            self._assigned_updated(old, new)
+        elif new.spec.node_name:
+            self._assigned_added(new)
+            if self._ours(old):
+                self._queue.delete(old)
+        elif self._ours(new):
+            self._unscheduled_updated(old, new)
+
+    def _pod_added(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._assigned_added(pod)
+        elif self._ours(pod):
+            started = self._clock.monotonic()
+            self._queue.add(pod)
+            self._metrics.event_handling("UnschedulablePodAdd", self._since(started))
+
+    def _assigned_added(self, pod: Pod) -> None:
+        started = self._clock.monotonic()
+        self._cache.add_pod(pod)
+        self._move(ASSIGNED_POD_ADD, None, pod)
+        self._metrics.event_handling("AssignedPodAdd", self._since(started))
+
+    def _assigned_updated(self, old: Pod, new: Pod) -> None:
+        started = self._clock.monotonic()
+        self._cache.update_pod(new)
+        for event in pod_events(new, old, self._features):
+            self._move(event, old, new)
+        self._metrics.event_handling("AssignedPodUpdate", self._since(started))
+
+    def _unscheduled_updated(self, old: Pod, new: Pod) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        if self._cache.is_assumed(new.metadata.uid):
+            if new.terminating and not old.terminating:
+                self._assumed_goes(new)
+            return
+        started = self._clock.monotonic()
+        self._queue.update(old, new)
+        nominated = old.status.nominated_node_name
+        if nominated and nominated != new.status.nominated_node_name:
+            self._move(ASSIGNED_POD_DELETE, old, None, _at_most(old.priority))
+        self._metrics.event_handling("UnschedulablePodUpdate", self._since(started))
+
+    def _pod_deleted(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            started = self._clock.monotonic()
+            self._cache.remove_pod(pod)
+            self._move(ASSIGNED_POD_DELETE, pod, None)
+            self._metrics.event_handling("AssignedPodDelete", self._since(started))
+        elif self._ours(pod):
+            started = self._clock.monotonic()
+            self._queue.delete(pod)
+            if self._cache.is_assumed(pod.metadata.uid):
+                self._assumed_goes(pod)
+            elif pod.status.nominated_node_name:
+                self._move(ASSIGNED_POD_DELETE, pod, None, _at_most(pod.priority))
+            self._metrics.event_handling("UnschedulablePodDelete", self._since(started))
+
+    def _assumed_goes(self, pod: Pod) -> None:
+        """An assumed pod is being deleted: reject it at Permit, or free its place at once."""
+        placed = self._cache.get_pod(pod.metadata.uid)
+        if placed is None:
+            return
+        if not self._waiting_pods.reject(pod.metadata.uid):
+            self._cache.forget_pod(pod.metadata.uid)
+        self._move(ASSIGNED_POD_DELETE, placed, None)
+
+    def _ours(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self._names
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def _node(self, delta: Delta[Node]) -> None:
+        started = self._clock.monotonic()
+        node = delta.object
+        if delta.type is DeltaType.DELETED:
+            self._move(NODE_DELETE, node, None)
+            self._cache.remove_node(node.name)
+            self._metrics.event_handling("NodeDelete", self._since(started))
+        elif delta.old is None:
+            self._cache.set_node(node)
+            self._move(NODE_ADD, None, node)
+            self._metrics.event_handling("NodeAdd", self._since(started))
+        else:
+            self._cache.set_node(node)
+            for event in node_events(node, delta.old, self._features):
+                self._move(event, delta.old, node)
+                self._metrics.event_handling(event.label, self._since(started))
+
+    # -- the queue -------------------------------------------------------------------------------
+
+    def _move(
+        self,
+        event: ClusterEvent,
+        old: Any | None,
+        new: Any | None,
+        pre_check: Callable[[Pod], bool] | None = None,
+    ) -> None:
+        self._queue.move_all_to_active_or_backoff(event, old, new, pre_check)
+
+    def _since(self, started: float) -> float:
+        return self._clock.monotonic() - started
+
+
+#: Resources that plugins name in `ReuseRule.versions`: any change invalidates what depends on them.
+_VERSIONED = frozenset(
+    (
+        "namespaces",
+        "services",
+        "replicationcontrollers",
+        "replicasets",
+        "statefulsets",
+        "persistentvolumes",
+        "persistentvolumeclaims",
+        "storageclasses",
+        "csinodes",
+        "csidrivers",
+        "csistoragecapacities",
+        "volumeattachments",
+    )
+)
+
+
+def _at_most(priority: int) -> Callable[[Pod], bool]:
+    return lambda pod: pod.priority <= priority
+
+
+def _old_and_new(delta: Delta[Any]) -> tuple[Any | None, Any | None]:
+    if delta.type is DeltaType.DELETED:
+        return delta.object, None
+    return delta.old, delta.object
+
+
+def _general_event(resource: str, change: DeltaType, actions: ActionType) -> ClusterEvent | None:
+    if not actions:
+        return None
+    if change is DeltaType.DELETED:
+        wanted = ActionType.DELETE
+    else:
+        wanted = ActionType.ADD if change is DeltaType.ADDED else ActionType.UPDATE
+    return ClusterEvent(resource, wanted) if actions & wanted else None

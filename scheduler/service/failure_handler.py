@@ -1,0 +1,82 @@
+"""Carries out a failed attempt: back to the queue, nomination, event, condition (section 3.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from scheduler.api.pod import Pod
+from scheduler.engine import Attempt, Failure
+from scheduler.framework import Clock, Events
+from scheduler.queue import SchedulingQueue
+from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.status_writer import StatusWriter
+
+_log = structlog.get_logger(__name__)
+
+PodLister = Callable[[str, str], Pod | None]
+EVENT_FAILED_SCHEDULING = "FailedScheduling"
+ACTION_SCHEDULING = "Scheduling"
+
+
+class FailureHandler:
+    """What happens to a pod whose attempt failed, in either cycle."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        newest: PodLister,
+        *,
+        events: Events,
+        statuses: StatusWriter,
+        clock: Clock,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self._queue = queue
+        self._newest = newest
+        self._events = events
+        self._statuses = statuses
+        self._clock = clock
+        self._metrics = metrics
+
+    def handle(self, attempt: Attempt, failure: Failure) -> None:
+        """Requeue the pod unless it is gone, bound or replaced; then say why it failed."""
+        info = attempt.info
+        self._metrics.attempt(
+            failure.result,
+            attempt.framework.profile_name,
+            self._clock.monotonic() - attempt.started,
+        )
+        failure.apply(info, self._clock.now())
+        pod = info.pod
+        newest = self._newest(pod.metadata.namespace, pod.metadata.name)
+        if newest is None or newest.spec.node_name:
+            self._queue.done(info.uid)
+        elif newest.metadata.uid != info.uid:
+            # The name belongs to another pod now: nothing may be said or written about this one.
+            self._queue.done(info.uid)
+            return
+        else:
+            info.pod = newest
+            self._queue.add_unschedulable_if_not_present(info)
+            self._queue.nominator.add_nominated_pod(newest, failure.nominating)
+        if not failure.message:
+            return
+        _log.info(
+            "pod not scheduled",
+            pod=pod.key,
+            reason=failure.reason,
+            attempts=info.attempts,
+            message=failure.message,
+        )
+        self._events.record(
+            pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, failure.message
+        )
+        if newest is not None:
+            self._statuses.not_scheduled(
+                newest,
+                failure.reason,
+                failure.message,
+                None if failure.nominating is None else failure.nominating.node_name,
+            )

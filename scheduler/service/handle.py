@@ -1,0 +1,197 @@
+"""ServiceHandle: the Handle that plugins of a running process get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from scheduler.api.pod import Pod
+from scheduler.cache import Cache, NodeOverlay
+from scheduler.engine import AttemptError, WaitingPod, WaitingPods
+from scheduler.framework import (
+    ApiWriter,
+    Clock,
+    CycleState,
+    Events,
+    Listers,
+    NodeInfo,
+    NodeTableView,
+    Nominator,
+    Status,
+)
+from scheduler.queue import SchedulingQueue
+
+if TYPE_CHECKING:
+    from scheduler.engine import Framework
+
+
+class SubscriptionBoard:
+    """Implements `framework.Subscriptions`; the service publishes on it."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
+        self._nominations: list[Callable[[Pod, str], None]] = []
+        self._binds: list[Callable[[Pod, str], None]] = []
+
+    def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
+        """`callback(old, new)` for every change of a watched object."""
+        self._objects.setdefault(plural, []).append(callback)
+
+    def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
+        """`callback(pod, node_name)`; an empty name: the nomination was cleared."""
+        self._nominations.append(callback)
+
+    def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
+        """`callback(pod, node_name)` after a binding succeeded."""
+        self._binds.append(callback)
+
+    @property
+    def plurals(self) -> frozenset[str]:
+        """Resources somebody asked to be told about: they must be watched."""
+        return frozenset(self._objects)
+
+    def publish_object(self, plural: str, old: Any | None, new: Any | None) -> None:
+        """Tell subscribers about a change."""
+        for callback in self._objects.get(plural, ()):
+            callback(old, new)
+
+    def publish_nomination(self, pod: Pod, node_name: str) -> None:
+        """Tell subscribers about a nomination."""
+        for callback in self._nominations:
+            callback(pod, node_name)
+
+    def publish_bind(self, pod: Pod, node_name: str) -> None:
+        """Tell subscribers about a binding."""
+        for callback in self._binds:
+            callback(pod, node_name)
+
+
+class ServiceWhatIf:
+    """Implements `framework.WhatIf` for one profile."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        #: Set once the profile's plugins exist; plugins may not run what-ifs from their constructor.
+        self.framework: Framework | None = None
+
+    def overlay(self, row: int) -> NodeInfo:
+        """A private copy of a node."""
+        return NodeOverlay(self._cache.table, row)
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Pretend `added` is on `node`, in the node and in the plugins' state."""
+        return self._change(state, pod, added, node, add=True)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        """Pretend `removed` is gone."""
+        return self._change(state, pod, removed, node, add=False)
+
+    def _change(
+        self, state: CycleState, pod: Pod, other: Pod, node: NodeInfo, *, add: bool
+    ) -> Status | None:
+        if not isinstance(node, NodeOverlay):
+            msg = f"what-ifs change overlays only, not {type(node).__name__}: use overlay(row)"
+            raise TypeError(msg)
+        framework = self._framework()
+        try:
+            if add:
+                node.add_pod(other)
+                framework.add_pod(state, pod, other, node)
+            else:
+                node.remove_pod(other)
+                framework.remove_pod(state, pod, other, node)
+        except AttemptError as problem:
+            return problem.status
+        return None
+
+    def run_filters_with_nominated_pods(
+        self, state: CycleState, pod: Pod, node: NodeInfo
+    ) -> Status | None:
+        """Filters in two passes: with the node's nominated pods, then without."""
+        framework = self._framework()
+        nominees = [
+            other
+            for other in framework.handle.nominator.nominated_pods_for_node(node.name)
+            if other.priority >= pod.priority and other.metadata.uid != pod.metadata.uid
+        ]
+        try:
+            if nominees and isinstance(node, NodeOverlay):
+                copy = node.copy()
+                copied = state.clone()
+                for other in nominees:
+                    copy.add_pod(other)
+                    framework.add_pod(copied, pod, other, copy)
+                status = framework.run_filters(copied, pod, copy)
+                if status is not None:
+                    return status
+            return framework.run_filters(state, pod, node)
+        except AttemptError as problem:
+            return problem.status
+
+    def _framework(self) -> Framework:
+        if self.framework is None:
+            msg = "the profile is still being built: run what-ifs from extension points only"
+            raise RuntimeError(msg)
+        return self.framework
+
+
+class ServiceHandle:
+    """Implements `framework.Handle` for one profile."""
+
+    def __init__(
+        self,
+        profile_name: str,
+        *,
+        cache: Cache,
+        clock: Clock,
+        listers: Listers,
+        waiting_pods: WaitingPods,
+        feature_gates: Mapping[str, bool],
+        subscriptions: SubscriptionBoard,
+        api: ApiWriter,
+        events: Events,
+    ) -> None:
+        self.profile_name = profile_name
+        self.clock = clock
+        self.listers = listers
+        self.feature_gates = feature_gates
+        self.subscriptions = subscriptions
+        self.api = api
+        self.events = events
+        self.what_if = ServiceWhatIf(cache)
+        self._cache = cache
+        self._waiting_pods = waiting_pods
+        #: Set when the queue exists; it is built from the plugins, so after them.
+        self.queue: SchedulingQueue | None = None
+
+    @property
+    def table(self) -> NodeTableView:
+        """All nodes."""
+        return self._cache.table
+
+    @property
+    def nominator(self) -> Nominator:
+        """Nominations."""
+        return self._queue().nominator
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Move pending pods to the active queue now."""
+        self._queue().activate(list(pods))
+
+    def recheck(self, uids: Iterable[str]) -> None:
+        """Run PreEnqueue again for waiting pods."""
+        self._queue().recheck(list(uids))
+
+    def waiting_pods(self) -> Iterable[WaitingPod]:
+        """Pods that wait at Permit, of all profiles."""
+        return self._waiting_pods
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """One waiting pod, or None."""
+        return self._waiting_pods.get(uid)
+
+    def _queue(self) -> SchedulingQueue:
+        if self.queue is None:
+            msg = "the queue does not exist yet: use it from extension points, not from __init__"
+            raise RuntimeError(msg)
+        return self.queue

@@ -1,0 +1,38 @@
+"""Listers over reflector stores: what plugins read through `Handle.listers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from scheduler.client.store import Store
+from scheduler.framework import Lister
+
+
+class NoObjects:
+    """The lister of a kind that nobody watches."""
+
+    def get(self, name: str, namespace: str = "") -> Any | None:
+        """Nothing."""
+        return None
+
+    def list(self, namespace: str | None = None) -> Iterable[Any]:
+        """Nothing."""
+        return ()
+
+
+_NOTHING = NoObjects()
+
+
+class StoreListers:
+    """Implements `framework.Listers`. Stores are added while reflectors are built, before anything reads."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, Store[Any]] = {}
+
+    def add(self, plural: str, store: Store[Any]) -> None:
+        """Serve `plural` from `store`."""
+        self._stores[plural] = store
+
+    def __getitem__(self, plural: str) -> Lister:
+        return self._stores.get(plural, _NOTHING)
