@@ -332,7 +332,8 @@ class Pod(Object):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
-    # These JSON names cannot occur in a Kubernetes object, so decoding never sets them.
+    # These JSON names cannot occur in a Kubernetes object, so decoding never sets them. An interned
+    # pod cannot be encoded: what goes to the API server is built from parts, never from a Pod.
     interned: Any = msgspec.field(default=None, name="kubestow.io:shape")
     # The one node a DaemonSet pod is made for, "" for other pods; `PodShapes.intern` takes it out
     # of the shape.

@@ -25,8 +25,8 @@ from scheduler.api.shape import PodShape
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of shapes beyond which unreferenced ones go: some 8,000 typical templates."""
 
-# Measured on deployments of one container with affinity, spreading and tolerations (6.6 kB a shape with
-# everything derived, a key of 0.8 kB), rounded up.
+# Measured on deployments of one container with affinity, spreading and tolerations: 6.6 kB a shape
+# with everything derived, at a key of 0.8 kB. Rounded up.
 _BYTES_PER_KEY_BYTE: Final = 7
 _BYTES_PER_SHAPE: Final = 2_000
 

@@ -10,6 +10,7 @@ Requirement records are public so that a columnar evaluator elsewhere can walk t
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -57,7 +58,8 @@ class Requirement:
     def __init__(self, key: str, operator: str, values: Iterable[str] = ()) -> None:
         """Take a condition that is known to be valid; `checked` is for those that are not."""
         self.key = key
-        self.operator = operator
+        # Decoded text becomes the constant itself, which compares by identity below.
+        self.operator = sys.intern(operator)
         self._set = frozenset(values)
         self.values = tuple(sorted(self._set))
         ordered = operator in {GREATER, LESS} and len(self.values) == 1
