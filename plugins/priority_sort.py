@@ -1,0 +1,22 @@
+"""PrioritySort: higher priority first, then the pod that has waited longer (plugins.md 4.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from plugins import names
+from scheduler.framework import Handle, NoArgs, QueuedPodInfo
+
+
+class PrioritySort:
+    """Orders the active queue; pods equal in both stay in the order the queue holds them."""
+
+    name: ClassVar[str] = names.PRIORITY_SORT
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        pass
+
+    def sort_key(self, info: QueuedPodInfo) -> tuple[int, float]:
+        """(negative priority, timestamp): smaller is scheduled first."""
+        return -info.pod.priority, info.timestamp

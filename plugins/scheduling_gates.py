@@ -1,0 +1,53 @@
+"""SchedulingGates: keeps a pod out of the active queue while it has gates (plugins.md 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from plugins import names
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    Handle,
+    NoArgs,
+    QueueingHint,
+    Status,
+    unresolvable,
+)
+
+WAITING: Final = "waiting for scheduling gates: [{gates}]"
+"""`gates`: names in the order of the spec, separated by blanks."""
+
+
+class SchedulingGates:
+    """Reads `spec.schedulingGates`; the pod's condition reason is SchedulingGated."""
+
+    name: ClassVar[str] = names.SCHEDULING_GATES
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        pass
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        """Gate the pod while it has gates."""
+        gates = pod.spec.scheduling_gates
+        if not gates:
+            return None
+        return unresolvable(WAITING.format(gates=" ".join(gate.name for gate in gates)))
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Only the pod's own loss of its gates helps."""
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+                _after_own_update,
+            ),
+        )
+
+
+def _after_own_update(pod: Pod, _old: Any, new: Any) -> QueueingHint:
+    return QueueingHint.QUEUE if new.metadata.uid == pod.metadata.uid else QueueingHint.SKIP
