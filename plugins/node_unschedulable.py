@@ -1,0 +1,98 @@
+"""NodeUnschedulable: keeps pods off cordoned nodes unless they tolerate that (plugins.md 4.4).
+
+Only `spec.unschedulable` is read here; the taint that a controller adds to a cordoned node is
+TaintToleration's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from plugins import names
+from plugins.row_selection import all_pass, selector
+from scheduler.api.node import Node, Taint
+from scheduler.api.pod import Pod, Toleration
+from scheduler.api.tolerations import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE, tolerates
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Codes,
+    Columns,
+    CycleState,
+    EventResource,
+    Handle,
+    NoArgs,
+    NodeInfo,
+    NodeTableView,
+    QueueingHint,
+    ReuseRule,
+    Rows,
+    Status,
+    unresolvable,
+)
+
+UNSCHEDULABLE: Final = unresolvable("node(s) were unschedulable")
+
+_CORDONED: Final = Taint(key=TAINT_NODE_UNSCHEDULABLE, effect=NO_SCHEDULE)
+
+
+class NodeUnschedulable:
+    """Rejects cordoned nodes."""
+
+    name: ClassVar[str] = names.NODE_UNSCHEDULABLE
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+    filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        pass
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a cordoned node."""
+        if not node.unschedulable or tolerates_cordon(pod.shape.tolerations):
+            return None
+        return UNSCHEDULABLE
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        if tolerates_cordon(pod.shape.tolerations):
+            return all_pass(rows)
+        return table.unschedulable[selector(table, rows)].astype(np.int32)
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """The one rejection."""
+        return UNSCHEDULABLE
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """A schedulable node appears, one is uncordoned, or the pod tolerates the cordon."""
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
+                _after_node_change,
+                per_shape=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
+                _after_toleration_change,
+            ),
+        )
+
+
+def tolerates_cordon(tolerations: Sequence[Toleration]) -> bool:
+    """Whether a toleration covers the taint `node.kubernetes.io/unschedulable:NoSchedule`."""
+    return any(tolerates(each, _CORDONED) for each in tolerations)
+
+
+def _after_node_change(_pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    opened = not new.spec.unschedulable and (old is None or old.spec.unschedulable)
+    return QueueingHint.QUEUE if opened else QueueingHint.SKIP
+
+
+def _after_toleration_change(pod: Pod, _old: Any, new: Any) -> QueueingHint:
+    own = new.metadata.uid == pod.metadata.uid
+    return (
+        QueueingHint.QUEUE if own and tolerates_cordon(new.spec.tolerations) else QueueingHint.SKIP
+    )

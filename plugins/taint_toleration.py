@@ -1,0 +1,188 @@
+"""TaintToleration: NoSchedule and NoExecute taints reject, others cost (plugins.md 4.5).
+
+Nodes with equal taint lists share an id, so tolerations are evaluated once per distinct list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from plugins import names
+from plugins.normalization import default_normalize
+from plugins.row_selection import FEW, selector
+from scheduler.api.node import Node, Taint
+from scheduler.api.pod import Pod, Toleration
+from scheduler.api.tolerations import PREFER_NO_SCHEDULE, SCHEDULING_EFFECTS, tolerates
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Codes,
+    Columns,
+    CycleState,
+    EventResource,
+    Handle,
+    Int64Column,
+    NoArgs,
+    NodeInfo,
+    NodeTableView,
+    QueueingHint,
+    ReuseRule,
+    Rows,
+    Status,
+    unresolvable,
+)
+
+# Generic on purpose: upstream names neither key nor value, and events aggregate by text.
+UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
+
+COMPARISON_GATE: Final = "TaintTolerationComparisonOperators"
+"""Feature gate of the toleration operators `Lt` and `Gt`; alpha and off in v1.36."""
+
+_CANONICAL_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+Tolerates = Callable[[Toleration, Taint], bool]
+
+
+class TaintToleration:
+    """Holds the pod's tolerations against the node's taints."""
+
+    name: ClassVar[str] = names.TAINT_TOLERATION
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+    filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
+    score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
+    pre_score_reusable: ClassVar[bool] = True
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        comparing = handle.feature_gates.get(COMPARISON_GATE, False)
+        self._tolerates: Tolerates = tolerates_comparing if comparing else tolerates
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a node with a NoSchedule or NoExecute taint that nothing tolerates."""
+        return UNTOLERATED if self._rejects(node.taints, pod.shape.tolerations) else None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        tolerations = pod.shape.tolerations
+        codes: Codes = self._per_taint_set(
+            table, rows, np.int32, lambda taints: int(self._rejects(taints, tolerations))
+        )
+        return codes
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """The one rejection."""
+        return UNTOLERATED
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
+    ) -> Status | None:
+        """Never skips, as upstream: with no taint anywhere every node scores 100."""
+        return None
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Number of PreferNoSchedule taints that nothing tolerates."""
+        return self._preferences_ignored(node.taints, pod.shape.tolerations)
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        """As `score`."""
+        tolerations = pod.shape.tolerations
+        scores: Int64Column = self._per_taint_set(
+            table, rows, np.int64, lambda taints: self._preferences_ignored(taints, tolerations)
+        )
+        return scores
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
+    ) -> Int64Column:
+        """Fewest taints become 100."""
+        return default_normalize(scores, reverse=True)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """A node without such taints appears, a node loses them, or the pod tolerates more."""
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
+                self._after_node_change,
+                per_shape=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
+                _after_toleration_change,
+            ),
+        )
+
+    def _after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        tolerations = pod.shape.tolerations
+        was_open = old is not None and not self._rejects(old.spec.taints, tolerations)
+        if was_open or self._rejects(new.spec.taints, tolerations):
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE
+
+    def _rejects(self, taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+        return any(
+            taint.effect in SCHEDULING_EFFECTS and not self._tolerated(taint, tolerations)
+            for taint in taints
+        )
+
+    def _preferences_ignored(
+        self, taints: Sequence[Taint], tolerations: Sequence[Toleration]
+    ) -> int:
+        return sum(
+            taint.effect == PREFER_NO_SCHEDULE and not self._tolerated(taint, tolerations)
+            for taint in taints
+        )
+
+    def _tolerated(self, taint: Taint, tolerations: Sequence[Toleration]) -> bool:
+        return any(self._tolerates(each, taint) for each in tolerations)
+
+    @staticmethod
+    def _per_taint_set(
+        table: NodeTableView,
+        rows: Rows,
+        dtype: type[np.int32 | np.int64],
+        evaluate: Callable[[Sequence[Taint]], int],
+    ) -> Any:
+        """`evaluate` once per distinct taint list, spread over the rows."""
+        sets, column = table.taint_sets, table.taint_set
+        if len(rows) <= FEW:
+            return np.array([evaluate(sets[column.item(row)]) for row in rows], dtype=dtype)
+        answers = np.array([evaluate(taints) if taints else 0 for taints in sets], dtype=dtype)
+        if not answers.any():
+            return np.zeros(len(rows), dtype=dtype)
+        return answers[column[selector(table, rows)]]
+
+
+def tolerates_comparing(toleration: Toleration, taint: Taint) -> bool:
+    """`tolerates` with the operators of the comparison gate.
+
+    `Lt`: the taint's value is below the toleration's; `Gt`: above. Both must be canonical 64-bit
+    decimals.
+    """
+    if toleration.operator not in {"Lt", "Gt"}:
+        return tolerates(toleration, taint)
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    actual, bound = _integer(taint.value), _integer(toleration.value)
+    if actual is None or bound is None:
+        return False
+    return actual < bound if toleration.operator == "Lt" else actual > bound
+
+
+def _integer(text: str) -> int | None:
+    if _CANONICAL_INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
+
+
+def _after_toleration_change(pod: Pod, _old: Any, new: Any) -> QueueingHint:
+    return QueueingHint.QUEUE if new.metadata.uid == pod.metadata.uid else QueueingHint.SKIP
