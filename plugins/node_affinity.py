@@ -1,0 +1,222 @@
+"""NodeAffinity: nodeSelector, node affinity, and the profile's own affinity (plugins.md 4.6).
+
+A pod made for one node (DaemonSets write such pods) carries that node in `Pod.pin`, outside of its
+shape, so results of this plugin for pinned pods are not to be shared through the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+
+from plugins import names
+from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
+from plugins.node_matching import node_selector_mask, required_mask, term_mask
+from plugins.normalization import default_normalize
+from plugins.row_selection import no_scores, selector
+from scheduler.api.node import Node
+from scheduler.api.node_selectors import (
+    CompiledNodeSelector,
+    PreferredTerms,
+    compile_node_selector,
+    compile_preferred_terms,
+)
+from scheduler.api.pod import NodeAffinity as NodeAffinityTerms
+from scheduler.api.pod import Pod
+from scheduler.api.selectors import SelectorError
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Codes,
+    Columns,
+    CycleState,
+    EventResource,
+    Handle,
+    Int64Column,
+    NodeInfo,
+    NodeTableView,
+    PreFilterResult,
+    QueueingHint,
+    ReuseRule,
+    Rows,
+    Status,
+    error,
+    unresolvable,
+)
+
+MISMATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
+ENFORCED_MISMATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
+CONFLICT: Final = unresolvable("pod affinity terms conflict")
+
+_MISMATCH_CODE: Final = 1
+_ENFORCED_CODE: Final = 2
+
+_REQUIRED_PATH: Final = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED_PATH: Final = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class NodeAffinityArgs(Arguments):
+    """Arguments of NodeAffinity."""
+
+    added_affinity: NodeAffinityTerms | None = None
+    """Demanded of (required) or added for (preferred) every pod of the profile, on top of its own.
+    Default: none, so that only pods decide."""
+
+
+class NodeAffinity:
+    """Matches pods with nodes by the nodes' labels and names."""
+
+    name: ClassVar[str] = names.NODE_AFFINITY
+    args_type: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
+    # The pin is the pod's own, and PreFilter narrows to it.
+    pre_filter_reusable: ClassVar[bool] = False
+    filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.LABELS)
+    pre_score_reusable: ClassVar[bool] = True
+    score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.LABELS)
+
+    def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
+        args = args or NodeAffinityArgs()
+        require_valid(self.validate_args(args))
+        self._added_required, self._added_preferred = _compile(args)
+
+    @staticmethod
+    def validate_args(args: NodeAffinityArgs) -> Iterator[ArgumentProblem]:
+        """Every term of the added affinity must parse."""
+        required, preferred = _compile(args)
+        for problem in required.errors if required else ():
+            yield invalid(problem.path, problem.value, problem.reason)
+        for _, term in preferred.terms if preferred else ():
+            if term.error is not None:
+                path = _PREFERRED_PATH + term.error.path
+                yield invalid(path, term.error.value, term.error.reason)
+
+    def pre_filter(
+        self, state: CycleState, pod: Pod, table: NodeTableView
+    ) -> PreFilterResult | Status | None:
+        """Skip when nothing is demanded; narrow to nodes that the required terms name."""
+        if pod.pin:
+            return PreFilterResult(frozenset((pod.pin,)))
+        shape = pod.shape
+        named = shape.named_nodes
+        if named is None:
+            demanded = (
+                shape.required_node_affinity is not None
+                or shape.spec.node_selector is not None
+                or self._added_required is not None
+            )
+            return None if demanded else SKIP
+        return PreFilterResult(named) if named else CONFLICT
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """The profile's affinity first, then the pod's; parse errors count as no match."""
+        if self._added_required is not None and not self._added_required.matches(
+            node.labels, node.name
+        ):
+            return ENFORCED_MISMATCH
+        return None if _matches(pod, node.labels, node.name) else MISMATCH
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        index = selector(table, rows)
+        codes = np.zeros(len(rows), dtype=np.int32)
+        required = pod.shape.required_node_affinity
+        if required is not None:
+            codes[~required_mask(required, table, rows, index)] = _MISMATCH_CODE
+        if pod.pin:
+            row = table.row_of(pod.pin)
+            codes[rows != (-1 if row is None else row)] = _MISMATCH_CODE
+        if self._added_required is not None:
+            matched = node_selector_mask(self._added_required, table, rows, index)
+            codes[~matched] = _ENFORCED_CODE
+        return codes
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """The rejection by the profile's or by the pod's affinity."""
+        return ENFORCED_MISMATCH if code == _ENFORCED_CODE else MISMATCH
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
+    ) -> Status | None:
+        """Skip when nobody prefers anything; an Error when a preference cannot be parsed."""
+        preferred = pod.shape.preferred_node_affinity
+        if preferred is not None and preferred.error is not None:
+            return error(str(preferred.error))
+        return SKIP if preferred is None and self._added_preferred is None else None
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int | Status:
+        """Sum of the weights of matching terms, the profile's and the pod's."""
+        try:
+            return sum(each.score(node.labels, node.name) for each in self._preferences(pod))
+        except SelectorError as problem:
+            return error(str(problem))
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        """As `score`."""
+        index = selector(table, rows)
+        scores = no_scores(rows)
+        for preferred in self._preferences(pod):
+            for weight, term in preferred.terms:
+                scores[term_mask(term, table, rows, index)] += weight
+        return scores
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
+    ) -> Int64Column:
+        """The best node becomes 100, unless none matches anything."""
+        return default_normalize(scores)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """A matching node appears, or a node's labels begin to match."""
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+                self._after_node_change,
+                # Of pods without a pin; `Pod.pin` belongs to the key under which an answer is
+                # shared.
+                per_shape=True,
+            ),
+        )
+
+    def _after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        added = self._added_required
+        labels = new.metadata.labels
+        if added is not None and not added.matches(labels, new.name):
+            return QueueingHint.SKIP
+        if not _matches(pod, labels, new.name):
+            return QueueingHint.SKIP
+        if old is not None and _matches(pod, old.metadata.labels, old.name):
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE
+
+    def _preferences(self, pod: Pod) -> Iterator[PreferredTerms]:
+        if self._added_preferred is not None:
+            yield self._added_preferred
+        own = pod.shape.preferred_node_affinity
+        if own is not None:
+            yield own
+
+
+def _matches(pod: Pod, labels: Mapping[str, str], name: str) -> bool:
+    if pod.pin and pod.pin != name:
+        return False
+    required = pod.shape.required_node_affinity
+    return required is None or required.matches(labels, name)
+
+
+def _compile(args: NodeAffinityArgs) -> tuple[CompiledNodeSelector | None, PreferredTerms | None]:
+    added = args.added_affinity
+    if added is None:
+        return None, None
+    required = added.required
+    return (
+        compile_node_selector(required, f"{_REQUIRED_PATH}.nodeSelectorTerms")
+        if required is not None
+        else None,
+        compile_preferred_terms(added.preferred) if added.preferred else None,
+    )
