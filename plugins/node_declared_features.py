@@ -1,0 +1,106 @@
+"""NodeDeclaredFeatures: pods that need a feature go where it is declared (plugins.md 4.19).
+
+Which features a pod needs is inferred from its spec (`PodShape.required_features`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+
+from plugins import names
+from plugins.row_selection import all_pass
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Codes,
+    Columns,
+    CycleState,
+    EventResource,
+    Handle,
+    NoArgs,
+    NodeInfo,
+    NodeTableView,
+    QueueingHint,
+    ReuseRule,
+    Rows,
+    Status,
+    unresolvable,
+)
+
+MISSING_FEATURES: Final = unresolvable("node(s) didn't match Pod's required features")
+
+GATE: Final = "NodeDeclaredFeatures"
+"""Feature gate of the plugin; beta and on in v1.36."""
+
+
+class NodeDeclaredFeatures:
+    """Compares needed with declared features; names a pod does not need are ignored."""
+
+    name: ClassVar[str] = names.NODE_DECLARED_FEATURES
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+    pre_filter_reusable: ClassVar[bool] = True
+    filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.FEATURES)
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self._enabled = handle.feature_gates.get(GATE, True)
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Skip a pod that needs no feature."""
+        return None if self._needed(pod) else SKIP
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a node that does not declare every needed feature."""
+        return None if node.declared_features.issuperset(self._needed(pod)) else MISSING_FEATURES
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        needed = self._needed(pod)
+        if not needed:
+            return all_pass(rows)
+        declared = table.declared_features
+        return np.array(
+            [not declared[row].issuperset(needed) for row in rows.tolist()], dtype=np.int32
+        )
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """The one rejection."""
+        return MISSING_FEATURES
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """A node appears or declares otherwise, or the pod itself needs something else."""
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(
+                    EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE
+                ),
+                _after_node_change,
+                per_shape=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.UPDATE), _after_own_update
+            ),
+        )
+
+    def _needed(self, pod: Pod) -> tuple[str, ...]:
+        return pod.shape.required_features if self._enabled else ()
+
+
+def _after_node_change(_pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    # As upstream: any difference counts, whether it helps this pod or not.
+    if old is not None and old.status.declared_features == new.status.declared_features:
+        return QueueingHint.SKIP
+    return QueueingHint.QUEUE
+
+
+def _after_own_update(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+    own = new.metadata.uid == pod.metadata.uid
+    if own and old.shape.required_features != new.shape.required_features:
+        return QueueingHint.QUEUE
+    return QueueingHint.SKIP

@@ -1,0 +1,120 @@
+"""NodePorts: a host port can be given once per node, address and protocol (plugins.md 4.7).
+
+The table keeps holders by port, so a pod costs what its ports' holders cost, not the number of
+nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from plugins import names
+from plugins.row_selection import FEW, all_pass
+from scheduler.api.pod import Pod
+from scheduler.api.ports import ANY_IP, conflicts
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Codes,
+    Columns,
+    CycleState,
+    EventResource,
+    Handle,
+    NoArgs,
+    NodeInfo,
+    NodeTableView,
+    QueueingHint,
+    ReuseRule,
+    Rows,
+    Status,
+    unschedulable,
+)
+
+NO_FREE_PORT: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+
+class NodePorts:
+    """Compares wanted host ports with those in use."""
+
+    name: ClassVar[str] = names.NODE_PORTS
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+    pre_filter_reusable: ClassVar[bool] = True
+    filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.PORTS)
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        pass
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Skip a pod without host ports."""
+        return None if pod.shape.host_ports else SKIP
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a node where a wanted port is taken."""
+        used = node.used_ports
+        for ip, protocol, port in pod.shape.host_ports:
+            holders = used.get((protocol, port))
+            if holders and _taken(holders, ip):
+                return NO_FREE_PORT
+        return None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        used = table.host_ports
+        contested = [
+            (ip, used[protocol, port])
+            for ip, protocol, port in pod.shape.host_ports
+            if (protocol, port) in used
+        ]
+        if not contested:
+            return all_pass(rows)
+        if len(rows) <= FEW:
+            return np.array(
+                [any(_taken_on(row, ip, by_row) for ip, by_row in contested) for row in rows],
+                dtype=np.int32,
+            )
+        taken = np.zeros(table.capacity, dtype=np.int32)
+        for ip, by_row in contested:
+            for row, holders in by_row.items():
+                if _taken(holders, ip):
+                    taken[row] = 1
+        codes: Codes = taken[rows]
+        return codes
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """The one rejection."""
+        return NO_FREE_PORT
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """A pod that held a wanted port is gone, or a node appears."""
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.DELETE),
+                _after_pod_delete,
+                per_shape=True,
+            ),
+            ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
+        )
+
+
+def _taken(holders: Mapping[str, int], ip: str) -> bool:
+    """Whether `ip` is taken, given who holds the port; the wildcard excludes every address."""
+    return bool(holders) and (ip == ANY_IP or ip in holders or ANY_IP in holders)
+
+
+def _taken_on(row: int, ip: str, by_row: Mapping[int, Mapping[str, int]]) -> bool:
+    holders = by_row.get(row)
+    return holders is not None and _taken(holders, ip)
+
+
+def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:
+    if not old.spec.node_name and not old.status.nominated_node_name:
+        return QueueingHint.SKIP
+    freed = old.shape.host_ports
+    if any(conflicts(freed, wanted) for wanted in pod.shape.host_ports):
+        return QueueingHint.QUEUE
+    return QueueingHint.SKIP
