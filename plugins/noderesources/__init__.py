@@ -1,0 +1,1 @@
+"""Plugins about the amounts that pods ask for and nodes have."""

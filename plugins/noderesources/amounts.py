@@ -1,0 +1,60 @@
+"""Amounts of configured resources: of a pod, of a node, of a row.
+
+A scalar resource (extended, hugepages, ...) that the pod does not ask for takes no part in
+scoring; CPU, memory and ephemeral storage always do (plugins.md 4.8 and 4.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from plugins.noderesources.arguments import ResourceSpec
+from scheduler.api.requests import Resources
+from scheduler.framework import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTableView
+
+NATIVE: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
+"""Resources with a fixed index in the node table."""
+
+NO_COLUMN: Final = -1
+"""In place of an index: no node and no pod has the resource."""
+
+
+class Share(NamedTuple):
+    """A resource that takes part in scoring one pod."""
+
+    name: str
+    amount: int
+    """What the pod adds."""
+    weight: int
+
+
+def shares(specs: Iterable[ResourceSpec], pod: Resources) -> list[Share]:
+    """Configured resources that take part, given what the pod asks for."""
+    taking_part = []
+    for spec in specs:
+        amount = amount_of(pod, spec.name)
+        if amount or spec.name in NATIVE:
+            taking_part.append(Share(spec.name, amount, spec.weight))
+    return taking_part
+
+
+def amount_of(resources: Resources, name: str) -> int:
+    """The amount of one resource, 0 when absent."""
+    match name:
+        case "cpu":
+            return resources.milli_cpu
+        case "memory":
+            return resources.memory
+        case "ephemeral-storage":
+            return resources.ephemeral_storage
+    return resources.scalar(name)
+
+
+def column_of(table: NodeTableView, name: str) -> int:
+    """The resource's index into the table's columns, or `NO_COLUMN`."""
+    native = NATIVE.get(name)
+    if native is not None:
+        return native
+    index = table.resource_index(name)
+    return NO_COLUMN if index is None else index

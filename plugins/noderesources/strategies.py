@@ -1,0 +1,160 @@
+"""Scoring strategies of NodeResourcesFit: from (requested, allocatable) per resource to 0..100.
+
+Each strategy exists once per form, over integers and over int64 columns, with the same arithmetic:
+int64, truncating, weights of resources that count (plugins.md 4.8). Amounts are clamped so that a
+product with 100 stays within 64 bits; no real node comes near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from scheduler.framework import MAX_NODE_SCORE, Int64Column
+
+LARGEST: Final = (1 << 63) // 128
+"""Amounts above (64 PiB in bytes) count as this much."""
+
+Amounts = tuple[int, int, int]
+"""(requested, allocatable, weight) of one resource on one node."""
+AmountColumns = tuple[Int64Column, Int64Column, int]
+"""(requested, allocatable, weight) of one resource, in columns of equal length."""
+
+
+class Strategy(Protocol):
+    """Combines resources into a node's score. An entry with allocatable 0 does not count."""
+
+    def one(self, resources: Sequence[Amounts]) -> int:
+        """The score of one node."""
+        ...
+
+    def column(self, resources: Sequence[AmountColumns]) -> Int64Column:
+        """The scores of many; `resources` is not empty."""
+        ...
+
+
+class _WeightedMean:
+    """Base of LeastAllocated and MostAllocated: truncated mean of the resources' scores."""
+
+    def one(self, resources: Sequence[Amounts]) -> int:
+        """Sum of score times weight, divided by the sum of weights."""
+        total = weights = 0
+        for requested, allocatable, weight in resources:
+            if allocatable:
+                total += weight * self._score(min(requested, LARGEST), min(allocatable, LARGEST))
+                weights += weight
+        return total // weights if weights else 0
+
+    def column(self, resources: Sequence[AmountColumns]) -> Int64Column:
+        """As `one`."""
+        total: Int64Column | int = 0
+        weights: Int64Column | int = 0
+        for requested, allocatable, weight in resources:
+            present = allocatable != 0
+            capacity = np.clip(allocatable, 1, LARGEST)
+            score = self._scores(np.minimum(requested, LARGEST), capacity)
+            if present.all():
+                total = total + score * weight
+                weights = weights + weight
+            else:
+                total = total + np.where(present, score, 0) * weight
+                weights = weights + present * weight
+        mean: Int64Column = total // np.maximum(weights, 1)
+        return mean
+
+    @staticmethod
+    def _score(requested: int, capacity: int) -> int:
+        raise NotImplementedError
+
+    @staticmethod
+    def _scores(requested: Int64Column, capacity: Int64Column) -> Int64Column:
+        raise NotImplementedError
+
+
+class LeastAllocated(_WeightedMean):
+    """Prefers nodes with the largest free share."""
+
+    @staticmethod
+    def _score(requested: int, capacity: int) -> int:
+        free = max(capacity - requested, 0)
+        return free * MAX_NODE_SCORE // capacity
+
+    @staticmethod
+    def _scores(requested: Int64Column, capacity: Int64Column) -> Int64Column:
+        free = np.maximum(capacity - requested, 0)
+        scores: Int64Column = free * MAX_NODE_SCORE // capacity
+        return scores
+
+
+class MostAllocated(_WeightedMean):
+    """Prefers nodes with the largest used share."""
+
+    @staticmethod
+    def _score(requested: int, capacity: int) -> int:
+        return min(requested, capacity) * MAX_NODE_SCORE // capacity
+
+    @staticmethod
+    def _scores(requested: Int64Column, capacity: Int64Column) -> Int64Column:
+        scores: Int64Column = np.minimum(requested, capacity) * MAX_NODE_SCORE // capacity
+        return scores
+
+
+class RequestedToCapacityRatio:
+    """Scores the used share by a broken line through configured points.
+
+    Two differences from the other strategies are upstream's: a resource that scores 0 is left out
+    of the mean, weight included, and the mean is rounded.
+    """
+
+    def __init__(self, points: Sequence[tuple[int, int]]) -> None:
+        """`points`: (utilization in percent, score 0..100), utilization strictly increasing."""
+        self._scores = [broken_linear(points, percent) for percent in range(101)]
+        self._score_column = np.array(self._scores, dtype=np.int64)
+
+    def one(self, resources: Sequence[Amounts]) -> int:
+        """Rounded weighted mean of the resources that score above 0."""
+        total = weights = 0
+        for requested, allocatable, weight in resources:
+            if allocatable:
+                capacity = min(allocatable, LARGEST)
+                score = self._scores[min(requested, capacity) * 100 // capacity]
+                if score > 0:
+                    total += score * weight
+                    weights += weight
+        return int(total / weights + 0.5) if weights else 0
+
+    def column(self, resources: Sequence[AmountColumns]) -> Int64Column:
+        """As `one`."""
+        length = len(resources[0][0])
+        total = np.zeros(length, dtype=np.int64)
+        weights = np.zeros(length, dtype=np.int64)
+        for requested, allocatable, weight in resources:
+            capacity = np.clip(allocatable, 1, LARGEST)
+            percent = np.minimum(requested, capacity) * 100 // capacity
+            score = np.where(allocatable != 0, self._score_column[percent], 0)
+            total += score * weight
+            weights += (score > 0) * weight
+        mean = total / np.maximum(weights, 1)
+        return np.floor(mean + 0.5).astype(np.int64)
+
+
+def broken_linear(points: Sequence[tuple[int, int]], percent: int) -> int:
+    """The line's value at `percent`: flat outside the points, truncated towards zero between them.
+
+    >>> line = [(0, 2), (40, 10), (100, 0)]
+    >>> [broken_linear(line, percent) for percent in (0, 20, 30, 40, 70, 100)]
+    [2, 6, 8, 10, 5, 0]
+    """
+    previous = points[0]
+    for point in points:
+        if percent <= point[0]:
+            if point is points[0]:
+                return point[1]
+            rise, run = point[1] - previous[1], point[0] - previous[0]
+            product = rise * (percent - previous[0])
+            step = product // run if product >= 0 else -(-product // run)
+            return previous[1] + step
+        previous = point
+    return points[-1][1]
