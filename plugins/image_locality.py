@@ -1,0 +1,106 @@
+"""ImageLocality: prefers nodes that have the pod's images (plugins.md 4.10).
+
+An image's size counts in proportion to the share of nodes that have it, so that one node with a
+rare image does not attract every pod of a workload. A node's score therefore depends on other
+nodes as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+
+from plugins import names
+from plugins.row_selection import FEW
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    MAX_NODE_SCORE,
+    Columns,
+    CycleState,
+    Handle,
+    ImageState,
+    Int64Column,
+    NoArgs,
+    NodeInfo,
+    NodeTableView,
+    ReuseRule,
+    Rows,
+)
+
+MEBIBYTE: Final = 1 << 20
+MIN_THRESHOLD: Final = 23 * MEBIBYTE
+"""Bytes below which images are not worth a score."""
+MAX_CONTAINER_THRESHOLD: Final = 1000 * MEBIBYTE
+"""Bytes per container at which the score is 100."""
+
+
+class ImageLocality:
+    """Scores nodes by the images they have."""
+
+    name: ClassVar[str] = names.IMAGE_LOCALITY
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+    score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.IMAGES, ("images", "node_count"))
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self._handle = handle
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """0 to 100 by the scaled bytes of images that are there."""
+        present = _present(pod, node.image_states, self._handle.table.node_count)
+        total = sum(contribution for image, contribution in present if node.row in image.rows)
+        return _scaled(total, pod.shape.images.containers)
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        """As `score`."""
+        present = list(_present(pod, table.images, table.node_count))
+        if not present:
+            return np.full(len(rows), _scaled(0, pod.shape.images.containers), dtype=np.int64)
+        containers = pod.shape.images.containers
+        if len(rows) <= FEW:
+            totals = [sum(part for image, part in present if row in image.rows) for row in rows]
+            return np.array([_scaled(total, containers) for total in totals], dtype=np.int64)
+        return _scaled_column(_totals(table, rows, present), containers)
+
+
+def _present(
+    pod: Pod, states: Mapping[str, ImageState], node_count: int
+) -> Iterator[tuple[ImageState, int]]:
+    """Images of the pod that some node has, once per reference, with their part of the total."""
+    for reference in pod.shape.images.names:
+        image = states.get(reference)
+        if image is not None:
+            # Share first, then size: the order decides the last bit, and with it the truncation.
+            yield image, int(float(image.size) * (float(len(image.rows)) / float(node_count)))
+
+
+def _totals(
+    table: NodeTableView, rows: Rows, present: Sequence[tuple[ImageState, int]]
+) -> Int64Column:
+    totals = np.zeros(table.capacity, dtype=np.int64)
+    for image, contribution in present:
+        holders = np.fromiter(image.rows, dtype=np.intp, count=len(image.rows))
+        totals[holders] += contribution
+    taken: Int64Column = totals[rows]
+    return taken
+
+
+def _scaled(total: int, containers: int) -> int:
+    # Image volumes add to the total, not to the number of containers, as upstream.
+    most = MAX_CONTAINER_THRESHOLD * containers
+    if most <= MIN_THRESHOLD:  # a pod without containers, which no API server admits
+        return MAX_NODE_SCORE if total >= MIN_THRESHOLD else 0
+    clamped = min(max(total, MIN_THRESHOLD), most)
+    return MAX_NODE_SCORE * (clamped - MIN_THRESHOLD) // (most - MIN_THRESHOLD)
+
+
+def _scaled_column(totals: Int64Column, containers: int) -> Int64Column:
+    most = MAX_CONTAINER_THRESHOLD * containers
+    if most <= MIN_THRESHOLD:
+        return np.where(totals >= MIN_THRESHOLD, MAX_NODE_SCORE, 0).astype(np.int64)
+    above = np.clip(totals, MIN_THRESHOLD, most) - MIN_THRESHOLD
+    scaled: Int64Column = MAX_NODE_SCORE * above // (most - MIN_THRESHOLD)
+    return scaled
