@@ -1,0 +1,100 @@
+"""kubestow's in-tree plugins: upstream's names, behaviour and order.
+
+`in_tree()` is what exists; `DEFAULT_PLUGINS` is what a profile runs when it configures nothing. A
+plugin that upstream has and kubestow does not (yet) keeps its place in `DEFAULT_ORDER`, and joins
+the defaults by being added to `in_tree`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from plugins import names
+from plugins.default_binder import DefaultBinder
+from plugins.dynamic_resources import DynamicResources
+from plugins.image_locality import ImageLocality
+from plugins.node_affinity import NodeAffinity
+from plugins.node_declared_features import NodeDeclaredFeatures
+from plugins.node_name import NodeName
+from plugins.node_ports import NodePorts
+from plugins.node_unschedulable import NodeUnschedulable
+from plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocation
+from plugins.noderesources.fit import NodeResourcesFit
+from plugins.priority_sort import PrioritySort
+from plugins.scheduling_gates import SchedulingGates
+from plugins.taint_toleration import TaintToleration
+
+__all__ = [
+    "DEFAULT_ORDER",
+    "DEFAULT_PLUGINS",
+    "DefaultBinder",
+    "DynamicResources",
+    "ImageLocality",
+    "NodeAffinity",
+    "NodeDeclaredFeatures",
+    "NodeName",
+    "NodePorts",
+    "NodeResourcesBalancedAllocation",
+    "NodeResourcesFit",
+    "NodeUnschedulable",
+    "PrioritySort",
+    "SchedulingGates",
+    "TaintToleration",
+    "in_tree",
+]
+
+DEFAULT_ORDER: Final[tuple[tuple[str, int], ...]] = (
+    (names.SCHEDULING_GATES, 0),
+    (names.PRIORITY_SORT, 0),
+    (names.NODE_UNSCHEDULABLE, 0),
+    (names.NODE_NAME, 0),
+    (names.TAINT_TOLERATION, 3),
+    (names.NODE_AFFINITY, 2),
+    (names.NODE_PORTS, 0),
+    (names.NODE_RESOURCES_FIT, 1),
+    (names.VOLUME_RESTRICTIONS, 0),
+    (names.NODE_VOLUME_LIMITS, 0),
+    (names.VOLUME_BINDING, 0),
+    (names.VOLUME_ZONE, 0),
+    (names.POD_TOPOLOGY_SPREAD, 2),
+    (names.INTER_POD_AFFINITY, 2),
+    (names.DYNAMIC_RESOURCES, 2),
+    (names.DEFAULT_PREEMPTION, 0),
+    (names.NODE_RESOURCES_BALANCED_ALLOCATION, 1),
+    (names.IMAGE_LOCALITY, 1),
+    (names.DEFAULT_BINDER, 0),
+    (names.NODE_DECLARED_FEATURES, 0),
+)
+"""(name, score weight) of upstream's default plugins in MultiPoint order, at v1.36's default
+gates. Weight 0 means that none is configured; the framework then counts 1. The order decides which
+plugin's reason a node shows."""
+
+
+def in_tree() -> tuple[type[Any], ...]:
+    """Every plugin class that exists here, in the order of `DEFAULT_ORDER`."""
+    return (
+        SchedulingGates,
+        PrioritySort,
+        NodeUnschedulable,
+        NodeName,
+        TaintToleration,
+        NodeAffinity,
+        NodePorts,
+        NodeResourcesFit,
+        # Here follow VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone,
+        # PodTopologySpread and InterPodAffinity.
+        DynamicResources,
+        # Here follows DefaultPreemption.
+        NodeResourcesBalancedAllocation,
+        ImageLocality,
+        DefaultBinder,
+        NodeDeclaredFeatures,
+    )
+
+
+_EXISTING: Final = frozenset(plugin.name for plugin in in_tree())
+
+DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = tuple(
+    (name, weight) for name, weight in DEFAULT_ORDER if name in _EXISTING
+)
+"""`DEFAULT_ORDER` without the plugins that do not exist yet."""
