@@ -1,0 +1,272 @@
+"""Where the API server is and how to prove who we are.
+
+The only module that touches `kubernetes_asyncio`, and it uses its configuration loaders only. They
+parse kubeconfig files and run exec plugins and identity providers; TLS contexts, token files and
+renewal are ours. The import happens on use: it costs a third of a second and 70 MB because of the
+generated models behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from scheduler.client.clock import Clock, SystemClock
+from scheduler.client.credentials import (
+    Credentials,
+    Issued,
+    IssuedCredentials,
+    StaticCredentials,
+    TokenFileCredentials,
+)
+from scheduler.client.errors import ConfigurationError
+
+SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+NOTHING_CONFIGURED: Final = (
+    "invalid configuration: no configuration has been provided: not in a cluster (no "
+    "KUBERNETES_SERVICE_HOST), KUBECONFIG is not set and {default} does not exist; "
+    "give --kubeconfig or --master, or set KUBECONFIG"
+)
+
+PROVIDER_CHECK_SECONDS: Final = 60.0
+"""How often an identity provider's token is looked at; the loader renews it when its expiry is
+near."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfiguration:
+    """Everything needed to open connections. `server` has no trailing slash."""
+
+    server: str
+    ssl_context: ssl.SSLContext | None = None
+    credentials: Credentials = field(default_factory=StaticCredentials)
+    server_hostname: str | None = None
+    proxy: str | None = None
+    source: str = ""
+
+    async def authorization(self) -> str | None:
+        """The `Authorization` header for the next request."""
+        return await self.credentials.authorization()
+
+
+async def load_configuration(
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    master: str = "",
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT_DIRECTORY,
+    clock: Clock | None = None,
+) -> ClientConfiguration:
+    """Find and load the cluster configuration.
+
+    In this order: `kubeconfig`, the files in KUBECONFIG, the service account of the pod we run in,
+    `~/.kube/config`, `master` alone. `master` overrides the server of whatever is found.
+
+    Raises:
+        ConfigurationError: nothing was found, or what was found cannot be used.
+    """
+    clock = clock or SystemClock()
+    if kubeconfig:
+        return await _from_kubeconfig(kubeconfig, context, master, clock)
+    if environ.get("KUBECONFIG"):
+        return await _from_kubeconfig(environ["KUBECONFIG"], context, master, clock)
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return _in_cluster(environ, service_account, master, clock)
+    default = _default_kubeconfig(environ)
+    if default.is_file():
+        return await _from_kubeconfig(str(default), context, master, clock)
+    if master:
+        server = master.rstrip("/")
+        tls = ssl.create_default_context() if server.startswith("https") else None
+        return ClientConfiguration(server, tls, source="--master")
+    raise ConfigurationError(NOTHING_CONFIGURED.format(default=default))
+
+
+def _default_kubeconfig(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+
+
+def _existing(paths: str) -> list[str]:
+    return [path for path in paths.split(os.pathsep) if path and Path(path).expanduser().is_file()]
+
+
+def _in_cluster(
+    environ: Mapping[str, str], service_account: Path, master: str, clock: Clock
+) -> ClientConfiguration:
+    from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415  (heavy, see above)
+    from kubernetes_asyncio.config.incluster_config import (  # noqa: PLC0415
+        InClusterConfigLoader,
+    )
+
+    target: Any = _Loaded()
+    try:
+        InClusterConfigLoader(
+            token_filename=str(service_account / "token"),
+            cert_filename=str(service_account / "ca.crt"),
+            try_refresh_token=False,
+            environ=dict(environ),
+        ).load_and_set(target)
+    except (ConfigException, OSError) as error:
+        msg = f"in-cluster configuration ({service_account}): {error}"
+        raise ConfigurationError(msg) from error
+    return ClientConfiguration(
+        server=(master or target.host).rstrip("/"),
+        ssl_context=_ssl_context(target),
+        credentials=TokenFileCredentials(service_account / "token", clock),
+        source="in-cluster",
+    )
+
+
+class _Loaded:
+    """What the loaders write their findings into; they set attributes by name."""
+
+    def __init__(self) -> None:
+        self.api_key: dict[str, str] = {}
+        self.host = ""
+        self.ssl_ca_cert: str | None = None
+        self.cert_file: str | None = None
+        self.key_file: str | None = None
+        self.verify_ssl = True
+        self.tls_server_name: str | None = None
+        self.proxy: str | None = None
+
+
+async def _from_kubeconfig(
+    paths: str, context: str | None, master: str, clock: Clock
+) -> ClientConfiguration:
+    found = _existing(paths)
+    if not found:
+        msg = f"kubeconfig {paths}: no such file"
+        raise ConfigurationError(msg)
+    try:
+        return await _load_kubeconfig(os.pathsep.join(found), context, master, clock)
+    except ConfigurationError as error:
+        msg = f"kubeconfig {paths}: {error}"
+        raise ConfigurationError(msg) from error
+    # The boundary to a third-party parser: on odd input it raises whatever the line it dies in
+    # raises.
+    except Exception as error:
+        msg = f"kubeconfig {paths}: {str(error) or type(error).__name__}"
+        raise ConfigurationError(msg) from error
+
+
+async def _load_kubeconfig(
+    paths: str, context: str | None, master: str, clock: Clock
+) -> ClientConfiguration:
+    from kubernetes_asyncio.config.kube_config import (  # noqa: PLC0415  (heavy, see above)
+        KubeConfigLoader,
+        KubeConfigMerger,
+    )
+
+    merged = KubeConfigMerger(paths).config
+    if merged is None or not merged.value:
+        msg = "the file is empty"
+        raise ConfigurationError(msg)
+    chosen = context or merged.value.get("current-context")
+    if not chosen:
+        msg = "no current-context is set and no context was given"
+        raise ConfigurationError(msg)
+    selected = _named(merged.value, "contexts", chosen)[0].get("context", {})
+    cluster = _named(merged.value, "clusters", selected.get("cluster"))[0].get("cluster", {})
+    user, base = _user(merged.value, selected.get("user"))
+    if master:
+        # Before loading, so that the scheme decides about certificates.
+        cluster["server"] = master
+    loader = KubeConfigLoader(config_dict=merged, active_context=chosen, config_base_path=None)
+    target = _Loaded()
+    await loader.load_and_set(target)
+    if not target.host:
+        msg = f"the cluster of context {chosen!r} has no server"
+        raise ConfigurationError(msg)
+    context_tls = _ssl_context(target)
+    return ClientConfiguration(
+        server=target.host,
+        ssl_context=context_tls,
+        credentials=_credentials(loader, target, user, base, context_tls, clock),
+        server_hostname=target.tls_server_name,
+        proxy=target.proxy,
+        source=f"kubeconfig {paths}, context {chosen}",
+    )
+
+
+def _named(config: Mapping[str, Any], section: str, name: str | None) -> tuple[dict[str, Any], str]:
+    """An entry of a merged kubeconfig and the folder of the file it came from."""
+    for node in config.get(section) or ():
+        if node.value.get("name") == name:
+            return node.value, str(Path(node.path).resolve().parent)
+    known = ", ".join(sorted(str(node.value.get("name")) for node in config.get(section) or ()))
+    msg = f"{section} has no entry named {name!r} (there are: {known or 'none'})"
+    raise ConfigurationError(msg)
+
+
+def _user(config: Mapping[str, Any], name: str | None) -> tuple[dict[str, Any], str]:
+    if not name:
+        return {}, ""
+    entry, base = _named(config, "users", name)
+    return entry.get("user") or {}, base
+
+
+def _credentials(
+    loader: Any,
+    target: _Loaded,
+    user: Mapping[str, Any],
+    base: str,
+    context: ssl.SSLContext | None,
+    clock: Clock,
+) -> Credentials:
+    if user.get("tokenFile"):
+        return TokenFileCredentials(Path(base) / str(user["tokenFile"]), clock)
+    if "exec" not in user and "auth-provider" not in user:
+        return StaticCredentials(target.api_key.get("BearerToken"))
+
+    def issued() -> Issued:
+        expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
+        if "exec" in user:
+            expires = expiry.timestamp() if expiry is not None else None
+        else:
+            # Looked at again soon; the loader itself knows when the provider's token ends.
+            expires = clock.now() + PROVIDER_CHECK_SECONDS
+        return Issued(target.api_key.get("BearerToken"), expires)
+
+    async def issue() -> Issued:
+        previous = target.cert_file
+        # Without this the loader hands out the same exec credential until five minutes before its
+        # expiry.
+        vars(loader).pop("exec_plugin_expiry", None)
+        try:
+            await loader.load_and_set(target)
+        # The boundary to a third-party loader, as in _from_kubeconfig.
+        except Exception as error:
+            msg = f"credential provider: {str(error) or type(error).__name__}"
+            raise ConfigurationError(msg) from error
+        if context is not None and target.cert_file and target.cert_file != previous:
+            # New connections use the new certificate.
+            context.load_cert_chain(target.cert_file, target.key_file)
+        return issued()
+
+    return IssuedCredentials(issue, issued(), clock)
+
+
+def _ssl_context(target: _Loaded) -> ssl.SSLContext | None:
+    if not target.host.startswith("https"):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=target.ssl_ca_cert)
+        # Python 3.13 turned this on; cluster authorities often lack the extensions it demands.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if not target.verify_ssl:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if target.cert_file:
+            context.load_cert_chain(target.cert_file, target.key_file)
+    except (ssl.SSLError, OSError) as error:
+        msg = f"certificates for {target.host}: {error}"
+        raise ConfigurationError(msg) from error
+    return context

@@ -1,0 +1,586 @@
+"""List and watch one resource, and keep a store of it that is right again after every fault.
+
+Invariant: applying the delivered deltas in order gives exactly the store, and the store converges
+to the server's state. An object that vanished while nobody watched yields a DELETED delta with its
+last known state; a name that came back with another UID yields DELETED and ADDED. Nothing is
+delivered twice: an object whose resourceVersion is known already is skipped.
+
+How a run goes: list page by page, then watch from the list's resourceVersion and resume from the
+last seen one after every cut. The server's "too old" (410) means listing again, applied as a diff,
+in chunks. A silent peer is cut after `silence` seconds, since bookmarks come about once a minute.
+Every failure is waited out with growing jittered delays; progress, not a mere connection, resets
+them.
+
+The task that runs `run` is the only writer. Handlers are synchronous, called with everything one
+chunk of bytes held, and must not raise: an exception ends the reflector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from random import Random
+from typing import Final, Generic, NoReturn, Protocol
+
+import msgspec
+import structlog
+
+from scheduler.api.meta import Named
+from scheduler.client.backoff import Backoff
+from scheduler.client.errors import ApiError, RequestError, RequestTimeout, describe
+from scheduler.client.resources import Resource, T
+from scheduler.client.rest import ApiClient
+from scheduler.client.store import KeepRaw, Store
+from scheduler.client.transport import ByteStream
+from scheduler.client.watch_decoding import (
+    Bookmark,
+    Changed,
+    Failure,
+    GarbageError,
+    LineSplitter,
+    Malformed,
+    WatchDecoder,
+    WatchType,
+)
+
+_log = structlog.get_logger(__name__)
+
+SHORT_WATCH_SECONDS: Final = 1.0
+"""A watch that ends sooner and brought nothing is a failure, however politely it ended."""
+
+
+class DeltaType(Enum):
+    """What happened to an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Delta(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """One change: `old` is what the store held, a deletion's `object` the last known state."""
+
+    type: DeltaType
+    object: T
+    old: T | None = None
+
+
+class Handler(Protocol[T]):
+    """Receives changes, in order."""
+
+    def __call__(self, batch: Sequence[Delta[T]], /) -> None:
+        """Take one batch; the list is not reused."""
+        ...
+
+
+class EndCause(StrEnum):
+    """Why a list or watch ended, for metrics and statistics."""
+
+    CLOSED = "closed"
+    """The server ended the watch at its time limit: the normal end."""
+    CUT = "cut"
+    SILENCE = "silence"
+    EXPIRED = "expired"
+    GARBAGE = "garbage"
+    THROTTLED = "throttled"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not-found"
+    SERVER_ERROR = "server-error"
+
+
+_CAUSES: Final = {
+    401: EndCause.UNAUTHORIZED,
+    403: EndCause.FORBIDDEN,
+    404: EndCause.NOT_FOUND,
+    410: EndCause.EXPIRED,
+    429: EndCause.THROTTLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectorOptions:
+    """How to list and watch."""
+
+    namespace: str = ""
+    """Only this namespace; empty means all."""
+    label_selector: str = ""
+    field_selector: str = ""
+    page_size: int = 500
+    """Objects per list request; the API server's own clients use 500."""
+    chunk_size: int = 200
+    """Objects taken from a list before other tasks get their turn: a few milliseconds."""
+    silence: float = 70.0
+    """Seconds without a byte after which a watch is cut; bookmarks come about every 60 s."""
+    watch_seconds: tuple[float, float] = (300.0, 600.0)
+    """Each watch asks for a random length in this range, so that reconnects spread out."""
+    backoff_initial: float = 0.2
+    backoff_cap: float = 30.0
+    streaming_list: bool = False
+    """Ask for the initial list as watch events; falls back to pages where the server cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectorStatistics:
+    """The state of a reflector, for metrics, debugging and tests."""
+
+    plural: str
+    objects: int
+    synced: bool
+    resource_version: str
+    lists: int
+    watches: int
+    events: int
+    bookmarks: int
+    malformed: int
+    ends: dict[str, int]
+    last_error: str
+    seconds_since_contact: float
+
+
+class WatchEnded(Exception):  # noqa: N818  (says what happened)
+    """A watch cannot go on; `relist` says that resuming is impossible."""
+
+    def __init__(
+        self, cause: EndCause, text: str, *, relist: bool, retry_after: float | None
+    ) -> None:
+        super().__init__(text)
+        self.cause = cause
+        self.relist = relist
+        self.retry_after = retry_after
+
+
+class Reflector(Generic[T]):
+    """Follows one resource. Run `run()` in a task of yours; read `store`; wait for `synced`."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        resource: Resource[T],
+        handler: Handler[T],
+        *,
+        options: ReflectorOptions | None = None,
+        random: Random | None = None,
+        on_decode: Callable[[T], T] | None = None,
+        on_relist: Callable[[bool], None] | None = None,
+        keep_raw: KeepRaw[T] | None = None,
+    ) -> None:
+        """Prepare; nothing is sent before `run`.
+
+        Args:
+            client: its clock and metrics are used; its rate limit applies to lists, not watches.
+            resource: what to follow.
+            handler: receives every change.
+            options: how to follow it.
+            random: for jitter; seed it for reproducible runs.
+            on_decode: turns a decoded object into what is stored (interning). If it raises, the
+            object
+                counts as malformed.
+            on_relist: called with True before a list is applied and with False after it.
+            keep_raw: objects for which it is true keep their JSON in the store.
+        """
+        self.resource = resource
+        self.store: Store[T] = Store(resource)
+        self.synced = asyncio.Event()
+        self._client = client
+        self._handler = handler
+        self._options = options or ReflectorOptions()
+        self._clock = client.clock
+        self._random = random or Random()
+        self._metrics = client.metrics
+        self._on_decode = on_decode
+        self._on_relist = on_relist
+        self._keep_raw = keep_raw
+        self._decoder = WatchDecoder(resource)
+        self._backoff = Backoff(
+            self._random, initial=self._options.backoff_initial, cap=self._options.backoff_cap
+        )
+        self._resource_version = ""
+        self._streaming = self._options.streaming_list
+        # Keys seen so far in an initial list that comes as a stream; None outside of one.
+        self._streamed: set[str] | None = None
+        self._garbage_at = ""
+        self._lists = self._watches = self._events = self._bookmarks = self._malformed = 0
+        self._ends: dict[str, int] = {}
+        self._last_error = ""
+        self._contact = self._clock.monotonic()
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether a complete list has been delivered once."""
+        return self.synced.is_set()
+
+    def statistics(self) -> ReflectorStatistics:
+        """Counters and state now."""
+        return ReflectorStatistics(
+            plural=self.resource.plural,
+            objects=len(self.store),
+            synced=self.synced.is_set(),
+            resource_version=self._resource_version,
+            lists=self._lists,
+            watches=self._watches,
+            events=self._events,
+            bookmarks=self._bookmarks,
+            malformed=self._malformed,
+            ends=dict(self._ends),
+            last_error=self._last_error,
+            seconds_since_contact=self._clock.monotonic() - self._contact,
+        )
+
+    # ------------------------------------------------------------------------------------ main loop
+
+    async def run(self) -> NoReturn:
+        """Follow the resource until cancelled."""
+        while True:
+            try:
+                if not self._resource_version and not self._streaming:
+                    await self._list()
+                await self._watch()
+                self._count_end(EndCause.CLOSED)
+                continue
+            except WatchEnded as error:
+                delay = self._after_end(error)
+            except RequestError as error:
+                delay = self._after_failure(error)
+            await self._clock.sleep(delay)
+
+    def _count_end(self, cause: EndCause) -> None:
+        self._ends[cause] = self._ends.get(cause, 0) + 1
+        self._metrics.watch_ended(self.resource.plural, cause)
+
+    def _after_end(self, error: WatchEnded) -> float:
+        """Decide how to go on after the stream itself ended; returns the delay."""
+        self._count_end(error.cause)
+        self._last_error = str(error)
+        if error.relist:
+            self._resource_version = ""
+        delay = max(self._backoff.next(), error.retry_after or 0.0)
+        _log.info(
+            "watch ended",
+            resource=self.resource.plural,
+            cause=str(error.cause),
+            error=str(error),
+            relist=error.relist,
+            retry_in=round(delay, 3),
+        )
+        return delay
+
+    def _after_failure(self, error: RequestError) -> float:
+        """Decide how to go on after a request failed; returns the delay."""
+        cause = EndCause.SILENCE if isinstance(error, RequestTimeout) else EndCause.CUT
+        delay = self._backoff.next()
+        if isinstance(error, ApiError):
+            cause = _CAUSES.get(error.status, EndCause.SERVER_ERROR)
+            delay = max(delay, error.retry_after or 0.0)
+            if self._streaming and error.status in (400, 422):
+                _log.info("no streaming lists here, using pages", resource=self.resource.plural)
+                self._streaming = False
+            if error.status not in (401, 429) and error.status < 500:
+                # Whatever the server dislikes about resuming, a fresh list does not depend on it.
+                self._resource_version = ""
+        self._count_end(cause)
+        self._last_error = str(error)
+        # A refusal needs somebody to act; a lost connection heals by itself.
+        level = _log.error if isinstance(error, ApiError) and error.status < 429 else _log.warning
+        level(
+            "list or watch failed",
+            resource=self.resource.plural,
+            cause=str(cause),
+            retry_in=round(delay, 3),
+            **describe(error),
+        )
+        return delay
+
+    def _progress(self) -> None:
+        self._contact = self._clock.monotonic()
+        self._backoff.reset()
+
+    # ----------------------------------------------------------------------------------------- list
+
+    async def _list(self) -> None:
+        started = self._clock.monotonic()
+        self._announce_relist(begins=True)
+        try:
+            resource_version, count = await self._list_pages()
+        finally:
+            self._announce_relist(begins=False)
+        self._listed(resource_version, count, started)
+
+    def _announce_relist(self, *, begins: bool) -> None:
+        if self._on_relist is not None:
+            self._on_relist(begins)
+
+    def _listed(self, resource_version: str, count: int, started: float) -> None:
+        self._resource_version = resource_version
+        self._lists += 1
+        self._contact = self._clock.monotonic()
+        self._metrics.listed(self.resource.plural, count, self._contact - started)
+        self.synced.set()
+
+    async def _list_pages(self) -> tuple[str, int]:
+        options = self._options
+        seen: set[str] = set()
+        limit, token = options.page_size, ""
+        while True:
+            try:
+                page = await self._client.list_page(
+                    self.resource,
+                    options.namespace,
+                    label_selector=options.label_selector,
+                    field_selector=options.field_selector,
+                    limit=limit,
+                    continue_token=token,
+                )
+            except ApiError as error:
+                if error.status != 410 or not token:
+                    raise
+                # The token outlived the server's history: one list without pages cannot expire.
+                seen.clear()
+                limit, token = 0, ""
+                continue
+            await self._apply_items(page.items or (), seen)
+            token = page.metadata.continue_token
+            if not token:
+                await self._delete_unseen(seen)
+                return page.metadata.resource_version, len(seen)
+
+    async def _apply_items(self, items: Sequence[msgspec.Raw], seen: set[str]) -> None:
+        size = self._options.chunk_size
+        for start in range(0, len(items), size):
+            batch: list[Delta[T]] = []
+            for raw in items[start : start + size]:
+                self._apply_item(raw, seen, batch)
+            self._deliver(batch)
+            await asyncio.sleep(0)
+
+    def _apply_item(self, raw: msgspec.Raw, seen: set[str], batch: list[Delta[T]]) -> None:
+        try:
+            item = self.resource.decode(raw)
+        except ValueError as error:
+            named = self._decoder.named(raw)
+            # It exists, so what the store holds under its name must not count as vanished.
+            seen.add(self._key_of(named))
+            self._skip(named, str(error))
+            return
+        key = self.resource.key(item)
+        seen.add(key)
+        self._upsert(key, item, lambda: bytes(raw), batch)
+
+    async def _delete_unseen(self, seen: set[str]) -> None:
+        gone = [key for key in self.store.snapshot_keys() if key not in seen]
+        size = self._options.chunk_size
+        for start in range(0, len(gone), size):
+            batch: list[Delta[T]] = []
+            for key in gone[start : start + size]:
+                old = self.store.remove(key)
+                if old is not None:
+                    batch.append(Delta(DeltaType.DELETED, old, old))
+            self._deliver(batch)
+            await asyncio.sleep(0)
+
+    # ---------------------------------------------------------------------------------------- watch
+
+    def _watch_query(self) -> dict[str, str]:
+        options = self._options
+        query = {
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(int(self._random.uniform(*options.watch_seconds))),
+        }
+        if self._resource_version:
+            query["resourceVersion"] = self._resource_version
+        else:
+            query["sendInitialEvents"] = "true"
+            query["resourceVersionMatch"] = "NotOlderThan"
+        if options.label_selector:
+            query["labelSelector"] = options.label_selector
+        if options.field_selector:
+            query["fieldSelector"] = options.field_selector
+        return query
+
+    async def _watch(self) -> None:
+        started = self._clock.monotonic()
+        streamed = not self._resource_version
+        if streamed:
+            self._streamed = set()
+            self._announce_relist(begins=True)
+        try:
+            async with self._client.open_watch(
+                self.resource,
+                self._options.namespace,
+                self._watch_query(),
+                silence=self._options.silence,
+            ) as stream:
+                self._watches += 1
+                progressed = await self._read(stream, started)
+        finally:
+            if self._streamed is not None:
+                self._streamed = None
+                self._announce_relist(begins=False)
+        if progressed or self._clock.monotonic() - started >= SHORT_WATCH_SECONDS:
+            self._progress()
+            return
+        raise WatchEnded(
+            EndCause.CUT,
+            "the watch ended at once and brought nothing",
+            relist=False,
+            retry_after=None,
+        )
+
+    async def _read(self, stream: ByteStream, started: float) -> bool:
+        """Read until the end of the stream; returns whether anything came."""
+        splitter = LineSplitter()
+        progressed = False
+        while chunk := await stream.read():
+            try:
+                lines = splitter.feed(chunk)
+                if not lines:
+                    continue
+                rest = iter(lines)
+                while end := self._apply_lines(rest):
+                    await self._finish_streamed_list(end, started)
+            except GarbageError as error:
+                raise self._garbage(error) from error
+            progressed = True
+            self._progress()
+        # An unfinished last line is a cut connection: the event comes again after resuming.
+        return progressed
+
+    def _garbage(self, error: GarbageError) -> WatchEnded:
+        # Resuming asks for the same event again. If that is garbage twice, only a list gets past
+        # it.
+        again = self._garbage_at == self._resource_version
+        self._garbage_at = "" if again else self._resource_version
+        return WatchEnded(EndCause.GARBAGE, str(error), relist=again, retry_after=None)
+
+    def _apply_lines(self, lines: Iterator[bytes]) -> Bookmark | None:
+        """Deliver lines as one batch, up to the bookmark that ends a streamed list: it is returned.
+
+        What precedes garbage or an error is delivered before that is raised.
+        """
+        batch: list[Delta[T]] = []
+        try:
+            for line in lines:
+                event = self._decoder.decode(line)
+                if type(event) is Changed:
+                    self._apply_change(event, line, batch)
+                elif type(event) is Bookmark:
+                    self._bookmarks += 1
+                    if self._streamed is None:
+                        self._resource_version = event.resource_version
+                    elif event.initial_events_end:
+                        return event
+                elif type(event) is Malformed:
+                    self._apply_malformed(event, batch)
+                elif type(event) is Failure:
+                    raise _watch_ended(event)
+        finally:
+            self._deliver(batch)
+        return None
+
+    async def _finish_streamed_list(self, end: Bookmark, started: float) -> None:
+        seen = self._streamed or set()
+        self._streamed = None
+        await self._delete_unseen(seen)
+        self._announce_relist(begins=False)
+        self._listed(end.resource_version, len(seen), started)
+
+    def _apply_change(self, event: Changed[T], line: bytes, batch: list[Delta[T]]) -> None:
+        item = event.object
+        metadata = item.metadata
+        key = self.resource.key(item)
+        if self._streamed is not None:
+            self._streamed.add(key)
+        else:
+            self._resource_version = metadata.resource_version
+        if event.type is WatchType.DELETED:
+            self._delete(key, item, batch)
+        else:
+            self._upsert(key, item, lambda: self._decoder.object_bytes(line), batch)
+
+    def _apply_malformed(self, event: Malformed, batch: list[Delta[T]]) -> None:
+        key = self._key_of(event.named)
+        self._skip(event.named, event.error)
+        if self._streamed is not None:
+            self._streamed.add(key)
+        elif event.named.metadata.resource_version:
+            self._resource_version = event.named.metadata.resource_version
+        if event.type is WatchType.DELETED:
+            old = self.store.remove(key)
+            if old is not None:
+                batch.append(Delta(DeltaType.DELETED, old, old))
+
+    # ---------------------------------------------------------------------------------- one object
+
+    def _upsert(self, key: str, item: T, raw: Callable[[], bytes], batch: list[Delta[T]]) -> None:
+        old = self.store.by_key(key)
+        if old is not None and old.metadata.resource_version == item.metadata.resource_version:
+            return
+        item_or_none = self._transformed(item)
+        if item_or_none is None:
+            return
+        item = item_or_none
+        keep = self._keep_raw is not None and self._keep_raw(item)
+        self.store.put(key, item, raw() if keep else None)
+        if old is None:
+            batch.append(Delta(DeltaType.ADDED, item))
+        elif old.metadata.uid != item.metadata.uid:
+            batch.append(Delta(DeltaType.DELETED, old, old))
+            batch.append(Delta(DeltaType.ADDED, item))
+        else:
+            batch.append(Delta(DeltaType.MODIFIED, item, old))
+
+    def _delete(self, key: str, item: T, batch: list[Delta[T]]) -> None:
+        old = self.store.remove(key)
+        if old is None:
+            return
+        last = self._transformed(item) if old.metadata.uid == item.metadata.uid else None
+        batch.append(Delta(DeltaType.DELETED, old if last is None else last, old))
+
+    def _transformed(self, item: T) -> T | None:
+        if self._on_decode is None:
+            return item
+        try:
+            return self._on_decode(item)
+        # The boundary between one odd object and everything else: a value that parses as JSON may
+        # still make no sense (a quantity, a selector), and must cost this object only.
+        except Exception as error:  # noqa: BLE001
+            self._skip(Named(metadata=item.metadata), f"{type(error).__name__}: {error}")
+            return None
+
+    def _skip(self, named: Named, error: str) -> None:
+        self._malformed += 1
+        self._metrics.malformed(self.resource.plural)
+        _log.error(
+            "malformed object skipped",
+            resource=self.resource.plural,
+            object=self._key_of(named),
+            error=error,
+        )
+
+    def _key_of(self, named: Named) -> str:
+        metadata = named.metadata
+        name = metadata.name or "?"
+        return f"{metadata.namespace}/{name}" if self.resource.namespaced else name
+
+    def _deliver(self, batch: list[Delta[T]]) -> None:
+        if batch:
+            self._events += len(batch)
+            self._metrics.watch_events(self.resource.plural, len(batch))
+            self._handler(batch)
+
+
+def _watch_ended(failure: Failure) -> WatchEnded:
+    status = failure.status
+    text = f"{status.code} {status.reason}: {status.message}"
+    expired = status.code == 410 or status.reason in ("Expired", "Gone")
+    cause = EndCause.EXPIRED if expired else _CAUSES.get(status.code, EndCause.SERVER_ERROR)
+    seconds = status.details.retry_after_seconds if status.details is not None else 0
+    return WatchEnded(
+        cause,
+        text,
+        # Anything that is not "come back later" may be about our position in the history.
+        relist=expired or status.code not in (429, 500, 503, 504),
+        retry_after=float(seconds) or None,
+    )

@@ -1,0 +1,484 @@
+"""Typed verbs of the Kubernetes API over one shared transport.
+
+Invariants: every request has a timeout, passes the rate limit once, and a write is sent only while
+the leader fence is open, asked after every wait. A 401 renews the credential and tries once more; a
+429 waits as told and tries again. Both answers mean that nothing was done. Nothing else is retried
+here: callers know what their writes mean (`binding`, `status_patch`, `events`).
+
+Watches bypass the rate limit and are opened by `open_watch`; `reflector` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from scheduler.api.meta import Object
+from scheduler.api.pod import Pod
+from scheduler.client.clock import Clock, SystemClock
+from scheduler.client.errors import (
+    ApiError,
+    ConfigurationError,
+    ConnectionFailed,
+    MalformedAnswer,
+    NotLeader,
+    RequestError,
+    RequestTimeout,
+    api_error,
+)
+from scheduler.client.fence import Fence, OpenFence
+from scheduler.client.metrics import ClientMetrics, NullMetrics
+from scheduler.client.rate_limit import RateLimiter
+from scheduler.client.resources import Resource, T
+from scheduler.client.transport import ByteStream, Transport
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+
+REQUEST_TIMEOUT_SECONDS: Final = 30.0
+"""For an ordinary request, waiting for a connection included."""
+
+BIND_TIMEOUT_SECONDS: Final = 4.0
+"""With the default renew deadline of 10 s it stays below the lease duration of 15 s (DESIGN 7)."""
+
+THROTTLED_TRIES: Final = 10
+"""How often an answer 429 is waited out, as client-go does."""
+
+PAGE_SIZE: Final = 500
+
+Body = bytes | Mapping[str, Any]
+
+
+class ListMeta(Object):
+    """`metadata` of a list."""
+
+    resource_version: str = ""
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class Page(Object):
+    """One page of a list, its items not decoded yet."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    # null when a list is empty and the server is careless
+    items: list[msgspec.Raw] | None = None
+
+
+class _BindingMeta(msgspec.Struct, omit_defaults=True):
+    name: str
+    namespace: str
+    uid: str
+    annotations: dict[str, str] | None = None
+
+
+class _BindingTarget(msgspec.Struct):
+    name: str
+    kind: str = "Node"
+
+
+class _Binding(msgspec.Struct, rename="camel"):
+    metadata: _BindingMeta
+    target: _BindingTarget
+    api_version: str = "v1"
+    kind: str = "Binding"
+
+
+@dataclass(frozen=True, slots=True)
+class RawAnswer:
+    """Any answer below 400."""
+
+    status: int
+    body: bytes
+    headers: CIMultiDictProxy[str]
+
+
+_page_decoder = msgspec.json.Decoder(Page)
+_encoder = msgspec.json.Encoder()
+
+
+class ApiClient:
+    """Verbs for one purpose: own user agent, rate limit, timeout and fence, shared transport."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        user_agent: str = "kubestow",
+        limiter: RateLimiter | None = None,
+        fence: Fence | None = None,
+        timeout: float = REQUEST_TIMEOUT_SECONDS,
+        bind_timeout: float = BIND_TIMEOUT_SECONDS,
+        clock: Clock | None = None,
+        metrics: ClientMetrics | None = None,
+    ) -> None:
+        """Wire the client; no limiter means no limit, no fence means writes are always allowed."""
+        self.transport = transport
+        self.timeout = timeout
+        self.bind_timeout = bind_timeout
+        self._user_agent = user_agent
+        self._limiter = limiter
+        self._fence = fence or OpenFence()
+        self.clock: Clock = clock or SystemClock()
+        self.metrics: ClientMetrics = metrics or NullMetrics()
+        self._credentials = transport.configuration.credentials
+        self._pods_url = transport.configuration.server + "/api/v1/namespaces/"
+        # Headers are rebuilt only when the credential changes.
+        self._authorization: str | None = None
+        self._headers = self._build_headers(None)
+
+    def derive(
+        self,
+        suffix: str,
+        *,
+        limiter: RateLimiter | None = None,
+        fence: Fence | None = None,
+        timeout: float | None = None,
+    ) -> ApiClient:
+        """A client for another purpose on the same connections; no limit or fence is inherited."""
+        return ApiClient(
+            self.transport,
+            user_agent=f"{self._user_agent}/{suffix}",
+            limiter=limiter,
+            fence=fence,
+            timeout=self.timeout if timeout is None else timeout,
+            bind_timeout=self.bind_timeout,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
+
+    # --------------------------------------------------------------------------------------- verbs
+
+    async def get(
+        self,
+        resource: Resource[T],
+        name: str,
+        namespace: str = "",
+        *,
+        within: float | None = None,
+    ) -> T:
+        """Read one object."""
+        path = resource.path(name, namespace)
+        answer = await self.request("GET", path, within=within)
+        return _decoded(resource, "GET", path, answer.body)
+
+    async def list_page(
+        self,
+        resource: Resource[Any],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = PAGE_SIZE,
+        continue_token: str = "",
+    ) -> Page:
+        """Read one page; `limit` 0 reads everything at once.
+
+        Raises:
+            ApiError: status 410 when `continue_token` has expired.
+            MalformedAnswer: the body is not a list with a resourceVersion.
+        """
+        query = _selectors(label_selector, field_selector)
+        if limit:
+            query["limit"] = str(limit)
+        if continue_token:
+            query["continue"] = continue_token
+        path = resource.collection_path(namespace)
+        answer = await self.request("GET", path, query=query)
+        try:
+            page = _page_decoder.decode(answer.body)
+        except ValueError as error:
+            raise MalformedAnswer("GET", path, f"not a list: {error}") from error
+        if not page.metadata.resource_version:
+            raise MalformedAnswer("GET", path, "a list without metadata.resourceVersion")
+        return page
+
+    async def list(
+        self,
+        resource: Resource[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> list[T]:
+        """Read all objects, page by page. For objects that should be followed use a `Reflector`."""
+        items: list[T] = []
+        token = ""
+        while True:
+            page = await self.list_page(
+                resource,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                continue_token=token,
+            )
+            path = resource.collection_path(namespace)
+            items += [_decoded(resource, "GET", path, raw) for raw in page.items or ()]
+            token = page.metadata.continue_token
+            if not token:
+                return items
+
+    async def create(self, resource: Resource[T], item: T | Body, namespace: str = "") -> T:
+        """Create an object from a struct, a mapping or ready JSON."""
+        path = resource.collection_path(namespace)
+        answer = await self.request("POST", path, body=_encoded(resource, item))
+        return _decoded(resource, "POST", path, answer.body)
+
+    async def replace(
+        self,
+        resource: Resource[T],
+        body: Body,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """Replace an object with complete JSON; a struct would lose unknown fields."""
+        path = resource.path(name, namespace, subresource)
+        answer = await self.request("PUT", path, body=body)
+        return _decoded(resource, "PUT", path, answer.body)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        namespace: str = "",
+        *,
+        body: Body,
+        patch_type: str = STRATEGIC_MERGE_PATCH,
+        subresource: str = "",
+    ) -> T:
+        """Patch an object or one of its subresources."""
+        path = resource.path(name, namespace, subresource)
+        answer = await self.request("PATCH", path, body=body, content_type=patch_type)
+        return _decoded(resource, "PATCH", path, answer.body)
+
+    async def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        """Delete an object; with `uid` only that very one (409 otherwise)."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if uid or resource_version:
+            options["preconditions"] = {key: text for key, text in preconditions.items() if text}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        await self.request("DELETE", resource.path(name, namespace), body=options)
+
+    async def bind(
+        self, pod: Pod, node_name: str, annotations: dict[str, str] | None = None
+    ) -> None:
+        """Create the pod's Binding. One try: `binding.bind_and_settle` knows what failures mean.
+
+        `annotations` are merged into the pod's by the API server in the same transaction.
+        """
+        metadata = pod.metadata
+        body = _encoder.encode(
+            _Binding(
+                _BindingMeta(metadata.name, metadata.namespace, metadata.uid, annotations),
+                _BindingTarget(node_name),
+            )
+        )
+        # Names come from the API server, which admits nothing in them that would need quoting.
+        url = URL(
+            f"{self._pods_url}{metadata.namespace}/pods/{metadata.name}/binding", encoded=True
+        )
+        await self._send("POST", url, body, JSON, self.bind_timeout)
+
+    async def request(
+        self,
+        verb: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        content_type: str = JSON,
+        within: float | None = None,
+    ) -> RawAnswer:
+        """Send any request. `path` must be quoted.
+
+        Raises:
+            ApiError: the answer's status is 400 or above.
+            ConnectionFailed, RequestTimeout, NotLeader: no answer; see
+            `RequestError.outcome_unknown`.
+        """
+        if query:
+            path = f"{path}?{urlencode(query)}"
+        data = body if body is None or isinstance(body, bytes) else _encoder.encode(body)
+        return await self._send(
+            verb,
+            self.transport.url(path),
+            data,
+            content_type,
+            self.timeout if within is None else within,
+        )
+
+    @asynccontextmanager
+    async def open_watch(
+        self, resource: Resource[Any], namespace: str, query: Mapping[str, str], *, silence: float
+    ) -> AsyncIterator[ByteStream]:
+        """Open a watch and give its bytes; leaving the context cuts it.
+
+        Raises:
+            ApiError: the server refused the watch; a 401 has renewed the credential already.
+        """
+        path = f"{resource.collection_path(namespace)}?{urlencode({'watch': '1', **query})}"
+        await self._authorize("WATCH", path)
+        headers = self._headers[""]
+        url = self.transport.url(path)
+        async with self.transport.stream("GET", url, headers, silence=silence) as stream:
+            if stream.status >= 400:
+                body = await stream.read_all()
+                if stream.status == 401:
+                    await self._renew("WATCH", path)
+                raise api_error(
+                    "WATCH", path, stream.status, body, stream.headers.get("Retry-After")
+                )
+            yield stream
+
+    # ------------------------------------------------------------------------------------ internals
+
+    def _build_headers(self, authorization: str | None) -> dict[str, CIMultiDict[str]]:
+        """Headers by content type; the key "" is for requests without a body."""
+        base = {
+            "Accept": JSON,
+            "Accept-Encoding": "identity",
+            "User-Agent": self._user_agent,
+        }
+        if authorization:
+            base["Authorization"] = authorization
+        headers = {"": CIMultiDict(base)}
+        for content_type in (JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
+            headers[content_type] = CIMultiDict({**base, "Content-Type": content_type})
+        return headers
+
+    async def _authorize(self, verb: str, path: str) -> None:
+        try:
+            authorization = await self._credentials.authorization()
+        except ConfigurationError as error:
+            raise ConnectionFailed(verb, path, str(error), sent=False) from error
+        if authorization != self._authorization:
+            self._authorization = authorization
+            self._headers = self._build_headers(authorization)
+
+    async def _renew(self, verb: str, path: str) -> None:
+        try:
+            await self._credentials.renew()
+        except ConfigurationError as error:
+            raise ConnectionFailed(verb, path, str(error), sent=False) from error
+
+    async def _send(
+        self,
+        verb: str,
+        url: URL,
+        body: bytes | None,
+        content_type: str,
+        within: float,
+    ) -> RawAnswer:
+        renewed = False
+        tries = 0
+        while True:
+            await self._wait_for_turn(verb)
+            await self._authorize(verb, url.raw_path)
+            # Asked last: every wait above may have taken longer than the lease.
+            if verb != "GET" and not self._fence.allowed():
+                raise NotLeader(verb, url.raw_path)
+            status, answer, headers = await self._exchange(verb, url, body, content_type, within)
+            if status < 400:
+                return RawAnswer(status, answer, headers)
+            error = api_error(verb, url.raw_path, status, answer, headers.get("Retry-After"))
+            tries += 1
+            if status == 401 and not renewed:
+                renewed = True
+                previous = self._authorization
+                await self._renew(verb, url.raw_path)
+                await self._authorize(verb, url.raw_path)
+                if self._authorization == previous:
+                    raise error
+            elif status == 429 and error.retry_after is not None and tries < THROTTLED_TRIES:
+                await self.clock.sleep(error.retry_after)
+            else:
+                raise error
+
+    async def _wait_for_turn(self, verb: str) -> None:
+        if self._limiter is None:
+            return
+        delay = self._limiter.reserve()
+        if delay > 0.0:
+            self.metrics.throttled(verb, delay)
+            await self.clock.sleep(delay)
+
+    async def _exchange(
+        self,
+        verb: str,
+        url: URL,
+        body: bytes | None,
+        content_type: str,
+        within: float,
+    ) -> tuple[int, bytes, CIMultiDictProxy[str]]:
+        headers = self._headers.get(content_type if body is not None else "")
+        if headers is None:
+            headers = CIMultiDict(self._headers[""])
+            headers["Content-Type"] = content_type
+        started = self.clock.monotonic()
+        code = "<error>"
+        try:
+            answer = await self.transport.request(verb, url, headers, body, within)
+            code = str(answer[0])
+            return answer
+        except RequestTimeout:
+            code = "<timeout>"
+            raise
+        finally:
+            self.metrics.request(verb, code, self.clock.monotonic() - started)
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    query = {}
+    if label_selector:
+        query["labelSelector"] = label_selector
+    if field_selector:
+        query["fieldSelector"] = field_selector
+    return query
+
+
+def _encoded(resource: Resource[T], item: T | Body) -> Body:
+    if isinstance(item, (bytes, Mapping)):
+        return item
+    return resource.encode(item)
+
+
+def _decoded(resource: Resource[T], verb: str, path: str, body: bytes | msgspec.Raw) -> T:
+    try:
+        return resource.decode(body)
+    except ValueError as error:
+        raise MalformedAnswer(verb, path, f"not a {resource.kind}: {error}") from error
+
+
+__all__ = [
+    "BIND_TIMEOUT_SECONDS",
+    "JSON",
+    "MERGE_PATCH",
+    "PAGE_SIZE",
+    "STRATEGIC_MERGE_PATCH",
+    "ApiClient",
+    "ApiError",
+    "Body",
+    "ListMeta",
+    "Page",
+    "RawAnswer",
+    "RequestError",
+]

@@ -1,0 +1,85 @@
+"""Delegated authentication and authorisation: TokenReview and SubjectAccessReview.
+
+Reviews are POSTs that change nothing, so a client without fence must be used for them: endpoints of
+a replica that does not lead answer too.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.api.meta import Object
+from scheduler.client.errors import MalformedAnswer
+from scheduler.client.rest import ApiClient
+
+_TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  (a path)
+_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class UserInfo(Object):
+    """Who a token belongs to."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+class TokenReviewStatus(Object):
+    """The verdict about a token; `user` means something only when `authenticated`."""
+
+    authenticated: bool = False
+    user: UserInfo = msgspec.field(default_factory=UserInfo)
+    audiences: tuple[str, ...] = ()
+    error: str = ""
+
+
+class AccessReviewStatus(Object):
+    """The verdict about an access."""
+
+    allowed: bool = False
+    denied: bool = False
+    reason: str = ""
+    evaluation_error: str = ""
+
+
+class _TokenReview(Object):
+    status: TokenReviewStatus = msgspec.field(default_factory=TokenReviewStatus)
+
+
+class _AccessReview(Object):
+    status: AccessReviewStatus = msgspec.field(default_factory=AccessReviewStatus)
+
+
+async def review_token(
+    client: ApiClient, token: str, audiences: tuple[str, ...] = ()
+) -> TokenReviewStatus:
+    """Ask the API server whose bearer token this is."""
+    spec: dict[str, object] = {"token": token}
+    if audiences:
+        spec["audiences"] = audiences
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    answer = await client.request("POST", _TOKEN_REVIEWS, body=body)
+    try:
+        return msgspec.json.decode(answer.body, type=_TokenReview).status
+    except ValueError as error:
+        raise MalformedAnswer("POST", _TOKEN_REVIEWS, f"not a TokenReview: {error}") from error
+
+
+async def review_access(
+    client: ApiClient, user: UserInfo, *, path: str, verb: str
+) -> AccessReviewStatus:
+    """Ask whether `user` may `verb` (lower case HTTP method) the non-resource URL `path`."""
+    spec = {
+        "user": user.username,
+        "uid": user.uid,
+        "groups": user.groups,
+        "extra": user.extra,
+        "nonResourceAttributes": {"path": path, "verb": verb},
+    }
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    answer = await client.request("POST", _ACCESS_REVIEWS, body=body)
+    try:
+        return msgspec.json.decode(answer.body, type=_AccessReview).status
+    except ValueError as error:
+        raise MalformedAnswer("POST", _ACCESS_REVIEWS, f"not an access review: {error}") from error

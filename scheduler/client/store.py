@@ -1,0 +1,79 @@
+"""The objects of one kind as last seen: what listers read.
+
+Written by one reflector only, read by anybody on the same loop. Objects are never changed in place,
+so a reader may keep what it got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic
+
+from scheduler.client.resources import Resource, T
+
+
+class Store(Generic[T]):
+    """Objects by key: `namespace/name`, or name. An index by namespace appears on first use."""
+
+    def __init__(self, resource: Resource[T]) -> None:
+        self._resource = resource
+        self._items: dict[str, T] = {}
+        self._namespaces: dict[str, dict[str, T]] | None = None
+        self._raw: dict[str, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        """One object, or None."""
+        key = f"{namespace}/{name}" if self._resource.namespaced else name
+        return self._items.get(key)
+
+    def list(self, namespace: str | None = None) -> Iterable[T]:
+        """All objects, or those of one namespace; a live view, valid until the next change."""
+        if namespace is None:
+            return self._items.values()
+        if self._namespaces is None:
+            self._namespaces = {}
+            for key, item in self._items.items():
+                self._namespaces.setdefault(item.metadata.namespace, {})[key] = item
+        return self._namespaces.get(namespace, {}).values()
+
+    def raw(self, name: str, namespace: str = "") -> bytes | None:
+        """The JSON of one object as the server sent it, if the reflector keeps it."""
+        return self._raw.get(f"{namespace}/{name}" if self._resource.namespaced else name)
+
+    def by_key(self, key: str) -> T | None:
+        """One object by its key, or None."""
+        return self._items.get(key)
+
+    def snapshot_keys(self) -> tuple[str, ...]:
+        """All keys, copied."""
+        return tuple(self._items)
+
+    def put(self, key: str, item: T, raw: bytes | None = None) -> None:
+        """Add or replace; without `raw` older bytes are forgotten."""
+        self._items[key] = item
+        if raw is not None:
+            self._raw[key] = raw
+        elif self._raw:
+            self._raw.pop(key, None)
+        if self._namespaces is not None:
+            self._namespaces.setdefault(item.metadata.namespace, {})[key] = item
+
+    def remove(self, key: str) -> T | None:
+        """Remove and return what was there."""
+        item = self._items.pop(key, None)
+        self._raw.pop(key, None)
+        if item is not None and self._namespaces is not None:
+            namespace = item.metadata.namespace
+            group = self._namespaces.get(namespace)
+            if group is not None:
+                group.pop(key, None)
+                if not group:
+                    del self._namespaces[namespace]
+        return item
+
+
+KeepRaw = Callable[[T], bool]
+"""Decides per object whether its bytes are kept."""

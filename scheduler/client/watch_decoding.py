@@ -1,0 +1,165 @@
+"""From watch bytes to typed events.
+
+A watch is lines of `{"type": ..., "object": {...}}`. The common line is decoded in one step into a
+struct; only when that fails is it taken apart: bookmarks and errors carry other objects, and nulls
+stand for absent fields. Pure: no I/O, no logging.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final, Generic
+
+import msgspec
+
+from scheduler.api.meta import Named, Object
+from scheduler.client.errors import StatusBody
+from scheduler.client.resources import Resource, T
+
+MAX_LINE_BYTES: Final = 32 * 1024 * 1024
+"""Far above what etcd can hold for one object; a longer line is not a watch."""
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+class WatchType(Enum):
+    """The `type` of a watch line."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    ERROR = "ERROR"
+
+
+class Changed(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """An object was added, modified or deleted."""
+
+    type: WatchType
+    object: T
+
+
+class Bookmark(msgspec.Struct, frozen=True, gc=False):
+    """Nothing changed up to `resource_version`."""
+
+    resource_version: str
+    initial_events_end: bool = False
+
+
+class Failure(msgspec.Struct, frozen=True, gc=False):
+    """The server ends the watch."""
+
+    status: StatusBody
+
+
+class Malformed(msgspec.Struct, frozen=True, gc=False):
+    """A change whose object cannot be read; its metadata could be, as far as filled."""
+
+    type: WatchType
+    named: Named
+    error: str
+
+
+class GarbageError(Exception):
+    """The stream is not a watch: a line is no JSON of the expected form, or has no end."""
+
+
+class _RawLine(Object):
+    type: WatchType
+    object: msgspec.Raw
+
+
+class LineSplitter:
+    """Cuts chunks into lines and keeps the unfinished rest."""
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that `chunk` completes, without their ends; empty lines are left out.
+
+        Raises:
+            GarbageError: a line is longer than MAX_LINE_BYTES.
+        """
+        lines = chunk.split(b"\n")
+        tail = lines.pop()
+        if lines and self._pieces:
+            self._pieces.append(lines[0])
+            lines[0] = b"".join(self._pieces)
+            self._pieces.clear()
+            self._size = 0
+        if tail:
+            self._pieces.append(tail)
+            self._size += len(tail)
+            if self._size > MAX_LINE_BYTES:
+                msg = f"a line of more than {MAX_LINE_BYTES} bytes"
+                raise GarbageError(msg)
+        return [line for line in lines if line]
+
+
+class WatchDecoder(Generic[T]):
+    """Decodes the lines of one resource's watch."""
+
+    def __init__(self, resource: Resource[T]) -> None:
+        self._resource = resource
+        # Any: a struct type made from a value at run time is beyond static types.
+        changed: Any = Changed
+        self._fast: msgspec.json.Decoder[Changed[T]] = msgspec.json.Decoder(changed[resource.type])
+        self._raw = msgspec.json.Decoder(_RawLine)
+        self._named = msgspec.json.Decoder(Named)
+        self._status = msgspec.json.Decoder(StatusBody)
+
+    def decode(self, line: bytes) -> Changed[T] | Bookmark | Failure | Malformed:
+        """Decode one line.
+
+        Raises:
+            GarbageError: it is no watch line at all.
+        """
+        try:
+            event = self._fast.decode(line)
+        except ValueError:
+            return self._decode_slowly(line)
+        if event.type is WatchType.BOOKMARK or event.type is WatchType.ERROR:
+            return self._decode_slowly(line)
+        return event
+
+    def _decode_slowly(self, line: bytes) -> Changed[T] | Bookmark | Failure | Malformed:
+        try:
+            raw = self._raw.decode(line)
+            if raw.type is WatchType.ERROR:
+                return Failure(self._status.decode(raw.object))
+            if raw.type is WatchType.BOOKMARK:
+                return self._bookmark(raw.object)
+        except ValueError as error:
+            msg = f"{error}: {line[:120]!r}"
+            raise GarbageError(msg) from error
+        try:
+            return Changed(raw.type, self._resource.decode(raw.object))
+        except ValueError as error:
+            return Malformed(raw.type, self.named(raw.object), str(error))
+
+    def _bookmark(self, data: msgspec.Raw) -> Bookmark:
+        metadata = self._named.decode(data).metadata
+        end = metadata.annotations.get(INITIAL_EVENTS_END) == "true"
+        return Bookmark(metadata.resource_version, end)
+
+    def named(self, data: bytes | msgspec.Raw) -> Named:
+        """As much of the metadata as can be read; never raises."""
+        try:
+            return self._named.decode(data)
+        except ValueError:
+            pass
+        try:
+            loose = msgspec.json.decode(data)
+            metadata = loose.get("metadata") or {}
+            texts = {key: text for key, text in metadata.items() if isinstance(text, str)}
+            return msgspec.convert({"metadata": texts}, Named)
+        except (ValueError, AttributeError):
+            return Named()
+
+    def object_bytes(self, line: bytes) -> bytes:
+        """A copy of the object's own JSON within a line that decoded before."""
+        return bytes(self._raw.decode(line).object)

@@ -1,0 +1,35 @@
+"""A faulty server, a clock without waiting, and clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
+from tests.integration.client.faulty_server import FaultyServer, running_server
+from tests.unit.client.virtual_clock import InstantClock
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FaultyServer]:
+    async with running_server() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> InstantClock:
+    return InstantClock()
+
+
+@pytest.fixture
+async def transport(server: FaultyServer) -> AsyncIterator[Transport]:
+    async with Transport(ClientConfiguration(server.url)) as open_transport:
+        yield open_transport
+
+
+@pytest.fixture
+def client(transport: Transport, clock: InstantClock) -> ApiClient:
+    return ApiClient(transport, clock=clock, timeout=2.0, bind_timeout=2.0)

@@ -1,0 +1,195 @@
+"""A tiny API server on a loopback socket that misbehaves on command.
+
+Each test scripts the answers to the requests it expects: `server.on("GET", "/api/v1/nodes", answer,
+...)`. The answers to one route are used in order and the last one stays. An answer is a coroutine
+function that gets the request; the builders below make the usual ones. Requests that nobody
+scripted are answered with 501 and fail the test at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request that arrived."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class FaultyServer:
+    """Scripted routes, and a record of what came in."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.unexpected: list[str] = []
+        self.url = ""
+        self._routes: dict[tuple[str, str], list[Answer]] = {}
+        self.forever = asyncio.Event()
+        """Set at the end, so that hanging answers let go of the server."""
+
+    def on(self, method: str, path: str, *answers: Answer) -> None:
+        """Script a route; a watch is the method WATCH."""
+        self._routes[method, path] = list(answers)
+
+    def requests(self, method: str, path: str | None = None) -> list[Seen]:
+        return [seen for seen in self.seen if seen.method == method and path in (None, seen.path)]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        method = "WATCH" if request.query.get("watch") else request.method
+        body = await request.read()
+        self.seen.append(
+            Seen(method, request.path, dict(request.query), dict(request.headers), body)
+        )
+        answers = self._routes.get((method, request.path))
+        if not answers:
+            self.unexpected.append(f"{method} {request.path}")
+            return web.Response(status=501)
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        return await answer(request)
+
+    # Answers ----------------------------------------------------------------------------------
+
+    def json(
+        self, body: Any, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        async def answer(_: web.Request) -> web.StreamResponse:
+            return web.json_response(body, status=status, headers=headers)
+
+        return answer
+
+    def status(
+        self,
+        code: int,
+        reason: str = "",
+        message: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        body = {"kind": "Status", "code": code, "reason": reason, "message": message}
+        return self.json(body, code, headers)
+
+    def text(self, body: bytes, status: int = 200) -> Answer:
+        async def answer(_: web.Request) -> web.StreamResponse:
+            return web.Response(body=body, status=status)
+
+        return answer
+
+    def cut(self, then: Callable[[web.Request], None] | None = None) -> Answer:
+        """Do `then`, but lose the connection instead of answering."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if then is not None:
+                then(request)
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+
+        return answer
+
+    def hang(self, then: Callable[[web.Request], None] | None = None) -> Answer:
+        """Do `then`, and never answer."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if then is not None:
+                then(request)
+            await self.forever.wait()
+            return web.Response(status=503)
+
+        return answer
+
+    def page(self, items: Iterable[Any], version: str = "1", continue_token: str = "") -> Answer:
+        metadata = {"resourceVersion": version}
+        if continue_token:
+            metadata["continue"] = continue_token
+        return self.json({"kind": "List", "metadata": metadata, "items": list(items)})
+
+    def watch(self, chunks: Sequence[bytes] = (), *, end: str = "open") -> Answer:
+        """Stream chunks, then: stay "open", "close" politely, or "cut" the connection."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            await response.prepare(request)
+            for chunk in chunks:
+                await response.write(chunk)
+            if end == "open":
+                await self.forever.wait()
+            elif end == "cut":
+                assert request.transport is not None
+                # The bytes above must leave before the reset overtakes them.
+                await asyncio.sleep(0.01)
+                request.transport.abort()
+            return response
+
+        return answer
+
+
+def line(kind: str, item: Any) -> bytes:
+    """One watch line."""
+    return json.dumps({"type": kind, "object": item}, separators=(",", ":")).encode() + b"\n"
+
+
+def bookmark(version: str) -> bytes:
+    return line("BOOKMARK", {"metadata": {"resourceVersion": version}})
+
+
+def expired() -> bytes:
+    status = {
+        "kind": "Status",
+        "code": 410,
+        "reason": "Expired",
+        "message": "too old resource version",
+    }
+    return line("ERROR", status)
+
+
+def node(name: str, version: str = "1", uid: str = "", **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": version}
+    return {"metadata": metadata, **more}
+
+
+def pod(name: str, version: str = "1", uid: str = "", node_name: str = "") -> dict[str, Any]:
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": version,
+    }
+    spec = {"nodeName": node_name} if node_name else {}
+    return {"metadata": metadata, "spec": spec}
+
+
+@asynccontextmanager
+async def running_server() -> AsyncIterator[FaultyServer]:
+    """Serve on a free loopback port."""
+    server = FaultyServer()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", server.handle)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield server
+    finally:
+        server.forever.set()
+        await runner.cleanup()
+    assert not server.unexpected, f"requests nobody expected: {server.unexpected}"

@@ -1,0 +1,299 @@
+"""The verbs over a real socket: what is sent, and what each fault becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.api.meta import ObjectMeta
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.credentials import TokenFileCredentials
+from scheduler.client.errors import (
+    ApiError,
+    ConnectionFailed,
+    MalformedAnswer,
+    NotLeader,
+    RequestError,
+    RequestTimeout,
+)
+from scheduler.client.rate_limit import RateLimiter
+from scheduler.client.resources import EVENTS, NODES, PODS
+from scheduler.client.rest import ApiClient
+from scheduler.client.reviews import UserInfo, review_access, review_token
+from scheduler.client.transport import Transport
+from tests.integration.client.faulty_server import Answer, FaultyServer, node, pod
+from tests.unit.client.virtual_clock import InstantClock
+
+NODE_PATH = "/api/v1/nodes/a"
+BINDING_PATH = "/api/v1/namespaces/default/pods/p/binding"
+
+
+def a_pod() -> Pod:
+    return Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u1"))
+
+
+class ShutFence:
+    def allowed(self) -> bool:
+        return False
+
+
+async def test_get_decodes_into_the_struct(server: FaultyServer, client: ApiClient) -> None:
+    server.on("GET", NODE_PATH, server.json(node("a", spec={"unschedulable": True})))
+    got = await client.get(NODES, "a")
+    assert isinstance(got, Node)
+    assert got.spec.unschedulable
+    headers = server.seen[0].headers
+    assert headers["Accept"] == "application/json"
+    assert headers["Accept-Encoding"] == "identity"
+    assert headers["User-Agent"] == "kubestow"
+
+
+async def test_names_are_quoted_in_paths(server: FaultyServer, client: ApiClient) -> None:
+    server.on("GET", "/api/v1/nodes/a/../b?c", server.json(node("x")))
+    await client.get(NODES, "a/../b?c")
+    assert server.seen[0].path == "/api/v1/nodes/a/../b?c"
+
+
+async def test_list_follows_continue_tokens(server: FaultyServer, client: ApiClient) -> None:
+    server.on(
+        "GET",
+        "/api/v1/nodes",
+        server.page([node("a")], continue_token="more/+="),
+        server.page([node("b")]),
+    )
+    items = await client.list(NODES, label_selector="zone in (a,b)")
+    assert [item.name for item in items] == ["a", "b"]
+    first, second = server.seen
+    assert first.query == {"limit": "500", "labelSelector": "zone in (a,b)"}
+    assert second.query["continue"] == "more/+="
+
+
+async def test_bind_sends_the_binding_with_uid_and_annotations(
+    server: FaultyServer, client: ApiClient
+) -> None:
+    server.on("POST", BINDING_PATH, server.json({"kind": "Status", "status": "Success"}, 201))
+    await client.bind(a_pod(), "node-1", {"k": "v"})
+    await client.bind(a_pod(), "node-2")
+    assert server.seen[0].json == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "namespace": "default", "uid": "u1", "annotations": {"k": "v"}},
+        "target": {"kind": "Node", "name": "node-1"},
+    }
+    assert "annotations" not in server.seen[1].json["metadata"]
+    assert server.seen[0].headers["Content-Type"] == "application/json"
+
+
+async def test_create_adds_kind_and_version(server: FaultyServer, client: ApiClient) -> None:
+    path = "/apis/events.k8s.io/v1/namespaces/default/events"
+    server.on("POST", path, server.json({"metadata": {"name": "e"}}, 201))
+    await client.create(EVENTS, EVENTS.type(reason="Scheduled"), "default")
+    sent = server.seen[0].json
+    assert (sent["apiVersion"], sent["kind"], sent["reason"]) == (
+        "events.k8s.io/v1",
+        "Event",
+        "Scheduled",
+    )
+
+
+async def test_patch_names_its_type(server: FaultyServer, client: ApiClient) -> None:
+    path = "/api/v1/namespaces/default/pods/p/status"
+    server.on("PATCH", path, server.json(pod("p")))
+    await client.patch(PODS, "p", "default", body={"status": {}}, subresource="status")
+    assert server.seen[0].headers["Content-Type"] == "application/strategic-merge-patch+json"
+
+
+async def test_delete_sends_preconditions(server: FaultyServer, client: ApiClient) -> None:
+    path = "/api/v1/namespaces/default/pods/p"
+    server.on("DELETE", path, server.json(pod("p")))
+    await client.delete(PODS, "p", "default", uid="u1", grace_period_seconds=0)
+    body = server.seen[0].json
+    assert body["preconditions"] == {"uid": "u1"}
+    assert body["gracePeriodSeconds"] == 0
+
+
+async def test_error_answers_carry_the_status(server: FaultyServer, client: ApiClient) -> None:
+    server.on("GET", NODE_PATH, server.status(404, "NotFound", 'nodes "a" not found'))
+    with pytest.raises(ApiError) as caught:
+        await client.get(NODES, "a")
+    assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+    assert str(caught.value) == f'GET {NODE_PATH}: 404 NotFound: nodes "a" not found'
+    assert not caught.value.outcome_unknown
+
+
+async def test_an_error_that_is_no_status_still_explains_itself(
+    server: FaultyServer, client: ApiClient
+) -> None:
+    server.on("GET", NODE_PATH, server.text(b"<html>bad gateway</html>", 502))
+    with pytest.raises(ApiError, match="502 BadGateway: <html>bad gateway</html>"):
+        await client.get(NODES, "a")
+
+
+@pytest.mark.parametrize("body", [b"nonsense", b"[]", b'{"metadata":{"name":7}}'])
+async def test_an_unreadable_success_names_the_path(
+    server: FaultyServer, client: ApiClient, body: bytes
+) -> None:
+    server.on("GET", NODE_PATH, server.text(body))
+    with pytest.raises(MalformedAnswer, match="GET /api/v1/nodes/a: not a Node"):
+        await client.get(NODES, "a")
+
+
+async def test_nulls_for_empty_slices_are_read_as_absent(
+    server: FaultyServer, client: ApiClient
+) -> None:
+    server.on("GET", NODE_PATH, server.json(node("a", spec={"taints": None}, status=None)))
+    assert (await client.get(NODES, "a")).spec.taints == ()
+
+
+class TestUnknownOutcomes:
+    """Whether a failed bind may have happened is what settling depends on."""
+
+    @pytest.mark.parametrize(
+        ("fault", "kind", "unknown"),
+        [
+            ("cut", ConnectionFailed, True),
+            ("hang", RequestTimeout, True),
+            (500, ApiError, True),
+            (504, ApiError, True),
+            (409, ApiError, True),
+            (404, ApiError, False),
+            (403, ApiError, False),
+            (422, ApiError, False),
+        ],
+    )
+    async def test_after_an_answer_or_none(
+        self,
+        server: FaultyServer,
+        transport: Transport,
+        fault: str | int,
+        kind: type[RequestError],
+        unknown: bool,
+    ) -> None:
+        answers: dict[str | int, Answer] = {"cut": server.cut(), "hang": server.hang()}
+        server.on("POST", BINDING_PATH, answers.get(fault) or server.status(int(fault)))
+        client = ApiClient(transport, bind_timeout=0.05 if fault == "hang" else 2.0)
+        with pytest.raises(kind) as caught:
+            await client.bind(a_pod(), "n")
+        assert caught.value.outcome_unknown is unknown
+        assert caught.value.verb == "POST"
+        assert caught.value.path == BINDING_PATH
+
+    async def test_nobody_listening_is_certain(self) -> None:
+        async with Transport(ClientConfiguration("http://127.0.0.1:1")) as closed:
+            with pytest.raises(ConnectionFailed) as caught:
+                await ApiClient(closed).bind(a_pod(), "n")
+        assert caught.value.refused
+        assert not caught.value.outcome_unknown
+
+
+class TestRetriesOfRequestsThatWereNotCarriedOut:
+    async def test_429_is_waited_out_as_told(
+        self, server: FaultyServer, client: ApiClient, clock: InstantClock
+    ) -> None:
+        server.on(
+            "POST",
+            BINDING_PATH,
+            server.status(429, headers={"Retry-After": "3"}),
+            server.json({}, 201),
+        )
+        await client.bind(a_pod(), "n")
+        assert clock.sleeps == [3.0]
+        assert len(server.seen) == 2
+
+    async def test_endless_429_ends(
+        self, server: FaultyServer, client: ApiClient, clock: InstantClock
+    ) -> None:
+        server.on("GET", NODE_PATH, server.status(429, headers={"Retry-After": "1"}))
+        with pytest.raises(ApiError, match="429"):
+            await client.get(NODES, "a")
+        assert len(server.seen) == 10
+
+    async def test_401_reads_the_rotated_token_and_tries_again(
+        self, server: FaultyServer, clock: InstantClock, tmp_path: Path
+    ) -> None:
+        token = tmp_path / "token"
+        token.write_text("old\n")
+        credentials = TokenFileCredentials(token, clock)
+        configuration = ClientConfiguration(server.url, credentials=credentials)
+        server.on("GET", NODE_PATH, server.status(401), server.json(node("a")))
+        token.write_text("new\n")
+        async with Transport(configuration) as transport:
+            await ApiClient(transport, clock=clock).get(NODES, "a")
+        assert [seen.headers["Authorization"] for seen in server.seen] == [
+            "Bearer old",
+            "Bearer new",
+        ]
+
+    async def test_401_with_the_same_token_is_not_repeated(
+        self, server: FaultyServer, client: ApiClient
+    ) -> None:
+        server.on("GET", NODE_PATH, server.status(401, "Unauthorized"))
+        with pytest.raises(ApiError, match="401"):
+            await client.get(NODES, "a")
+        assert len(server.seen) == 1
+
+
+async def test_a_shut_fence_stops_writes_but_not_reads(
+    server: FaultyServer, transport: Transport
+) -> None:
+    client = ApiClient(transport, fence=ShutFence())
+    server.on("GET", NODE_PATH, server.json(node("a")))
+    await client.get(NODES, "a")
+    with pytest.raises(NotLeader) as caught:
+        await client.bind(a_pod(), "n")
+    assert not caught.value.outcome_unknown
+    assert server.requests("POST") == []
+
+
+async def test_the_fence_is_asked_after_waiting_for_a_token(
+    server: FaultyServer, transport: Transport, clock: InstantClock
+) -> None:
+    class LosesLeadershipAfterOneSecond:
+        def allowed(self) -> bool:
+            return clock.monotonic() < 1.0
+
+    limiter = RateLimiter(clock, qps=0.5, burst=1)
+    fence = LosesLeadershipAfterOneSecond()
+    client = ApiClient(transport, fence=fence, limiter=limiter, clock=clock)
+    server.on("POST", BINDING_PATH, server.json({}, 201))
+    await client.bind(a_pod(), "n")
+    with pytest.raises(NotLeader):
+        await client.bind(a_pod(), "n")
+    assert len(server.seen) == 1
+
+
+async def test_derived_clients_share_connections_only(
+    server: FaultyServer, transport: Transport
+) -> None:
+    client = ApiClient(transport, fence=ShutFence(), user_agent="kubestow/1")
+    server.on("POST", BINDING_PATH, server.json({}, 201))
+    await client.derive("leader-election", timeout=1.0).bind(a_pod(), "n")
+    assert server.seen[0].headers["User-Agent"] == "kubestow/1/leader-election"
+
+
+async def test_reviews(server: FaultyServer, client: ApiClient) -> None:
+    status = {"authenticated": True, "user": {"username": "jane", "groups": ["g"]}}
+    server.on(
+        "POST", "/apis/authentication.k8s.io/v1/tokenreviews", server.json({"status": status}, 201)
+    )
+    server.on(
+        "POST",
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        server.json({"status": {"allowed": True}}, 201),
+    )
+    who = await review_token(client, "secret")
+    assert who.authenticated
+    assert who.user.username == "jane"
+    assert (await review_access(client, who.user, path="/metrics", verb="get")).allowed
+    spec = server.seen[1].json["spec"]
+    assert spec["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
+    assert UserInfo().groups == ()
+
+
+async def test_a_closed_transport_says_so(transport: Transport) -> None:
+    await transport.close()
+    with pytest.raises(RuntimeError, match="async with"):
+        await ApiClient(transport).get(NODES, "a")
