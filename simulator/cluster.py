@@ -1,0 +1,196 @@
+"""The embedded cluster: store, API server, controllers and clock, put together and running.
+
+    async with EmbeddedCluster() as cluster:
+        cluster.create(node)
+        ... talk to cluster.url ...
+
+Everything runs on the event loop that entered the context; leaving it ends every task and connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import yaml
+
+from simulator.admission import AdmissionChain, Personality
+from simulator.api import Api
+from simulator.clock import SimClock
+from simulator.control import PREFIX, Control
+from simulator.controllers.kubelet import Kubelet, Settings
+from simulator.controllers.runner import Controller, KubeletController, Runner
+from simulator.faults import Faults
+from simulator.objects import JsonObject, copy_tree, dig
+from simulator.pods import BUILT_IN_PRIORITIES
+from simulator.resources import Resource, ResourceTable
+from simulator.server import BOOKMARK_SECONDS, ApiServer
+from simulator.store import DEFAULT_HISTORY, Store
+from simulator.strategies import Surroundings
+from simulator.subresources import Reviewer
+
+NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+class EmbeddedCluster:
+    """A cluster in this process. Parameters are read at construction; serving starts with `async with`.
+
+    `personality` `stock` behaves like v1.36, `native` also has what the KEPs add; `feature_gates` decides
+    single gates. `controllers` names those that act from the start (all of them by default).
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        personality: Personality = "stock",
+        feature_gates: Mapping[str, bool] | None = None,
+        clock: SimClock | None = None,
+        controllers: Collection[str] | None = None,
+        kubelet: Settings | None = None,
+        reviewer: Reviewer | None = None,
+        more_resources: tuple[Resource, ...] = (),
+        history: int = DEFAULT_HISTORY,
+        bookmark_seconds: float = BOOKMARK_SECONDS,
+        seed: int | None = None,
+    ) -> None:
+        self.clock = clock or SimClock()
+        self.store = Store(history=history)
+        self.faults = Faults()
+        self.admission = AdmissionChain()
+        self.resources = ResourceTable(more_resources)
+        source = random.Random(seed)
+        around = Surroundings(self.store, self.clock, personality, dict(feature_gates or {}))
+        self.api = Api(
+            self.store, around, self.resources, admission=self.admission, random_source=source
+        )
+        self.server = ApiServer(
+            self.api,
+            self.faults,
+            reviewer=reviewer,
+            bookmark_seconds=bookmark_seconds,
+            random_source=source,
+        )
+        known = self._controllers(kubelet)
+        off = frozenset() if controllers is None else frozenset(known) - frozenset(controllers)
+        self.runner = Runner(self.api, known, off)
+        self.server.mounts[PREFIX] = Control(self.server, self.clock, self.runner).handle
+        self._where = (host, port)
+        self._task: asyncio.Task[None] | None = None
+        self._bootstrap()
+
+    def _controllers(self, kubelet: Settings | None) -> dict[str, Controller]:
+        nodes = Kubelet(kubelet, lambda name: self.store.get("nodes", "", name) is not None)
+        return {"kubelet": KubeletController(self.api, nodes)}
+
+    def _bootstrap(self) -> None:
+        """What every cluster has from the start."""
+        for name in NAMESPACES:
+            self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for name, value in BUILT_IN_PRIORITIES.items():
+            self.create(
+                {
+                    "apiVersion": "scheduling.k8s.io/v1",
+                    "kind": "PriorityClass",
+                    "metadata": {"name": name},
+                    "value": value,
+                }
+            )
+
+    @property
+    def url(self) -> str:
+        """http://host:port, once entered."""
+        return self.server.url
+
+    def create(self, obj: JsonObject) -> JsonObject:
+        """Create an object in the process, with its status if it has one; returns it as stored.
+
+        The object is copied. The namespace is `default` where it names none. Raises `ApiError` as the server
+        would answer, LookupError for a kind it does not serve.
+        """
+        resource = self.resources.of_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
+        namespace = (dig(obj, "metadata", "namespace") or "default") if resource.namespaced else ""
+        version = self.api.create(resource, namespace, copy_tree(obj))
+        if obj.get("status") and resource.has_status and resource.table != "nodes":
+            body = {**copy_tree(version.obj), "status": copy_tree(obj["status"])}
+            version = self.api.update(
+                resource, version.namespace, version.name, body, subresource="status"
+            )
+        return version.obj
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> JsonObject:
+        """An object as stored; it must not be changed. Raises `ApiError` 404."""
+        resource = self.resources.of_kind(api_version, kind)
+        where = (namespace or "default") if resource.namespaced else ""
+        return self.api.get(resource, where, name).obj
+
+    def write_kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig that points here; returns its path."""
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "kubestow", "cluster": {"server": self.url}}],
+            "users": [{"name": "kubestow", "user": {"token": "any"}}],
+            "contexts": [
+                {"name": "kubestow", "context": {"cluster": "kubestow", "user": "kubestow"}}
+            ],
+            "current-context": "kubestow",
+        }
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        return path
+
+    async def __aenter__(self) -> Self:
+        await self.server.start(*self._where)
+        self.runner.attach()
+        self._task = asyncio.create_task(self.runner.run(), name="kubestow-controllers")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.runner.detach()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        await self.server.stop()
+
+
+async def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    personality: Personality = "stock",
+    feature_gates: Mapping[str, bool] | None = None,
+    clock_rate: float = 1.0,
+    kubeconfig: Path | None = None,
+    stop: asyncio.Event | None = None,
+    ready: asyncio.Future[EmbeddedCluster] | None = None,
+) -> None:
+    """Serve a cluster alone, until `stop` is set (or the task is cancelled).
+
+    `ready` is given the running cluster, so that a command line can print its URL; `kubeconfig` is
+    written before that.
+    """
+    cluster = EmbeddedCluster(
+        host=host,
+        port=port,
+        personality=personality,
+        feature_gates=feature_gates,
+        clock=SimClock(rate=clock_rate),
+    )
+    async with cluster:
+        if kubeconfig is not None:
+            cluster.write_kubeconfig(kubeconfig)
+        if ready is not None and not ready.done():
+            ready.set_result(cluster)
+        await (stop or asyncio.Event()).wait()

@@ -1,0 +1,507 @@
+"""The HTTP face of the embedded API server.
+
+Plain HTTP on a loopback port, no authentication. One handler parses the request, lets the fault rules act,
+calls `Api`, and writes encoded bytes; there is no framework routing in between, because the demo and the
+tests create and bind thousands of pods a second. State is owned by the event loop that runs `start`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import yaml
+from aiohttp import web
+
+from simulator import discovery, errors, printing
+from simulator.api import APPLY_PATCH, PATCH_TYPES, Api
+from simulator.errors import ApiError
+from simulator.faults import FaultRule, Faults
+from simulator.listing import (
+    Lister,
+    encode_page,
+    encoded,
+    initial_list_error,
+    predicate_of,
+    shown,
+)
+from simulator.objects import JsonObject, decode_json, encode_json
+from simulator.routing import (
+    Query,
+    Target,
+    is_true,
+    reads_json,
+    resolve,
+    split_path,
+    wants_table,
+    write_options,
+)
+from simulator.store import Version
+from simulator.subresources import SUCCESS, Reviewer, bind, evict, scale_of, set_scale
+from simulator.watching import WatchStream, fault_error
+
+BOOKMARK_SECONDS: Final = 60.0
+"""Between bookmarks of one watch, as kube-apiserver."""
+_WATCH_SECONDS: Final = (1800.0, 3600.0)
+"""A watch without timeoutSeconds ends after a random time in this range, as kube-apiserver's do."""
+_MAX_BODY: Final = 3 * 1024 * 1024
+_JSON: Final = "application/json"
+_YAML: Final = ("application/yaml", APPLY_PATCH)
+_SUCCESS: Final = encode_json(SUCCESS)
+_REVIEWS: Final = frozenset(["TokenReview", "SubjectAccessReview", "SelfSubjectAccessReview"])
+_STOP_SECONDS: Final = 2.0
+
+Extra = Callable[[str, list[str], Query, bytes], JsonObject]
+"""A handler mounted under a path of its own (the control endpoint): method, path, query, body."""
+
+
+class _DroppedError(Exception):
+    """The connection was closed on purpose; nothing is to be answered."""
+
+
+class _ResponseSink:
+    """A streaming response as a watch sees it."""
+
+    def __init__(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        self._request = request
+        self._response = response
+
+    async def write(self, data: bytes) -> None:
+        if data:
+            await self._response.write(data)
+
+    def abort(self) -> None:
+        _abort(self._request)
+        raise _DroppedError
+
+
+def _abort(request: web.BaseRequest) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+class ApiServer:
+    """Serves one `Api` over HTTP. `mounts` maps a first path segment to an extra handler."""
+
+    def __init__(
+        self,
+        api: Api,
+        faults: Faults | None = None,
+        *,
+        reviewer: Reviewer | None = None,
+        bookmark_seconds: float = BOOKMARK_SECONDS,
+        random_source: random.Random | None = None,
+    ) -> None:
+        self.api = api
+        self.faults = faults or Faults()
+        self.lister = Lister(api.store)
+        self.mounts: dict[str, Extra] = {}
+        self._reviewer = reviewer or Reviewer()
+        self._bookmark_seconds = bookmark_seconds
+        self._random = random_source or random.Random()
+        self._streams: set[WatchStream] = set()
+        self._requests: dict[str, int] = {}
+        self._runner: web.ServerRunner | None = None
+        self._address = ""
+
+    # ------------------------------------------------------------------------------------ life cycle
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Listen; returns the URL. Port 0 takes a free one."""
+        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        self._runner = web.ServerRunner(
+            server, handle_signals=False, shutdown_timeout=_STOP_SECONDS
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port, backlog=1024).start()
+        bound = self._runner.addresses[0]
+        self._address = f"{bound[0]}:{bound[1]}"
+        return self.url
+
+    async def stop(self) -> None:
+        """Close every stream and connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @property
+    def url(self) -> str:
+        """http://host:port."""
+        return f"http://{self._address}"
+
+    def send_bookmarks(self) -> int:
+        """Have every open watch that allows bookmarks send one now; returns the number of watches."""
+        for stream in self._streams:
+            stream.bookmark()
+        return len(self._streams)
+
+    def statistics(self) -> JsonObject:
+        """Requests by verb and resource, open watches, and the store's numbers."""
+        return {
+            "requests": dict(sorted(self._requests.items())),
+            "watches": len(self._streams),
+            "store": self.api.store.statistics()._asdict(),
+        }
+
+    # ---------------------------------------------------------------------------------------- request
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            return _status(error)
+        except _DroppedError:
+            _abort(request)
+            return web.Response()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        segments, query = split_path(request.raw_path)
+        mounted = self.mounts.get(segments[0]) if segments else None
+        if mounted is not None:
+            return _json(mounted(request.method, segments[1:], query, await request.read()))
+        target = resolve(request.method, segments, query, self.api.resources)
+        if target is None:
+            return self._describe(request, segments)
+        accept = request.headers.get("Accept", "")
+        if not reads_json(accept):
+            raise ApiError(
+                406,
+                "NotAcceptable",
+                "only the following media types are accepted: application/json",
+            )
+        label = f"{target.verb} {target.label}"
+        self._requests[label] = self._requests.get(label, 0) + 1
+        if target.verb == "watch":
+            return await self._watch(request, target, query, accept)
+        body = await _body(request) if request.method != "GET" else None
+        rule = self._rule(target, body)
+        if rule is not None:
+            await self._suffer(rule)
+        response = self._perform(request, target, query, body, accept)
+        if rule is not None and rule.action == "drop-answer":
+            raise _DroppedError
+        return response
+
+    def _rule(self, target: Target, body: Any) -> FaultRule | None:
+        name = target.name
+        if not name and isinstance(body, dict):
+            meta = body.get("metadata")
+            name = str(meta.get("name", "")) if isinstance(meta, dict) else ""
+        return self.faults.take(target.verb, target.label, target.namespace, name)
+
+    async def _suffer(self, rule: FaultRule) -> None:
+        match rule.action:
+            case "error":
+                raise fault_error(rule)
+            case "delay":
+                await self.api.clock.sleep(rule.seconds)
+            case "cut":
+                raise _DroppedError
+            case "silence":
+                removed = asyncio.Event()
+                undo = self.faults.on_change(removed.set)
+                try:
+                    while self.faults.holds(rule):
+                        await removed.wait()
+                        removed.clear()
+                finally:
+                    undo()
+                raise _DroppedError
+            case _:
+                return
+
+    def _perform(
+        self, request: web.BaseRequest, target: Target, query: Query, body: Any, accept: str
+    ) -> web.Response:
+        match target.verb:
+            case "get":
+                return self._get(target, query, accept)
+            case "list":
+                return self._list(target, query, accept)
+            case "create":
+                return self._create(target, query, body)
+            case "update" | "patch":
+                return self._change(request, target, query, body)
+            case "delete":
+                return self._delete(target, query, body)
+        return self._delete_collection(target, query, body)
+
+    # ------------------------------------------------------------------------------------------ reads
+
+    def _get(self, target: Target, query: Query, accept: str) -> web.Response:
+        version = self.api.get(target.resource, target.namespace, target.name)
+        if target.subresource == "scale":
+            return _json(scale_of(target.resource, version))
+        if wants_table(accept):
+            return _json(
+                self._table(target, [version], query, {"resourceVersion": str(version.rv)})
+            )
+        return _bytes(encoded(target.resource, version))
+
+    def _list(self, target: Target, query: Query, accept: str) -> web.Response:
+        page = self.lister.page(target, query)
+        if wants_table(accept):
+            return _json(self._table(target, page.versions, query, page.metadata()))
+        return _bytes(encode_page(target.resource, page))
+
+    def _table(
+        self, target: Target, versions: list[Version], query: Query, metadata: JsonObject
+    ) -> JsonObject:
+        return printing.table(
+            target.resource.table,
+            [version.obj for version in versions],
+            self.api.clock.now(),
+            metadata=metadata,
+            include=query.get("includeObject", "Metadata"),
+        )
+
+    async def _watch(
+        self, request: web.BaseRequest, target: Target, query: Query, accept: str
+    ) -> web.StreamResponse:
+        initial_list_error(query)
+        rule = self.faults.standing("watch", target.label, target.namespace)
+        if rule is not None and rule.action == "error" and rule.code != 410:
+            self.faults.count_standing(rule)
+            raise fault_error(rule)
+        predicate = predicate_of(target, query)
+        asked = query.get("timeoutSeconds", "")
+        timeout = (
+            float(asked)
+            if asked.isdigit() and int(asked)
+            else self._random.uniform(*_WATCH_SECONDS)
+        )
+        stream = WatchStream(
+            self.api.store,
+            self.faults,
+            self.api.clock,
+            target,
+            query,
+            predicate,
+            as_table=wants_table(accept),
+            bookmark_seconds=self._bookmark_seconds,
+        )
+        self._streams.add(stream)
+        try:
+            response = web.StreamResponse(
+                headers={"Content-Type": _JSON, "Cache-Control": "no-cache"}
+            )
+            response.enable_chunked_encoding()
+            await response.prepare(request)
+            await stream.run(_ResponseSink(request, response), timeout)
+            await response.write_eof()
+        except ConnectionError:
+            # The client left while we wrote: nobody is there to be told.
+            return web.Response()
+        finally:
+            stream.close()
+            self._streams.discard(stream)
+        return response
+
+    # ----------------------------------------------------------------------------------------- writes
+
+    def _create(self, target: Target, query: Query, body: Any) -> web.Response:
+        options = write_options(query)
+        resource, namespace = target.resource, target.namespace
+        obj = _object(body)
+        if resource.kind in _REVIEWS:
+            return _json(self._reviewer.review(resource.kind, obj), 201)
+        if target.subresource == "binding" or resource.kind == "Binding":
+            name = target.name or str((obj.get("metadata") or {}).get("name", ""))
+            bind(self.api, self._pods(), namespace, name, obj, options)
+            return _bytes(_SUCCESS, 201)
+        if target.subresource == "eviction":
+            evict(self.api, resource, namespace, target.name, obj, options)
+            return _bytes(_SUCCESS, 201)
+        if target.subresource:
+            raise errors.method_not_allowed()
+        version = self.api.create(resource, namespace, obj, options)
+        return _bytes(encoded(resource, version), 201, options.warnings)
+
+    def _pods(self) -> Any:
+        return self.api.resources.of_kind("v1", "Pod")
+
+    def _change(
+        self, request: web.BaseRequest, target: Target, query: Query, body: Any
+    ) -> web.Response:
+        options = write_options(query)
+        resource, namespace, name = target.resource, target.namespace, target.name
+        if target.subresource == "scale":
+            return self._scale(request, target, body, query)
+        if target.subresource == "binding" or target.subresource == "eviction":
+            raise errors.method_not_allowed()
+        # Finalizers of namespaces and ephemeral containers are fields of the main object here.
+        subresource = target.subresource if target.subresource in ("status", "resize") else ""
+        code = 200
+        if target.verb == "update":
+            version = self.api.update(
+                resource, namespace, name, _object(body), options, subresource=subresource
+            )
+        else:
+            patch_type = _content_type(request)
+            if patch_type not in PATCH_TYPES:
+                raise errors.unsupported_media_type(PATCH_TYPES)
+            if patch_type == APPLY_PATCH and not self.api.store.get(
+                resource.table, namespace, name
+            ):
+                code = 201
+            version = self.api.patch(
+                resource, namespace, name, body, patch_type, options, subresource=subresource
+            )
+        return _bytes(encoded(resource, version), code, options.warnings)
+
+    def _scale(
+        self, request: web.BaseRequest, target: Target, body: Any, query: Query
+    ) -> web.Response:
+        version = self.api.get(target.resource, target.namespace, target.name)
+        scale = _object(body)
+        if target.verb == "patch":
+            if _content_type(request) not in PATCH_TYPES[1:]:
+                raise errors.unsupported_media_type(PATCH_TYPES[1:])
+            current = scale_of(target.resource, version)
+            scale = {**current, "spec": {**current["spec"], **(scale.get("spec") or {})}}
+        return _json(set_scale(self.api, target.resource, version, scale, write_options(query)))
+
+    def _delete(self, target: Target, query: Query, body: Any) -> web.Response:
+        if target.subresource:
+            raise errors.method_not_allowed()
+        options, wanted = write_options(query), _delete_options(query, body)
+        options.dry_run = options.dry_run or "All" in (wanted.get("dryRun") or [])
+        resource = target.resource
+        version, gone = self.api.delete(resource, target.namespace, target.name, wanted, options)
+        if not gone or resource.table in ("pods", "namespaces"):
+            return _bytes(encoded(resource, version))
+        details = {
+            "name": target.name,
+            "kind": resource.plural,
+            "uid": version.obj["metadata"].get("uid", ""),
+        }
+        if resource.group:
+            details["group"] = resource.group
+        return _json({**SUCCESS, "details": details, "code": 200})
+
+    def _delete_collection(self, target: Target, query: Query, body: Any) -> web.Response:
+        deleted = self.api.delete_collection(
+            target.resource,
+            target.namespace,
+            predicate_of(target, query),
+            _delete_options(query, body),
+            write_options(query),
+        )
+        return _json(
+            {
+                "kind": f"{target.resource.kind}List",
+                "apiVersion": target.resource.group_version,
+                "metadata": {"resourceVersion": str(self.api.store.rv)},
+                "items": [shown(target.resource, version) for version in deleted],
+            }
+        )
+
+    # -------------------------------------------------------------------------------------- discovery
+
+    def _describe(self, request: web.BaseRequest, segments: list[str]) -> web.Response:
+        if request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()
+        table = self.api.resources
+        found: JsonObject | None = None
+        match segments:
+            case ["version"]:
+                found = discovery.VERSION
+            case ["healthz" | "livez" | "readyz"]:
+                return web.Response(text="ok")
+            case ["api"]:
+                found = discovery.versions(self._address)
+            case ["apis"]:
+                found = discovery.groups(table)
+            case ["api", version]:
+                found = discovery.resource_list(table, "", version)
+            case ["apis", group]:
+                found = discovery.group(table, group)
+            case ["apis", group, version]:
+                found = discovery.resource_list(table, group, version)
+            case ["openapi", "v2"]:
+                found = discovery.openapi_v2()
+            case ["openapi", "v3"]:
+                found = discovery.openapi_index(table)
+            case ["openapi", "v3", "api", version]:
+                found = discovery.openapi(table, "", version)
+            case ["openapi", "v3", "apis", group, version]:
+                found = discovery.openapi(table, group, version)
+            case []:
+                found = {"paths": ["/api", "/apis", "/openapi/v3", "/version", "/_kubestow"]}
+        if found is None:
+            raise errors.no_such_resource()
+        return _json(found)
+
+
+def _content_type(request: web.BaseRequest) -> str:
+    return request.headers.get("Content-Type", _JSON).partition(";")[0].strip()
+
+
+async def _body(request: web.BaseRequest) -> Any:
+    """The decoded body; None when there is none. JSON first: apply patches are JSON most of the time."""
+    raw = await request.read()
+    if not raw:
+        return None
+    if len(raw) > _MAX_BODY:
+        message = f"Request entity too large: limit is {_MAX_BODY}"
+        raise ApiError(413, "RequestEntityTooLarge", message)
+    content_type = _content_type(request)
+    if not content_type.endswith("json") and content_type not in _YAML:
+        raise errors.unsupported_media_type([_JSON, "application/yaml", *PATCH_TYPES])
+    try:
+        return decode_json(raw)
+    except ValueError as error:
+        if content_type not in _YAML:
+            raise errors.bad_request(
+                f"couldn't get version/kind; json parse error: {error}"
+            ) from error
+    try:
+        # As JSON text and back, so that dates become what JSON makes of them.
+        return decode_json(encode_json(yaml.safe_load(raw)))
+    except (yaml.YAMLError, TypeError) as error:
+        raise errors.bad_request(f"error converting YAML to JSON: {error}") from error
+
+
+def _object(body: Any) -> JsonObject:
+    if not isinstance(body, dict):
+        raise errors.bad_request("the body of the request is no JSON object")
+    return body
+
+
+def _delete_options(query: Query, body: Any) -> JsonObject:
+    options = dict(body) if isinstance(body, dict) else {}
+    grace = query.get("gracePeriodSeconds", "")
+    if grace.isdigit():
+        options["gracePeriodSeconds"] = int(grace)
+    if "propagationPolicy" in query:
+        options["propagationPolicy"] = query["propagationPolicy"]
+    if is_true(query, "orphanDependents"):
+        options["propagationPolicy"] = "Orphan"
+    return options
+
+
+def _warnings(texts: list[str]) -> Mapping[str, str]:
+    """Warning headers joined into one: aiohttp's Response takes a plain mapping quickest."""
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return {"Warning": ", ".join(f'299 - "{text}"' for text in quoted)}
+
+
+def _bytes(body: bytes, status: int = 200, warnings: list[str] | None = None) -> web.Response:
+    headers = _warnings(warnings) if warnings else None
+    return web.Response(body=body, status=status, content_type=_JSON, headers=headers)
+
+
+def _json(obj: JsonObject, status: int = 200) -> web.Response:
+    return _bytes(encode_json(obj), status)
+
+
+def _status(error: ApiError) -> web.Response:
+    headers: dict[str, str] = {}
+    retry = (error.status.get("details") or {}).get("retryAfterSeconds")
+    if retry:
+        headers["Retry-After"] = str(retry)
+    return web.Response(
+        body=encode_json(error.status), status=error.code, content_type=_JSON, headers=headers
+    )

@@ -1,0 +1,229 @@
+"""What each kind does with an object on its way in: defaults, validation, which part a write may touch.
+
+`Strategy` is the behaviour of a kind that has no rules of its own; a subclass overrides what differs. The
+registry is `simulator.workloads.STRATEGIES`, by table. Defaults are those a scheduler or kubectl can see, no more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from simulator.admission import Personality
+from simulator.clock import SimClock
+from simulator.errors import ApiError, Cause, forbidden, forbidden_field, invalid_value
+from simulator.objects import JsonObject, dig
+from simulator.resources import Resource
+from simulator.store import Store
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL_PART: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_NAME_RULE: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
+    "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_QUALIFIED_RULE: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_LABEL_RULE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
+    "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a strategy may look at besides the object."""
+
+    store: Store
+    clock: SimClock
+    personality: Personality
+    feature_gates: Mapping[str, bool]
+
+    def enabled(self, gate: str) -> bool:
+        """Whether a feature gate is on. A gate nobody set is on in `native`, off in `stock`."""
+        return self.feature_gates.get(gate, self.personality == "native")
+
+
+def qualified_name_errors(value: str) -> list[str]:
+    """What is wrong with a qualified name (`prefix/name`, prefix optional); empty when nothing is."""
+    prefix, slash, name = value.rpartition("/")
+    errors: list[str] = []
+    if slash and not prefix:
+        errors.append("prefix part must be non-empty")
+    elif slash and (not _NAME.fullmatch(prefix) or len(prefix) > 253):
+        errors.append(f"prefix part {_NAME_RULE}")
+    if not name:
+        errors.append("name part must be non-empty")
+    elif len(name) > 63:
+        errors.append("name part must be no more than 63 bytes")
+    if not _LABEL_PART.fullmatch(name):
+        errors.append(_QUALIFIED_RULE)
+    return errors
+
+
+def validate_metadata(obj: JsonObject) -> list[Cause]:
+    """Name and labels of any object."""
+    meta = obj["metadata"]
+    name = meta.get("name", "")
+    causes: list[Cause] = []
+    if not _NAME.fullmatch(name) or len(name) > 253:
+        causes.append(invalid_value("metadata.name", f'"{name}"', _NAME_RULE))
+    for key, value in (meta.get("labels") or {}).items():
+        causes += [
+            invalid_value("metadata.labels", f'"{key}"', why) for why in qualified_name_errors(key)
+        ]
+        if value and (not _LABEL_PART.fullmatch(value) or len(value) > 63):
+            causes.append(invalid_value("metadata.labels", f'"{value}"', _LABEL_RULE))
+    return causes
+
+
+class Strategy:
+    """A kind without rules of its own: metadata is checked, status is kept apart where it has one."""
+
+    def default(self, obj: JsonObject, around: Surroundings) -> None:
+        """Fill in defaults, in place; on create and on update of the main resource."""
+
+    def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
+        """Reset what a client may not set, in place."""
+        if resource.has_status:
+            obj["status"] = {}
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, resource: Resource) -> None:
+        """Keep what the main resource may not change, in place at the top level only."""
+        if resource.has_status:
+            if "status" in old:
+                obj["status"] = old["status"]
+            else:
+                obj.pop("status", None)
+
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+        """Violated rules of a new object."""
+        return validate_metadata(obj)
+
+    def validate_update(
+        self, obj: JsonObject, old: JsonObject, around: Surroundings
+    ) -> list[Cause]:
+        """Violated rules of a change. The name cannot change, so only new labels are looked at."""
+        return [] if obj["metadata"] == old["metadata"] else validate_metadata(obj)
+
+
+class NamespaceStrategy(Strategy):
+    """Namespaces are Active from birth, carry their name as a label, and are emptied before they go."""
+
+    def default(self, obj: JsonObject, around: Surroundings) -> None:
+        """Label, finalizer, phase."""
+        meta = obj["metadata"]
+        labels = dict(meta.get("labels") or {})
+        labels.setdefault("kubernetes.io/metadata.name", meta.get("name", ""))
+        obj["metadata"] = {**meta, "labels": labels}
+
+    def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
+        """A client cannot choose the phase."""
+        obj.setdefault("spec", {})
+        obj["status"] = {"phase": "Active"}
+
+
+class NodeStrategy(Strategy):
+    """Nodes may be created with their status: kubelets (and our demo) do."""
+
+    def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
+        """Allocatable follows capacity when it is missing."""
+        obj.setdefault("spec", {})
+        status = obj.setdefault("status", {})
+        if "capacity" in status and not status.get("allocatable"):
+            status["allocatable"] = dict(status["capacity"])
+
+
+class VolumeStrategy(Strategy):
+    """PersistentVolumes and claims start Pending."""
+
+    def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
+        """A client cannot choose the phase."""
+        obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+        obj["status"] = {"phase": "Pending"}
+
+
+class BudgetStrategy(Strategy):
+    """PodDisruptionBudgets start with an empty allowance."""
+
+    def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
+        """A client cannot choose the allowance."""
+        obj["status"] = {
+            "disruptionsAllowed": 0,
+            "currentHealthy": 0,
+            "desiredHealthy": 0,
+            "expectedPods": 0,
+        }
+
+
+class PriorityClassStrategy(Strategy):
+    """PriorityClasses: value and policy never change."""
+
+    def default(self, obj: JsonObject, around: Surroundings) -> None:
+        """The preemption policy."""
+        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+    def validate_update(
+        self, obj: JsonObject, old: JsonObject, around: Surroundings
+    ) -> list[Cause]:
+        """Immutable fields."""
+        causes = super().validate_update(obj, old, around)
+        for name in ("value", "preemptionPolicy"):
+            if obj.get(name) != old.get(name):
+                causes.append(forbidden_field(name, "may not be changed in an update."))
+        return causes
+
+
+class ServiceStrategy(Strategy):
+    """Services get their type and ports filled in; addresses are not handed out."""
+
+    def default(self, obj: JsonObject, around: Surroundings) -> None:
+        """Type, session affinity, ports."""
+        spec: dict[str, Any] = obj.setdefault("spec", {})
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        for port in spec.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+
+
+class StorageClassStrategy(Strategy):
+    """StorageClasses: the two defaults that the scheduler reads."""
+
+    def default(self, obj: JsonObject, around: Surroundings) -> None:
+        """Reclaim policy and binding mode."""
+        obj.setdefault("reclaimPolicy", "Delete")
+        obj.setdefault("volumeBindingMode", "Immediate")
+
+
+def check_namespace(store: Store, resource: Resource, namespace: str, name: str) -> ApiError | None:
+    """Why nothing can be created in `namespace`; None when it can."""
+    found = store.get("namespaces", "", namespace)
+    if found is None:
+        return ApiError(
+            404,
+            "NotFound",
+            f'namespaces "{namespace}" not found',
+            {"name": namespace, "kind": "namespaces"},
+        )
+    if dig(found.obj, "metadata", "deletionTimestamp"):
+        why = (
+            f"unable to create new content in namespace {namespace} because it is being terminated"
+        )
+        error = forbidden(resource.plural, resource.group, name, why)
+        error.status["details"]["causes"] = [
+            {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+        ]
+        return error
+    return None

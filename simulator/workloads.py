@@ -1,0 +1,132 @@
+"""Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs on their way in: the defaults that show.
+
+The controllers that act on them are in `simulator.controllers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from simulator.errors import Cause, invalid_value, required_field
+from simulator.objects import JsonObject, dig
+from simulator.pods import PodStrategy, default_pod_spec
+from simulator.resources import Resource
+from simulator.selectors import matches_selector
+from simulator.strategies import (
+    BudgetStrategy,
+    NamespaceStrategy,
+    NodeStrategy,
+    PriorityClassStrategy,
+    ServiceStrategy,
+    StorageClassStrategy,
+    Strategy,
+    Surroundings,
+    VolumeStrategy,
+)
+
+
+class WorkloadStrategy(Strategy):
+    """A kind with a pod template and a selector that must match it."""
+
+    def __init__(self, **defaults: object) -> None:
+        self._defaults = defaults
+
+    def default(self, obj: JsonObject, around: Surroundings) -> None:
+        """Defaults of the template and of the kind."""
+        spec = obj.setdefault("spec", {})
+        for name, value in self._defaults.items():
+            spec.setdefault(name, value)
+        pod_spec = dig(spec, "template", "spec")
+        if isinstance(pod_spec, dict):
+            default_pod_spec(pod_spec)
+
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+        """Metadata; the selector is there and matches the template."""
+        causes = super().validate_create(obj, around)
+        spec = obj["spec"]
+        labels = dig(spec, "template", "metadata", "labels") or {}
+        if not spec.get("selector"):
+            causes.append(required_field("spec.selector"))
+        elif not matches_selector(spec["selector"], labels):
+            why = "`selector` does not match template `labels`"
+            causes.append(invalid_value("spec.template.metadata.labels", str(labels), why))
+        return causes
+
+
+class DeploymentStrategy(WorkloadStrategy):
+    """Deployments: the rolling update's two numbers besides."""
+
+    def default(self, obj: JsonObject, around: Surroundings) -> None:
+        """Strategy and template."""
+        super().default(obj, around)
+        strategy = obj["spec"].setdefault("strategy", {})
+        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+
+
+class JobStrategy(WorkloadStrategy):
+    """Jobs: the selector and the labels of the template follow from the UID."""
+
+    def default(self, obj: JsonObject, around: Surroundings) -> None:
+        """Counts, template, generated selector."""
+        super().default(obj, around)
+        spec = obj["spec"]
+        if "completions" not in spec and "parallelism" not in spec:
+            spec["completions"] = 1
+        spec.setdefault("parallelism", 1)
+
+    def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
+        """Generate selector and labels."""
+        super().prepare_create(obj, resource, around)
+        spec, meta = obj["spec"], obj["metadata"]
+        if spec.get("manualSelector"):
+            return
+        labels = {
+            "batch.kubernetes.io/controller-uid": meta.get("uid", ""),
+            "batch.kubernetes.io/job-name": meta.get("name", ""),
+            "controller-uid": meta.get("uid", ""),
+            "job-name": meta.get("name", ""),
+        }
+        template = spec.setdefault("template", {}).setdefault("metadata", {})
+        template["labels"] = {**(template.get("labels") or {}), **labels}
+        meta["labels"] = {**labels, **(meta.get("labels") or {})}
+        uid_label = "batch.kubernetes.io/controller-uid"
+        spec["selector"] = {"matchLabels": {uid_label: labels[uid_label]}}
+
+
+class ReplicationControllerStrategy(WorkloadStrategy):
+    """ReplicationControllers: their selector is a plain map, and defaults to the template's labels."""
+
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+        """Metadata only."""
+        return Strategy.validate_create(self, obj, around)
+
+
+PLAIN: Final = Strategy()
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "pods": PodStrategy(),
+    "namespaces": NamespaceStrategy(),
+    "nodes": NodeStrategy(),
+    "services": ServiceStrategy(),
+    "persistentvolumes": VolumeStrategy(),
+    "persistentvolumeclaims": VolumeStrategy(),
+    "replicationcontrollers": ReplicationControllerStrategy(replicas=1),
+    "poddisruptionbudgets.policy": BudgetStrategy(),
+    "priorityclasses.scheduling.k8s.io": PriorityClassStrategy(),
+    "storageclasses.storage.k8s.io": StorageClassStrategy(),
+    "deployments.apps": DeploymentStrategy(
+        replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600
+    ),
+    "replicasets.apps": WorkloadStrategy(replicas=1),
+    "statefulsets.apps": WorkloadStrategy(
+        replicas=1, podManagementPolicy="OrderedReady", revisionHistoryLimit=10
+    ),
+    "daemonsets.apps": WorkloadStrategy(revisionHistoryLimit=10),
+    "jobs.batch": JobStrategy(
+        backoffLimit=6, completionMode="NonIndexed", suspend=False, manualSelector=False
+    ),
+}
+"""The strategy of each table; `PLAIN` for the rest."""
