@@ -1,7 +1,8 @@
 """NodeAffinity: nodeSelector, node affinity, and the profile's own affinity (plugins.md 4.6).
 
 A pod made for one node (DaemonSets write such pods) carries that node in `Pod.pin`, outside of its
-shape, so results of this plugin for pinned pods are not to be shared through the shape.
+shape. Whoever shares results through the shape must therefore leave pinned pods out; the reuse
+declarations below speak of the others.
 """
 
 from __future__ import annotations
@@ -72,8 +73,7 @@ class NodeAffinity:
 
     name: ClassVar[str] = names.NODE_AFFINITY
     args_type: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
-    # The pin is the pod's own, and PreFilter narrows to it.
-    pre_filter_reusable: ClassVar[bool] = False
+    pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.LABELS)
     pre_score_reusable: ClassVar[bool] = True
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.LABELS)

@@ -20,6 +20,16 @@ NO_COLUMN: Final = -1
 """In place of an index: no node and no pod has the resource."""
 
 
+class Demand(NamedTuple):
+    """A resource that must be free on the node."""
+
+    name: str
+    amount: int
+    """Above 0."""
+    bit: int
+    """What a shortage sets in the filter's mask."""
+
+
 class Share(NamedTuple):
     """A resource that takes part in scoring one pod."""
 

@@ -11,14 +11,14 @@ allocates no devices), so DeviceClass events are not registered either.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 import numpy as np
 
 from plugins import names
 from plugins.arguments import ArgumentProblem, require_valid
 from plugins.noderesources import scoring
-from plugins.noderesources.amounts import NATIVE, NO_COLUMN, amount_of, column_of
+from plugins.noderesources.amounts import NATIVE, NO_COLUMN, Demand, amount_of, column_of
 from plugins.noderesources.arguments import NodeResourcesFitArgs, fit_problems
 from plugins.noderesources.requeueing import fit_events
 from plugins.row_selection import FEW, selector
@@ -49,16 +49,6 @@ _MAX_SCALARS: Final = 26
 """Masks of pods with more scalar resources would not fit into an int32 and are numbered instead."""
 
 _USAGE: Final = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE)
-
-
-class Demand(NamedTuple):
-    """A resource that must be free on the node."""
-
-    name: str
-    amount: int
-    """Above 0."""
-    bit: int
-    """What a shortage sets in the mask."""
 
 
 class NodeResourcesFit:
@@ -147,7 +137,7 @@ class NodeResourcesFit:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Room may appear when a pod goes or shrinks, or when a node comes or grows."""
-        return fit_events()
+        return fit_events(self._demands)
 
     def _demands(self, requests: Resources) -> list[Demand]:
         """What must be free, in the order of reasons."""
