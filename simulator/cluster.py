@@ -25,6 +25,7 @@ from simulator.clock import SimClock
 from simulator.control import PREFIX, Control
 from simulator.controllers.kubelet import Kubelet, Settings
 from simulator.controllers.runner import Controller, KubeletController, Runner
+from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
 from simulator.objects import JsonObject, copy_tree, dig
 from simulator.pods import BUILT_IN_PRIORITIES
@@ -87,7 +88,10 @@ class EmbeddedCluster:
 
     def _controllers(self, kubelet: Settings | None) -> dict[str, Controller]:
         nodes = Kubelet(kubelet, lambda name: self.store.get("nodes", "", name) is not None)
-        return {"kubelet": KubeletController(self.api, nodes)}
+        return {
+            "kubelet": KubeletController(self.api, nodes),
+            "workloads": WorkloadController(self.api),
+        }
 
     def _bootstrap(self) -> None:
         """What every cluster has from the start."""

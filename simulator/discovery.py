@@ -156,6 +156,7 @@ def openapi(resources: ResourceTable, group_name: str, version: str) -> JsonObje
         "openapi": "3.0.0",
         "info": {"title": "kubestow embedded API server", "version": str(VERSION["gitVersion"])},
         "paths": paths,
+        "components": {"schemas": {}},
     }
 
 

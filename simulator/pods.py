@@ -104,6 +104,8 @@ class PodStrategy(Strategy):
         """Defaults of the spec."""
         spec = obj.setdefault("spec", {})
         default_pod_spec(spec)
+        if not spec.get("schedulingGates"):
+            spec.pop("schedulingGates", None)
         spec.setdefault("enableServiceLinks", True)
         if "serviceAccountName" in spec:
             spec.setdefault("serviceAccount", spec["serviceAccountName"])
@@ -111,8 +113,6 @@ class PodStrategy(Strategy):
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
         """Status, QoS class, tolerations, priority; the gated condition when there are gates."""
         spec = obj["spec"]
-        if not spec.get("schedulingGates"):
-            spec.pop("schedulingGates", None)
         self._tolerate(spec)
         self._prioritise(obj, around)
         status: JsonObject = {"phase": "Pending", "qosClass": qos_class(spec)}
