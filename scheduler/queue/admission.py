@@ -1,0 +1,169 @@
+"""Puts one pod where it belongs: through the gates to active or backoff, or into the pool.
+
+Invariant: every call leaves the pod in exactly one sub-queue, filed under what its record says, and
+the loop knows of what became due. A plugin that raises cannot break this: its pod waits at a gate
+and is tried again.
+
+Which pods to move, and why, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.framework.queued import QueuedPodInfo
+from scheduler.framework.status import Code, Status, error
+from scheduler.queue.backoff import BackoffPolicy
+from scheduler.queue.gates import Gates
+from scheduler.queue.hints import SKIP, HintIndex, Strategy, Verdict
+from scheduler.queue.nominator import QueueNominator
+from scheduler.queue.places import Places
+from scheduler.queue.signals import Signals
+from scheduler.queue.statistics import Place
+from scheduler.queue.steady_clock import SteadyClock
+from scheduler.queue.timetable import Timetable
+
+QUEUE_SORT: Final = "QueueSort"
+"""The gate of a pod for which the QueueSort plugin raised."""
+
+MIN_RETRY: Final = 0.1
+"""Seconds that a gate stays closed at least, whatever its plugin asked for: no busy loop."""
+MIN_ERROR_RETRY: Final = 1.0
+"""Seconds until a gate that broke is tried again, at least."""
+
+
+class Admission:
+    """The only caller of `Places.to_active`, `to_backoff` and `to_pool`."""
+
+    __slots__ = (
+        "_clock", "_gates", "_hints", "_nominator", "_places", "_policy", "_signals", "_timetable",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        clock: SteadyClock,
+        policy: BackoffPolicy,
+        places: Places,
+        gates: Gates,
+        hints: HintIndex,
+        nominator: QueueNominator,
+        signals: Signals,
+        timetable: Timetable,
+    ) -> None:
+        """The parts are the queue's own; nothing is kept here."""
+        self._clock = clock
+        self._policy = policy
+        self._places = places
+        self._gates = gates
+        self._hints = hints
+        self._nominator = nominator
+        self._signals = signals
+        self._timetable = timetable
+
+    def requeue(self, info: QueuedPodInfo, verdict: Verdict, event: str) -> Place:
+        """Put a pod, from the pool or from outside, where the verdict says; in backoff it waits on.
+
+        `event` is the label that metrics and people see. Returns where the pod is now.
+        """
+        if verdict is SKIP:
+            return self.enter_pool(info, event)
+        if verdict.strategy is Strategy.AFTER_BACKOFF and self._policy.backing_off(
+            info, self._clock.now()
+        ):
+            return self._enter_backoff(info, event, verdict.plugin)
+        return self.enter_active(info, event, hint=verdict.plugin)
+
+    def enter_active(
+        self, info: QueuedPodInfo, event: str, *, from_backoff: bool = False, hint: str = ""
+    ) -> Place:
+        """Move a pod to the active queue, or to the pool if a gate is closed."""
+        info.last_event, info.last_hint = event, hint
+        if not (from_backoff and self._policy.aligned) and self.gate_closes(info):
+            return self.enter_pool(info, event)
+        try:
+            self._places.to_active(info, event)
+        except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
+            return self._unsortable(info, event, cause)
+        info.requeue_at = None
+        if info.initial_attempt_timestamp is None:
+            info.initial_attempt_timestamp = self._clock.now()
+        if info.pod.status.nominated_node_name and not self._nominator.node_of(info.uid):
+            self._nominator.add_nominated_pod(info.pod, None)
+        self._signals.ready()
+        return Place.ACTIVE
+
+    def enter_pool(self, info: QueuedPodInfo, event: str) -> Place:
+        """Move a pod to the pool, or file it again there."""
+        self._places.to_pool(info, event)
+        for due in (self._places.retry_time(info), self._timetable.next(self._places.pool)):
+            if due is not None:
+                self._signals.due(due)
+        return Place.GATED if info.gated else Place.UNSCHEDULABLE
+
+    def gate_closes(self, info: QueuedPodInfo) -> bool:
+        """Run PreEnqueue and note the outcome in the record; the caller moves the pod."""
+        refusal = self._gates.run(info)
+        if refusal is None:
+            if info.gating_plugin:
+                info.gating_plugin = ""
+                info.gate_errors = 0
+                info.last_message = ""
+            return False
+        self._close_gate(info, *refusal)
+        return True
+
+    def refresh(self, info: QueuedPodInfo) -> None:
+        """File a queued pod again after its object or its times changed."""
+        try:
+            self._places.refresh(info)
+        except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
+            self._unsortable(info, QUEUE_SORT, cause)
+
+    def _enter_backoff(self, info: QueuedPodInfo, event: str, hint: str) -> Place:
+        info.last_event, info.last_hint = event, hint
+        if not self._policy.aligned:
+            # PreEnqueue runs when the pod leaves backoff; until then nobody holds it.
+            info.gating_plugin = ""
+        elif self.gate_closes(info):
+            return self.enter_pool(info, event)
+        try:
+            self._places.to_backoff(info, event)
+        except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
+            return self._unsortable(info, event, cause)
+        info.requeue_at = None
+        self._signals.due(self._policy.release(self._policy.expiry(info)))
+        if self._policy.aligned and self._places.backoff.poppable:
+            self._signals.ready()
+        return Place.BACKOFF
+
+    def _close_gate(self, info: QueuedPodInfo, plugin: str, status: Status) -> None:
+        if plugin not in info.unschedulable_plugins:
+            if plugin not in info.pending_plugins:
+                self._places.count_rejectors(info, 1, (plugin,))
+            # A new set, because groups of the pool may share the old one.
+            info.unschedulable_plugins = info.unschedulable_plugins | {plugin}
+        info.gating_plugin = plugin
+        info.gating_plugin_events = self._hints.events_of(plugin)
+        now = self._clock.now()
+        retry: float | None = None
+        if status.code is Code.ERROR:
+            info.gate_errors += 1
+            info.last_message = f"running PreEnqueue plugin {plugin!r}: {status.message}"
+            retry = now + max(self._policy.duration(info.gate_errors), MIN_ERROR_RETRY)
+        else:
+            info.gate_errors = 0
+            info.last_message = status.message
+            if status.requeue_after is not None:
+                retry = now + max(status.requeue_after, MIN_RETRY)
+        asked = info.requeue_at
+        if asked is None or asked <= now or (retry is not None and retry < asked):
+            info.requeue_at = retry
+
+    def _unsortable(self, info: QueuedPodInfo, event: str, cause: Exception) -> Place:
+        # Without a sort key the pod has no place in any order. It must not be lost either: it waits
+        # at a gate.
+        self._gates.report(QUEUE_SORT, QUEUE_SORT, info.pod, cause)
+        self._close_gate(info, QUEUE_SORT, error(cause))
+        info.last_message = f"sorting the pod: {type(cause).__name__}: {cause}"
+        return self.enter_pool(info, event)

@@ -1,0 +1,125 @@
+"""A heap whose items can be found, moved and removed by key.
+
+Invariant: an item's place is decided by the sort key given when it was pushed or updated, then by
+the order of first insertion, so equal keys leave in a defined order. Removed items stay in the list
+as dead entries and are dropped when they reach the top or outnumber the living; every operation is
+O(log n) amortised.
+
+It does not know what a sort key means and never recomputes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+# An entry is [sort key, sequence, key, item]; a dead entry has the key None. Lists compare like
+# tuples and the sequence is unique, so a comparison never reaches the item.
+_Entry = list[Any]
+_KEY: Final = 2
+_ITEM: Final = 3
+_COMPACT_FROM: Final = 64
+
+
+class KeyedHeap(Generic[T]):
+    """Smallest sort key first; first in, first out among equals."""
+
+    __slots__ = ("_entries", "_heap", "_sequence")
+
+    def __init__(self) -> None:
+        self._heap: list[_Entry] = []
+        self._entries: dict[str, _Entry] = {}
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def get(self, key: str) -> T | None:
+        """The item under `key`, None when absent."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[_ITEM]
+
+    def push(self, key: str, sort_key: Any, item: T) -> None:
+        """Insert, or replace the item under `key`; a replaced item keeps its turn among equals."""
+        old = self._entries.get(key)
+        if old is None:
+            self._sequence += 1
+            sequence = self._sequence
+        else:
+            sequence = old[1]
+            old[_KEY] = old[_ITEM] = None
+        entry = [sort_key, sequence, key, item]
+        self._entries[key] = entry
+        heappush(self._heap, entry)
+        if old is not None:
+            self._compact()
+
+    def remove(self, key: str) -> T | None:
+        """Take out the item under `key`; None when absent."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        item: T = entry[_ITEM]
+        entry[_KEY] = entry[_ITEM] = None
+        self._compact()
+        return item
+
+    def peek(self) -> tuple[Any, T] | None:
+        """The first sort key and item; None when empty."""
+        heap = self._heap
+        while heap:
+            entry = heap[0]
+            if entry[_KEY] is not None:
+                return entry[0], entry[_ITEM]
+            heappop(heap)
+        return None
+
+    def pop(self) -> T | None:
+        """Take out the first item; None when empty."""
+        heap = self._heap
+        while heap:
+            entry = heappop(heap)
+            if entry[_KEY] is not None:
+                del self._entries[entry[_KEY]]
+                item: T = entry[_ITEM]
+                return item
+        return None
+
+    def items(self) -> Iterator[T]:
+        """All items, in no order."""
+        return (entry[_ITEM] for entry in self._entries.values())
+
+    def ordered(self) -> list[T]:
+        """All items in the order in which `pop` would give them; sorts a copy."""
+        return [entry[_ITEM] for entry in sorted(self._entries.values())]
+
+    def rank(self, key: str) -> int | None:
+        """How many items leave before the one under `key`; None when absent. O(n)."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        return sum(1 for other in self._entries.values() if other < entry)
+
+    def violations(self) -> list[str]:
+        """What is broken inside, for `validate()`; empty when all is well."""
+        heap = self._heap
+        found = [
+            f"heap entry {child} sorts before its parent"
+            for child in range(1, len(heap))
+            if heap[child] < heap[(child - 1) // 2]
+        ]
+        alive = {entry[_KEY]: entry for entry in heap if entry[_KEY] is not None}
+        if alive != self._entries:
+            found.append("heap and key index hold different items")
+        return found
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self._entries) + _COMPACT_FROM:
+            self._heap = list(self._entries.values())
+            heapify(self._heap)

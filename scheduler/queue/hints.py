@@ -1,0 +1,337 @@
+"""Which plugins wait for which events, and whether an event is worth another attempt for a pod.
+
+A plugin registers events with optional hint functions. `build_hint_map` collects them for one
+profile, and `HintIndex` answers over all profiles which plugins an event can interest at all, and
+evaluates their hints.
+
+Invariant: a hint that raises never loses a pod: it counts as Queue. Rules: queue-and-events.md
+section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, Final
+
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.framework.events import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    QueueingHint,
+)
+from scheduler.framework.plugin import EVENT_POINTS
+from scheduler.framework.queued import QueuedPodInfo
+from scheduler.framework.status import ConfigurationError
+from scheduler.queue.in_flight import Occurrence
+from scheduler.queue.metrics import QueueMetrics
+
+EXTENDER: Final = "Extender"
+"""The pseudo plugin in whose name extenders reject pods."""
+
+HINT: Final = "hint"
+PluginErrorListener = Callable[[str, str, Pod, Exception], None]
+"""`listener(plugin, what, pod, error)`: `what` is `hint`, `PreEnqueue` or `QueueSort`."""
+
+_DEFAULT_RESOURCES: Final = (
+    EventResource.POD,
+    EventResource.NODE,
+    EventResource.PERSISTENT_VOLUME,
+    EventResource.PERSISTENT_VOLUME_CLAIM,
+    EventResource.CSI_NODE,
+    EventResource.CSI_DRIVER,
+    EventResource.CSI_STORAGE_CAPACITY,
+    EventResource.STORAGE_CLASS,
+    EventResource.VOLUME_ATTACHMENT,
+    EventResource.RESOURCE_CLAIM,
+    EventResource.RESOURCE_SLICE,
+    EventResource.DEVICE_CLASS,
+)
+DEFAULT_EVENTS: Final = tuple(
+    ClusterEventWithHint(ClusterEvent(resource, ActionType.ALL)) for resource in _DEFAULT_RESOURCES
+)
+"""What a plugin waits for that does not say: everything."""
+
+_HARD_EFFECTS: Final = frozenset(("NoSchedule", "NoExecute"))
+
+
+class Strategy(IntEnum):
+    """What an event means for a pod."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    IMMEDIATELY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A strategy, and the plugin whose hint decided it (empty when none did)."""
+
+    strategy: Strategy
+    plugin: str = ""
+
+
+SKIP: Final = Verdict(Strategy.SKIP)
+AFTER_BACKOFF: Final = Verdict(Strategy.AFTER_BACKOFF)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Registration:
+    """One event that one plugin of one profile waits for. Compared by identity: a memo key."""
+
+    plugin: str
+    event: ClusterEvent
+    hint: Callable[[Pod, Any, Any], QueueingHint] | None
+    per_shape: bool
+
+
+QueueingHintMap = tuple[Registration, ...]
+"""All registrations of one profile, in the order of its plugins."""
+
+
+def build_hint_map(
+    plugins: Iterable[object], *, extenders: bool = False, queueing_hints: bool = True
+) -> QueueingHintMap:
+    """Collect the registrations of a profile's plugin instances.
+
+    Only plugins at extension points that can reject a pod count. One that does not implement
+    `events_to_register` waits for `DEFAULT_EVENTS`. `extenders` adds the pseudo plugin `Extender`.
+    Without `queueing_hints` (feature gate SchedulerQueueingHints) every registered event queues;
+    the events that kubestow adds keep their hints, because without them they would be a busy loop.
+
+    Raises ConfigurationError if a plugin cannot say what it waits for.
+    """
+    found: list[Registration] = []
+    for plugin in plugins:
+        if not any(point.implemented_by(plugin) for point in EVENT_POINTS):
+            continue
+        name: str = getattr(plugin, "name", type(plugin).__name__)
+        found += _registrations(name, _events_of(name, plugin))
+    if extenders:
+        found += _registrations(EXTENDER, DEFAULT_EVENTS)
+    if not queueing_hints:
+        found = [
+            replace(each, hint=None) if each.event.action_type & ActionType.ALL else each
+            for each in found
+        ]
+    return tuple(found)
+
+
+def registered_resources(hints: Mapping[str, QueueingHintMap]) -> dict[str, ActionType]:
+    """Resource -> every action that some plugin waits for: which informers need queue handlers."""
+    found: dict[str, ActionType] = {}
+    for registrations in hints.values():
+        for each in registrations:
+            before = found.get(each.event.resource, ActionType.NONE)
+            found[each.event.resource] = before | each.event.action_type
+    return found
+
+
+def taint_lifted(
+    pod: Pod,  # noqa: ARG001 - a hint function's signature; the node's change decides alone
+    old: object,
+    new: object,
+) -> QueueingHint:
+    """Hint of the automatic Node/UpdateNodeTaint registration: the node repels less than before."""
+    if not isinstance(old, Node) or not isinstance(new, Node):
+        msg = f"want two nodes, got {type(old).__name__} and {type(new).__name__}"
+        raise TypeError(msg)
+    uncordoned = old.spec.unschedulable and not new.spec.unschedulable
+    lifted = _repelling(old) - _repelling(new)
+    return QueueingHint.QUEUE if uncordoned or lifted else QueueingHint.SKIP
+
+
+def _repelling(node: Node) -> set[tuple[str, str, str]]:
+    return {
+        (taint.key, taint.value, taint.effect)
+        for taint in node.spec.taints
+        if taint.effect in _HARD_EFFECTS
+    }
+
+
+def _events_of(name: str, plugin: object) -> Sequence[ClusterEventWithHint]:
+    events_to_register = getattr(plugin, "events_to_register", None)
+    if events_to_register is None:
+        return DEFAULT_EVENTS
+    try:
+        return tuple(events_to_register())
+    except Exception as error:  # boundary: plugin call
+        msg = f"plugin {name}: events_to_register() raised {type(error).__name__}: {error}"
+        raise ConfigurationError(msg) from error
+
+
+def _registrations(name: str, events: Sequence[ClusterEventWithHint]) -> list[Registration]:
+    found = [Registration(name, each.event, each.hint, each.per_shape) for each in events]
+    node_actions = ActionType.NONE
+    for each in events:
+        if each.event.resource == EventResource.NODE:
+            node_actions |= each.event.action_type
+    if node_actions & ActionType.ADD and not node_actions & ActionType.UPDATE_NODE_TAINT:
+        # The plugin wants nodes that become usable; a node that loses its taint is one, like a new
+        # node.
+        event = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)
+        found.append(Registration(name, event, taint_lifted, per_shape=True))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """Who waits for one event."""
+
+    label: str
+    #: Plugins of any profile, in the order of registration.
+    plugins: tuple[str, ...]
+    by_profile: Mapping[str, tuple[Registration, ...]]
+
+
+@dataclass(slots=True)
+class HintCounts:
+    """How often hints were asked, since the start."""
+
+    calls: int = 0
+    #: Answers taken from an earlier call for a pod of the same shape, labels and namespace.
+    shared: int = 0
+    errors: int = 0
+
+
+class HintIndex:
+    """All registrations of all profiles, looked up by event."""
+
+    __slots__ = (
+        "_interests", "_metrics", "_on_error", "_profiles", "_timer", "_waits_for", "counts",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        hints: Mapping[str, QueueingHintMap],
+        metrics: QueueMetrics,
+        timer: Callable[[], float] | None = None,
+        on_error: PluginErrorListener | None = None,
+    ) -> None:
+        """`timer` gives seconds for measuring hints; None measures nothing."""
+        self._profiles = dict(hints)
+        self._metrics = metrics
+        self._timer = timer
+        self._on_error = on_error
+        self._interests: dict[ClusterEvent, Interest] = {}
+        waits_for: dict[str, dict[ClusterEvent, None]] = {}
+        for registrations in self._profiles.values():
+            for each in registrations:
+                waits_for.setdefault(each.plugin, {})[each.event] = None
+        self._waits_for = {plugin: tuple(events) for plugin, events in waits_for.items()}
+        self.counts = HintCounts()
+
+    def interest(self, event: ClusterEvent) -> Interest:
+        """Who waits for the event; computed once per distinct event."""
+        found = self._interests.get(event)
+        if found is None:
+            found = self._interests[event] = self._find(event)
+        return found
+
+    def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
+        """What a plugin registered, over all profiles."""
+        return self._waits_for.get(plugin, ())
+
+    def evaluate(
+        self, occurrence: Occurrence, info: QueuedPodInfo, pod_identity: Hashable | None
+    ) -> Verdict:
+        """Whether the event is worth another attempt for the pod.
+
+        `pod_identity` is `pool.identity(info.pod)`; per-shape hints are asked once per identity.
+        """
+        pending = info.pending_plugins
+        rejectors = info.unschedulable_plugins
+        if not rejectors and not pending:
+            return AFTER_BACKOFF
+        if occurrence.plugin:
+            return _told_by(occurrence.plugin, rejectors, pending)
+        if occurrence.event.wildcard:
+            forced = occurrence.new
+            others = forced is not None and getattr(forced, "uid", None) != info.uid
+            return SKIP if others else AFTER_BACKOFF
+        if info.pod.spec.scheduler_name not in self._profiles:
+            return AFTER_BACKOFF
+        verdict = SKIP
+        interest = self.interest(occurrence.event)
+        for each in interest.by_profile.get(info.pod.spec.scheduler_name, ()):
+            plugin = each.plugin
+            if plugin not in pending and (plugin not in rejectors or verdict is not SKIP):
+                continue
+            if self._ask(each, occurrence, info.pod, pod_identity) is QueueingHint.SKIP:
+                continue
+            if plugin in pending:
+                return Verdict(Strategy.IMMEDIATELY, plugin)
+            verdict = Verdict(Strategy.AFTER_BACKOFF, plugin)
+            if not pending:
+                break
+        return verdict
+
+    def shared_by_shape(self, occurrence: Occurrence, sample: QueuedPodInfo) -> bool:
+        """Whether one evaluation answers for all pods like `sample`: their hints say so."""
+        if occurrence.plugin or occurrence.event.wildcard:
+            return False
+        interest = self.interest(occurrence.event)
+        rejectors = sample.rejectors
+        return all(
+            each.per_shape or each.hint is None
+            for each in interest.by_profile.get(sample.pod.spec.scheduler_name, ())
+            if each.plugin in rejectors
+        )
+
+    def _find(self, event: ClusterEvent) -> Interest:
+        by_profile = {
+            profile: tuple(each for each in registrations if each.event.matches(event))
+            for profile, registrations in self._profiles.items()
+        }
+        plugins = dict.fromkeys(each.plugin for found in by_profile.values() for each in found)
+        return Interest(event.label, tuple(plugins), by_profile)
+
+    def _ask(
+        self, each: Registration, occurrence: Occurrence, pod: Pod, pod_identity: Hashable | None
+    ) -> QueueingHint:
+        if each.hint is None:
+            return QueueingHint.QUEUE
+        if not each.per_shape or pod_identity is None:
+            return self._call(each, each.hint, occurrence, pod)
+        key = (each, pod_identity)
+        answer = occurrence.answers.get(key)
+        if answer is None:
+            answer = occurrence.answers[key] = self._call(each, each.hint, occurrence, pod)
+        else:
+            self.counts.shared += 1
+        return answer
+
+    def _call(
+        self,
+        each: Registration,
+        hint: Callable[[Pod, Any, Any], QueueingHint],
+        occurrence: Occurrence,
+        pod: Pod,
+    ) -> QueueingHint:
+        self.counts.calls += 1
+        started = self._timer() if self._timer else 0.0
+        answer: QueueingHint | None
+        try:
+            answer = hint(pod, occurrence.old, occurrence.new)
+        except Exception as error:  # noqa: BLE001 - boundary: plugin call
+            answer = None
+            self.counts.errors += 1
+            self._metrics.hint_error(each.plugin, occurrence.label)
+            if self._on_error:
+                self._on_error(each.plugin, HINT, pod, error)
+        if self._timer:
+            took = self._timer() - started
+            self._metrics.hint_duration(each.plugin, occurrence.label, answer, took)
+        return QueueingHint.SKIP if answer is QueueingHint.SKIP else QueueingHint.QUEUE
+
+
+def _told_by(plugin: str, rejectors: set[str], pending: set[str]) -> Verdict:
+    if plugin in pending:
+        return Verdict(Strategy.IMMEDIATELY, plugin)
+    if plugin in rejectors:
+        return Verdict(Strategy.AFTER_BACKOFF, plugin)
+    return SKIP

@@ -1,0 +1,163 @@
+"""What happened while pods were being scheduled.
+
+A popped pod is in no sub-queue, so events cannot move it. They are recorded here instead, and
+evaluated when the pod comes back: otherwise a pod rejected on the state before an event would sleep
+through the event.
+
+Invariant: an event is kept exactly as long as some pod that was popped before it is in flight. Pods
+and events share one numbering, so that "before" is a comparison of two integers.
+
+Bounded: beyond `limit` the oldest events are dropped, and pods popped before them are answered with
+None, which means "assume that something happened".
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from scheduler.api.pod import Pod
+from scheduler.framework.events import ClusterEvent, QueueingHint
+from scheduler.framework.queued import QueuedPodInfo
+
+PreCheck = Callable[[Pod], bool]
+
+#: An event is about 200 bytes besides the objects it holds, which are mostly shared with the
+#: caches.
+IN_FLIGHT_EVENT_LIMIT = 100_000
+
+POD_POPPED = "PodPopped"
+
+
+@dataclass(slots=True, eq=False)
+class Occurrence:
+    """One event that happened, and the answers already given about it."""
+
+    event: ClusterEvent
+    old: Any
+    new: Any
+    label: str
+    #: Pods for which it is false are not concerned.
+    pre_check: PreCheck | None = None
+    #: The only pods concerned, by UID; None for all.
+    only: frozenset[str] | None = None
+    #: Set when a plugin itself said whom to wake: its answer is Queue, no hint is asked.
+    plugin: str = ""
+    #: Answers of per-shape hints, by registration and pod identity.
+    answers: dict[Any, QueueingHint] = field(default_factory=dict)
+
+    def concerns(self, info: QueuedPodInfo) -> bool:
+        """Whether the event may mean anything to the pod, before any hint is asked."""
+        if self.only is not None and info.uid not in self.only:
+            return False
+        return self.pre_check is None or self.pre_check(info.pod)
+
+
+class InFlight:
+    """Popped pods, and the events since the first of them was popped."""
+
+    __slots__ = ("_dropped", "_events", "_first", "_limit", "_next", "_pods")
+
+    def __init__(self, limit: int = IN_FLIGHT_EVENT_LIMIT) -> None:
+        self._limit = limit
+        # In order of popping; a linked list inside, so that the first is found in O(1) after many
+        # releases.
+        self._pods: OrderedDict[str, tuple[int, QueuedPodInfo]] = OrderedDict()
+        self._events: deque[Occurrence] = deque()
+        #: Number of the first event kept, and number of the next event.
+        self._first = 0
+        self._next = 0
+        self._dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._pods
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        return (info for _, info in self._pods.values())
+
+    @property
+    def events(self) -> tuple[Occurrence, ...]:
+        """The events kept, oldest first."""
+        return tuple(self._events)
+
+    @property
+    def event_count(self) -> int:
+        """How many events are kept."""
+        return len(self._events)
+
+    @property
+    def dropped(self) -> int:
+        """How many events were dropped because of the limit."""
+        return self._dropped
+
+    def get(self, uid: str) -> QueuedPodInfo | None:
+        """The record of a pod in flight, None for others."""
+        entry = self._pods.get(uid)
+        return None if entry is None else entry[1]
+
+    def start(self, info: QueuedPodInfo) -> None:
+        """The pod was popped."""
+        self._pods[info.uid] = (self._next, info)
+
+    def record(self, occurrence: Occurrence) -> bool:
+        """Keep an event for the pods in flight; False when there are none."""
+        if not self._pods:
+            return False
+        self._events.append(occurrence)
+        self._next += 1
+        return True
+
+    def overflow(self) -> Occurrence | None:
+        """Drop the oldest event if there are too many; returns what was dropped."""
+        if len(self._events) <= self._limit:
+            return None
+        self._first += 1
+        self._dropped += 1
+        return self._events.popleft()
+
+    def events_for(self, uid: str) -> list[Occurrence] | None:
+        """Events since the pod was popped; None when unknown: dropped, or not in flight."""
+        entry = self._pods.get(uid)
+        if entry is None or entry[0] < self._first:
+            return None
+        return list(islice(self._events, entry[0] - self._first, None))
+
+    def finish(self, uid: str) -> Mapping[str, int] | None:
+        """The pod's attempt is over: forget it and all events that nobody needs now.
+
+        Returns how many events were released, by label; None when the pod is not in flight.
+        """
+        if self._pods.pop(uid, None) is None:
+            return None
+        return self._release()
+
+    def violations(self) -> list[str]:
+        """What is broken inside, for `validate()`."""
+        found: list[str] = []
+        if self._next - self._first != len(self._events):
+            found.append("in flight: events are misnumbered")
+        if self._events and not self._pods:
+            found.append(f"in flight: {len(self._events)} events are kept for nobody")
+        starts = [start for start, _ in self._pods.values()]
+        if starts != sorted(starts):
+            found.append("in flight: pods are out of order")
+        if starts and self._events and starts[0] > self._first:
+            found.append("in flight: events older than the first pod are kept")
+        return found
+
+    def _release(self) -> Mapping[str, int]:
+        events = self._events
+        if not events:
+            return {}
+        needed = next(iter(self._pods.values()))[0] if self._pods else self._next
+        released: Counter[str] = Counter()
+        while self._first < needed:
+            released[events.popleft().label] += 1
+            self._first += 1
+        return released

@@ -1,0 +1,615 @@
+"""SchedulingQueue: which pod is scheduled next, and what brings a pod back that could not be.
+
+A pod enters through PreEnqueue into the active queue, is popped, and is then in flight until
+`done`. If its attempt fails it waits in the backoff queue (something happened meanwhile, or the
+attempt broke) or in the pool, until an event that one of its rejecting plugins waits for, a time it
+asked for, or the periodic flush moves it.
+
+Invariants, checked by `validate`: a pod is in one sub-queue or in flight, never in two places and
+never in none while somebody else believes it is queued; gated pods are in the pool only; events are
+kept for in-flight pods only as long as they can matter.
+
+Pure: no asyncio, no thread, no clock but the one handed in. Touched from one event loop only; an
+operation never suspends, which is what upstream's locks are for. Behaviour: queue-and-events.md of
+kube-scheduler v1.36; where it differs, docs/differences-queue.md says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from scheduler.api.pod import Pod
+from scheduler.framework.events import (
+    ATTEMPT_OUTCOME,
+    FORCE_ACTIVATE,
+    TIME_TICK,
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_UPDATE,
+    ActionType,
+    ClusterEvent,
+)
+from scheduler.framework.handle import Clock
+from scheduler.framework.plugin import PreEnqueuePlugin
+from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.admission import Admission
+from scheduler.queue.backoff import BackoffPolicy, SortKey
+from scheduler.queue.decompose import DEFAULT_FEATURES, EventFeatures, pod_events
+from scheduler.queue.gates import Gates
+from scheduler.queue.hints import (
+    AFTER_BACKOFF,
+    SKIP,
+    HintIndex,
+    PluginErrorListener,
+    QueueingHintMap,
+    Strategy,
+    Verdict,
+)
+from scheduler.queue.in_flight import POD_POPPED, InFlight, Occurrence, PreCheck
+from scheduler.queue.metrics import NoMetrics, QueueMetrics
+from scheduler.queue.nominator import PodLister, QueueNominator
+from scheduler.queue.places import Places
+from scheduler.queue.pool import Group, identity
+from scheduler.queue.signals import Signals
+from scheduler.queue.statistics import (
+    AlreadyQueuedError,
+    Place,
+    PodView,
+    QueueInvariantError,
+    QueueStatistics,
+)
+from scheduler.queue.steady_clock import SteadyClock
+from scheduler.queue.timetable import Timetable
+from scheduler.queue.views import pod_view
+
+SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE: Final = "BackoffComplete"
+UNSCHEDULABLE_TIMEOUT: Final = "UnschedulableTimeout"
+REQUEUE_AFTER: Final = "RequeueAfter"
+RECHECK: Final = "Recheck"
+
+_ALREADY: Final = {
+    Place.ACTIVE: "the active queue",
+    Place.BACKOFF: "the backoff queue",
+    Place.UNSCHEDULABLE: "unschedulable queue",
+    Place.GATED: "unschedulable queue",
+}
+_POOL: Final = (Place.UNSCHEDULABLE, Place.GATED)
+
+
+class SchedulingQueue:
+    """All pending pods of our profiles. See the module's docstring."""
+
+    def __init__(  # noqa: PLR0913 - one option per setting
+        self,
+        clock: Clock,
+        sort_key: SortKey,
+        pre_enqueue: Mapping[str, Sequence[PreEnqueuePlugin]],
+        hints: Mapping[str, QueueingHintMap],
+        *,
+        pod_lister: PodLister,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+        max_in_unschedulable: float | None = 300.0,
+        pop_from_backoff: bool = True,
+        time_based_hint_period: float = 30.0,
+        metrics: QueueMetrics | None = None,
+        features: EventFeatures = DEFAULT_FEATURES,
+        timer: Callable[[], float] | None = None,
+        on_plugin_error: PluginErrorListener | None = None,
+    ) -> None:
+        """Times are in seconds.
+
+        Args:
+            clock: wall clock for all times; monotonic clock to measure jumps of the wall clock.
+            sort_key: the QueueSort plugin's; smaller is popped first.
+            pre_enqueue: profile -> its PreEnqueue plugins, in order.
+            hints: profile -> what its plugins wait for (`build_hint_map`).
+            pod_lister: the newest pod that the informer knows, for the nominator.
+            initial_backoff: wait after the first failure; doubles with each one.
+            max_backoff: longest backoff; 0 means none at all.
+            max_in_unschedulable: a pod in the pool for longer is retried; None never does that.
+            pop_from_backoff: feature gate SchedulerPopFromBackoffQ: backoff ends in windows of one
+                second, PreEnqueue runs before backoff, and a pod in backoff may be popped when
+                nothing is active.
+            time_based_hint_period: time between two Time events.
+            metrics: told about every move; None tells nobody.
+            features: which updates of objects count as events of their own.
+            timer: measures hints and PreEnqueue plugins, in seconds; None measures nothing.
+            on_plugin_error: told about every exception that a plugin raised, for the log.
+        """
+        self._metrics = metrics or NoMetrics()
+        self._policy = BackoffPolicy(initial_backoff, max_backoff, aligned=pop_from_backoff)
+        self._early_pop = pop_from_backoff
+        self._signals = Signals()
+        self._max_in_unschedulable = max_in_unschedulable
+        self._features = features
+        self._clock = SteadyClock(clock, self._clock_jumped)
+        self._places = Places(self._policy, sort_key, self._metrics)
+        self._in_flight = InFlight()
+        self._gates = Gates(pre_enqueue, self._metrics, timer, on_plugin_error)
+        self._hints = HintIndex(hints, self._metrics, timer, on_plugin_error)
+        self._time_plugins = self._hints.interest(TIME_TICK).plugins
+        #: Nominations of pending pods.
+        self.nominator = QueueNominator(pod_lister)
+        self._timetable = Timetable(
+            clock.now(),
+            flush=max_in_unschedulable is not None,
+            hint_period=time_based_hint_period,
+            time_plugins=self._time_plugins,
+        )
+        self._admission = Admission(
+            clock=self._clock,
+            policy=self._policy,
+            places=self._places,
+            gates=self._gates,
+            hints=self._hints,
+            nominator=self.nominator,
+            signals=self._signals,
+            timetable=self._timetable,
+        )
+        self._cycle = 0
+        self._events = 0
+        self._events_ignored = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Pods in the sub-queues, without those in flight."""
+        return len(self._places)
+
+    def __contains__(self, uid: object) -> bool:
+        return isinstance(uid, str) and self._places.where(uid) is not None
+
+    # -------------------------------------------------------------------- pods come, change and go
+
+    def add(self, pod: Pod) -> None:
+        """A pending pod appeared. A pod that is known already is updated instead."""
+        queued = self._places.by_name(pod.key)
+        if queued is not None:
+            self.update(queued.pod, pod)
+            return
+        running = self._in_flight.get(pod.uid)
+        if running is not None:
+            self.update(running.pod, pod)
+            return
+        info = QueuedPodInfo(pod, self._clock.now())
+        self._admission.enter_active(info, UNSCHEDULED_POD_ADD.label)
+
+    def update(self, old: Pod | None, new: Pod) -> None:
+        """A pending pod changed. It may wake; no other pod is concerned."""
+        if old is not None and old.uid != new.uid:
+            self.delete(old)
+            self.add(new)
+            return
+        queued = self._places.by_name(new.key)
+        if queued is not None and queued.uid != new.uid:
+            self.delete(queued.pod)
+            queued = None
+        running = self._in_flight.get(new.uid)
+        if running is not None:
+            self._update_in_flight(old or running.pod, new)
+        elif queued is not None:
+            self._update_queued(queued, old or queued.pod, new)
+        else:
+            info = QueuedPodInfo(new, self._clock.now())
+            self._admission.enter_active(info, UNSCHEDULED_POD_UPDATE.label)
+
+    def delete(self, pod: Pod) -> None:
+        """A pending pod is gone, or bound by somebody. An attempt under way calls `done` itself."""
+        self.nominator.delete_nominated_pod_if_exists(pod)
+        queued = self._places.by_name(pod.key)
+        if queued is None or queued.uid != pod.uid:
+            return
+        self._places.remove(pod.uid)
+        self._places.count_rejectors(queued, -1)
+
+    # ------------------------------------------------------------------------------------ attempts
+
+    def pop(self) -> QueuedPodInfo | None:
+        """The next pod to schedule, in flight from now on; None when there is none."""
+        info = self._places.pop(early=self._early_pop)
+        if info is None:
+            self._signals.starved = True
+            return None
+        info.attempts += 1
+        self._cycle += 1
+        self._in_flight.start(info)
+        self._metrics.inflight_events(POD_POPPED, 1)
+        if info.unschedulable_plugins or info.pending_plugins:
+            self._places.count_rejectors(info, -1)
+        return info
+
+    def done(self, uid: str) -> None:
+        """The pod's attempt is over, or past the point where an event matters. Idempotent."""
+        released = self._in_flight.finish(uid)
+        if released is None:
+            return
+        self._metrics.inflight_events(POD_POPPED, -1)
+        for label, count in released.items():
+            self._metrics.inflight_events(label, -count)
+
+    def add_unschedulable_if_not_present(self, info: QueuedPodInfo) -> Place:
+        """A popped pod's attempt failed. Ends the attempt, and says where the pod waits now.
+
+        The failure handler has put the newest object, the rejecting plugins, `last_message`,
+        `requeue_at` and `post_filter` into the record; no rejecting plugin means that the attempt
+        broke.
+
+        Raises AlreadyQueuedError if the pod is in a sub-queue.
+        """
+        try:
+            self._check_absent(info)
+            now = self._clock.now()
+            if info.unschedulable_plugins or info.pending_plugins:
+                info.unschedulable_count += 1
+                info.consecutive_errors_count = 0
+            else:
+                info.consecutive_errors_count += 1
+            info.timestamp = now
+            info.backoff_expiration = None
+            info.was_flushed_from_unschedulable = False
+            self._places.count_rejectors(info, 1)
+            verdict, cause = self._missed(info)
+            place = self._admission.requeue(info, verdict, SCHEDULE_ATTEMPT_FAILURE)
+            info.last_event, info.last_hint = cause, verdict.plugin
+            return place
+        finally:
+            self.done(info.uid)
+
+    # --------------------------------------------------------------------- what wakes waiting pods
+
+    def move_all_to_active_or_backoff(
+        self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None
+    ) -> int:
+        """Something happened in the cluster; wake the pods that their plugins say it may help.
+
+        `pre_check` excludes pods, in the pool and in flight. Returns how many pods were moved.
+        """
+        self._events += 1
+        interest = self._hints.interest(event)
+        if not interest.plugins and not event.wildcard:
+            self._events_ignored += 1
+            return 0
+        occurrence = Occurrence(event, old, new, interest.label, pre_check)
+        self._record(occurrence)
+        groups = self._places.pool.groups_of(interest.plugins)
+        if event.wildcard:
+            groups = [group for group in groups if group.gated]
+            groups += self._places.pool.groups(gated=False)
+        return self._move(groups, occurrence)
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Move pods to the active queue now, whatever their backoff. A closed gate stays closed."""
+        for pod in pods:
+            uid = pod.uid
+            place = self._places.where(uid)
+            moved = False
+            if place is not None and place is not Place.ACTIVE:
+                info = self._places.get(uid)
+                assert info is not None
+                now_in = self._admission.enter_active(
+                    info, FORCE_ACTIVATE.label, from_backoff=place is Place.BACKOFF
+                )
+                moved = now_in is Place.ACTIVE
+            if not moved and uid in self._in_flight:
+                self._record(
+                    Occurrence(
+                        FORCE_ACTIVATE, None, pod, FORCE_ACTIVATE.label, only=frozenset((uid,))
+                    )
+                )
+
+    def recheck(self, uids: Iterable[str]) -> None:
+        """Run PreEnqueue again for waiting pods: it may free gated ones, and gate the others."""
+        for uid in uids:
+            info = self._places.get(uid)
+            if info is None:
+                continue
+            if info.gated:
+                self._admission.requeue(info, AFTER_BACKOFF, RECHECK)
+            elif self._admission.gate_closes(info):
+                self._admission.enter_pool(info, RECHECK)
+
+    def wake(self, uids: Iterable[str], plugin: str, event_label: str) -> int:
+        """`plugin` itself says which of the pods it rejected may be tried again.
+
+        Pods that another plugin's gate holds, or that `plugin` did not reject, stay. Pods in flight
+        are told when they come back. Returns how many pods were moved.
+        """
+        concerned = frozenset(uids)
+        event = ClusterEvent("", ActionType.NONE, event_label)
+        occurrence = Occurrence(event, None, None, event_label, only=concerned, plugin=plugin)
+        if any(uid in self._in_flight for uid in concerned):
+            self._record(occurrence)
+        moved = 0
+        for uid in sorted(concerned):
+            info = self._places.pool.get(uid)
+            if info is None or (info.gated and info.gating_plugin != plugin):
+                continue
+            verdict = self._hints.evaluate(occurrence, info, None)
+            if verdict is not SKIP:
+                moved += self._admission.requeue(info, verdict, event_label) not in _POOL
+        return moved
+
+    # ---------------------------------------------------------------------------------------- time
+
+    def next_wakeup(self) -> float | None:
+        """Wall clock time at which `run_due` has something to do; None when never."""
+        places = self._places
+        times = (
+            places.backoff.next_release(),
+            places.next_retry(),
+            self._timetable.next(places.pool),
+        )
+        wakeup = min((time for time in times if time is not None), default=None)
+        self._signals.answered(wakeup)
+        return wakeup
+
+    def run_due(self) -> None:
+        """Do all work whose time has come."""
+        now = self._clock.now()
+        self.flush_backoff_completed()
+        for info in self._places.retries_due(now):
+            if self._places.pool.get(info.uid) is info:
+                self._admission.requeue(info, AFTER_BACKOFF, REQUEUE_AFTER)
+        if self._timetable.flush_due(now):
+            self.flush_unschedulable_left_over()
+        if self._timetable.tick_due(now):
+            self.tick_time_hints()
+
+    def flush_backoff_completed(self) -> None:
+        """Move pods whose backoff has ended to the active queue."""
+        now = self._clock.now()
+        # Every turn takes the pod out of the backoff queue, whether it becomes active or is gated.
+        while (info := self._places.backoff.next_completed(now)) is not None:
+            self._admission.enter_active(info, BACKOFF_COMPLETE, from_backoff=True)
+
+    def flush_unschedulable_left_over(self) -> None:
+        """Retry pods that were in the pool for too long, in case a hint was wrong."""
+        if self._max_in_unschedulable is None:
+            return
+        latest = self._clock.now() - self._max_in_unschedulable
+        pool = self._places.pool
+        left_over = [
+            info
+            for group in pool.groups(gated=False)
+            for info in group.members.values()
+            if info.timestamp < latest
+        ]
+        for info in left_over:
+            if pool.get(info.uid) is not info:
+                continue
+            info.was_flushed_from_unschedulable = True
+            if self._admission.requeue(info, AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT) in _POOL:
+                info.was_flushed_from_unschedulable = False
+
+    def tick_time_hints(self) -> int:
+        """Ask the hints for the Time event. Pods in flight read the clock themselves."""
+        groups = self._places.pool.groups_of(self._time_plugins)
+        return self._move(groups, Occurrence(TIME_TICK, None, None, TIME_TICK.label))
+
+    def close(self) -> None:
+        """End all attempts. What is queued can still be popped."""
+        self._closed = True
+        for info in list(self._in_flight):
+            self.done(info.uid)
+
+    # ---------------------------------------------------------------------------------- inspection
+
+    @property
+    def on_ready(self) -> Callable[[], None] | None:
+        """Called once after `pop` returned None, as soon as it would return a pod."""
+        return self._signals.on_ready
+
+    @on_ready.setter
+    def on_ready(self, callback: Callable[[], None] | None) -> None:
+        self._signals.on_ready = callback
+
+    @property
+    def on_timer(self) -> Callable[[], None] | None:
+        """Called when `next_wakeup` moved to an earlier time than it returned last: ask again."""
+        return self._signals.on_timer
+
+    @on_timer.setter
+    def on_timer(self, callback: Callable[[], None] | None) -> None:
+        self._signals.on_timer = callback
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    @property
+    def scheduling_cycle(self) -> int:
+        """How many pods were popped."""
+        return self._cycle
+
+    def pending_pods(self) -> tuple[list[Pod], str]:
+        """All queued pods, and upstream's one-line summary."""
+        return [info.pod for info in self._places], self.statistics().summary
+
+    def statistics(self) -> QueueStatistics:
+        """Counts; O(1)."""
+        places, hints = self._places, self._hints.counts
+        return QueueStatistics(
+            active=len(places.active),
+            backoff=len(places.backoff),
+            backoff_errors=places.backoff.errors,
+            unschedulable=len(places.pool) - places.pool.gated,
+            gated=places.pool.gated,
+            in_flight=len(self._in_flight),
+            in_flight_events=self._in_flight.event_count,
+            in_flight_events_dropped=self._in_flight.dropped,
+            nominated=len(self.nominator),
+            scheduling_cycle=self._cycle,
+            events=self._events,
+            events_ignored=self._events_ignored,
+            hint_calls=hints.calls,
+            hint_answers_shared=hints.shared,
+            hint_errors=hints.errors,
+            pre_enqueue_runs=self._gates.counts.runs,
+            pre_enqueue_errors=self._gates.counts.errors,
+            clock_jumps=self._clock.jumps,
+            closed=self._closed,
+        )
+
+    def view(self, namespace: str, name: str) -> PodView | None:
+        """What is known about one pod, queued or in flight; None for others. O(sub-queue)."""
+        key = f"{namespace}/{name}"
+        info = self._places.by_name(key)
+        if info is None:
+            running = (each for each in self._in_flight if each.key == key)
+            info = next(running, None)
+            return None if info is None else self._view(info, Place.IN_FLIGHT, None)
+        place = self._places.where(info.uid)
+        assert place is not None
+        return self._view(info, place, self._places.rank(info.uid))
+
+    def views(self) -> list[PodView]:
+        """All pods: active in order, backoff in order, pool, in flight. Sorts copies."""
+        places = self._places
+        found = [
+            self._view(info, place, position)
+            for place, queue in ((Place.ACTIVE, places.active), (Place.BACKOFF, places.backoff))
+            for position, info in enumerate(queue.ordered())
+        ]
+        for info in places.pool:
+            place = Place.GATED if info.gated else Place.UNSCHEDULABLE
+            found.append(self._view(info, place, None))
+        found += [self._view(info, Place.IN_FLIGHT, None) for info in self._in_flight]
+        return found
+
+    def validate(self) -> None:
+        """Raise QueueInvariantError if anything is broken. Slow; for tests and debugging."""
+        found = self._places.violations() + self._in_flight.violations()
+        found += self.nominator.violations()
+        found += [
+            f"pod {info.key} is in flight and in a sub-queue"
+            for info in self._in_flight
+            if info.uid in self
+        ]
+        ready = len(self._places.active) or (self._early_pop and self._places.backoff.poppable)
+        if self._signals.starved and ready:
+            found.append("a pod could be popped, but nobody was told")
+        if found:
+            raise QueueInvariantError(found)
+
+    # ------------------------------------------------------------------------------------- updates
+
+    def _update_in_flight(self, old: Pod, new: Pod) -> None:
+        concerned = frozenset((new.uid,))
+        for event in pod_events(new, old, self._features):
+            interest = self._hints.interest(event)
+            if interest.plugins:
+                self._record(Occurrence(event, old, new, interest.label, only=concerned))
+        self.nominator.update_nominated_pod(old, new)
+
+    def _update_queued(self, info: QueuedPodInfo, old: Pod, new: Pod) -> None:
+        info.pod = new
+        self._admission.refresh(info)
+        self.nominator.update_nominated_pod(old, new)
+        if self._places.where(new.uid) not in _POOL:
+            return
+        for event in pod_events(new, old, self._features):
+            interest = self._hints.interest(event)
+            if not interest.plugins:
+                continue
+            occurrence = Occurrence(event, old, new, interest.label)
+            verdict = self._hints.evaluate(occurrence, info, None)
+            if verdict is SKIP:
+                continue
+            if self._admission.requeue(info, verdict, interest.label) not in _POOL:
+                return
+
+    # -------------------------------------------------------------------------------------- events
+
+    def _move(self, groups: Iterable[Group], occurrence: Occurrence) -> int:
+        moving: list[tuple[QueuedPodInfo, Verdict]] = []
+        for group in groups:
+            shared = group.identity is not None and self._hints.shared_by_shape(
+                occurrence, group.sample
+            )
+            if shared:
+                verdict = self._hints.evaluate(occurrence, group.sample, group.identity)
+                if verdict is SKIP:
+                    continue
+            for info in group.members.values():
+                if not occurrence.concerns(info):
+                    continue
+                if not shared:
+                    verdict = self._hints.evaluate(occurrence, info, group.identity)
+                if verdict is not SKIP:
+                    moving.append((info, verdict))
+        moved = 0
+        for info, verdict in moving:
+            # A PreEnqueue plugin or a listener may have called the queue and moved the pod already.
+            if self._places.pool.get(info.uid) is info:
+                moved += self._admission.requeue(info, verdict, occurrence.label) not in _POOL
+        return moved
+
+    def _missed(self, info: QueuedPodInfo) -> tuple[Verdict, str]:
+        """What the events since the pod was popped, and the outcome of its attempt, mean for it.
+
+        Also the label of the event that decided.
+        """
+        found, cause = SKIP, SCHEDULE_ATTEMPT_FAILURE
+        events = self._in_flight.events_for(info.uid)
+        if events is None or not (info.unschedulable_plugins or info.pending_plugins):
+            return AFTER_BACKOFF, cause
+        pod_identity = identity(info.pod)
+        for occurrence in events:
+            if not occurrence.concerns(info):
+                continue
+            verdict = self._hints.evaluate(occurrence, info, pod_identity)
+            if verdict.strategy > found.strategy:
+                found, cause = verdict, occurrence.label
+                if verdict.strategy is Strategy.IMMEDIATELY or not info.pending_plugins:
+                    break
+        if found is SKIP and self._hints.interest(ATTEMPT_OUTCOME).plugins:
+            outcome = Occurrence(ATTEMPT_OUTCOME, None, info, ATTEMPT_OUTCOME.label)
+            verdict = self._hints.evaluate(outcome, info, None)
+            if verdict is not SKIP:
+                # The attempt was a real one: the next comes after backoff, Pending or not.
+                return Verdict(Strategy.AFTER_BACKOFF, verdict.plugin), outcome.label
+        return found, cause
+
+    def _record(self, occurrence: Occurrence) -> None:
+        if not self._in_flight.record(occurrence):
+            return
+        self._metrics.inflight_events(occurrence.label, 1)
+        dropped = self._in_flight.overflow()
+        if dropped is not None:
+            self._metrics.inflight_events(dropped.label, -1)
+
+    # --------------------------------------------------------------------------------- bookkeeping
+
+    def _check_absent(self, info: QueuedPodInfo) -> None:
+        queued = self._places.by_name(info.key)
+        if queued is not None:
+            where = _ALREADY[self._places.where(queued.uid) or Place.UNSCHEDULABLE]
+            raise AlreadyQueuedError(f"Pod {info.key} is already present in {where}")
+
+    def _clock_jumped(self, jump: float) -> None:
+        self._timetable.shift(jump)
+        queued = list(self._places)
+        for info in (*queued, *self._in_flight):
+            info.timestamp += jump
+            if info.backoff_expiration is not None:
+                info.backoff_expiration = self._policy.align(info.backoff_expiration + jump)
+            if info.initial_attempt_timestamp is not None:
+                info.initial_attempt_timestamp += jump
+            if info.requeue_at is not None:
+                info.requeue_at += jump
+        for info in queued:
+            self._admission.refresh(info)
+        self._signals.rewound()
+
+    def _view(self, info: QueuedPodInfo, place: Place, position: int | None) -> PodView:
+        return pod_view(
+            info,
+            place,
+            position,
+            release=self._policy.release(self._policy.expiry(info)),
+            retry=self._places.retry_time(info),
+            flush_after=self._max_in_unschedulable,
+            nominated_node=self.nominator.node_of(info.uid),
+        )

@@ -1,0 +1,49 @@
+"""How the queue tells the scheduling loop that there is something to do.
+
+The loop asks (`pop`, `next_wakeup`) and sleeps when there is nothing; it must be woken exactly when
+the answers it was given stop being true. Invariant: no call is missing, and there is at most one
+for each answer given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Signals:
+    """Two callbacks and when to call them."""
+
+    __slots__ = ("_armed", "on_ready", "on_timer", "starved")
+
+    def __init__(self) -> None:
+        #: Called once after `pop` returned None, as soon as it would return a pod.
+        self.on_ready: Callable[[], None] | None = None
+        #: Called when the next wake-up moved to an earlier time than was answered last.
+        self.on_timer: Callable[[], None] | None = None
+        #: The last answer was that there is no pod to schedule, and no call was made since.
+        self.starved = True
+        self._armed: float | None = None
+
+    def ready(self) -> None:
+        """There is a pod to schedule."""
+        if self.starved:
+            self.starved = False
+            if self.on_ready:
+                self.on_ready()
+
+    def answered(self, wakeup: float | None) -> None:
+        """The loop was told to sleep until then; None for as long as it likes."""
+        self._armed = wakeup
+
+    def due(self, time: float) -> None:
+        """There will be work at `time`."""
+        if self._armed is None or time < self._armed:
+            self._armed = time
+            if self.on_timer:
+                self.on_timer()
+
+    def rewound(self) -> None:
+        """All times have moved: what was answered means nothing any more."""
+        self._armed = None
+        if self.on_timer:
+            self.on_timer()

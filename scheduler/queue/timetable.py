@@ -1,0 +1,56 @@
+"""When the periodic work on the pool is due: the flush of pods left over, and the Time event.
+
+Times are wall clock seconds. A period starts when the work is done, so that work missed while
+nobody asked is done once and not once for every period that passed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.queue.pool import UnschedulablePool
+
+POOL_FLUSH_PERIOD: Final = 30.0
+"""Seconds between two looks for pods that were in the pool for too long."""
+
+
+class Timetable:
+    """Two periodic tasks, due only while the pool holds pods that they concern."""
+
+    __slots__ = ("_flush", "_hint_period", "_next_flush", "_next_tick", "_time_plugins")
+
+    def __init__(
+        self, now: float, *, flush: bool, hint_period: float, time_plugins: tuple[str, ...]
+    ) -> None:
+        """`time_plugins` are those that registered the Time event."""
+        self._flush = flush
+        self._hint_period = hint_period
+        self._time_plugins = time_plugins
+        self._next_flush = now
+        self._next_tick = now + hint_period
+
+    def next(self, pool: UnschedulablePool) -> float | None:
+        """When either task concerns a pod of the pool; None when never."""
+        flush = self._next_flush if self._flush and len(pool) > pool.gated else None
+        if not self._time_plugins or not pool.has_groups_of(self._time_plugins):
+            return flush
+        return self._next_tick if flush is None else min(flush, self._next_tick)
+
+    def flush_due(self, now: float) -> bool:
+        """Whether to flush now; the answer Yes starts the next period."""
+        if not self._flush or now < self._next_flush:
+            return False
+        self._next_flush = now + POOL_FLUSH_PERIOD
+        return True
+
+    def tick_due(self, now: float) -> bool:
+        """Whether to emit the Time event now; the answer Yes starts the next period."""
+        if not self._time_plugins or now < self._next_tick:
+            return False
+        self._next_tick = now + self._hint_period
+        return True
+
+    def shift(self, jump: float) -> None:
+        """The clock was set by `jump` seconds."""
+        self._next_flush += jump
+        self._next_tick += jump
