@@ -1,0 +1,366 @@
+"""The contract suite for plugins: what the framework relies on, checked on a cluster you choose.
+
+    from scheduler.framework.testing import PluginCase, check_plugin_contract
+
+    def test_my_plugin_keeps_the_contract():
+        check_plugin_contract(MyPlugin(MyArgs(), handle), PluginCase(cache.table, pods))
+
+Everything the plugin implements is called as the framework would, for every pod; whatever breaks
+the contract is collected and raised at once. The most valuable check: where a plugin has a scalar
+and a columnar form, both give the same answers on every node. Run it on random clusters
+(hypothesis) for the corners you did not think of.
+
+Nothing here imports a concrete node table: any `NodeTableView` will do,
+`scheduler.cache.Cache().table` first of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.framework import plugin as points
+from scheduler.framework.events import ClusterEventWithHint
+from scheduler.framework.nodes import NodeTableView, Rows
+from scheduler.framework.plugin import (
+    EVENT_POINTS,
+    EXTENSION_POINTS,
+    MAX_NODE_SCORE,
+    MIN_NODE_SCORE,
+    PreFilterResult,
+    ReuseRule,
+)
+from scheduler.framework.registry import args_type
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import Code, Status
+
+_USAGE_COLUMNS: Final = (
+    "allocatable",
+    "requested",
+    "non_zero_requested",
+    "pod_count",
+    "pod_limit",
+    "unschedulable",
+    "taint_set",
+)
+_FEW: Final = 3
+
+
+class ContractViolation(AssertionError):  # noqa: N818 - reads as what it reports
+    """A plugin broke the framework's contract; `problems` has one sentence each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class PluginCase:
+    """A cluster to try a plugin on."""
+
+    table: NodeTableView
+    """Nodes and the pods on them."""
+    pods: Sequence[Pod]
+    """Incoming pods, interned (`PodShapes.intern`)."""
+    now: float = 0.0
+    """Wall clock of every attempt, seconds."""
+
+
+def check_plugin_contract(plugin: Any, cluster: PluginCase) -> None:
+    """Call `plugin` in all the ways the framework would; raise ContractViolation with all problems.
+
+    Checked: name and arguments; declared events; the kinds of answers at every extension point;
+    scalar and columnar forms agree on every node, for every subset and order of rows; answers
+    repeat; the table and the scores handed in stay as they were; normalised scores are 0 to 100;
+    `unreserve` may be called alone and twice.
+    """
+    _raise_all(_problems(plugin, cluster))
+
+
+def check_reuse_contract(plugin: Any, cluster: PluginCase, change: Callable[[], None]) -> None:
+    """Check that `filter_reuse` and `score_reuse` declare everything the results depend on.
+
+    `change` alters the cluster behind `cluster.table` in any way. Rows that did not change in a
+    declared column group must then keep their codes and raw scores, unless a declared version
+    changed.
+    """
+    _raise_all(_reuse_problems(plugin, cluster, change))
+
+
+def _raise_all(problems: Iterable[str]) -> None:
+    found = list(dict.fromkeys(problems))
+    if found:
+        raise ContractViolation(found)
+
+
+def _problems(plugin: Any, cluster: PluginCase) -> Iterator[str]:
+    yield from _declaration_problems(plugin)
+    before = _fingerprint(cluster.table)
+    for pod in cluster.pods:
+        attempt = _Attempt(plugin, cluster, pod)
+        for problem in attempt.problems():
+            yield f"{getattr(plugin, 'name', plugin)}: pod {pod.key}: {problem}"
+    if not all(map(np.array_equal, before, _fingerprint(cluster.table))):
+        yield f"{getattr(plugin, 'name', plugin)}: changed the node table"
+
+
+def _declaration_problems(plugin: Any) -> Iterator[str]:
+    name = getattr(type(plugin), "name", None)
+    if not isinstance(name, str) or not name:
+        yield f"{type(plugin).__qualname__}: declares no name"
+    if not issubclass(args_type(type(plugin)), msgspec.Struct):
+        yield f"{name}: args_type is not a msgspec Struct"
+    if not any(point.implemented_by(plugin) for point in EXTENSION_POINTS):
+        yield f"{name}: implements no extension point"
+    for columnar, rule in (("filter_rows", "filter_reuse"), ("score_rows", "score_reuse")):
+        declared = getattr(plugin, rule, None)
+        if declared is not None and not isinstance(declared, ReuseRule):
+            yield f"{name}: {rule} is neither None nor a ReuseRule"
+        if declared is not None and not hasattr(plugin, columnar):
+            yield f"{name}: {rule} is declared without {columnar}"
+    if hasattr(plugin, "filter_rows") and not hasattr(plugin, "filter_status"):
+        yield f"{name}: filter_rows without filter_status"
+    if hasattr(plugin, "events_to_register"):
+        if not any(point.implemented_by(plugin) for point in EVENT_POINTS):
+            yield f"{name}: registers events but implements no extension point that rejects pods"
+        for event in plugin.events_to_register():
+            if not isinstance(event, ClusterEventWithHint):
+                yield f"{name}: events_to_register gave {event!r}, not a ClusterEventWithHint"
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One pod's way through the plugin."""
+
+    plugin: Any
+    cluster: PluginCase
+    pod: Pod
+    state: CycleState = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = CycleState(self.cluster.now)
+
+    def problems(self) -> Iterator[str]:
+        if points.PRE_ENQUEUE.implemented_by(self.plugin):
+            answer = self.plugin.pre_enqueue(self.pod)
+            if not _is_success(answer) and not answer.rejected:
+                yield f"pre_enqueue gave {answer.code.label}, which neither lets in nor rejects"
+        if (yield from self._pre_filter()):
+            yield from self._filter()
+        if (yield from self._pre_score()):
+            yield from self._score()
+        if points.RESERVE.implemented_by(self.plugin):
+            for _ in range(2):
+                self.plugin.unreserve(CycleState(self.cluster.now), self.pod, "")
+
+    def _pre_filter(self) -> Generator[str, None, bool]:
+        """Yields problems; returns whether Filter is to be called."""
+        if not points.PRE_FILTER.implemented_by(self.plugin):
+            return True
+        answer = self.plugin.pre_filter(self.state, self.pod, self.cluster.table)
+        again = self.plugin.pre_filter(CycleState(self.cluster.now), self.pod, self.cluster.table)
+        if not _same(answer, again):
+            yield f"pre_filter gave {answer} first and {again} then"
+        if answer is None or isinstance(answer, PreFilterResult):
+            return True
+        if not isinstance(answer, Status):
+            yield f"pre_filter gave {answer!r}, not None, PreFilterResult or Status"
+            return False
+        if not (answer.success or answer.skip or answer.rejected or answer.code is Code.ERROR):
+            yield f"pre_filter gave {answer.code.label}"
+        return answer.success
+
+    def _filter(self) -> Iterator[str]:
+        plugin, table = self.plugin, self.cluster.table
+        scalar = callable(getattr(plugin, "filter", None))
+        if not callable(getattr(plugin, "filter_rows", None)):
+            if scalar:
+                for row in table.rows.tolist():
+                    plugin.filter(self.state, self.pod, table.node_info(row))
+            return
+        codes = plugin.filter_rows(self.state, self.pod, table, table.rows)
+        if codes.dtype != np.int32:
+            yield f"filter_rows gave {codes.dtype}, not int32"
+        if codes.shape != table.rows.shape:
+            yield f"filter_rows gave shape {codes.shape} for {len(table.rows)} rows"
+            return
+        for rows, positions in _selections(table.rows):
+            some = plugin.filter_rows(self.state, self.pod, table, rows)
+            yield from self._differing("filter_rows", rows, some, codes[positions])
+        for row, code in zip(table.rows.tolist(), codes.tolist(), strict=True):
+            status = plugin.filter_status(self.state, self.pod, code) if code else None
+            if status is not None and not status.rejected:
+                yield f"filter_status({code}) is {status.code.label}, not a rejection"
+            if not scalar:
+                continue
+            other = plugin.filter(self.state, self.pod, table.node_info(row))
+            if not _same(status, other):
+                yield (
+                    f"node {table.names[row]}: filter says {_shown(other)}, "
+                    f"filter_rows says {_shown(status)}"
+                )
+
+    def _pre_score(self) -> Generator[str, None, bool]:
+        """Yields problems; returns whether Score is to be called."""
+        if not points.PRE_SCORE.implemented_by(self.plugin):
+            return True
+        table = self.cluster.table
+        answer = self.plugin.pre_score(self.state, self.pod, table, table.rows)
+        if answer is not None and not isinstance(answer, Status):
+            yield f"pre_score gave {answer!r}, not None or Status"
+            return False
+        if answer is not None and answer.rejected:
+            yield f"pre_score gave {answer.code.label}: a node cannot be rejected any more"
+        return _is_success(answer)
+
+    def _score(self) -> Iterator[str]:
+        plugin, table = self.plugin, self.cluster.table
+        if not points.SCORE.implemented_by(plugin):
+            return
+        scalar = callable(getattr(plugin, "score", None))
+        one = [
+            plugin.score(self.state, self.pod, table.node_info(row)) if scalar else 0
+            for row in table.rows.tolist()
+        ]
+        failures = [answer for answer in one if isinstance(answer, Status)]
+        if failures:
+            yield f"score gave {_shown(failures[0])}"
+            return
+        scores = np.array(one, dtype=np.int64)
+        if callable(getattr(plugin, "score_rows", None)):
+            scores = plugin.score_rows(self.state, self.pod, table, table.rows)
+            if scores.dtype != np.int64:
+                yield f"score_rows gave {scores.dtype}, not int64"
+            if scores.shape != table.rows.shape:
+                yield f"score_rows gave shape {scores.shape} for {len(table.rows)} rows"
+                return
+            for rows, positions in _selections(table.rows):
+                some = plugin.score_rows(self.state, self.pod, table, rows)
+                yield from self._differing("score_rows", rows, some, scores[positions])
+            for row, scalar_score, score in zip(
+                table.rows.tolist(), one, scores.tolist(), strict=True
+            ):
+                if scalar and scalar_score != score:
+                    yield (
+                        f"node {table.names[row]}: score says {scalar_score}, "
+                        f"score_rows says {score}"
+                    )
+        yield from self._normalize(scores)
+
+    def _normalize(self, scores: Any) -> Iterator[str]:
+        table = self.cluster.table
+        final = scores
+        if callable(getattr(self.plugin, "normalize_scores", None)):
+            untouched = scores.copy()
+            final = self.plugin.normalize_scores(self.state, self.pod, table, table.rows, scores)
+            if isinstance(final, Status):
+                yield f"normalize_scores gave {_shown(final)}"
+                return
+            if not np.array_equal(untouched, scores):
+                yield "normalize_scores modified its input"
+            if final.shape != scores.shape:
+                yield f"normalize_scores gave shape {final.shape} for {scores.shape}"
+                return
+        if final.size and not (
+            int(final.min()) >= MIN_NODE_SCORE and int(final.max()) <= MAX_NODE_SCORE
+        ):
+            yield f"final scores from {final.min()} to {final.max()} are not within 0 to 100"
+
+    def _differing(self, method: str, rows: Rows, got: Any, wanted: Any) -> Iterator[str]:
+        if not np.array_equal(got, wanted):
+            yield (
+                f"{method} for rows {rows.tolist()} gave {got.tolist()}, "
+                f"but {wanted.tolist()} for the same rows among all"
+            )
+
+
+def _selections(rows: Rows) -> Iterator[tuple[Rows, Rows]]:
+    """Subsets and orders of rows as the framework asks for them, with their positions in `rows`."""
+    positions = np.arange(len(rows), dtype=np.intp)
+    for chosen in (
+        positions[:0],
+        positions[:1],
+        positions[-1:],
+        positions[:_FEW],
+        positions[::2],
+        positions[::-1],
+        positions.copy(),
+    ):
+        yield rows[chosen], chosen
+
+
+def _reuse_problems(plugin: Any, cluster: PluginCase, change: Callable[[], None]) -> Iterator[str]:
+    table = cluster.table
+    old_rows = table.rows.copy()
+    names = [table.names[row] for row in old_rows.tolist()]
+    kept = [(pod, *_columnar(plugin, cluster, pod)) for pod in cluster.pods]
+    rules = (getattr(plugin, "filter_reuse", None), getattr(plugin, "score_reuse", None))
+    versions = [[table.version(name) for name in rule.versions] if rule else [] for rule in rules]
+    sequence = table.sequence
+    change()
+    for pod, *before in kept:
+        after = _columnar(plugin, cluster, pod)
+        for method, rule, seen, old, new in zip(
+            ("filter_rows", "score_rows"), rules, versions, before, after, strict=True
+        ):
+            if rule is None or old is None or new is None:
+                continue
+            changed = table.changed_rows(sequence, rule.columns)
+            if changed is None or seen != [table.version(name) for name in rule.versions]:
+                continue
+            stale = set(changed.tolist())
+            now = dict(zip(table.rows.tolist(), new.tolist(), strict=True))
+            for row, name, answer in zip(old_rows.tolist(), names, old.tolist(), strict=True):
+                if row not in stale and row in now and now[row] != answer:
+                    yield (
+                        f"{plugin.name}: pod {pod.key}: {method} of node {name} went from "
+                        f"{answer} to {now[row]} without a change that its reuse rule declares"
+                    )
+
+
+def _columnar(plugin: Any, cluster: PluginCase, pod: Pod) -> tuple[Any, Any]:
+    """(codes, raw scores) over all rows, None where the plugin gives none."""
+    table, state = cluster.table, CycleState(cluster.now)
+    codes = scores = None
+    answer = plugin.pre_filter(state, pod, table) if hasattr(plugin, "pre_filter") else None
+    if hasattr(plugin, "filter_rows") and not isinstance(answer, Status):
+        codes = plugin.filter_rows(state, pod, table, table.rows)
+    answer = (
+        plugin.pre_score(state, pod, table, table.rows) if hasattr(plugin, "pre_score") else None
+    )
+    if hasattr(plugin, "score_rows") and answer is None:
+        scores = plugin.score_rows(state, pod, table, table.rows)
+    return codes, scores
+
+
+def _fingerprint(table: NodeTableView) -> list[Any]:
+    return [getattr(table, name).copy() for name in _USAGE_COLUMNS]
+
+
+def _is_success(answer: Status | None) -> bool:
+    return answer is None or answer.success
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two answers mean the same; None is Success, and only texts of errors are compared."""
+    if isinstance(one, PreFilterResult) or isinstance(other, PreFilterResult):
+        return bool(one == other)
+    if _is_success(one) or _is_success(other):
+        return _is_success(one) and _is_success(other)
+    return (one.code, one.message, one.requeue_after, one.condition_reason) == (
+        other.code,
+        other.message,
+        other.requeue_after,
+        other.condition_reason,
+    )
+
+
+def _shown(status: Status | None) -> str:
+    if status is None or status.success:
+        return "Success"
+    return f"{status.code.label}: {status.message}"
