@@ -85,6 +85,8 @@ class ArgumentsReader:
 
     def _unavailable(self, name: str, node: Node, path: str) -> Arguments | None:
         if self._catalogue.absent(name):
+            if isinstance(node, Entries):
+                node = self._without_type(name, NoArgs, node, child(path, "args"))
             data = plain(node)
             return data if isinstance(data, dict) else {}
         name_path = child(path, "name")

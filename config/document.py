@@ -189,7 +189,8 @@ class _Reader:
         merged: list[tuple[yaml.Node, yaml.Node]] = []
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE:
-                merged.extend(self._merged(value_node, path))
+                self._places[child(path, "<<")] = _line(key_node)
+                merged.extend(self._merged(value_node, child(path, "<<")))
                 continue
             self._entry(entries, key_node, value_node, path)
         for key_node, value_node in merged:
@@ -218,7 +219,7 @@ class _Reader:
             if isinstance(source, yaml.MappingNode) and id(source) not in self._open:
                 yield from source.value
             else:
-                self.problems.add(path, f'"<<" must name a mapping ({_line(node)})')
+                self.problems.add(path, '"<<" must name a mapping')
 
     def _sequence(self, node: yaml.SequenceNode, path: str) -> Items:
         items = Items()

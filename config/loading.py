@@ -164,6 +164,9 @@ class _ProfileBuilder:
         self._catalogue = catalogue
         self._problems = problems
         self._defaults = catalogue.default_entries(gates)
+        for default in self._defaults:
+            if default.name not in catalogue.registry:
+                problems.add("", f'default plugin "{default.name}" is not in the registry')
         self._names = NameResolver(catalogue, problems)
         self._arguments = ArgumentsReader(document, catalogue, gates, problems)
 

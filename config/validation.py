@@ -200,7 +200,7 @@ def _check_profile(profile: KubeSchedulerProfile, path: str, problems: Problems)
         enabled = plugins.at(point).enabled
         for index, reference in enumerate(enabled):
             if reference.name in upstream.REMOVED_PLUGINS:
-                below = f"{path}.plugins.{point}.enabled[{index}]"
+                below = f"{path}.plugins.{point}.enabled[{index}].name"
                 problems.add(below, invalid(reference.name, _REMOVED))
 
 
