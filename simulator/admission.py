@@ -1,8 +1,9 @@
 """The admission chain: where policies, quota and injected behaviour plug in.
 
 A write passes, in this order: the strategy of its kind (defaults), mutating hooks, the strategy's
-validation, validating hooks. Hooks of one list run in the order they were added, so the one that charges
-for the write (quota) is added last. A hook refuses by raising `ApiError`. Nothing here knows a resource.
+validation, validating hooks. Hooks of one list run in the order they were added, so the one that
+charges for the write (quota) is added last. A hook refuses by raising `ApiError`. Nothing here
+knows a resource.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class WriteOptions:
 
 @dataclass(slots=True)
 class AdmissionRequest:
-    """One write on its way in. Mutating hooks may change `obj` in place; `old` is shared, never change it."""
+    """One write on its way in.
+
+    Mutating hooks may change `obj` in place; `old` is shared, never change it.
+    """
 
     operation: Operation
     resource: Resource

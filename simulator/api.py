@@ -62,8 +62,6 @@ class Api:
         """What each field manager last applied, by (UID, manager)."""
         self._event_expiry: deque[tuple[float, str, str]] = deque()
 
-    # ------------------------------------------------------------------------------------------ reads
-
     def get(self, resource: Resource, namespace: str, name: str) -> Version:
         """The current version. Raises 404."""
         found = self.store.get(resource.table, namespace, name)
@@ -77,8 +75,6 @@ class Api:
         """Current versions that the predicate lets through, in key order."""
         found = self.store.items(resource.table, namespace)
         return found if predicate is None else [one for one in found if predicate(one.obj)]
-
-    # ----------------------------------------------------------------------------------------- create
 
     def create(
         self,
@@ -130,8 +126,8 @@ class Api:
         version = body.get("apiVersion") or resource.group_version
         if (version, kind) != (resource.group_version, resource.kind):
             raise errors.bad_request(
-                f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a {resource.kind}: '
-                f"the path names {resource.group_version} {resource.kind}"
+                f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a '
+                f"{resource.kind}: the path names {resource.group_version} {resource.kind}"
             )
         drop_nulls(body)
         if not isinstance(body.get("metadata", {}), dict):
@@ -140,7 +136,8 @@ class Api:
         if resource.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
                 raise errors.bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request"
+                    "the namespace of the provided object does not match the namespace sent on "
+                    "the request"
                 )
         else:
             meta.pop("namespace", None)
@@ -181,8 +178,6 @@ class Api:
             if self.store.get("events", old_namespace, old_name):
                 self.store.delete("events", old_namespace, old_name)
 
-    # ------------------------------------------------------------------------------- update and patch
-
     def update(
         self,
         resource: Resource,
@@ -198,7 +193,8 @@ class Api:
         obj = self._read(resource, namespace, body)
         if obj["metadata"].setdefault("name", name) != name:
             raise errors.bad_request(
-                f"the name of the object ({obj['metadata']['name']}) does not match the name on the URL ({name})"
+                f"the name of the object ({obj['metadata']['name']}) does not match the name on "
+                f"the URL ({name})"
             )
         return self._write(resource, subresource, current, obj, options)
 
@@ -248,7 +244,7 @@ class Api:
         patched = {**patched, "metadata": meta}
         if resource.view is not None:
             patched = resource.view.read(patched)
-        # Below, defaults and pruning write in place, and the patched tree shares branches with the store.
+        # Defaults and pruning write in place, and the patched tree shares branches with the store.
         obj = patched if subresource == "status" else copy_tree(patched)
         return self._write(resource, subresource, current, obj, options)
 
@@ -332,8 +328,8 @@ class Api:
     ) -> Version:
         """Store `obj` over `current`: the last step of every change.
 
-        A write that changes nothing makes no version. Removing the last finalizer of a deleted object
-        removes the object.
+        A write that changes nothing makes no version. Removing the last finalizer of a deleted
+        object removes the object.
         """
         if options.dry_run:
             return Version(current.namespace, current.name, obj, current.rv)
@@ -345,13 +341,11 @@ class Api:
             and resource.table != "namespaces"
         ):
             return self._remove(resource, current)
-        if _same(obj, current.obj):
+        if obj == current.obj:
             return current
         return self.store.update(
             resource.table, current.namespace, current.name, obj, expected=current.rv
         )
-
-    # ----------------------------------------------------------------------------------------- delete
 
     def delete(
         self,
@@ -363,8 +357,8 @@ class Api:
     ) -> tuple[Version, bool]:
         """Delete an object; returns its last version and whether it is gone for good.
 
-        `body` is a `DeleteOptions`. Bound pods get their grace period and wait for a kubelet, everything
-        else goes at once unless finalizers hold it.
+        `body` is a `DeleteOptions`. Bound pods get their grace period and wait for a kubelet,
+        everything else goes at once unless finalizers hold it.
         """
         wanted = body or {}
         current = self.get(resource, namespace, name)
@@ -436,13 +430,16 @@ class Api:
         version = preconditions.get("resourceVersion")
         if version and version != str(current.rv):
             why = (
-                f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in "
-                f"record ({current.rv}). The object might have been modified"
+                f"the ResourceVersion in the precondition ({version}) does not match the "
+                f"ResourceVersion in record ({current.rv}). The object might have been modified"
             )
             raise errors.conflict(resource.kind, resource.group, current.name, why)
 
     def _delete_namespace(self, resource: Resource, current: Version) -> tuple[Version, bool]:
-        """Mark it, delete what is in it, remove it: the namespace controller's work, done at once."""
+        """Mark it, delete what is in it, remove it.
+
+        The namespace controller's work, done at once.
+        """
         marked = {**current.obj["metadata"], "deletionTimestamp": format_time(self.clock.now())}
         self.store.update(
             resource.table,
@@ -464,8 +461,6 @@ class Api:
         for key in [key for key in self._applied if key[0] == uid]:
             del self._applied[key]
         return gone
-
-    # ------------------------------------------------------------------------------------------ parts
 
     def _strategy(self, resource: Resource) -> Strategy:
         return STRATEGIES.get(resource.table, PLAIN)
@@ -510,8 +505,9 @@ def uid_mismatch(resource: Resource, current: Version, uid: str) -> ApiError:
     have = current.obj["metadata"].get("uid")
     place = f"/registry/{resource.plural}/{current.namespace}/{current.name}"
     why = (
-        f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {have}"
+        f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+        f"UID in object meta: {have}"
     )
     return errors.conflict(resource.plural, resource.group, current.name, why)
 
@@ -533,10 +529,6 @@ def _kept_metadata(meta: JsonObject, old: JsonObject) -> JsonObject:
         else:
             kept.pop(key, None)
     return kept
-
-
-def _same(obj: JsonObject, old: JsonObject) -> bool:
-    return obj == old
 
 
 def _grace_seconds(resource: Resource, obj: JsonObject, wanted: JsonObject) -> int:

@@ -1,7 +1,8 @@
 """The server's clock: wall time, wall time sped up, or time that moves only when told to.
 
-Invariant: `now` never goes backwards. Every timestamp, grace period and run time in the simulator reads
-this clock; HTTP timeouts and bookmarks do not (they belong to the connection, not to the cluster).
+Invariant: `now` never goes backwards. Every timestamp, grace period and run time in the simulator
+reads this clock; HTTP timeouts and bookmarks do not (they belong to the connection, not to the
+cluster).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
         cluster.create(node)
         ... talk to cluster.url ...
 
-Everything runs on the event loop that entered the context; leaving it ends every task and connection.
+Everything runs on the event loop that entered the context; leaving it ends every task and
+connection.
 """
 
 from __future__ import annotations
@@ -39,13 +40,16 @@ NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 class EmbeddedCluster:
-    """A cluster in this process. Parameters are read at construction; serving starts with `async with`.
+    """A cluster in this process.
 
-    `personality` `stock` behaves like v1.36, `native` also has what the KEPs add; `feature_gates` decides
-    single gates. `controllers` names those that act from the start (all of them by default).
+    Parameters are read at construction; serving starts with `async with`.
+
+    `personality` `stock` behaves like v1.36, `native` also has what the KEPs add; `feature_gates`
+    decides single gates. `controllers` names those that act from the start (all of them by
+    default).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is an option of its own, with a default
         self,
         *,
         host: str = "127.0.0.1",
@@ -115,8 +119,8 @@ class EmbeddedCluster:
     def create(self, obj: JsonObject) -> JsonObject:
         """Create an object in the process, with its status if it has one; returns it as stored.
 
-        The object is copied. The namespace is `default` where it names none. Raises `ApiError` as the server
-        would answer, LookupError for a kind it does not serve.
+        The object is copied. The namespace is `default` where it names none. Raises `ApiError` as
+        the server would answer, LookupError for a kind it does not serve.
         """
         resource = self.resources.of_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
         namespace = (dig(obj, "metadata", "namespace") or "default") if resource.namespaced else ""

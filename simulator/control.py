@@ -40,7 +40,8 @@ HELP: Final[JsonObject] = {
     "DELETE /_kubestow/faults/ID": "remove one rule",
     "GET /_kubestow/clock": "simulated time and rate",
     "POST /_kubestow/clock": {
-        "what": "advance the clock by seconds, or set its rate (1 wall time, 60 a minute a second, 0 stopped)",
+        "what": "advance the clock by seconds, or set its rate (1: wall time, 60: a minute each "
+        "second, 0: stopped)",
         "example": {"advance": 300, "rate": 0},
     },
     "GET /_kubestow/controllers": "controllers and whether each runs",
@@ -48,7 +49,7 @@ HELP: Final[JsonObject] = {
         "what": "switch controllers on or off",
         "example": {"kubelet": False},
     },
-    "POST /_kubestow/compact": "forget all history: every watch that resumes from before now gets 410",
+    "POST /_kubestow/compact": "forget all history: a watch that resumes from before gets 410",
     "POST /_kubestow/bookmarks": "have every open watch send a bookmark now",
 }
 

@@ -1,8 +1,8 @@
 """What the server says of itself: /version, /api, /apis, group lists, OpenAPI stubs.
 
-Enough for kubectl and for client libraries to find every row of the resource table, and to learn that the
-server validates fields itself (`fieldValidation` on PATCH), so that kubectl does not ask for schemas.
-The OpenAPI documents describe no field.
+Enough for kubectl and for client libraries to find every row of the resource table, and to learn
+that the server validates fields itself (`fieldValidation` on PATCH), so that kubectl does not ask
+for schemas. The OpenAPI documents describe no field.
 """
 
 from __future__ import annotations
@@ -168,3 +168,31 @@ def openapi_v2() -> JsonObject:
         "paths": {},
         "definitions": {},
     }
+
+
+def document(resources: ResourceTable, segments: list[str], address: str) -> JsonObject | None:
+    """The document at a path that is no resource; None where there is none."""
+    match segments:
+        case []:
+            return {"paths": ["/api", "/apis", "/openapi/v3", "/version", "/_kubestow"]}
+        case ["version"]:
+            return VERSION
+        case ["api"]:
+            return versions(address)
+        case ["apis"]:
+            return groups(resources)
+        case ["api", version]:
+            return resource_list(resources, "", version)
+        case ["apis", name]:
+            return group(resources, name)
+        case ["apis", name, version]:
+            return resource_list(resources, name, version)
+        case ["openapi", "v2"]:
+            return openapi_v2()
+        case ["openapi", "v3"]:
+            return openapi_index(resources)
+        case ["openapi", "v3", "api", version]:
+            return openapi(resources, "", version)
+        case ["openapi", "v3", "apis", name, version]:
+            return openapi(resources, name, version)
+    return None

@@ -1,7 +1,7 @@
 """What the API server answers when it refuses: a `Status` object with upstream's texts.
 
-Each constructor gives one kind of refusal, observed from kube-apiserver v1.36. Nothing here decides when
-to refuse.
+Each constructor gives one kind of refusal, observed from kube-apiserver v1.36. Nothing here decides
+when to refuse.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fault hooks: rules that make the server misbehave for chosen requests.
 
-A rule matches by verb, resource, namespace and name (shell patterns) and does one thing. Rules are tried in
-the order they were added; the first that matches acts. Rules for `watch` act on streams that are open
-already, too. Nothing here does I/O: the server asks what to do and does it.
+A rule matches by verb, resource, namespace and name (shell patterns) and does one thing. Rules are
+tried in the order they were added; the first that matches acts. Rules for `watch` act on streams
+that are open already, too. Nothing here does I/O: the server asks what to do and does it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ FaultAction: TypeAlias = Literal[
 ]
 ACTIONS: Final[Mapping[str, str]] = {
     "error": "answer `code` (a watch that is open gets an ERROR event and ends); nothing is done",
-    "delay": "wait `seconds` of the server's clock, then go on; events of a watch are held back alike",
-    "silence": "take the request and never answer; a watch stops saying anything, bookmarks included",
+    "delay": "wait `seconds` of the server's clock, then go on; watch events are held back alike",
+    "silence": "take the request and never answer; a watch says nothing more, bookmarks included",
     "cut": "close the connection without an answer; nothing is done",
     "drop-answer": "do it, then close the connection without an answer",
     "duplicate": "send every watch event twice",

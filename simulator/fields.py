@@ -1,8 +1,9 @@
 """Field validation: which fields of a pod this server's personality knows.
 
-Unknown fields are dropped before admission, as decoding into Go types does, and reported by their path.
-The table covers the places where an unknown field changes what a scheduler does: the pod spec itself,
-spread constraints, gates, tolerations. Everything deeper, and every other kind, is kept as it comes.
+Unknown fields are dropped before admission, as decoding into Go types does, and reported by their
+path. The table covers the places where an unknown field changes what a scheduler does: the pod spec
+itself, spread constraints, gates, tolerations. Everything deeper, and every other kind, is kept as
+it comes.
 """
 
 from __future__ import annotations
@@ -18,18 +19,64 @@ from simulator.resources import Resource
 from simulator.strategies import Surroundings
 
 POD_SPEC_FIELDS: Final = frozenset(
-    """activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy
-    enableServiceLinks ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname
-    hostnameOverride imagePullSecrets initContainers nodeName nodeSelector os overhead preemptionPolicy
-    priority priorityClassName readinessGates resourceClaims resources restartPolicy runtimeClassName
-    schedulerName schedulingGates securityContext serviceAccount serviceAccountName setHostnameAsFQDN
-    shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints
-    volumes workloadRef schedulingGroup""".split()
+    [
+        "activeDeadlineSeconds",
+        "affinity",
+        "automountServiceAccountToken",
+        "containers",
+        "dnsConfig",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "ephemeralContainers",
+        "hostAliases",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostUsers",
+        "hostname",
+        "hostnameOverride",
+        "imagePullSecrets",
+        "initContainers",
+        "nodeName",
+        "nodeSelector",
+        "os",
+        "overhead",
+        "preemptionPolicy",
+        "priority",
+        "priorityClassName",
+        "readinessGates",
+        "resourceClaims",
+        "resources",
+        "restartPolicy",
+        "runtimeClassName",
+        "schedulerName",
+        "schedulingGates",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "setHostnameAsFQDN",
+        "shareProcessNamespace",
+        "subdomain",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumes",
+        "workloadRef",
+        "schedulingGroup",
+    ]
 )
 LIST_FIELDS: Final = {
     "topologySpreadConstraints": frozenset(
-        """labelSelector matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy topologyKey
-        whenUnsatisfiable""".split()
+        [
+            "labelSelector",
+            "matchLabelKeys",
+            "maxSkew",
+            "minDomains",
+            "nodeAffinityPolicy",
+            "nodeTaintsPolicy",
+            "topologyKey",
+            "whenUnsatisfiable",
+        ]
     ),
     "schedulingGates": frozenset(["name"]),
     "tolerations": frozenset(["effect", "key", "operator", "tolerationSeconds", "value"]),
@@ -58,9 +105,10 @@ def _pod_specs(resource: Resource, obj: JsonObject) -> Iterator[tuple[str, JsonO
 
 def _unknown(spec: JsonObject, path: str, fallback: bool) -> Iterator[tuple[JsonObject, str, str]]:
     """Each unknown field as (object that holds it, its name, its path)."""
-    for name, known in LIST_FIELDS.items():
+    for name, declared in LIST_FIELDS.items():
+        known = declared
         if fallback and name == "topologySpreadConstraints":
-            known = known | {"fallbackCriteria"}
+            known = declared | {"fallbackCriteria"}
         entries = spec.get(name)
         for place, entry in enumerate(entries if isinstance(entries, list) else ()):
             if isinstance(entry, dict):
@@ -87,8 +135,8 @@ def prune_unknown_fields(
     texts = [f'unknown field "{path}"' for _, _, path in found]
     if options.field_validation == "Strict":
         raise bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"strict decoding error: {', '.join(texts)}"
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+            f"{resource.kind}: strict decoding error: {', '.join(texts)}"
         )
     if options.field_validation == "Warn":
         options.warnings.extend(texts)

@@ -1,7 +1,8 @@
 """Lists: selectors, resourceVersion semantics, pages that stay consistent.
 
-A page after the first is cut from the state at the first page's resourceVersion, rebuilt from history;
-when history no longer reaches back, the answer is 410. Objects are written from their encoded bytes.
+A page after the first is cut from the state at the first page's resourceVersion, rebuilt from
+history; when history no longer reaches back, the answer is 410. Objects are written from their
+encoded bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Kubernetes objects as the embedded API server keeps them: plain JSON trees.
 
-Invariant: a tree that was handed to the store is never changed again; whoever wants another version builds
-one with `with_path` or `copy_tree`. So versions can share branches, and encoded bytes stay valid.
-This module knows JSON and timestamps only; no resource has a rule here.
+Invariant: a tree that was handed to the store is never changed again; whoever wants another version
+builds one with `with_path` or `copy_tree`. So versions can share branches, and encoded bytes stay
+valid. This module knows JSON and timestamps only; no resource has a rule here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def copy_tree(value: JsonObject) -> JsonObject:
 
 
 def drop_nulls(value: object) -> object:
-    """Remove null members of objects in place, deep, as decoding into Go types does; return `value`."""
+    """Remove null members of objects in place, deep, as decoding into Go types does.
+
+    Return `value`.
+    """
     if type(value) is dict:
         nulls = [key for key, member in value.items() if member is None]
         for key in nulls:
@@ -53,7 +56,10 @@ def dig(tree: Mapping[str, Any], *path: str) -> Any:
 
 
 def with_path(tree: JsonObject, path: tuple[str, ...], value: object) -> JsonObject:
-    """A copy of `tree` with `value` under `path`; copies only the objects on the way. None removes."""
+    """A copy of `tree` with `value` under `path`; copies only the objects on the way.
+
+    None removes.
+    """
     copied = dict(tree)
     head, rest = path[0], path[1:]
     if rest:

@@ -1,7 +1,7 @@
 """JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
 
-Neither changes its input: the result shares with it whatever the patch leaves alone. Strategic merge and
-apply are in `simulator.strategic`.
+Neither changes its input: the result shares with it whatever the patch leaves alone. Strategic
+merge and apply are in `simulator.strategic`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ def merge_patch(tree: JsonObject, patch: JsonObject) -> JsonObject:
 
 
 def json_patch(tree: JsonObject, operations: Sequence[Mapping[str, Any]]) -> JsonObject:
-    """Apply a JSON patch. Raises 422 where an operation does not fit, 400 where it is no operation."""
+    """Apply a JSON patch.
+
+    Raises 422 where an operation does not fit, 400 where it is no operation.
+    """
     result: Any = tree
     for operation in operations:
         result = _apply(result, operation)
@@ -92,9 +95,8 @@ def _edit(tree: Any, path: Sequence[str], value: Any, how: str) -> Any:
     step, rest = path[0], path[1:]
     if isinstance(tree, dict):
         copied = dict(tree)
-        if rest or how != "add":
-            if step not in copied:
-                raise rejected_patch()
+        if (rest or how != "add") and step not in copied:
+            raise rejected_patch()
         if rest:
             copied[step] = _edit(copied[step], rest, value, how)
         elif how == "remove":

@@ -1,10 +1,10 @@
 """Which pods are valid, and which changes of a pod are (KEP-3521 and the immutable spec).
 
-Rules: gate names are qualified and unique; no gates together with a node; gates are only ever removed;
-while gated, node selector and required node affinity may be narrowed; otherwise only images, the active
-deadline, added tolerations and a negative grace period may change. Texts as kube-apiserver v1.36 writes
-them, except that the diff it appends to the immutable-spec message is not reproduced: the changed fields
-are named instead.
+Rules: gate names are qualified and unique; no gates together with a node; gates are only ever
+removed; while gated, node selector and required node affinity may be narrowed; otherwise only
+images, the active deadline, added tolerations and a negative grace period may change. Texts as
+kube-apiserver v1.36 writes them, except that the diff it appends to the immutable-spec message is
+not reproduced: the changed fields are named instead.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from simulator.strategies import qualified_name_errors
 
 IMMUTABLE_SPEC: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
-    "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
-    "previously negative)"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
+    "to 1 if it was previously negative)"
 )
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS_PATH: Final = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
@@ -142,9 +142,9 @@ def _immutable_changes(spec: JsonObject, old: JsonObject) -> list[str]:
             continue
         if name in ("containers", "initContainers"):
             new, before = _without_images(new), _without_images(before)
-        elif name == "terminationGracePeriodSeconds" and new == 1 and (before or 0) < 0:
-            continue
-        elif name == "nodeSelector" and gated:
+        elif (name == "terminationGracePeriodSeconds" and new == 1 and (before or 0) < 0) or (
+            name == "nodeSelector" and gated
+        ):
             continue
         elif name == "affinity" and gated:
             new, before = _without_node_affinity(new), _without_node_affinity(before)

@@ -178,8 +178,9 @@ class PodStrategy(Strategy):
             spec["priorityClassName"] = found["metadata"]["name"]
         if "priority" in spec and spec["priority"] != value:
             why = (
-                f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
-                f"priority admission controller computed {value} from the given PriorityClass name"
+                f"the integer value of priority ({spec['priority']}) must not be provided in pod "
+                f"spec; priority admission controller computed {value} from the given "
+                f"PriorityClass name"
             )
             raise forbidden("pods", "", obj["metadata"].get("name", ""), why)
         spec["priority"] = value

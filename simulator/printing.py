@@ -1,7 +1,8 @@
 """Table printing: the columns that `kubectl get` shows, by kind.
 
-A column is a name and a function from the stored object and the time to its cell. Kinds without an entry get
-Name and Age. Column names and order as kube-apiserver v1.36 gives them; descriptions are left empty.
+A column is a name and a function from the stored object and the time to its cell. Kinds without an
+entry get Name and Age. Column names and order as kube-apiserver v1.36 gives them; descriptions are
+left empty.
 """
 
 from __future__ import annotations
@@ -442,7 +443,10 @@ def table(
     include: str = "Metadata",
     with_columns: bool = True,
 ) -> JsonObject:
-    """A `meta.k8s.io/v1` Table of objects. `include` is None, Metadata or Object, as in requests."""
+    """A `meta.k8s.io/v1` Table of objects.
+
+    `include` is None, Metadata or Object, as in requests.
+    """
     columns = COLUMNS.get(name, PLAIN_COLUMNS)
     made: dict[str, Any] = {
         "kind": "Table",

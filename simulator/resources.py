@@ -1,8 +1,8 @@
 """The table of resources: what the server serves, under which names, and how each row behaves.
 
-Adding a kind means adding a row. A row is data; defaulting and validation of a kind are its strategy
-(`simulator.strategies`), printing its columns (`simulator.printing`). Two rows that name the same
-`storage` are two views of the same objects (core/v1 and events.k8s.io/v1 Events).
+Adding a kind means adding a row. A row is data; defaulting and validation of a kind are its
+strategy (`simulator.strategies`), printing its columns (`simulator.printing`). Two rows that name
+the same `storage` are two views of the same objects (core/v1 and events.k8s.io/v1 Events).
 """
 
 from __future__ import annotations
@@ -361,7 +361,10 @@ RESOURCES: Final[tuple[Resource, ...]] = (
 
 
 class ResourceTable:
-    """Rows by path and by kind. More rows may be given at construction; a later row of a name wins."""
+    """Rows by path and by kind.
+
+    More rows may be given at construction; a later row of a name wins.
+    """
 
     def __init__(self, more: tuple[Resource, ...] = ()) -> None:
         self._by_path = {(row.group, row.version, row.plural): row for row in (*RESOURCES, *more)}

@@ -1,8 +1,8 @@
 """Label and field selectors as they stand in list, watch and deletecollection requests.
 
-A parsed selector is a predicate over one stored object. Fields that may be selected come from the row of
-the resource; any other field is a BadRequest, as on the real server. Selectors inside objects (a
-Deployment's, a budget's) are `matches_selector`.
+A parsed selector is a predicate over one stored object. Fields that may be selected come from the
+row of the resource; any other field is a BadRequest, as on the real server. Selectors inside
+objects (a Deployment's, a budget's) are `matches_selector`.
 """
 
 from __future__ import annotations

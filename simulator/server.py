@@ -1,8 +1,9 @@
 """The HTTP face of the embedded API server.
 
-Plain HTTP on a loopback port, no authentication. One handler parses the request, lets the fault rules act,
-calls `Api`, and writes encoded bytes; there is no framework routing in between, because the demo and the
-tests create and bind thousands of pods a second. State is owned by the event loop that runs `start`.
+Plain HTTP on a loopback port, no authentication. One handler parses the request, lets the fault
+rules act, calls `Api`, and writes encoded bytes; there is no framework routing in between, because
+the demo and the tests create and bind thousands of pods a second. State is owned by the event loop
+that runs `start`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ _YAML: Final = ("application/yaml", APPLY_PATCH)
 _SUCCESS: Final = encode_json(SUCCESS)
 _REVIEWS: Final = frozenset(["TokenReview", "SubjectAccessReview", "SelfSubjectAccessReview"])
 _STOP_SECONDS: Final = 2.0
+_PROBES: Final = (["healthz"], ["livez"], ["readyz"])
 
 Extra = Callable[[str, list[str], Query, bytes], JsonObject]
 """A handler mounted under a path of its own (the control endpoint): method, path, query, body."""
@@ -106,8 +108,6 @@ class ApiServer:
         self._runner: web.ServerRunner | None = None
         self._address = ""
 
-    # ------------------------------------------------------------------------------------ life cycle
-
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
         """Listen; returns the URL. Port 0 takes a free one."""
         server = web.Server(self._handle, access_log=None, handler_cancellation=True)
@@ -132,7 +132,10 @@ class ApiServer:
         return f"http://{self._address}"
 
     def send_bookmarks(self) -> int:
-        """Have every open watch that allows bookmarks send one now; returns the number of watches."""
+        """Have every open watch that allows bookmarks send one now.
+
+        Returns the number of watches.
+        """
         for stream in self._streams:
             stream.bookmark()
         return len(self._streams)
@@ -144,8 +147,6 @@ class ApiServer:
             "watches": len(self._streams),
             "store": self.api.store.statistics()._asdict(),
         }
-
-    # ---------------------------------------------------------------------------------------- request
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -228,8 +229,6 @@ class ApiServer:
                 return self._delete(target, query, body)
         return self._delete_collection(target, query, body)
 
-    # ------------------------------------------------------------------------------------------ reads
-
     def _get(self, target: Target, query: Query, accept: str) -> web.Response:
         version = self.api.get(target.resource, target.namespace, target.name)
         if target.subresource == "scale":
@@ -299,8 +298,6 @@ class ApiServer:
             self._streams.discard(stream)
         return response
 
-    # ----------------------------------------------------------------------------------------- writes
-
     def _create(self, target: Target, query: Query, body: Any) -> web.Response:
         options = write_options(query)
         resource, namespace = target.resource, target.namespace
@@ -329,7 +326,7 @@ class ApiServer:
         resource, namespace, name = target.resource, target.namespace, target.name
         if target.subresource == "scale":
             return self._scale(request, target, body, query)
-        if target.subresource == "binding" or target.subresource == "eviction":
+        if target.subresource in ("binding", "eviction"):
             raise errors.method_not_allowed()
         # Finalizers of namespaces and ephemeral containers are fields of the main object here.
         subresource = target.subresource if target.subresource in ("status", "resize") else ""
@@ -398,38 +395,12 @@ class ApiServer:
             }
         )
 
-    # -------------------------------------------------------------------------------------- discovery
-
     def _describe(self, request: web.BaseRequest, segments: list[str]) -> web.Response:
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
-        table = self.api.resources
-        found: JsonObject | None = None
-        match segments:
-            case ["version"]:
-                found = discovery.VERSION
-            case ["healthz" | "livez" | "readyz"]:
-                return web.Response(text="ok")
-            case ["api"]:
-                found = discovery.versions(self._address)
-            case ["apis"]:
-                found = discovery.groups(table)
-            case ["api", version]:
-                found = discovery.resource_list(table, "", version)
-            case ["apis", group]:
-                found = discovery.group(table, group)
-            case ["apis", group, version]:
-                found = discovery.resource_list(table, group, version)
-            case ["openapi", "v2"]:
-                found = discovery.openapi_v2()
-            case ["openapi", "v3"]:
-                found = discovery.openapi_index(table)
-            case ["openapi", "v3", "api", version]:
-                found = discovery.openapi(table, "", version)
-            case ["openapi", "v3", "apis", group, version]:
-                found = discovery.openapi(table, group, version)
-            case []:
-                found = {"paths": ["/api", "/apis", "/openapi/v3", "/version", "/_kubestow"]}
+        if segments in _PROBES:
+            return web.Response(text="ok")
+        found = discovery.document(self.api.resources, segments, self._address)
         if found is None:
             raise errors.no_such_resource()
         return _json(found)
@@ -440,7 +411,10 @@ def _content_type(request: web.BaseRequest) -> str:
 
 
 async def _body(request: web.BaseRequest) -> Any:
-    """The decoded body; None when there is none. JSON first: apply patches are JSON most of the time."""
+    """The decoded body; None when there is none.
+
+    JSON first: apply patches are JSON most of the time.
+    """
     raw = await request.read()
     if not raw:
         return None

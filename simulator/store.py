@@ -1,8 +1,8 @@
 """The in-memory store: every object version, one increasing resourceVersion, and a bounded history.
 
-Invariants: resourceVersions are handed out in the order of writes and never repeat; subscribers see every
-change of a table in that order, also when a subscriber writes while it is being told; a stored version is
-immutable. Pure: no asyncio, no clock, no HTTP, no rule about any resource.
+Invariants: resourceVersions are handed out in the order of writes and never repeat; subscribers see
+every change of a table in that order, also when a subscriber writes while it is being told; a
+stored version is immutable. Pure: no asyncio, no clock, no HTTP, no rule about any resource.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class CompactedError(StoreError):
 
 
 class Version:
-    """One immutable version of one object; its JSON bytes are made once per view and then reused."""
+    """One immutable version of one object.
+
+    Its JSON bytes are made once per view and then reused.
+    """
 
     __slots__ = ("_bytes", "_views", "name", "namespace", "obj", "rv")
 
@@ -73,7 +76,10 @@ class Version:
 
 
 class Change(NamedTuple):
-    """One write: what the object is now (for DELETED: was, with the deletion's `rv`) and was before."""
+    """One write: what the object is now, and what it was before.
+
+    For DELETED, `version` is the last state, at the resourceVersion of the deletion.
+    """
 
     type: ChangeType
     version: Version
@@ -150,7 +156,10 @@ class Store:
         return None if names is None else names.get(name)
 
     def items(self, table: str, namespace: str = "") -> list[Version]:
-        """All current versions in key order; of one namespace when one is given. Do not change it."""
+        """All current versions in key order; of one namespace when one is given.
+
+        Do not change it.
+        """
         held = self._tables.get(table)
         if held is None:
             return []
@@ -194,7 +203,10 @@ class Store:
     def update(
         self, table: str, namespace: str, name: str, obj: JsonObject, *, expected: int | None = None
     ) -> Version:
-        """Replace an object. Takes ownership of `obj`; `expected` is the version it was made from."""
+        """Replace an object.
+
+        Takes ownership of `obj`; `expected` is the version it was made from.
+        """
         held, previous = self._current(table, namespace, name, expected)
         version = self._stamp(namespace, name, obj)
         held.namespaces[namespace][name] = version
@@ -220,7 +232,10 @@ class Store:
         return self._after(table, self._table(table), rv)[::-1]
 
     def compact(self, rv: int | None = None) -> int:
-        """Forget history up to `rv` (all of it by default); returns the new oldest resourceVersion."""
+        """Forget history up to `rv` (all of it by default).
+
+        Returns the new oldest resourceVersion.
+        """
         limit = self._rv if rv is None else min(rv, self._rv)
         for held in self._tables.values():
             while held.history and held.history[0].rv <= limit:
@@ -229,7 +244,10 @@ class Store:
         return limit
 
     def subscribe(self, table: str | None, subscriber: Subscriber) -> Callable[[], None]:
-        """Have `subscriber` told of every later change of `table` (None: of all); returns the undo."""
+        """Have `subscriber` told of every later change of `table`, or of all tables for None.
+
+        Returns the undo.
+        """
         number = self._next_subscriber
         self._next_subscriber += 1
         self._subscribers[number] = (table, subscriber)

@@ -1,12 +1,12 @@
 """Strategic merge patch, and server-side apply reduced to it.
 
-Lists merge by the key of `MERGE_RULES` (found by the last two field names of the path, then the last one),
-lists of scalars only where a rule says `SET`, every other list is replaced whole. Understood directives:
-`$patch` (delete, replace, merge), `$retainKeys`, `$setElementOrder/<list>`, `$deleteFromPrimitiveList/<list>`.
-Inputs are not changed.
+Lists merge by the key of `MERGE_RULES` (found by the last two field names of the path, then the
+last one), lists of scalars only where a rule says `SET`, every other list is replaced whole.
+Understood directives: `$patch` (delete, replace, merge), `$retainKeys`, `$setElementOrder/<list>`,
+`$deleteFromPrimitiveList/<list>`. Inputs are not changed.
 
-Server-side apply here knows one owner per field manager: what that manager applied before and leaves out
-now is removed, everything else is merged. There are no managedFields and no conflicts.
+Server-side apply here knows one owner per field manager: what that manager applied before and
+leaves out now is removed, everything else is merged. There are no managedFields and no conflicts.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _PATCH: Final = "$patch"
 class Merger:
     """Applies strategic merges with one table of rules; `rules` override the built-in ones.
 
-    Members that a keyed list did not have go to its front, as kube-apiserver places them in a patch;
-    `new_first=False` appends them, as apply does.
+    Members that a keyed list did not have go to its front, as kube-apiserver places them in a
+    patch; `new_first=False` appends them, as apply does.
     """
 
     def __init__(
@@ -152,7 +152,10 @@ class Merger:
                     merged[field] = self._ordered(merged[field], value, parent, field)
 
     def _ordered(self, items: list[Any], order: list[Any], parent: str, field: str) -> list[Any]:
-        """Members named by `order` in its order; the others keep their place relative to the start."""
+        """Members named by `order` in its order.
+
+        The others keep their place relative to the start.
+        """
         rule = self.rule(parent, field)
 
         def identity(item: Any) -> Any:
@@ -166,7 +169,10 @@ class Merger:
         return [next(rest) if identity(item) in places else item for item in items]
 
     def apply(self, live: JsonObject, wanted: JsonObject, before: JsonObject | None) -> JsonObject:
-        """Server-side apply: merge `wanted` into `live`, less what `before` owned and `wanted` dropped."""
+        """Apply a configuration.
+
+        Merges `wanted` into `live`, less what `before` owned and `wanted` dropped.
+        """
         return self.merge(self._without(live, before, wanted, "") if before else live, wanted)
 
     def _without(

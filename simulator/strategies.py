@@ -1,7 +1,8 @@
-"""What each kind does with an object on its way in: defaults, validation, which part a write may touch.
+"""What each kind does with an object on its way in: defaults, validation, what a write may touch.
 
-`Strategy` is the behaviour of a kind that has no rules of its own; a subclass overrides what differs. The
-registry is `simulator.workloads.STRATEGIES`, by table. Defaults are those a scheduler or kubectl can see, no more.
+`Strategy` is the behaviour of a kind that has no rules of its own; a subclass overrides what
+differs. The registry is `simulator.workloads.STRATEGIES`, by table. Defaults are those a scheduler
+or kubectl can see, no more.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from simulator.store import Store
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_PART: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _NAME_RULE: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
-    "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 _QUALIFIED_RULE: Final = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 _LABEL_RULE: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
-    "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
+    "'12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 
 
@@ -52,7 +53,10 @@ class Surroundings:
 
 
 def qualified_name_errors(value: str) -> list[str]:
-    """What is wrong with a qualified name (`prefix/name`, prefix optional); empty when nothing is."""
+    """What is wrong with a qualified name (`prefix/name`, prefix optional).
+
+    Empty when nothing is.
+    """
     prefix, slash, name = value.rpartition("/")
     errors: list[str] = []
     if slash and not prefix:
@@ -85,7 +89,10 @@ def validate_metadata(obj: JsonObject) -> list[Cause]:
 
 
 class Strategy:
-    """A kind without rules of its own: metadata is checked, status is kept apart where it has one."""
+    """A kind without rules of its own.
+
+    Metadata is checked, status is kept apart where it has one.
+    """
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
         """Fill in defaults, in place; on create and on update of the main resource."""
@@ -115,7 +122,7 @@ class Strategy:
 
 
 class NamespaceStrategy(Strategy):
-    """Namespaces are Active from birth, carry their name as a label, and are emptied before they go."""
+    """Namespaces are Active from birth and carry their name as a label."""
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
         """Label, finalizer, phase."""

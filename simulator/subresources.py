@@ -1,7 +1,7 @@
 """pods/binding, pods/eviction, scale, and the reviews that are created but never stored.
 
-Texts and effects as observed from kube-apiserver v1.36. A binding to a node that does not exist succeeds
-there, and here.
+Texts and effects as observed from kube-apiserver v1.36. A binding to a node that does not exist
+succeeds there, and here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _EVICTION_RETRY: Final = 10
 
 
 def set_condition(conditions: list[JsonObject], new: JsonObject, now: float) -> list[JsonObject]:
-    """A copy of `conditions` with `new` in it; its transition time moves only when its status does."""
+    """A copy of `conditions` with `new` in it.
+
+    Its transition time moves only when its status does.
+    """
     for place, condition in enumerate(conditions):
         if condition.get("type") == new["type"]:
             moved = condition.get("status") != new["status"]
@@ -158,7 +161,10 @@ def set_scale(
 
 @dataclass(frozen=True, slots=True)
 class Reviewer:
-    """Answers reviews of tokens and of access. Both parts may be replaced; by default all is allowed."""
+    """Answers reviews of tokens and of access.
+
+    Both parts may be replaced; by default all is allowed.
+    """
 
     authenticate: Callable[[str], JsonObject | None] = lambda _token: {
         "username": "kubestow:anyone",

@@ -1,7 +1,8 @@
-"""Watch streams: from a resourceVersion on, in order, until the time is up, the client leaves or a fault.
+"""Watch streams: from a resourceVersion on, in order, until time, client or a fault ends them.
 
-Invariant: a stream subscribes before it looks back into history, with no await between, so no change is
-missed or sent twice. A client that reads too slowly is dropped once `QUEUE_LIMIT` changes wait for it.
+Invariant: a stream subscribes before it looks back into history, with no await between, so no
+change is missed or sent twice. A client that reads too slowly is dropped once `QUEUE_LIMIT` changes
+wait for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs on their way in: the defaults that show.
+"""Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs on their way in: visible defaults.
 
 The controllers that act on them are in `simulator.controllers`.
 """
@@ -98,7 +98,7 @@ class JobStrategy(WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
-    """ReplicationControllers: their selector is a plain map, and defaults to the template's labels."""
+    """ReplicationControllers: their selector is a plain map, which nothing here checks."""
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
         """Metadata only."""

@@ -1,7 +1,8 @@
 """The fake kubelet: bound pods start, run for a while, finish, and go when deleted.
 
-Pure: pods and times in, actions out; no store, no clock, no HTTP. The same state machine serves the embedded
-cluster and a real API server, whoever carries its actions out. Annotations of a pod, all in seconds:
+Pure: pods and times in, actions out; no store, no clock, no HTTP. The same state machine serves the
+embedded cluster and a real API server, whoever carries its actions out. Annotations of a pod, all
+in seconds:
 
 - `kubestow.io/start-seconds`: from binding to Running (default: `Settings.start_seconds`);
 - `kubestow.io/run-seconds`: from start to the end, whatever the restart policy (default: pods that

@@ -1,7 +1,7 @@
 """Runs the controllers of an embedded cluster in one task, off the store's changes and the clock.
 
-Invariant: a controller acts only from the task, never from inside a store notification, so that writers are
-not slowed down by what their write sets off.
+Invariant: a controller acts only from the task, never from inside a store notification, so that
+writers are not slowed down by what their write sets off.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class KubeletController:
         return self._kubelet.next_due()
 
     def work(self, now: float, limit: int) -> None:
-        """Carry out what is due. A refusal lost a race; the winner's change comes as an observation."""
+        """Carry out what is due.
+
+        A refusal lost a race; the winner's change comes as an observation.
+        """
         for action in self._kubelet.due(now, limit):
             try:
                 self._carry_out(action)

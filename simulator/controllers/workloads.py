@@ -1,8 +1,8 @@
 """Deployments, ReplicaSets and Jobs become pods; what they own goes with them.
 
-A small level-triggered reconciler per kind, enough for `kubectl apply` of a workload to give pods: no
-rolling update (old ReplicaSets shrink as the new one grows), no back-off, no indexed Jobs. Each `reconcile`
-looks at the current state only, so lost or repeated notifications do no harm.
+A small level-triggered reconciler per kind, enough for `kubectl apply` of a workload to give pods:
+no rolling update (old ReplicaSets shrink as the new one grows), no back-off, no indexed Jobs. Each
+`reconcile` looks at the current state only, so lost or repeated notifications do no harm.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class WorkloadController:
             try:
                 self._reconcilers[table][1](version)
             except ApiError:
-                # Refused by admission (quota) or by a race: the next change of the owner tries again.
+                # Refused by admission (quota) or a race: the next change of the owner tries again.
                 continue
         for table, namespace, name in list(self._orphaned)[:limit]:
             self._orphaned.pop((table, namespace, name), None)
@@ -208,7 +208,9 @@ class WorkloadController:
             self._api.create(self._pods, version.namespace, made)
         if missing < 0:
             # Pods that no node runs go first, as upstream ranks them.
-            ranked = sorted(pods, key=lambda one: (bool(one.obj["spec"].get("nodeName")), is_ready(one.obj)))
+            ranked = sorted(
+                pods, key=lambda one: (bool(one.obj["spec"].get("nodeName")), is_ready(one.obj))
+            )
             for one in ranked[:-missing]:
                 self._delete(self._pods, one.namespace, one.name)
         pods = [one for one in self._children(obj, "pods") if is_active(one.obj)]
