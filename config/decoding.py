@@ -191,9 +191,7 @@ class Decoder:
             return self._value(members[0], node, path)
         fitting = [one for one in members if _fits(one, node)]
         if not fitting:
-            expected = " or ".join(dict.fromkeys(_expected(one) for one in members))
-            self._problems.add(path, f"must be {expected}, not {_seen(node)}")
-            return INVALID
+            return self._wrong_type(info, node, path)
         return self._value(_tagged(fitting, node), node, path)
 
     # -- leaves -----------------------------------------------------------------------------------
@@ -249,7 +247,7 @@ class Decoder:
             self._problems.add(path, invalid(value, text))
         if broken:
             return INVALID
-        return float(value) if isinstance(info, mi.FloatType) else value
+        return float(value) if isinstance(info, mi.FloatType) else int(value)
 
     def _text(self, info: mi.StrType, value: str, path: str) -> Any:
         if info.min_length is not None and len(value) < info.min_length:
@@ -275,7 +273,14 @@ class Decoder:
             return INVALID
 
     def _wrong_type(self, info: mi.Type, node: Node, path: str) -> Any:
-        self._problems.add(path, f"must be {_expected(info)}, not {_seen(node)}")
+        expected = _expected(info)
+        hint = ""
+        if isinstance(node, Scalar) and isinstance(node.value, bool | int | float):
+            if isinstance(info, mi.TimeDeltaType):
+                hint = "; add a unit"
+            elif "text" in expected:
+                hint = "; put quotes around it if it is meant as text"
+        self._problems.add(path, f"must be {expected}, not {_seen(node)}{hint}")
         return INVALID
 
 
@@ -286,13 +291,12 @@ def _nullable(info: mi.Type) -> bool:
 
 
 def _is_number(value: object, info: mi.IntType | mi.FloatType) -> bool:
+    """Whether a number fits; `1.0` is a whole number, as for upstream."""
     if isinstance(value, bool):
         return False
-    return isinstance(value, int | float) if isinstance(info, mi.FloatType) else _is_int(value)
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    if isinstance(info, mi.IntType) and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int | float)
 
 
 def _fits(info: mi.Type, node: Node) -> bool:
@@ -357,5 +361,4 @@ def _seen(node: Node) -> str:
         return "null"
     if isinstance(value, str):
         return f'the text "{value}"'
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"{shown} (put quotes around it if it is meant as text)"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -24,6 +24,9 @@ MAX_CHARACTERS: Final = 1 << 20
 MAX_NODES: Final = 100_000
 """Bounds what aliases can blow up to; a real file has a few hundred."""
 
+EXPONENT: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z")
+"""Numbers that JSON and Kubernetes' tools know and PyYAML takes for text."""
+
 Plain = Any
 """JSON data: None, bool, int, float, str, list, dict."""
 
@@ -143,11 +146,7 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]+\Z"),
-    list("-+0123456789"),
-)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+0123456789"))
 
 _SCALARS: Final = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str")

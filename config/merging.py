@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from config import upstream
 from config.feature_gates import FeatureGates
-from config.problems import Problems, did_you_mean, item
+from config.problems import Problems, did_you_mean, invalid, item, parent
 from config.types import MULTI_POINT, POINTS, PluginReference, Plugins, PluginSet
 from scheduler.framework.plugin import BIND, EXTENSION_POINTS, QUEUE_SORT, SCORE, ExtensionPoint
 from scheduler.framework.registry import Registry
@@ -152,6 +152,10 @@ def check_names(
             problem = _enabled_problem(entry.name, point, catalogue)
             if problem and not problems.has(entry.path):
                 problems.add(entry.path, problem)
+            if entry.weight < 0:
+                # Upstream runs into its overflow check with most of these.
+                weight_path = f"{parent(entry.path)}.weight"
+                problems.add(weight_path, invalid(entry.weight, "must not be negative"))
         known = {*catalogue.names(), *upstream.REMOVED_PLUGINS, EVERY}
         for index, name in enumerate(merged.disabled):
             if name not in known:

@@ -6,6 +6,7 @@ plugins kube-scheduler does not have, and arguments it does not know.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
@@ -15,6 +16,7 @@ import msgspec
 import yaml
 
 from config import upstream
+from config.document import EXPONENT
 from config.durations import format_duration
 from config.feature_gates import FeatureGates
 from config.loading import Configuration
@@ -58,8 +60,22 @@ def upstream_form(configuration: Configuration) -> dict[str, Any]:
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:
-    """JSON data as YAML, in its own order."""
-    return yaml.safe_dump(dict(data), sort_keys=False, default_flow_style=False, allow_unicode=True)
+    """JSON data as YAML in its own order, ASCII only: PyYAML loses some line breaks otherwise."""
+    return yaml.dump(
+        dict(data),
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=False,
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Also quotes texts that only the YAML readers of Kubernetes' tools take for something else."""
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]\Z"), list("yYnN"))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"0o[0-7]+\Z"), ["0"])
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+0123456789"))
 
 
 def configz(configuration: Configuration) -> dict[str, Any]:

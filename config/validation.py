@@ -7,6 +7,7 @@ is changed here.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
@@ -27,6 +28,7 @@ from config.types import (
     KIND,
     POINTS,
     Extender,
+    ExtenderTLSConfig,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     LeaderElectionConfiguration,
@@ -250,6 +252,7 @@ def _check_extenders(extenders: tuple[Extender, ...], problems: Problems) -> Non
                 invalid(extender.weight, "must have a positive weight applied to it"),
             )
         binders += bool(extender.bind_verb)
+        _check_tls(extender.tls_config or ExtenderTLSConfig(), child(path, "tlsConfig"), problems)
         for position, resource in enumerate(extender.managed_resources):
             below = child(item(child(path, "managedResources"), position), "name")
             for message in extended_resource_problems(resource.name):
@@ -262,8 +265,24 @@ def _check_extenders(extenders: tuple[Extender, ...], problems: Problems) -> Non
     if binders > 1:
         problems.add(
             "extenders",
-            invalid(f"found {binders} extenders", "only one extender can implement bind"),
+            invalid(
+                f"found {binders} extenders implementing bind",
+                "only one extender can implement bind",
+            ),
         )
+
+
+def _check_tls(tls: ExtenderTLSConfig, path: str, problems: Problems) -> None:
+    for key, data in (
+        ("certData", tls.cert_data),
+        ("keyData", tls.key_data),
+        ("caData", tls.ca_data),
+    ):
+        try:
+            base64.b64decode(data.replace("\n", ""), validate=True)
+        except ValueError as error:
+            # The value may be a private key, so it is not shown.
+            problems.add(child(path, key), f"illegal base64 data: {error}")
 
 
 def extended_resource_problems(name: str) -> Iterable[str]:

@@ -255,7 +255,8 @@ def test_a_gate_takes_its_plugin_out_of_the_defaults() -> None:
             "{multiPoint: {enabled: [{name: PodTopologySpread}]}}",
             (
                 'multiPoint.enabled[0].name: plugin "PodTopologySpread" does not exist: it is a '
-                "plugin of kube-scheduler that this version of kubestow does not have; remove the entry"
+                "plugin of kube-scheduler that this version of kubestow does not have; remove "
+                "the entry"
             ),
         ),
     ],

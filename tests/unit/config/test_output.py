@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import FeatureGates, configz, to_data, to_yaml, upstream_form
+from config.document import parse, plain
 from tests.unit.config.doubles import AVAILABLE, HEADER, body, load, plugin
 
 CUSTOM = plugin("example.com/Rack", "filter score")
@@ -106,6 +107,17 @@ def test_references_are_shown_as_they_were_written(monkeypatch: pytest.MonkeyPat
 def test_configz_wraps_the_effective_configuration() -> None:
     configuration = load(None)
     assert configz(configuration) == {"componentconfig": to_data(configuration)}
+
+
+@pytest.mark.parametrize("text", ["y", "N", "yes", "1e3", "0o17", "2024-01-01", "5", "null", "~"])
+def test_texts_that_look_like_something_else_are_quoted(text: str) -> None:
+    # kube-scheduler v1.36 was seen to read a bare y as true and 1e3 as a number.
+    assert to_yaml({"a": text}) == f"a: '{text}'\n"
+
+
+@given(st.text())
+def test_any_text_survives_printing(text: str) -> None:
+    assert plain(parse(to_yaml({"a": text})).root) == {"a": text}
 
 
 NAMES = st.sampled_from([one.name for one in AVAILABLE])

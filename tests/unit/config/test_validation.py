@@ -105,7 +105,18 @@ ONE_MISTAKE = [
     ),
     (
         "extenders: [{bindVerb: b}, {bindVerb: c}]",
-        'extenders: Invalid value: "found 2 extenders": only one extender can implement bind',
+        (
+            'extenders: Invalid value: "found 2 extenders implementing bind": '
+            "only one extender can implement bind"
+        ),
+    ),
+    (
+        "extenders: [{tlsConfig: {keyData: '!!'}}]",
+        "extenders[0].tlsConfig.keyData: illegal base64 data",
+    ),
+    (
+        "profiles: [{plugins: {score: {enabled: [{name: NodeAffinity, weight: -5}]}}}]",
+        "profiles[0].plugins.score.enabled[0].weight: Invalid value: -5: must not be negative",
     ),
     (
         "extenders: [{managedResources: [{name: cpu}]}]",
