@@ -1,0 +1,128 @@
+"""Small clusters, a handle for plugins, and short ways to ask a plugin about every node.
+
+`verdicts` and `scores` ask in both forms and insist that they agree, so every table in these tests checks the scalar
+and the columnar code at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from scheduler.api import Node, Pod, PodShapes
+from scheduler.cache import Cache, NodeTable
+from scheduler.framework import ClusterEvent, CycleState, Handle, QueueingHint, Status
+from tests.unit.api.objects import node as api_node
+from tests.unit.api.objects import pod as api_pod
+
+MEBIBYTE = 1 << 20
+
+
+def node(name: str = "n", /, **parts: Any) -> Node:
+    """A node; `allocatable`, `labels`, `taints`, `images` and `unschedulable` go where they belong."""
+    metadata = {"name": name, "labels": parts.pop("labels", {})}
+    spec = {key: parts.pop(key) for key in ("taints", "unschedulable") if key in parts}
+    status = {"allocatable": {"cpu": 4, "memory": "8Gi", "pods": 110}, **parts}
+    return api_node(name, metadata=metadata, spec=spec, status=status)
+
+
+def taint(text: str) -> dict[str, str]:
+    """`key=value:Effect` or `key:Effect`."""
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+class Cluster:
+    """A cache with nodes and placed pods."""
+
+    def __init__(self, nodes: Iterable[Node] = (), placed: Mapping[str, Iterable[Pod]] | None = None):
+        self.cache = Cache()
+        self.shapes = PodShapes()
+        for each in nodes:
+            self.cache.set_node(each)
+        for name, pods in (placed or {}).items():
+            for each in pods:
+                self.place(each, name)
+
+    @property
+    def table(self) -> NodeTable:
+        return self.cache.table
+
+    def intern(self, pod: Pod) -> Pod:
+        self.shapes.intern(pod)
+        return pod
+
+    def place(self, pod: Pod, name: str) -> Pod:
+        """Put a pod on a node, under a UID of its own."""
+        pod.spec.node_name = name
+        pod.metadata.uid = f"placed-{len(self.cache._pods)}"
+        self.cache.add_pod(self.intern(pod))
+        return pod
+
+    def handle(self, api: Any = None, **gates: bool) -> Handle:
+        return cast(
+            "Handle", SimpleNamespace(table=self.table, feature_gates=gates, api=api)
+        )
+
+
+def pod(spec: dict[str, Any] | None = None, **parts: Any) -> Pod:
+    """An interned pod without a cluster; shapes are not shared between calls."""
+    made = api_pod(spec, **parts)
+    PodShapes().intern(made)
+    return made
+
+
+def verdicts(plugin: Any, cluster: Cluster, pod: Pod) -> dict[str, Status | None]:
+    """The plugin's Filter for every node, in both forms; None means that the node passes."""
+    state, table = CycleState(), cluster.table
+    if hasattr(plugin, "pre_filter"):
+        plugin.pre_filter(state, pod, table)
+    found: dict[str, Status | None] = {}
+    codes = plugin.filter_rows(state, pod, table, table.rows)
+    for row, code in zip(table.rows.tolist(), codes.tolist(), strict=True):
+        status = plugin.filter(state, pod, table.node_info(row))
+        assert status == (plugin.filter_status(state, pod, code) if code else None)
+        found[table.names[row]] = status
+    return found
+
+
+def rejected(plugin: Any, cluster: Cluster, pod: Pod) -> dict[str, tuple[str, ...]]:
+    """Reasons by rejected node."""
+    return {
+        name: status.reasons
+        for name, status in verdicts(plugin, cluster, pod).items()
+        if status is not None
+    }
+
+
+def raw_scores(plugin: Any, cluster: Cluster, pod: Pod) -> list[int]:
+    """The plugin's Score for every node, in both forms, over all rows and over each one alone."""
+    state, table = CycleState(), cluster.table
+    if hasattr(plugin, "pre_score"):
+        assert plugin.pre_score(state, pod, table, table.rows) is None
+    one = [plugin.score(state, pod, table.node_info(row)) for row in table.rows.tolist()]
+    repeated = np.tile(table.rows, 5)  # more rows than the scalar shortcut takes
+    many = plugin.score_rows(state, pod, table, repeated).reshape(5, -1)
+    assert (many == one).all()
+    assert plugin.score_rows(state, pod, table, table.rows).tolist() == one
+    return one
+
+
+def final_scores(plugin: Any, cluster: Cluster, pod: Pod) -> list[int]:
+    """Normalised scores of all nodes."""
+    raw = np.array(raw_scores(plugin, cluster, pod), dtype=np.int64)
+    answer = plugin.normalize_scores(CycleState(), pod, cluster.table, cluster.table.rows, raw)
+    return cast("list[int]", answer.tolist())
+
+
+def hint(plugin: Any, event: ClusterEvent, pod: Pod, old: Any, new: Any) -> bool:
+    """Whether the plugin's registrations wake `pod` on `event`; False also when nothing is registered."""
+    return any(
+        each.hint is None or each.hint(pod, old, new) is QueueingHint.QUEUE
+        for each in plugin.events_to_register()
+        if each.event.matches(event)
+    )

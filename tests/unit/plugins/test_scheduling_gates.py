@@ -1,0 +1,39 @@
+"""SchedulingGates: facts of plugins.md 4.2 and its registration."""
+
+from __future__ import annotations
+
+import pytest
+
+from plugins import SchedulingGates
+from scheduler.framework import ActionType, ClusterEvent, Code, EventResource
+from tests.unit.plugins.clusters import Cluster, hint, pod
+
+ELIMINATED = ClusterEvent(
+    EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+)
+
+
+@pytest.fixture
+def plugin() -> SchedulingGates:
+    return SchedulingGates(None, Cluster().handle())
+
+
+def test_a_pod_without_gates_comes_in(plugin: SchedulingGates) -> None:
+    assert plugin.pre_enqueue(pod()) is None
+
+
+def test_gates_are_named_in_order(plugin: SchedulingGates) -> None:
+    status = plugin.pre_enqueue(pod({"schedulingGates": [{"name": "foo"}, {"name": "bar"}]}))
+
+    assert status is not None
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert status.message == "waiting for scheduling gates: [foo bar]"
+
+
+@pytest.mark.parametrize(("uid", "wakes"), [("u", True), ("another", False)])
+def test_only_the_pods_own_loss_of_gates_wakes_it(
+    plugin: SchedulingGates, uid: str, wakes: bool
+) -> None:
+    waiting = pod({"schedulingGates": [{"name": "foo"}]})
+
+    assert hint(plugin, ELIMINATED, waiting, None, pod(metadata={"uid": uid})) is wakes
