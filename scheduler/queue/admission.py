@@ -75,9 +75,18 @@ class Admission:
         return self.enter_active(info, event, hint=verdict.plugin)
 
     def enter_active(
-        self, info: QueuedPodInfo, event: str, *, from_backoff: bool = False, hint: str = ""
+        self,
+        info: QueuedPodInfo,
+        event: str,
+        *,
+        from_backoff: bool = False,
+        hint: str = "",
+        now: float | None = None,
     ) -> Place:
-        """Move a pod to the active queue, or to the pool if a gate is closed."""
+        """Move a pod to the active queue, or to the pool if a gate is closed.
+
+        `now` spares reading the clock again.
+        """
         info.last_event, info.last_hint = event, hint
         if not (from_backoff and self._policy.aligned) and self.gate_closes(info):
             return self.enter_pool(info, event)
@@ -87,7 +96,7 @@ class Admission:
             return self._unsortable(info, event, cause)
         info.requeue_at = None
         if info.initial_attempt_timestamp is None:
-            info.initial_attempt_timestamp = self._clock.now()
+            info.initial_attempt_timestamp = self._clock.now() if now is None else now
         if info.pod.status.nominated_node_name and not self._nominator.node_of(info.uid):
             self._nominator.add_nominated_pod(info.pod, None)
         self._signals.ready()

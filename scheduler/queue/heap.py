@@ -16,23 +16,24 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-# An entry is [sort key, sequence, key, item]; a dead entry has the key None. Lists compare like
-# tuples and the sequence is unique, so a comparison never reaches the item.
+# An entry is [sort key, sequence, stamp, key, item]; a dead entry has the key None. Lists compare
+# like tuples. A moved item keeps its sequence, so its dead entry may have the same one; the stamp is
+# unique, so that a comparison never reaches the key.
 _Entry = list[Any]
-_KEY: Final = 2
-_ITEM: Final = 3
+_KEY: Final = 3
+_ITEM: Final = 4
 _COMPACT_FROM: Final = 64
 
 
 class KeyedHeap(Generic[T]):
     """Smallest sort key first; first in, first out among equals."""
 
-    __slots__ = ("_entries", "_heap", "_sequence")
+    __slots__ = ("_entries", "_heap", "_stamp")
 
     def __init__(self) -> None:
         self._heap: list[_Entry] = []
         self._entries: dict[str, _Entry] = {}
-        self._sequence = 0
+        self._stamp = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -46,18 +47,25 @@ class KeyedHeap(Generic[T]):
         return None if entry is None else entry[_ITEM]
 
     def push(self, key: str, sort_key: Any, item: T) -> None:
-        """Insert, or replace the item under `key`; a replaced item keeps its turn among equals."""
+        """Insert, or replace the item under `key`; a replaced item keeps its turn among equals.
+
+        Raises what comparing the sort key raises, and changes nothing then.
+        """
         old = self._entries.get(key)
-        if old is None:
-            self._sequence += 1
-            sequence = self._sequence
-        else:
-            sequence = old[1]
-            old[_KEY] = old[_ITEM] = None
-        entry = [sort_key, sequence, key, item]
+        if old is not None and old[0] == sort_key:
+            old[_ITEM] = item
+            return
+        self._stamp = stamp = self._stamp + 1
+        entry = [sort_key, stamp if old is None else old[1], stamp, key, item]
+        try:
+            heappush(self._heap, entry)
+        except BaseException:
+            # A sort key that cannot be compared with the others: as if it had never been pushed.
+            self._rebuild()
+            raise
         self._entries[key] = entry
-        heappush(self._heap, entry)
         if old is not None:
+            old[_KEY] = old[_ITEM] = None
             self._compact()
 
     def remove(self, key: str) -> T | None:
@@ -121,5 +129,8 @@ class KeyedHeap(Generic[T]):
 
     def _compact(self) -> None:
         if len(self._heap) > 2 * len(self._entries) + _COMPACT_FROM:
-            self._heap = list(self._entries.values())
-            heapify(self._heap)
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap = list(self._entries.values())
+        heapify(self._heap)

@@ -62,6 +62,8 @@ from scheduler.queue.steady_clock import SteadyClock
 from scheduler.queue.timetable import Timetable
 from scheduler.queue.views import pod_view
 
+POD_ADD: Final = UNSCHEDULED_POD_ADD.label
+POD_UPDATE: Final = UNSCHEDULED_POD_UPDATE.label
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 UNSCHEDULABLE_TIMEOUT: Final = "UnschedulableTimeout"
@@ -172,8 +174,8 @@ class SchedulingQueue:
         if running is not None:
             self.update(running.pod, pod)
             return
-        info = QueuedPodInfo(pod, self._clock.now())
-        self._admission.enter_active(info, UNSCHEDULED_POD_ADD.label)
+        now = self._clock.now()
+        self._admission.enter_active(QueuedPodInfo(pod, now), POD_ADD, now=now)
 
     def update(self, old: Pod | None, new: Pod) -> None:
         """A pending pod changed. It may wake; no other pod is concerned."""
@@ -191,8 +193,8 @@ class SchedulingQueue:
         elif queued is not None:
             self._update_queued(queued, old or queued.pod, new)
         else:
-            info = QueuedPodInfo(new, self._clock.now())
-            self._admission.enter_active(info, UNSCHEDULED_POD_UPDATE.label)
+            now = self._clock.now()
+            self._admission.enter_active(QueuedPodInfo(new, now), POD_UPDATE, now=now)
 
     def delete(self, pod: Pod) -> None:
         """A pending pod is gone, or bound by somebody. An attempt under way calls `done` itself."""

@@ -1,0 +1,297 @@
+"""What the queue's tests share: a clock moved by hand, pods, plugins with given answers, a recorder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.api.meta import ObjectMeta
+from scheduler.api.pod import Pod, PodSchedulingGate, PodSpec, PodStatus
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueuedPodInfo,
+    QueueingHint,
+    Status,
+    unresolvable,
+)
+from scheduler.queue import SchedulingQueue, build_hint_map
+
+PROFILE = "kubestow"
+NODE_ADD = ClusterEvent("Node", ActionType.ADD)
+NODE_LABEL = ClusterEvent("Node", ActionType.UPDATE_NODE_LABEL)
+WILDCARD = ClusterEvent("*", ActionType.ALL, "UnschedulableTimeout")
+QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
+
+
+class FakeClock:
+    """A wall clock and a monotonic clock that stand still."""
+
+    def __init__(self, wall: float = 1_000.0) -> None:
+        self.wall = wall
+        self.mono = 50.0
+
+    def now(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.mono
+
+    def step(self, seconds: float) -> None:
+        """Time passes."""
+        self.wall += seconds
+        self.mono += seconds
+
+
+def make_pod(
+    name: str,
+    priority: int = 0,
+    *,
+    uid: str = "",
+    gates: Sequence[str] = (),
+    profile: str = PROFILE,
+    labels: Mapping[str, str] | None = None,
+    nominated: str = "",
+    annotations: Mapping[str, str] | None = None,
+    shape: object = None,
+) -> Pod:
+    """A pending pod of namespace `default`, whose UID follows from its name."""
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=uid or f"uid-{name}",
+            labels=dict(labels or {}),
+            annotations=dict(annotations or {}),
+        ),
+        spec=PodSpec(
+            scheduler_name=profile,
+            priority=priority,
+            scheduling_gates=tuple(PodSchedulingGate(name=gate) for gate in gates),
+        ),
+        status=PodStatus(nominated_node_name=nominated),
+        interned=shape,
+    )
+
+
+def priority_sort(info: QueuedPodInfo) -> Any:
+    return (-info.pod.priority, info.timestamp)
+
+
+def answering(answer: QueueingHint | Exception) -> Callable[[Pod, Any, Any], QueueingHint]:
+    """A hint that always answers the same, or raises."""
+
+    def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return hint
+
+
+class FilterDouble:
+    """Rejects pods in tests' imagination; registers events with hints and counts the calls."""
+
+    def __init__(
+        self,
+        name: str,
+        registered: Iterable[tuple[ClusterEvent, Any]] = (),
+        *,
+        per_shape: bool = False,
+    ) -> None:
+        self.name = name
+        self.registered = list(registered)
+        self.per_shape = per_shape
+        self.calls: list[tuple[str, Any, Any]] = []
+
+    def filter(self, state: Any, pod: Pod, node: Any) -> Status | None:
+        return None
+
+    def events_to_register(self) -> list[ClusterEventWithHint]:
+        return [
+            ClusterEventWithHint(event, self._counted(answer), self.per_shape)
+            for event, answer in self.registered
+        ]
+
+    def _counted(self, answer: Any) -> Callable[[Pod, Any, Any], QueueingHint]:
+        hint = answer if callable(answer) else answering(answer)
+
+        def counted(pod: Pod, old: Any, new: Any) -> QueueingHint:
+            self.calls.append((pod.metadata.name, old, new))
+            found: QueueingHint = hint(pod, old, new)
+            return found
+
+        return counted
+
+
+class GateDouble(FilterDouble):
+    """A PreEnqueue plugin whose verdict is in `closed`: pod name -> status or exception."""
+
+    def __init__(self, name: str, registered: Iterable[tuple[ClusterEvent, Any]] = ()) -> None:
+        super().__init__(name, registered)
+        self.closed: dict[str, Status | Exception] = {}
+        self.asked: list[str] = []
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        self.asked.append(pod.metadata.name)
+        answer = self.closed.get(pod.metadata.name)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class SchedulingGatesDouble:
+    """As the in-tree plugin."""
+
+    name = "SchedulingGates"
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        gates = [gate.name for gate in pod.spec.scheduling_gates]
+        return unresolvable(f"waiting for scheduling gates: {gates}") if gates else None
+
+    def events_to_register(self) -> list[ClusterEventWithHint]:
+        event = ClusterEvent("Pod", ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+        return [
+            ClusterEventWithHint(
+                event, lambda pod, old, new: QUEUE if new.uid == pod.uid else SKIP
+            )
+        ]
+
+
+@dataclass
+class Recorder:
+    """Sums up what the queue reports."""
+
+    incoming: Counter[tuple[str, str]] = field(default_factory=Counter)
+    pending: Counter[str] = field(default_factory=Counter)
+    unschedulable: Counter[tuple[str, str]] = field(default_factory=Counter)
+    inflight: Counter[str] = field(default_factory=Counter)
+    errors: Counter[tuple[str, str]] = field(default_factory=Counter)
+    hints: list[tuple[str, str, QueueingHint | None, float]] = field(default_factory=list)
+    runs: list[tuple[str, str, float]] = field(default_factory=list)
+    plugins: list[tuple[str, str, float]] = field(default_factory=list)
+
+    def incoming_pods(self, queue: str, event: str) -> None:
+        self.incoming[str(queue), event] += 1
+
+    def pending_pods(self, queue: str, delta: int) -> None:
+        self.pending[str(queue)] += delta
+
+    def unschedulable_pods(self, plugin: str, profile: str, delta: int) -> None:
+        self.unschedulable[plugin, profile] += delta
+
+    def inflight_events(self, event: str, delta: int) -> None:
+        self.inflight[event] += delta
+
+    def hint_error(self, plugin: str, event: str) -> None:
+        self.errors[plugin, event] += 1
+
+    def hint_duration(
+        self, plugin: str, event: str, hint: QueueingHint | None, seconds: float
+    ) -> None:
+        self.hints.append((plugin, event, hint, seconds))
+
+    def pre_enqueue_duration(self, profile: str, status: str, seconds: float) -> None:
+        self.runs.append((profile, status, seconds))
+
+    def plugin_duration(self, plugin: str, status: str, seconds: float) -> None:
+        self.plugins.append((plugin, status, seconds))
+
+
+class World:
+    """A queue on a clock moved by hand, validated after every step that goes through here."""
+
+    def __init__(self, *plugins: Any, **options: Any) -> None:
+        self.clock = FakeClock()
+        self.metrics = Recorder()
+        self.pods: dict[str, Pod] = {}
+        self.ready: list[float] = []
+        self.problems: list[tuple[str, str, str, Exception]] = []
+        self.profiles: dict[str, Sequence[Any]] = options.pop("profiles", {PROFILE: plugins})
+        options.setdefault("sort_key", priority_sort)
+        self.queue = SchedulingQueue(
+            self.clock,
+            options.pop("sort_key"),
+            {
+                name: [plugin for plugin in found if hasattr(plugin, "pre_enqueue")]
+                for name, found in self.profiles.items()
+            },
+            {name: build_hint_map(found) for name, found in self.profiles.items()},
+            pod_lister=lambda namespace, name: self.pods.get(f"{namespace}/{name}"),
+            metrics=self.metrics,
+            on_plugin_error=lambda plugin, what, pod, error: self.problems.append(
+                (plugin, what, pod.metadata.name, error)
+            ),
+            **options,
+        )
+
+    def add(self, *pods: Pod) -> None:
+        for pod in pods:
+            self.pods[pod.key] = pod
+            self.queue.add(pod)
+            self.queue.validate()
+
+    def update(self, old: Pod | None, new: Pod) -> None:
+        self.pods[new.key] = new
+        self.queue.update(old, new)
+        self.queue.validate()
+
+    def delete(self, pod: Pod) -> None:
+        self.pods.pop(pod.key, None)
+        self.queue.delete(pod)
+        self.queue.validate()
+
+    def pop(self) -> QueuedPodInfo:
+        info = self.queue.pop()
+        assert info is not None, "nothing to pop"
+        self.queue.validate()
+        return info
+
+    def pop_names(self) -> list[str]:
+        """Pop until nothing is left; every attempt ends at once."""
+        names = []
+        while (info := self.queue.pop()) is not None:
+            names.append(info.pod.metadata.name)
+            self.queue.done(info.uid)
+        self.queue.validate()
+        return names
+
+    def fail(self, info: QueuedPodInfo, *plugins: str, pending: Sequence[str] = ()) -> str:
+        """End an attempt as the failure handler does; no plugin means an error."""
+        info.clear_rejectors()
+        info.unschedulable_plugins = set(plugins) | set(pending)
+        info.pending_plugins = set(pending)
+        info.pod = self.pods.get(info.pod.key, info.pod)
+        place = self.queue.add_unschedulable_if_not_present(info)
+        self.queue.validate()
+        return str(place)
+
+    def rejected(self, pod: Pod, *plugins: str, pending: Sequence[str] = ()) -> QueuedPodInfo:
+        """A pod that was added, popped and rejected; nothing else may be active."""
+        self.add(pod)
+        info = self.pop()
+        assert info.uid == pod.uid
+        self.fail(info, *plugins, pending=pending)
+        return info
+
+    def happen(self, event: ClusterEvent, old: Any = None, new: Any = None, **more: Any) -> int:
+        moved = self.queue.move_all_to_active_or_backoff(event, old, new, **more)
+        self.queue.validate()
+        return moved
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes, and the due work is done."""
+        self.clock.step(seconds)
+        self.queue.run_due()
+        self.queue.validate()
+
+    def place(self, name: str) -> str:
+        """Where the pod is; empty when it is not in the queue."""
+        view = self.queue.view("default", name)
+        return "" if view is None else str(view.place)
+
+    def places(self) -> dict[str, str]:
+        return {view.name: str(view.place) for view in self.queue.views()}
