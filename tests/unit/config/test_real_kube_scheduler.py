@@ -94,7 +94,7 @@ def kube_scheduler(tmp_path: Path) -> Completed:
     def complete(data: dict[str, Any]) -> dict[str, Any] | None:
         connection = {"clientConnection": {"kubeconfig": str(kubeconfig)}}
         given.write_text(to_yaml(data | connection), encoding="utf-8")
-        options = ["--config", given, "--write-config-to", written, "--secure-port=0"]
+        options = [f"--config={given}", f"--write-config-to={written}", "--secure-port=0"]
         result = subprocess.run([binary, *options], capture_output=True, timeout=60, check=False)
         if result.returncode:
             return None
