@@ -1,0 +1,179 @@
+"""Logs: structlog as JSON lines or coloured text, with a level that can be changed while running.
+
+Everything goes to one stream: our own lines and those of libraries that use `logging`. Invariant:
+no line carries a credential. Fields named like one, and bearer tokens inside texts, are blanked
+before anything is rendered, and tracebacks never show local variables.
+
+A process has one log, so this is the one place that keeps process-wide state. Call `configure`
+once, before the first line.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import Any, Final, TextIO
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from scheduler.service.options import LogFormat
+
+DEBUG_VERBOSITY: Final = 4
+"""`-v` from which on debug lines are written; kube-scheduler's own lines about single pods begin
+there too."""
+
+_SECRET_NAMES: Final = frozenset(
+    {"authorization", "token", "password", "secret", "credential", "private_key", "id_token"}
+)
+_SECRET_ENDINGS: Final = ("_token", "_password", "_secret", "_credential")
+_BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_BLANK: Final = "[redacted]"
+
+
+class _Level:
+    """What is written now, and how it was asked for."""
+
+    threshold: int = logging.INFO
+    verbosity: int = 0
+
+
+def configure(
+    format: LogFormat | None = None,  # noqa: A002  (the flag's name)
+    verbosity: int = 0,
+    stream: TextIO | None = None,
+) -> None:
+    """Set up the log.
+
+    Args:
+        format: `text` or `json`; None is text on a terminal and JSON elsewhere.
+        verbosity: as `set_verbosity`.
+        stream: where lines go; standard error by default, as kube-scheduler.
+    """
+    stream = sys.stderr if stream is None else stream
+    terminal = stream.isatty()
+    text = format == "text" or (format is None and terminal)
+    before: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    after: list[Processor] = _text_renderer(colours=terminal) if text else _json_renderer()
+    structlog.configure(
+        processors=[*before, *after],
+        wrapper_class=ThresholdLogger,
+        logger_factory=lambda *names: _StreamLogger(names[0] if names else "", stream),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*before, structlog.stdlib.PositionalArgumentsFormatter()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *after],
+        )
+    )
+    logging.root.handlers[:] = [handler]
+    logging.captureWarnings(capture=True)
+    set_verbosity(verbosity)
+
+
+def set_verbosity(verbosity: int) -> None:
+    """Change what is written from now on: below 4 info and worse, from 4 on debug as well."""
+    _Level.verbosity = verbosity
+    _Level.threshold = logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO
+    logging.root.setLevel(_Level.threshold)
+
+
+def verbosity() -> int:
+    """The verbosity in force."""
+    return _Level.verbosity
+
+
+class ThresholdLogger(structlog.BoundLoggerBase):
+    """A bound logger that asks for the level on each call, so that loggers may be cached.
+
+    A line below the threshold costs a call and a comparison.
+    """
+
+    def debug(self, event: str, *args: object, **fields: object) -> None:
+        """Detail for who is looking for something."""
+        if _Level.threshold <= logging.DEBUG:
+            self._write("debug", event, args, fields)
+
+    def info(self, event: str, *args: object, **fields: object) -> None:
+        """Something happened as it should."""
+        self._write("info", event, args, fields)
+
+    def warning(self, event: str, *args: object, **fields: object) -> None:
+        """Something is not as it should be, and work goes on."""
+        self._write("warning", event, args, fields)
+
+    def error(self, event: str, *args: object, **fields: object) -> None:
+        """Something failed."""
+        self._write("error", event, args, fields)
+
+    def exception(self, event: str, *args: object, **fields: object) -> None:
+        """Something failed; with the exception that is being handled."""
+        fields.setdefault("exc_info", True)
+        self._write("error", event, args, fields)
+
+    def critical(self, event: str, *args: object, **fields: object) -> None:
+        """The process is about to end because of this."""
+        self._write("critical", event, args, fields)
+
+    def _write(
+        self, method: str, event: str, args: tuple[object, ...], fields: dict[str, object]
+    ) -> None:
+        self._proxy_to_logger(method, event % args if args else event, **fields)
+
+
+class _StreamLogger(structlog.PrintLogger):
+    """Writes lines; knows its name, which `add_logger_name` reads."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.name = name
+
+
+def _text_renderer(*, colours: bool) -> list[Processor]:
+    return [
+        structlog.processors.format_exc_info,
+        redact,
+        structlog.dev.ConsoleRenderer(
+            colors=colours,
+            timestamp_key="ts",
+            exception_formatter=structlog.dev.plain_traceback,
+        ),
+    ]
+
+
+def _json_renderer() -> list[Processor]:
+    return [
+        structlog.processors.format_exc_info,
+        structlog.processors.EventRenamer("msg"),
+        # After exceptions became text, which may quote a header.
+        redact,
+        structlog.processors.JSONRenderer(serializer=_to_json),
+    ]
+
+
+def _to_json(fields: dict[str, Any], **_: Any) -> str:
+    return msgspec.json.encode(fields, enc_hook=str).decode()
+
+
+def redact(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
+    """Blank what looks like a credential, by name or by form.
+
+    >>> redact(None, "info", {"token": "x", "error": "sent Bearer abcdefgh.ijk to y"})
+    {'token': '[redacted]', 'error': 'sent Bearer [redacted] to y'}
+    """
+    for name, value in fields.items():
+        if name.lower() in _SECRET_NAMES or name.lower().endswith(_SECRET_ENDINGS):
+            fields[name] = _BLANK
+        elif isinstance(value, str):
+            fields[name] = _BEARER.sub(rf"\1 {_BLANK}", value)
+    return fields

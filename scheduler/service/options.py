@@ -1,0 +1,165 @@
+"""What a run was asked for: the command line as one frozen record, and the configuration behind it.
+
+The command line builds a `RunOptions`; the application reads it and knows no flags. What has a
+place in KubeSchedulerConfiguration is not here but in `overrides`, so that the effective
+configuration always says what is in force.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import plugins
+from config import DEFAULT_NAMESPACE, Configuration, FeatureGates, load_configuration
+from scheduler.framework.registry import Registry, entry_point_plugins
+from scheduler.framework.status import ConfigurationError
+
+NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Where a pod finds the namespace it runs in."""
+
+LogFormat = Literal["text", "json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingOptions:
+    """The HTTPS endpoints."""
+
+    #: Address to listen on; unspecified (`0.0.0.0`, `::`) means all.
+    bind_address: str = "0.0.0.0"  # noqa: S104  (upstream's default; probes come from outside)
+    #: 10259 as upstream; 0 serves nothing.
+    secure_port: int = 10259
+    #: Folder of `kube-scheduler.crt` and `.key`, made there if absent. Empty: kept in memory.
+    cert_dir: str = ""
+    tls_cert_file: str = ""
+    tls_private_key_file: str = ""
+    #: `VersionTLS10` ... `VersionTLS13`. Empty: TLS 1.2.
+    tls_min_version: str = ""
+    #: IANA names, for TLS 1.2. Empty: OpenSSL's own choice.
+    tls_cipher_suites: tuple[str, ...] = ()
+    permit_port_sharing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """Who may read the endpoints. Durations in seconds."""
+
+    #: Where tokens are reviewed. Empty: the cluster the scheduler works for.
+    authentication_kubeconfig: str = ""
+    #: Where accesses are reviewed. Empty: as above.
+    authorization_kubeconfig: str = ""
+    token_ttl: float = 10.0
+    authorized_ttl: float = 10.0
+    unauthorized_ttl: float = 10.0
+    #: Open to everybody; a trailing `*` opens what begins so.
+    always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    #: Authorities of client certificates. Empty: none are asked for.
+    client_ca_file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingOptions:
+    """What the log looks like."""
+
+    #: None: text on a terminal, JSON elsewhere.
+    format: LogFormat | None = None
+    #: As klog: 0 to 3 is info, 4 and above debug.
+    verbosity: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Everything `kubestow run` was given."""
+
+    #: A KubeSchedulerConfiguration. Empty: defaults.
+    config_file: str = ""
+    #: Address of the API server; beats the one in the kubeconfig.
+    master: str = ""
+    #: Values by dotted path that beat the file, from flags such as `--leader-elect=false`.
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
+    #: Allow the scheduler name `default-scheduler` and the Lease `kube-scheduler`.
+    replace_default_scheduler: bool = False
+    #: Folders with third-party plugins.
+    plugin_dirs: tuple[str, ...] = ()
+    #: After so long a pod leaves the unschedulable pool even if no event says so.
+    pod_max_in_unschedulable_pods: timedelta = timedelta(minutes=5)
+    serving: ServingOptions = ServingOptions()
+    access: AccessOptions = AccessOptions()
+    logging: LoggingOptions = LoggingOptions()
+    #: Whole names of metrics that are not exposed.
+    disabled_metrics: tuple[str, ...] = ()
+    #: What to tell the user when logging has begun: flags that have no effect.
+    warnings: tuple[str, ...] = ()
+
+
+def read_configuration(options: RunOptions) -> Configuration:
+    """Read, complete and check the configuration of a run. Puts the plugin folders on `sys.path`.
+
+    Raises:
+        ConfigurationError: with every problem found, or saying why a file cannot be read.
+    """
+    add_plugin_directories(options.plugin_dirs)
+    return load_configuration(
+        _text(options.config_file) if options.config_file else None,
+        registry=available_plugins(),
+        default_plugins=plugins.DEFAULT_PLUGINS,
+        missing=missing_plugins(),
+        allow_default_scheduler=options.replace_default_scheduler,
+        feature_gates=options.feature_gates,
+        namespace=own_namespace(),
+        overrides=options.overrides,
+    )
+
+
+def available_plugins() -> Registry:
+    """In-tree plugins and those of installed distributions."""
+    return Registry([*plugins.in_tree(), *entry_point_plugins()])
+
+
+def missing_plugins() -> frozenset[str]:
+    """Default plugins of kube-scheduler that this version does not have."""
+    existing = {each.name for each in plugins.in_tree()}
+    return frozenset(name for name, _ in plugins.DEFAULT_ORDER if name not in existing)
+
+
+def add_plugin_directories(directories: Iterable[str]) -> None:
+    """Append folders to `sys.path`: never before our own packages and those installed.
+
+    Raises:
+        ConfigurationError: names every folder that does not exist.
+    """
+    absent = [each for each in directories if not Path(each).is_dir()]
+    if absent:
+        raise ConfigurationError([f"--plugin-dir: {each} is not a directory" for each in absent])
+    for each in directories:
+        path = str(Path(each).resolve())
+        if path not in sys.path:
+            sys.path.append(path)
+
+
+def own_namespace(
+    environ: Mapping[str, str] = os.environ, namespace_file: Path = NAMESPACE_FILE
+) -> str:
+    """The namespace this process runs in: POD_NAMESPACE, the service account's, or our default."""
+    stated = environ.get("POD_NAMESPACE", "").strip()
+    if stated:
+        return stated
+    try:
+        return namespace_file.read_text(encoding="utf-8").strip() or DEFAULT_NAMESPACE
+    except OSError:
+        return DEFAULT_NAMESPACE
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: not UTF-8 text: {error}") from error
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror or error}") from error

@@ -1,0 +1,149 @@
+"""One stream, two formats, a level that changes while running, and no credentials."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from scheduler.service import logs
+from scheduler.service.options import LogFormat
+
+
+class Stream(io.StringIO):
+    def __init__(self, terminal: bool = False) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.getvalue().splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """Leave no trace: the log is the process's, and other tests share the process."""
+    root = logging.root
+    before, level = root.handlers[:], root.level
+    yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = before
+    root.setLevel(level)
+    logs._Level.verbosity, logs._Level.threshold = 0, logging.INFO
+    structlog.reset_defaults()
+
+
+def test_json_lines_carry_time_level_logger_and_message() -> None:
+    stream = Stream()
+    logs.configure(stream=stream)
+    structlog.get_logger("scheduler.here").info("bound", pod="ns/a", attempts=2, shape=frozenset)
+    (line,) = stream.lines()
+    assert line.pop("ts").endswith("Z")
+    assert line == {
+        "level": "info",
+        "logger": "scheduler.here",
+        "msg": "bound",
+        "pod": "ns/a",
+        "attempts": 2,
+        "shape": "<class 'frozenset'>",
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "terminal", "is_json", "coloured"),
+    [
+        (None, False, True, False),
+        (None, True, False, True),
+        ("text", False, False, False),
+        ("text", True, False, True),
+        ("json", True, True, False),
+    ],
+)
+def test_the_format_follows_the_terminal_unless_asked(
+    asked: LogFormat | None, terminal: bool, is_json: bool, coloured: bool
+) -> None:
+    stream = Stream(terminal)
+    logs.configure(asked, stream=stream)
+    structlog.get_logger("x").warning("careful")
+    text = stream.getvalue()
+    assert text.startswith("{") is is_json
+    assert ("\x1b[" in text) is coloured
+    assert "careful" in text
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["structlog", "logging"])
+def test_the_level_changes_while_running(is_ours: bool) -> None:
+    stream = Stream()
+    logs.configure(verbosity=3, stream=stream)
+    logger: Any = structlog.get_logger("x") if is_ours else logging.getLogger("some.library")
+    logger.debug("one")
+    logs.set_verbosity(4)
+    assert logs.verbosity() == 4
+    logger.debug("two")
+    logs.set_verbosity(2)
+    logger.debug("three")
+    assert [line["msg"] for line in stream.lines()] == ["two"]
+
+
+def test_lines_of_libraries_look_like_ours() -> None:
+    stream = Stream()
+    logs.configure(stream=stream)
+    logging.getLogger("aiohttp.server").error("%s of %d", "part", 2)
+    (line,) = stream.lines()
+    assert (line["logger"], line["level"], line["msg"]) == ("aiohttp.server", "error", "part of 2")
+
+
+@pytest.mark.parametrize("format_", ["text", "json"])
+@pytest.mark.parametrize("is_ours", [True, False], ids=["structlog", "logging"])
+def test_an_exception_shows_where_it_was_raised_and_no_local_variable(
+    format_: LogFormat, is_ours: bool
+) -> None:
+    stream = Stream()
+    logs.configure(format_, stream=stream)
+    logger: Any = structlog.get_logger("x") if is_ours else logging.getLogger("some.library")
+    secret = "hunter" + str(2)
+    try:
+        int("x" + secret[:0])
+    except ValueError:
+        logger.exception("broken")
+    text = stream.getvalue()
+    assert "ValueError: invalid literal" in text
+    assert "test_logs.py" in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_no_credential_is_written(format_: LogFormat) -> None:
+    stream = Stream()
+    logs.configure(format_, stream=stream)
+    logger = structlog.get_logger("x")
+    logger.info("a", token="s3cret-1", Authorization="s3cret-2", client_secret="s3cret-3")
+    logger.info("sent Bearer s3cret-44444", header="basic s3cret-555555")
+    logging.getLogger("y").warning("got bearer %s", "s3cret-66666")
+    try:
+        raise RuntimeError("Bearer s3cret-77777")
+    except RuntimeError:
+        logger.exception("failed")
+    text = stream.getvalue()
+    assert "s3cret" not in text
+    assert text.count("[redacted]") == 8  # the traceback quotes its source line
+
+
+def test_texts_that_only_mention_tokens_stay() -> None:
+    fields = {"event": "token review failed", "tokens": 3, "key": "ns/pod"}
+    assert logs.redact(None, "info", dict(fields)) == fields
+
+
+def test_arguments_fill_the_message() -> None:
+    stream = Stream()
+    logs.configure(stream=stream)
+    structlog.get_logger("x").error("%d of %d", 1, 2)
+    structlog.get_logger("x").critical("100%")
+    assert [line["msg"] for line in stream.lines()] == ["1 of 2", "100%"]
