@@ -1,7 +1,7 @@
 """Small clusters, a handle for plugins, and short ways to ask a plugin about every node.
 
-`verdicts` and `scores` ask in both forms and insist that they agree, so every table in these tests checks the scalar
-and the columnar code at once.
+`verdicts` and `raw_scores` ask in both forms and insist that they agree, so every table in these
+tests checks the scalar and the columnar code at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MEBIBYTE = 1 << 20
 
 
 def node(name: str = "n", /, **parts: Any) -> Node:
-    """A node; `allocatable`, `labels`, `taints`, `images` and `unschedulable` go where they belong."""
+    """A node; labels, taints, unschedulable and parts of the status go where they belong."""
     metadata = {"name": name, "labels": parts.pop("labels", {})}
     spec = {key: parts.pop(key) for key in ("taints", "unschedulable") if key in parts}
     status = {"allocatable": {"cpu": 4, "memory": "8Gi", "pods": 110}, **parts}
@@ -39,14 +39,16 @@ def taint(text: str) -> dict[str, str]:
 class Cluster:
     """A cache with nodes and placed pods."""
 
-    def __init__(self, nodes: Iterable[Node] = (), placed: Mapping[str, Iterable[Pod]] | None = None):
+    def __init__(
+        self, nodes: Iterable[Node] = (), placed: Mapping[str, Iterable[Pod]] | None = None
+    ) -> None:
         self.cache = Cache()
         self.shapes = PodShapes()
         for each in nodes:
             self.cache.set_node(each)
         for name, pods in (placed or {}).items():
-            for each in pods:
-                self.place(each, name)
+            for pod in pods:
+                self.place(pod, name)
 
     @property
     def table(self) -> NodeTable:
@@ -64,9 +66,7 @@ class Cluster:
         return pod
 
     def handle(self, api: Any = None, **gates: bool) -> Handle:
-        return cast(
-            "Handle", SimpleNamespace(table=self.table, feature_gates=gates, api=api)
-        )
+        return cast("Handle", SimpleNamespace(table=self.table, feature_gates=gates, api=api))
 
 
 def pod(spec: dict[str, Any] | None = None, **parts: Any) -> Pod:
@@ -120,7 +120,7 @@ def final_scores(plugin: Any, cluster: Cluster, pod: Pod) -> list[int]:
 
 
 def hint(plugin: Any, event: ClusterEvent, pod: Pod, old: Any, new: Any) -> bool:
-    """Whether the plugin's registrations wake `pod` on `event`; False also when nothing is registered."""
+    """Whether a registration of the plugin wakes `pod` on `event`."""
     return any(
         each.hint is None or each.hint(pod, old, new) is QueueingHint.QUEUE
         for each in plugin.events_to_register()

@@ -67,7 +67,9 @@ def test_timeouts_are_checked() -> None:
     bad = DynamicResourcesArgs(filter_timeout=-second, binding_timeout=second / 2)
     good = DynamicResourcesArgs(filter_timeout=0 * second, binding_timeout=second)
 
-    assert [(path, message.rpartition(": ")[2]) for path, message in DynamicResources.validate_args(bad)] == [
+    assert [
+        (path, message.rpartition(": ")[2]) for path, message in DynamicResources.validate_args(bad)
+    ] == [
         ("filterTimeout", "must be zero or positive"),
         ("bindingTimeout", "must be at least 1 second"),
     ]

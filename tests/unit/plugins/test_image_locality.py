@@ -77,7 +77,9 @@ def test_score(asking: Any, nodes: list[set[int]], expected: list[int]) -> None:
 
 def test_a_reference_counts_as_often_as_it_is_used() -> None:
     cluster = cluster_with({300}, set())
-    twice = pod({"containers": [container("a", image=image(300)), container("b", image=image(300))]})
+    twice = pod(
+        {"containers": [container("a", image=image(300)), container("b", image=image(300))]}
+    )
     plugin = ImageLocality(None, cluster.handle())
 
     assert raw_scores(plugin, cluster, twice) == [(300 - 23) * 100 // (2000 - 23), 0]

@@ -92,7 +92,10 @@ FOO_BAR = {"foo": "bar"}
             demanding(labels(expression("foo", "In", "bar", "value2"))), FOO_BAR, True, id="In"
         ),
         pytest.param(
-            demanding(labels(expression("foo", "In", *"abcdef", "bar"))), FOO_BAR, True, id="long In"
+            demanding(labels(expression("foo", "In", *"abcdef", "bar"))),
+            FOO_BAR,
+            True,
+            id="long In",
         ),
         pytest.param(
             demanding(labels(expression("v", "Gt", "0204"))), {"v": "0206"}, True, id="Gt"
@@ -108,7 +111,10 @@ FOO_BAR = {"foo": "bar"}
         ),
         pytest.param(demanding(labels(expression("v", "Gt", "1"))), {}, False, id="Gt, no label"),
         pytest.param(
-            demanding(labels(expression("v", "Gt", "-5"))), {"v": "1"}, False, id="Gt, bad threshold"
+            demanding(labels(expression("v", "Gt", "-5"))),
+            {"v": "1"},
+            False,
+            id="Gt, bad threshold",
         ),
         pytest.param(
             demanding(labels(expression("m", "NotIn", "a", "b"))), {"m": "c"}, True, id="NotIn"
@@ -233,12 +239,16 @@ def test_a_pinned_pod_fits_its_node_only() -> None:
     ("asking", "expected"),
     [
         pytest.param(pod(), "skip", id="nothing demanded"),
-        pytest.param(preferring((1, labels(expression("a", "Exists")))), "skip", id="preferred only"),
+        pytest.param(
+            preferring((1, labels(expression("a", "Exists")))), "skip", id="preferred only"
+        ),
         pytest.param(pod({"nodeSelector": FOO_BAR}), "all", id="nodeSelector"),
         pytest.param(pod({"nodeSelector": {}}), "all", id="an empty map does not skip"),
         pytest.param(demanding(), "all", id="no terms"),
         pytest.param(demanding(name("In", "n1")), {"n1"}, id="one name"),
-        pytest.param(demanding(name("In", "n1", "n2")), {"n1", "n2"}, id="two names in a value list"),
+        pytest.param(
+            demanding(name("In", "n1", "n2")), {"n1", "n2"}, id="two names in a value list"
+        ),
         pytest.param(demanding(name("In", "n1"), name("In", "n2")), {"n1", "n2"}, id="two terms"),
         pytest.param(
             demanding(name("In", "n1"), labels(expression("a", "Exists"))),
@@ -253,7 +263,12 @@ def test_a_pinned_pod_fits_its_node_only() -> None:
         pytest.param(demanding(name("NotIn", "n1")), "all", id="NotIn does not narrow"),
         pytest.param(
             demanding(
-                {"matchFields": [*name("In", "n1")["matchFields"], *name("In", "n2")["matchFields"]]}
+                {
+                    "matchFields": [
+                        *name("In", "n1")["matchFields"],
+                        *name("In", "n2")["matchFields"],
+                    ]
+                }
             ),
             "conflict",
             id="contradictory names",
@@ -308,14 +323,21 @@ def test_an_added_required_affinity_is_never_skipped() -> None:
             id="a term of weight 0 is not even parsed",
         ),
         pytest.param(
-            preferring((7, labels(expression("nowhere", "Exists")))), [0, 0, 0], [0, 0, 0], id="none"
+            preferring((7, labels(expression("nowhere", "Exists")))),
+            [0, 0, 0],
+            [0, 0, 0],
+            id="none",
         ),
     ],
 )
 def test_score(asking: Pod, raw: list[int], final: list[int]) -> None:
     all_labels = {"foo": "bar", "key": "value", "az": "az1"}
     cluster = Cluster(
-        [node("n0", labels=FOO_BAR), node("n1", labels=all_labels), node("n2", labels={"key": "value"})]
+        [
+            node("n0", labels=FOO_BAR),
+            node("n1", labels=all_labels),
+            node("n2", labels={"key": "value"}),
+        ]
     )
     plugin = NodeAffinity(None, cluster.handle())
 

@@ -49,7 +49,8 @@ def test_filter(declared: list[str], passes: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asking", "gate", "skips"), [(pod(), True, True), (needy(), True, False), (needy(), False, True)]
+    ("asking", "gate", "skips"),
+    [(pod(), True, True), (needy(), True, False), (needy(), False, True)],
 )
 def test_pre_filter(asking: Pod, gate: bool, skips: bool) -> None:
     cluster = Cluster([node("n")])

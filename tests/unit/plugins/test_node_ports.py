@@ -64,9 +64,7 @@ def test_filter(used: list[str], wanted: list[str], free: bool) -> None:
     assert (found["n"] is None) is free
     if found["n"] is not None:
         assert found["n"].code is Code.UNSCHEDULABLE
-        assert found["n"].reasons == (
-            "node(s) didn't have free ports for the requested pod ports",
-        )
+        assert found["n"].reasons == ("node(s) didn't have free ports for the requested pod ports",)
 
 
 @pytest.mark.parametrize("held", ["TCP/0.0.0.0/80", "TCP/127.0.0.1/80"])

@@ -20,7 +20,9 @@ from tests.unit.plugins.clusters import Cluster, pod
         pytest.param((0, 1.0), (-5, 0.0), True, id="negative priorities are below none"),
     ],
 )
-def test_order(one: tuple[int | None, float], other: tuple[int | None, float], before: bool) -> None:
+def test_order(
+    one: tuple[int | None, float], other: tuple[int | None, float], before: bool
+) -> None:
     plugin = PrioritySort(None, Cluster().handle())
 
     def key(priority: int | None, timestamp: float) -> tuple[int, float]:

@@ -1,0 +1,104 @@
+"""Every in-tree plugin keeps the contract on random clusters; its reuse rules are complete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plugins import DynamicResources, NodeAffinity, NodeName, NodeResourcesFit, in_tree
+from plugins.node_affinity import NodeAffinityArgs
+from plugins.noderesources.arguments import (
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+)
+from scheduler.framework.testing import (
+    PluginCase,
+    check_plugin_contract,
+    check_reuse_contract,
+)
+from tests.unit.plugins.clusters import Cluster
+from tests.unit.plugins.random_clusters import SCALARS, change, clusters, pods
+
+RESOURCES = [
+    {"name": name, "weight": weight}
+    for weight, name in enumerate(("cpu", "memory", "ephemeral-storage", *SCALARS), 1)
+]
+
+
+def strategy(kind: str, **more: Any) -> NodeResourcesFitArgs:
+    raw = {"scoringStrategy": {"type": kind, "resources": RESOURCES, **more}}
+    return msgspec.convert(raw, NodeResourcesFitArgs)
+
+
+SHAPE = [{"utilization": u, "score": s} for u, s in ((0, 2), (40, 10), (100, 0))]
+ADDED = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["b"]}]}
+        ]
+    },
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {
+            "weight": 5,
+            "preference": {
+                "matchExpressions": [{"key": "size", "operator": "Gt", "values": ["8"]}]
+            },
+        }
+    ],
+}
+VARIANTS: list[tuple[type[Any], Any]] = [
+    *((plugin, None) for plugin in in_tree()),
+    (NodeAffinity, msgspec.convert({"addedAffinity": ADDED}, NodeAffinityArgs)),
+    (NodeResourcesFit, NodeResourcesFitArgs(ignored_resources=SCALARS[:1])),
+    (NodeResourcesFit, strategy("LeastAllocated")),
+    (NodeResourcesFit, strategy("MostAllocated")),
+    (
+        NodeResourcesFit,
+        strategy("RequestedToCapacityRatio", requestedToCapacityRatio={"shape": SHAPE}),
+    ),
+    (
+        next(each for each in in_tree() if each.name == "NodeResourcesBalancedAllocation"),
+        msgspec.convert(
+            {"resources": [{"name": each["name"]} for each in RESOURCES]},
+            NodeResourcesBalancedAllocationArgs,
+        ),
+    ),
+]
+QUICK = settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def build(variant: tuple[type[Any], Any], cluster: Cluster) -> Any:
+    plugin, args = variant
+    return plugin(args, cluster.handle())
+
+
+@QUICK
+@given(cluster=clusters(), asking=st.lists(pods(), min_size=1, max_size=3))
+def test_contract(cluster: Cluster, asking: list[Any]) -> None:
+    case = PluginCase(cluster.table, [cluster.intern(pod) for pod in asking])
+
+    for variant in VARIANTS:
+        check_plugin_contract(build(variant, cluster), case)
+
+
+@QUICK
+@given(cluster=clusters(), asking=pods(), data=st.data())
+def test_reuse_rules_are_complete(cluster: Cluster, asking: Any, data: st.DataObject) -> None:
+    case = PluginCase(cluster.table, [cluster.intern(asking)])
+
+    def cause() -> None:
+        change(data.draw, cluster)
+
+    for variant in VARIANTS:
+        check_reuse_contract(build(variant, cluster), case, cause)
+
+
+@pytest.mark.parametrize("plugin", [NodeName, DynamicResources])
+def test_results_that_no_node_decides_are_not_invalidated_by_usage(plugin: Any) -> None:
+    assert not plugin.filter_reuse.columns & ~128

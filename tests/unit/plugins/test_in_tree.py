@@ -1,0 +1,70 @@
+"""The list of plugins: names, order, weights, and what each implements."""
+
+from __future__ import annotations
+
+import plugins
+from plugins import DEFAULT_ORDER, DEFAULT_PLUGINS, in_tree, names
+from scheduler.framework import EXTENSION_POINTS, Registry
+from scheduler.framework.registry import args_type
+
+EXPECTED_POINTS = {
+    "SchedulingGates": "preEnqueue",
+    "PrioritySort": "queueSort",
+    "NodeUnschedulable": "filter",
+    "NodeName": "filter",
+    "TaintToleration": "filter preScore score",
+    "NodeAffinity": "preFilter filter preScore score",
+    "NodePorts": "preFilter filter",
+    "NodeResourcesFit": "preFilter filter preScore score",
+    "DynamicResources": "preEnqueue preFilter filter postFilter score reserve preBind",
+    "NodeResourcesBalancedAllocation": "preScore score",
+    "ImageLocality": "score",
+    "DefaultBinder": "bind",
+    "NodeDeclaredFeatures": "preFilter filter",
+}
+"""framework-cycle-config.md 7.4."""
+
+
+def test_extension_points_are_upstreams() -> None:
+    found = {
+        plugin.name: " ".join(p.yaml for p in EXTENSION_POINTS if p.implemented_by(plugin))
+        for plugin in in_tree()
+    }
+
+    assert found.items() >= EXPECTED_POINTS.items()
+
+
+def test_defaults_are_upstreams_order_without_the_missing() -> None:
+    existing = [plugin.name for plugin in in_tree()]
+
+    assert [name for name, _ in DEFAULT_PLUGINS] == existing
+    assert [entry for entry in DEFAULT_ORDER if entry[0] in existing] == list(DEFAULT_PLUGINS)
+    assert {name: weight for name, weight in DEFAULT_ORDER if weight} == {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "DynamicResources": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+    }
+
+
+def test_every_name_is_one_of_upstreams() -> None:
+    assert len(names.UPSTREAM_NAMES) == 23
+    assert {name for name, _ in DEFAULT_ORDER} <= names.UPSTREAM_NAMES
+    assert {plugin.name for plugin in in_tree()} <= names.UPSTREAM_NAMES
+
+
+def test_plugins_can_be_registered_and_built_from_default_arguments() -> None:
+    registry = Registry(in_tree())
+
+    assert list(registry) == [plugin.name for plugin in in_tree()]
+    for plugin in in_tree():
+        assert list(getattr(plugin, "validate_args", lambda _: ())(args_type(plugin)())) == []
+
+
+def test_public_names_exist() -> None:
+    assert sorted(plugins.__all__) == plugins.__all__
+    assert {plugin.__name__ for plugin in in_tree()} <= set(plugins.__all__)
