@@ -39,6 +39,7 @@ class Observer:
         self._wanted = 0
         self._prefix = ""
         self._reached = asyncio.Event()
+        self._version = "0"
 
     def expect(self, namespace: str, count: int) -> None:
         """Begin to count pods of `namespace`."""
@@ -48,21 +49,28 @@ class Observer:
 
     async def reached(self) -> None:
         """Wait until as many pods are bound as expected."""
-        await asyncio.wait_for(self._reached.wait(), TIMEOUT_SECONDS)
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await self._reached.wait()
+        except TimeoutError:
+            msg = f"{self._wanted} pods of {self._prefix} still unbound after {TIMEOUT_SECONDS} s"
+            raise RuntimeError(msg) from None
 
     async def run(self, session: aiohttp.ClientSession, url: str) -> None:
-        """Watch until cancelled."""
-        query = "/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=true"
-        async with session.get(url + query) as answer:
-            rest = b""
-            async for chunk in answer.content.iter_any():
-                now = time.monotonic()
-                lines = (rest + chunk).split(b"\n")
-                rest = lines.pop()
-                for line in lines:
-                    self._line(line, now)
+        """Watch until cancelled. The API server drops a watcher that falls behind; go on where it was."""
+        while True:
+            query = f"/api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"
+            async with session.get(url + query) as answer:
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    now = time.monotonic()
+                    lines = (rest + chunk).split(b"\n")
+                    rest = lines.pop()
+                    for line in lines:
+                        self._line(line, now)
 
     def _line(self, line: bytes, now: float) -> None:
+        self._version = _text_after(line, b'"resourceVersion":"') or self._version
         node = _text_after(line, b'"nodeName":"')
         if node is None or line.startswith(b'{"type":"DELETED"'):
             return
@@ -136,26 +144,33 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
 
 async def _phases(plan: dict[str, Any], session: aiohttp.ClientSession) -> dict[str, Any]:
     observer, generator = Observer(), Generator(session, plan["url"])
-    watching = asyncio.create_task(observer.run(session, plan["url"]), name="pod watch")
-    try:
-        for namespace in (INIT_NAMESPACE, MEASURED_NAMESPACE):
-            body = json.dumps({"metadata": {"name": namespace}}).encode()
-            await generator.create_all("/api/v1/namespaces", [body])
-        await generator.create_all("/api/v1/nodes", [node_body(i) for i in range(plan["nodes"])])
-        _say("nodes")
-        await _barrier(plan, "start")
-        if plan["init_pods"]:
-            observer.expect(INIT_NAMESPACE, plan["init_pods"])
-            await generator.create_all(
-                f"/api/v1/namespaces/{INIT_NAMESPACE}/pods",
-                [pod_body(i, INIT_NAMESPACE, plan["scheduler"]) for i in range(plan["init_pods"])],
-            )
-            await observer.reached()
-        _say("init")
-        await _barrier(plan, "measure")
-        return await _measure(plan, observer, generator)
-    finally:
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(observer.run(session, plan["url"]), name="pod watch")
+        result = await _steps(plan, observer, generator)
         watching.cancel()
+    return result
+
+
+async def _steps(
+    plan: dict[str, Any], observer: Observer, generator: Generator
+) -> dict[str, Any]:
+    """Nodes, init pods, measured pods, with the harness's word between them."""
+    for namespace in (INIT_NAMESPACE, MEASURED_NAMESPACE):
+        body = json.dumps({"metadata": {"name": namespace}}).encode()
+        await generator.create_all("/api/v1/namespaces", [body])
+    await generator.create_all("/api/v1/nodes", [node_body(i) for i in range(plan["nodes"])])
+    _say("nodes")
+    await _barrier(plan, "start")
+    if plan["init_pods"]:
+        observer.expect(INIT_NAMESPACE, plan["init_pods"])
+        await generator.create_all(
+            f"/api/v1/namespaces/{INIT_NAMESPACE}/pods",
+            [pod_body(i, INIT_NAMESPACE, plan["scheduler"]) for i in range(plan["init_pods"])],
+        )
+        await observer.reached()
+    _say("init")
+    await _barrier(plan, "measure")
+    return await _measure(plan, observer, generator)
 
 
 async def _measure(
