@@ -107,13 +107,14 @@ class PodStrategy(Strategy):
         if not spec.get("schedulingGates"):
             spec.pop("schedulingGates", None)
         spec.setdefault("enableServiceLinks", True)
+        # The DefaultTolerationSeconds plugin acts on updates, too.
+        self._tolerate(spec)
         if "serviceAccountName" in spec:
             spec.setdefault("serviceAccount", spec["serviceAccountName"])
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
-        """Status, QoS class, tolerations, priority; the gated condition when there are gates."""
+        """Status, QoS class, priority; the gated condition when there are gates."""
         spec = obj["spec"]
-        self._tolerate(spec)
         self._prioritise(obj, around)
         status: JsonObject = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):

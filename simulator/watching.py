@@ -69,6 +69,7 @@ class WatchStream:
             bookmark_seconds if query.get("allowWatchBookmarks") in ("true", "1") else None
         )
         self._queue: deque[Change] = deque()
+        self._limit = QUEUE_LIMIT
         self._overflow = False
         self._bookmark_due = False
         self._initial_end = False
@@ -93,10 +94,14 @@ class WatchStream:
             self._initial_end = initial == "true" and self._bookmark_seconds is not None
         elif asked:
             try:
-                for change in store.changes_since(target.resource.table, asked):
-                    self._take(target.resource.table, change)
+                self._queue.extend(
+                    change
+                    for change in store.changes_since(target.resource.table, asked)
+                    if not target.namespace or change.version.namespace == target.namespace
+                )
             except CompactedError as error:
                 self._failed = errors.expired(str(error))
+        self._limit = len(self._queue) + QUEUE_LIMIT
 
     def bookmark(self) -> None:
         """Send a bookmark soon, if the client allows them."""
@@ -148,9 +153,9 @@ class WatchStream:
 
     def _take(self, _table: str, change: Change) -> None:
         namespace = self._target.namespace
-        if namespace and change.version.namespace != namespace:
+        if self._overflow or (namespace and change.version.namespace != namespace):
             return
-        if len(self._queue) >= QUEUE_LIMIT:
+        if len(self._queue) >= self._limit:
             self._overflow = True
             self._queue.clear()
         else:
