@@ -26,6 +26,7 @@ from scheduler.framework import (
     NominatingInfo,
     Nominator,
     PostFilterResult,
+    Rows,
     Status,
     error,
 )
@@ -105,13 +106,19 @@ class SchedulingAlgorithm:
         """
         if not self._table.node_count:
             raise NoNodesError
+        try:
+            return self._choose(state, pod, self._find(state, pod))
+        except FitError as unfit:
+            return self._post_filter(state, pod, unfit)
+        finally:
+            self.search.settle(pod)
+
+    def _find(self, state: CycleState, pod: Pod) -> Found:
         clock, profile = self._clock, self._framework.profile_name
         started = clock.monotonic()
         status = Code.SUCCESS
         try:
-            found = self.search.find(state, pod)
-        except FitError as unfit:
-            return self._post_filter(state, pod, unfit)
+            return self.search.find(state, pod)
         except AttemptError:
             status = Code.ERROR
             raise
@@ -119,10 +126,6 @@ class SchedulingAlgorithm:
             self._metrics.extension_point(
                 "Filter", status.label, profile, clock.monotonic() - started
             )
-        try:
-            return self._choose(state, pod, found)
-        finally:
-            self.search.settle(pod)
 
     # -- host selection --------------------------------------------------------------------------
 
@@ -137,21 +140,27 @@ class SchedulingAlgorithm:
             row = int(rows[self._random.randrange(feasible)])
             return self._result(row, feasible + found.rejected, feasible)
         started = clock.monotonic()
-        scoring = self.scoring
-        scoring.pre_score(state, pod, rows, found.entry)
-        if found.entry is not None and found.shared:
-            totals = scoring.totals(state, pod, found.entry, rows)
-            row = self._best(totals, None)
-        elif found.entry is not None:
-            row = self._best(scoring.subset_totals(state, pod, found.entry, rows), rows)
-        else:
-            row = self._best(scoring.totals_of(state, pod, rows), rows)
+        row = self._best(*self.score(state, pod, found))
         self._metrics.extension_point(
             "Score", "Success", framework.profile_name, clock.monotonic() - started
         )
         return self._result(row, feasible + found.rejected, feasible)
 
-    def _best(self, totals: Int64Column, rows: np.ndarray | None) -> int:
+    def score(self, state: CycleState, pod: Pod, found: Found) -> tuple[Int64Column, Rows | None]:
+        """Run PreScore and all Score plugins on the feasible rows.
+
+        Returns totals per entry of the rows returned with them; when those are None, per row of the
+        whole table, `INFEASIBLE` where the pod does not fit. Do not modify the result.
+        """
+        rows, scoring = found.rows, self.scoring
+        scoring.pre_score(state, pod, rows, found.entry)
+        if found.entry is None:
+            return scoring.totals_of(state, pod, rows), rows
+        if found.shared:
+            return scoring.totals(state, pod, found.entry, rows), None
+        return scoring.subset_totals(state, pod, found.entry, rows), rows
+
+    def _best(self, totals: Int64Column, rows: Rows | None) -> int:
         """A row with the highest total, ties broken at random."""
         highest = totals.max()
         ties = np.flatnonzero(totals == highest)

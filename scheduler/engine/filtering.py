@@ -24,6 +24,8 @@ _EXISTENCE = int(Columns.EXISTENCE)
 #: Above this share of changed rows a full evaluation is cheaper than picking rows.
 _FULL_REFRESH_SHARE = 4
 _SMALL = 32
+#: Groups that depend on the pods of a node, nominated ones included.
+_POD_COLUMNS = int(Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS)
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,6 +40,11 @@ class FilterSlot:
     versions: tuple[str, ...]
     columnar: bool
     reusable: bool
+
+    @property
+    def depends_on_pods(self) -> bool:
+        """Whether other pods can change the plugin's verdict of a node."""
+        return not self.reusable or bool(self.versions) or bool(self.columns & _POD_COLUMNS)
 
 
 def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
@@ -70,17 +77,28 @@ class Filtering:
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._volatile = tuple(slot for slot in self.slots if slot.columnar and not slot.reusable)
         self.scalar = tuple(slot for slot in self.slots if not slot.columnar)
-        #: (plugin index, code) to Status is asked of the plugin with the state of the attempt.
-        self._framework = framework
+        #: Filters before this one reject a node for its own sake, whatever pods are there.
+        self.first_pod_dependent = next(
+            (slot.index for slot in self.slots if slot.depends_on_pods), len(self.slots)
+        )
 
     # -- reusable plugins over all rows ----------------------------------------------------------
 
     def refresh(self, entry: ShapeResult, state: CycleState, pod: Pod) -> None:
         """Bring codes and verdict of `entry` up to the table's present state."""
         table = self._table
-        active = [slot for slot in self._reusable if slot.name not in state.skip_filter]
+        active = []
+        for slot in self._reusable:
+            if slot.name not in state.skip_filter:
+                active.append(slot)
+            elif entry.evaluated[slot.index]:
+                # While it is skipped nobody follows the change log for it.
+                entry.evaluated[slot.index] = False
+                entry.codes[slot.index] = None
         skipped = frozenset(state.skip_filter)
         changes = table.log.since(entry.sequence) if entry.sequence >= 0 else None
+        # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
+        entry.sequence = -1
         if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
             changes = None
         if changes is None:
@@ -148,9 +166,7 @@ class Filtering:
         if not changes:
             return []
         valid = self._table.valid
-        touched: dict[int, None] = {}
-        gone = [row for row, mask in changes.items() if mask & _EXISTENCE and not valid[row]]
-        touched.update(dict.fromkeys(gone))
+        touched = {row: None for row, mask in changes.items() if mask & _EXISTENCE}
         for slot in active:
             if slot in fresh:
                 continue
@@ -162,11 +178,10 @@ class Filtering:
             column = entry.codes[slot.index]
             if column is None:
                 if not codes.any():
-                    touched.update((r, None) for r in picked if changes[r] & _EXISTENCE)
                     continue
                 column = entry.codes[slot.index] = np.zeros(entry.capacity, dtype=np.int32)
             for row, code in zip(picked, codes.tolist(), strict=True):
-                if column[row] != code or changes[row] & _EXISTENCE:
+                if column[row] != code:
                     column[row] = code
                     touched[row] = None
         return list(touched)
@@ -265,7 +280,7 @@ class Filtering:
         slot = self.slots[index]
         try:
             status: Status = slot.plugin.filter_status(state, pod, code)
-        except Exception as problem:  # noqa: BLE001 - plugin boundary
+        except Exception as problem:
             raise failed(
                 f'running "{slot.name}" filter plugin: {problem}', problem, slot.name
             ) from problem
@@ -302,7 +317,7 @@ def call_filter_rows(
         codes: Codes = slot.plugin.filter_rows(state, pod, table, rows)
     except AttemptError:
         raise
-    except Exception as problem:  # noqa: BLE001 - plugin boundary
+    except Exception as problem:
         raise failed(
             f'running "{slot.name}" filter plugin: {problem}', problem, slot.name
         ) from problem

@@ -138,7 +138,7 @@ class Framework:
                 continue
             try:
                 status = extension(state, pod, other, node)
-            except Exception as problem:  # noqa: BLE001 - plugin boundary
+            except Exception as problem:
                 raise failed(
                     f'running {label} on PreFilter plugin "{plugin.name}": {problem}', problem
                 ) from problem
@@ -152,7 +152,7 @@ def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Sta
     """One plugin's scalar Filter with upstream's status rules."""
     try:
         status: Status | None = plugin.filter(state, pod, node)
-    except Exception as problem:  # noqa: BLE001 - plugin boundary
+    except Exception as problem:
         raise failed(
             f'running "{plugin.name}" filter plugin: {problem}', problem, plugin.name
         ) from problem
@@ -188,5 +188,5 @@ def _instantiate(name: str, factories: Mapping[str, Any], args: Any, handle: Han
         raise ConfigurationError(
             [f'initializing plugin "{name}": {text}' for text in problem.problems]
         ) from problem
-    except Exception as problem:  # noqa: BLE001 - plugin boundary
+    except Exception as problem:
         raise ConfigurationError(f'initializing plugin "{name}": {problem}') from problem

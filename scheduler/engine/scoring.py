@@ -148,7 +148,11 @@ class Scoring:
         self, state: CycleState, pod: Pod, entry: ShapeResult, rows: Rows
     ) -> Int64Column:
         """Totals per entry of `rows`, a feasible set that is not the shape's own, with raw scores reused."""
-        self._refresh_base(entry, self._refresh_raw(entry, state, pod))
+        changed = self._refresh_raw(entry, state, pod)
+        self._refresh_base(entry, changed)
+        if changed is None or changed:
+            # The next cycle over the shape's own feasible rows will not see these changes.
+            entry.total = None
         base = entry.base
         total = np.zeros(len(rows), dtype=np.int64) if base is None else base[rows]
         for slot in self._reusable:
@@ -168,8 +172,9 @@ class Scoring:
         changes = table.log.since(entry.score_sequence) if entry.score_ready else None
         if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
             changes = None
-        entry.score_sequence = table.sequence
         whole = changes is None
+        # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
+        entry.score_ready = False
         for slot in self._reusable:
             if slot.name in state.skip_score:
                 if entry.scored[slot.index]:
@@ -183,6 +188,7 @@ class Scoring:
                 whole = True
                 continue
             self._score_changed(entry, slot, state, pod, changes)
+        entry.score_sequence = table.sequence
         entry.score_ready = True
         return None if whole or changes is None else list(changes)
 
@@ -199,15 +205,14 @@ class Scoring:
     ) -> None:
         rows = self._table.rows
         scores = call_score_rows(slot, state, pod, self._table, rows)
-        if slot.normalizer is None:
-            _check_range(slot.name, scores[entry.verdict[rows] == 0])
+        keep = _may_be_kept(slot, scores, entry.verdict[rows])
         if scores.any():
             column = np.zeros(entry.capacity, dtype=np.int64)
             column[rows] = scores
             entry.raw[slot.index] = column
         else:
             entry.raw[slot.index] = None
-        entry.scored[slot.index] = True
+        entry.scored[slot.index] = keep
         entry.base_dirty = True
         if slot.normalizer is not None:
             entry.normalized_dirty = True
@@ -228,8 +233,8 @@ class Scoring:
         if not picked:
             return
         scores = call_score_rows(slot, state, pod, self._table, np.array(picked, dtype=np.intp))
-        if slot.normalizer is None:
-            _check_range(slot.name, scores[entry.verdict[picked] == 0])
+        if not _may_be_kept(slot, scores, entry.verdict[picked]):
+            entry.scored[slot.index] = False
         column = entry.raw[slot.index]
         if column is None:
             if not scores.any():
@@ -319,13 +324,26 @@ class Scoring:
         if slot.normalizer is not None:
             try:
                 answer = slot.normalizer.normalize_scores(state, pod, self._table, rows, raw)
-            except Exception as problem:  # noqa: BLE001 - plugin boundary
+            except Exception as problem:
                 raise _normalize_failed(slot.name, str(problem), problem) from problem
             if isinstance(answer, Status):
                 raise _normalize_failed(slot.name, answer.message)
             scores = answer
         _check_range(slot.name, scores)
         return scores
+
+
+def _may_be_kept(slot: ScoreSlot, scores: Int64Column, verdict: np.ndarray) -> bool:
+    """Whether raw scores are final and right, or will be normalised.
+
+    AttemptError when one of a feasible node is wrong; a wrong one of another node may count next time.
+    """
+    if slot.normalizer is not None or not len(scores):
+        return True
+    if scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE:
+        return True
+    _check_range(slot.name, scores[verdict == 0])
+    return False
 
 
 def _check_range(plugin: str, scores: Int64Column) -> None:
@@ -346,7 +364,7 @@ def _call_pre_score(
 ) -> Status | None:
     try:
         status: Status | None = plugin.pre_score(state, pod, table, feasible)
-    except Exception as problem:  # noqa: BLE001 - plugin boundary
+    except Exception as problem:
         raise failed(f'running PreScore plugin "{plugin.name}": {problem}', problem) from problem
     if status is not None and not (status.success or status.skip):
         raise failed(f'running PreScore plugin "{plugin.name}": {status.message}')
@@ -361,7 +379,7 @@ def call_score_rows(
         scores: Int64Column = slot.plugin.score_rows(state, pod, table, rows)
     except AttemptError:
         raise
-    except Exception as problem:  # noqa: BLE001 - plugin boundary
+    except Exception as problem:
         raise _score_failed(slot.name, str(problem), problem) from problem
     if len(scores) != len(rows):
         raise _score_failed(slot.name, f"score_rows gave {len(scores)} scores for {len(rows)} rows")
@@ -371,7 +389,7 @@ def call_score_rows(
 def _call_score(slot: ScoreSlot, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
     try:
         answer: int | Status = slot.plugin.score(state, pod, table.node_info(row))
-    except Exception as problem:  # noqa: BLE001 - plugin boundary
+    except Exception as problem:
         raise _score_failed(slot.name, str(problem), problem) from problem
     if isinstance(answer, Status):
         raise _score_failed(slot.name, answer.message)

@@ -13,7 +13,7 @@ from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError, RowVerdicts, TableStatuses
 from scheduler.engine.filtering import Filtering
 from scheduler.engine.runtime import AttemptError, Framework, failed
-from scheduler.engine.shape_results import Recorded, ShapeResult, ShapeResults
+from scheduler.engine.shape_results import NOT_A_NODE, Recorded, ShapeResult, ShapeResults
 from scheduler.framework import (
     Codes,
     CycleState,
@@ -27,6 +27,7 @@ from scheduler.framework import (
 
 _MIN_FEASIBLE = 100
 _MIN_PERCENTAGE = 5
+_EVERY_NODE = 100
 
 
 @dataclass(slots=True)
@@ -43,6 +44,20 @@ class Found:
     rejected: int
     #: The nominated node passed: it is taken without scoring.
     nominated: bool = False
+
+
+@dataclass(slots=True)
+class _Verdicts:
+    """What is known about candidate rows within one search; changed as more plugins are asked."""
+
+    #: The candidates, ascending.
+    rows: Rows
+    #: As `ShapeResult.verdict`; NOT_A_NODE for rows that are no candidates.
+    verdict: np.ndarray
+    #: Per filter index its codes, per row of the table; a plugin without rejections may be absent.
+    codes: dict[int, Codes]
+    #: Statuses that no code expresses, by row; they win.
+    explicit: dict[int, Status] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -74,7 +89,11 @@ class Search:
         self._percentage = percentage or 0
         self._scores_anything = scores_anything
         #: Every node is looked at: nothing scalar in the profile and no explicit percentage.
-        self._complete = not self.filtering.scalar and all_columnar_scores and not percentage
+        self._complete = (
+            not self.filtering.scalar
+            and all_columnar_scores
+            and (not self._percentage or self._percentage >= _EVERY_NODE)
+        )
         self._next_start = 0
 
     # -- entry point -----------------------------------------------------------------------------
@@ -170,7 +189,7 @@ class Search:
             answer: PreFilterResult | Status | None = plugin.pre_filter(state, pod, self._table)
         except AttemptError:
             raise
-        except Exception as problem:  # noqa: BLE001 - plugin boundary
+        except Exception as problem:
             raise failed(
                 f'running PreFilter plugin "{plugin.name}": {problem}', problem, plugin.name
             ) from problem
@@ -213,53 +232,48 @@ class Search:
             rows = entry.feasible_rows()
             if len(rows):
                 return Found(rows, entry, True, self._table.node_count - len(rows))
-            raise self._unfit(state, pod, entry.verdict, _entry_codes(entry), {}, diagnosis)
-        verdict = entry.verdict.copy()
-        codes = _entry_codes(entry)
-        filtering.ask_volatile(state, pod, verdict, codes)
-        return self._choose(state, pod, verdict, codes, entry, nominated, diagnosis)
+            verdicts = _Verdicts(self._table.rows, entry.verdict, _entry_codes(entry))
+            raise self._unfit(state, pod, verdicts, diagnosis)
+        verdicts = _Verdicts(self._table.rows, entry.verdict.copy(), _entry_codes(entry))
+        filtering.ask_volatile(state, pod, verdicts.verdict, verdicts.codes)
+        return self._choose(state, pod, verdicts, entry, nominated, diagnosis)
 
     def _choose(
         self,
         state: CycleState,
         pod: Pod,
-        verdict: np.ndarray,
-        codes: dict[int, Codes],
+        verdicts: _Verdicts,
         entry: ShapeResult | None,
         nominated: list[int],
         diagnosis: Diagnosis,
     ) -> Found:
-        """From columnar verdicts of all rows: nominated pods, scalar plugins, sampling."""
-        explicit: dict[int, Status] = {}
+        """From columnar verdicts: nominated pods, scalar plugins, sampling."""
+        verdict = verdicts.verdict
         for row in nominated:
-            status = self._with_nominated(state, pod, row) if verdict[row] == 0 else None
-            if status is not None:
-                verdict[row] = self._index_of(status)
-                explicit[row] = status
+            if verdict[row] == 0:
+                self._recheck_with_nominated(state, pod, row, verdicts)
+        looked_at = len(verdicts.rows)
         if self._complete:
             rows = np.flatnonzero(verdict == 0)
-            if len(rows):
-                return Found(rows, entry, False, self._table.node_count - len(rows))
-            raise self._unfit(state, pod, verdict, codes, explicit, diagnosis)
-        rows, visited = self._sample(state, pod, self._order(self._table.rows), verdict, explicit)
+        else:
+            rows, looked_at = self._sample(state, pod, verdicts)
         if len(rows):
-            return Found(rows, entry, False, visited - len(rows))
-        raise self._unfit(state, pod, verdict, codes, explicit, diagnosis)
+            return Found(rows, entry, False, looked_at - len(rows))
+        for row in nominated:
+            # Upstream's first pass counts the nominated pods, so its reason is the one to report.
+            if verdict[row] > self.filtering.first_pod_dependent:
+                self._recheck_with_nominated(state, pod, row, verdicts)
+        raise self._unfit(state, pod, verdicts, diagnosis)
 
     def _order(self, rows: Rows) -> Rows:
         start = self._next_start % len(rows) if len(rows) else 0
         return np.concatenate((rows[start:], rows[:start]))
 
-    def _sample(
-        self,
-        state: CycleState,
-        pod: Pod,
-        order: Rows,
-        verdict: np.ndarray,
-        explicit: dict[int, Status],
-    ) -> tuple[Rows, int]:
+    def _sample(self, state: CycleState, pod: Pod, verdicts: _Verdicts) -> tuple[Rows, int]:
         """The first feasible rows in rotating order, and the number of rows looked at."""
+        order = self._order(verdicts.rows)
         wanted = self._feasible_to_find(len(order))
+        verdict, explicit = verdicts.verdict, verdicts.explicit
         found: list[int] = []
         visited = 0
         scalar = self.filtering.scalar
@@ -300,31 +314,15 @@ class Search:
             plugins = " ".join(sorted(set(narrowing.plugins)))
             absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
             diagnosis.statuses = NodeToStatus(absent=absent)
-        verdict, codes = self.filtering.evaluate(state, pod, rows)
-        explicit: dict[int, Status] = {}
-        wanted = len(rows) if self._complete else self._feasible_to_find(len(rows))
-        nominated = set(self._nominated_rows(pod))
-        found: list[int] = []
-        if self.filtering.scalar or nominated or wanted < len(rows):
-            for position, row in enumerate(rows.tolist()):
-                known, status = self.filtering.ask_scalar(state, pod, row, int(verdict[position]))
-                if known == 0 and row in nominated:
-                    status = self._with_nominated(state, pod, row)
-                    known = 0 if status is None else self._index_of(status)
-                if status is not None:
-                    explicit[row] = status
-                verdict[position] = known
-                if known == 0:
-                    found.append(row)
-                    if len(found) >= wanted:
-                        break
-            feasible = np.array(found, dtype=np.intp)
-        else:
-            feasible = rows[verdict == 0]
-        if len(feasible):
-            return Found(feasible, None, False, int((verdict != 0).sum()))
-        rejected = self.filtering.rejected(state, pod, rows, verdict, codes, explicit)
-        raise self._diagnosed(rejected, diagnosis, diagnosis.statuses.absent)
+        answers, codes = self.filtering.evaluate(state, pod, rows)
+        verdict = np.full(self._table.capacity, NOT_A_NODE, dtype=np.int16)
+        verdict[rows] = answers
+        column = np.zeros(self._table.capacity, dtype=np.int32)
+        column[rows] = codes
+        # A row has the code of the one plugin that rejected it, so one column does for all plugins.
+        verdicts = _Verdicts(rows, verdict, dict.fromkeys(range(len(self.filtering.slots)), column))
+        nominated = [row for row in self._nominated_rows(pod) if verdict[row] != NOT_A_NODE]
+        return self._choose(state, pod, verdicts, None, nominated, diagnosis)
 
     # -- nominations -----------------------------------------------------------------------------
 
@@ -355,6 +353,14 @@ class Search:
             self._framework.add_pod(copy, pod, other, node)
         return self._framework.run_filters(copy, pod, node)
 
+    def _recheck_with_nominated(
+        self, state: CycleState, pod: Pod, row: int, verdicts: _Verdicts
+    ) -> None:
+        status = self._with_nominated(state, pod, row)
+        if status is not None:
+            verdicts.verdict[row] = self._index_of(status)
+            verdicts.explicit[row] = status
+
     def _nominated_fits(self, state: CycleState, pod: Pod, row: int) -> bool:
         try:
             if self._with_nominated(state, pod, row) is not None:
@@ -373,22 +379,16 @@ class Search:
     # -- diagnosis -------------------------------------------------------------------------------
 
     def _unfit(
-        self,
-        state: CycleState,
-        pod: Pod,
-        verdict: np.ndarray,
-        codes: dict[int, Codes],
-        explicit: dict[int, Status],
-        diagnosis: Diagnosis,
+        self, state: CycleState, pod: Pod, verdicts: _Verdicts, diagnosis: Diagnosis
     ) -> FitError:
-        rows = self._table.rows
-        mine = verdict[rows]
+        rows = verdicts.rows
+        mine = verdicts.verdict[rows]
         chosen = np.zeros(len(rows), dtype=np.int32)
-        for index, column in codes.items():
+        for index, column in verdicts.codes.items():
             here = mine == index + 1
             if here.any():
                 chosen[here] = column[rows[here]]
-        rejected = self.filtering.rejected(state, pod, rows, mine, chosen, explicit)
+        rejected = self.filtering.rejected(state, pod, rows, mine, chosen, verdicts.explicit)
         return self._diagnosed(rejected, diagnosis, diagnosis.statuses.absent)
 
     def _diagnosed(self, rejected: RowVerdicts, diagnosis: Diagnosis, absent: Status) -> FitError:

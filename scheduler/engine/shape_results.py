@@ -91,7 +91,15 @@ class ShapeResult:
     @property
     def nbytes(self) -> int:
         """Bytes held by arrays."""
-        arrays = [*self.codes, *self.raw, self.verdict, self.base, self.normalized, self.total]
+        arrays = [
+            *self.codes,
+            *self.raw,
+            self.verdict,
+            self.feasible,
+            self.base,
+            self.normalized,
+            self.total,
+        ]
         return sum(array.nbytes for array in arrays if array is not None)
 
 
