@@ -20,6 +20,7 @@ from simulator.errors import ApiError
 from simulator.fields import prune_unknown_fields, refuse_undeclared
 from simulator.objects import JsonObject, copy_tree, dig, drop_nulls, format_time
 from simulator.patch import json_patch, merge_patch
+from simulator.pods import resized
 from simulator.resources import Resource, ResourceTable
 from simulator.selectors import Predicate
 from simulator.store import AlreadyExistsError, Store, Version
@@ -304,11 +305,14 @@ class Api:
         strategy = self._strategy(resource)
         if subresource == "status":
             obj = {**old, "metadata": meta, "status": obj.get("status") or {}}
+        elif subresource == "resize":
+            obj, causes = resized(obj, old)
+            if causes:
+                raise errors.invalid(resource.kind, resource.group, current.name, causes)
         else:
             prune_unknown_fields(obj, resource, options, self.around)
             strategy.default(obj, self.around)
-            if subresource != "resize":
-                strategy.prepare_update(obj, old, resource)
+            strategy.prepare_update(obj, old, resource)
         if resource.generation and obj.get("spec") != old.get("spec"):
             obj["metadata"] = {**obj["metadata"], "generation": meta.get("generation", 0) + 1}
         self._admit("UPDATE", resource, subresource, current.namespace, obj, old, options, strategy)

@@ -72,10 +72,8 @@ class ApiError(Exception):
 
 
 def _details(name: str, group: str, kind: str) -> JsonObject:
-    details: JsonObject = {"name": name, "kind": kind}
-    if group:
-        details["group"] = group
-    return details
+    details: JsonObject = {"name": name, "group": group, "kind": kind}
+    return {key: value for key, value in details.items() if value}
 
 
 def _qualified(plural: str, group: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from scheduler.api.quantity import milli_value
-from simulator.errors import Cause, forbidden, required_field
+from simulator.errors import Cause, forbidden, invalid_value, required_field
 from simulator.objects import JsonObject, dig, format_time
 from simulator.pod_validation import validate_gates, validate_pod_update
 from simulator.resources import Resource
@@ -95,6 +95,27 @@ def qos_class(spec: JsonObject) -> str:
     if not constrained:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
+
+
+def resized(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, list[Cause]]:
+    """What a write to pods/resize makes of `old`: only resources of its containers change.
+
+    Returns the new object and the violated rules.
+    """
+    spec = dict(old["spec"])
+    for part in ("containers", "initContainers"):
+        asked = {one.get("name"): one.get("resources") for one in obj["spec"].get(part) or ()}
+        if part in spec:
+            spec[part] = [
+                {**one, "resources": asked.get(one.get("name")) or one.get("resources") or {}}
+                for one in spec[part]
+            ]
+    causes: list[Cause] = []
+    before = qos_class(old["spec"])
+    if qos_class(spec) != before:
+        why = "Pod QOS Class may not change as a result of resizing"
+        causes.append(invalid_value("spec", f'"{before}"', why))
+    return {**old, "metadata": obj["metadata"], "spec": spec}, causes
 
 
 class PodStrategy(Strategy):

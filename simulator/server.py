@@ -9,6 +9,7 @@ that runs `start`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -50,6 +51,7 @@ _WATCH_SECONDS: Final = (1800.0, 3600.0)
 _MAX_BODY: Final = 3 * 1024 * 1024
 _JSON: Final = "application/json"
 _YAML: Final = ("application/yaml", APPLY_PATCH)
+_LOG: Final = logging.getLogger(__name__)
 _SUCCESS: Final = encode_json(SUCCESS)
 _REVIEWS: Final = frozenset(["TokenReview", "SubjectAccessReview", "SelfSubjectAccessReview"])
 _STOP_SECONDS: Final = 2.0
@@ -214,6 +216,21 @@ class ApiServer:
                 return
 
     def _perform(
+        self, request: web.BaseRequest, target: Target, query: Query, body: Any, accept: str
+    ) -> web.Response:
+        try:
+            return self._call(request, target, query, body, accept)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # Objects are untyped: a string where a list belongs shows only where it is used. Nothing
+            # is stored by then, because storing is the last step of every verb.
+            _LOG.debug("%s %s refused", target.verb, target.label, exc_info=True)
+            kind = target.resource.kind
+            raise errors.bad_request(
+                f'{kind} in version "{target.resource.version}" cannot be handled as a '
+                f"{kind}: a field has the wrong type: {error}"
+            ) from error
+
+    def _call(
         self, request: web.BaseRequest, target: Target, query: Query, body: Any, accept: str
     ) -> web.Response:
         match target.verb:

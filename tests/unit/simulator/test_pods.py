@@ -311,6 +311,22 @@ def test_deletion_names_the_object_it_means(api: Api) -> None:
     assert api.store.count("pods") == 0
 
 
+def test_a_resize_changes_resources_only(api: Api) -> None:
+    requests = {"requests": {"cpu": "1"}}
+    _create(api, pod("a", containers=[{"name": "c", "image": "i", "resources": requests}]))
+    container: JsonObject = {"name": "c", "image": "j", "resources": {"requests": {"cpu": "2"}}}
+    patch = {"spec": {"schedulerName": "x", "containers": [container]}}
+    made = _patch(api, "a", patch, STRATEGIC_PATCH, "resize")
+    assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2"}}
+    assert made["spec"]["containers"][0]["image"] == "i"
+    assert made["spec"]["schedulerName"] == "default-scheduler"
+    assert made["metadata"]["generation"] == 2
+    container["resources"]["limits"] = {"cpu": "2", "memory": "1Gi"}
+    container["resources"]["requests"] = {"cpu": "2", "memory": "1Gi"}
+    with pytest.raises(ApiError, match="Pod QOS Class may not change as a result of resizing"):
+        _patch(api, "a", patch, STRATEGIC_PATCH, "resize")
+
+
 def test_eviction_respects_the_budget(api: Api) -> None:
     pods = api.resources.of_kind("v1", "Pod")
     budgets = api.resources.of_kind("policy/v1", "PodDisruptionBudget")
