@@ -221,8 +221,8 @@ class ApiServer:
         try:
             return self._call(request, target, query, body, accept)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # Objects are untyped: a string where a list belongs shows only where it is used. Nothing
-            # is stored by then, because storing is the last step of every verb.
+            # Objects are untyped: a string where a list belongs shows only where it is used.
+            # Nothing is stored by then, because storing is the last step of every verb.
             _LOG.debug("%s %s refused", target.verb, target.label, exc_info=True)
             kind = target.resource.kind
             raise errors.bad_request(
