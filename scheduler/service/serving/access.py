@@ -1,0 +1,197 @@
+"""Who asks, and whether they may: authentication and authorisation of the endpoints.
+
+Both are delegated to the API server (TokenReview, SubjectAccessReview), so that the cluster's RBAC
+decides. Answers are remembered for ten seconds; a question asked twice at the same time is put
+once. Without a client everybody is anonymous and only what is open to everybody is allowed, as
+upstream without a kubeconfig. Tokens are never kept: the cache knows their digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+import structlog
+
+from scheduler.client.clock import Clock, SystemClock
+from scheduler.client.errors import RequestError
+from scheduler.client.reviews import UserInfo
+from scheduler.service.serving.review_cache import ReviewCache
+
+_log = structlog.get_logger(__name__)
+
+ANONYMOUS: Final = UserInfo(username="system:anonymous", groups=("system:unauthenticated",))
+AUTHENTICATED_GROUP: Final = "system:authenticated"
+PRIVILEGED_GROUP: Final = "system:masters"
+DEFAULT_OPEN_PATHS: Final = ("/healthz", "/readyz", "/livez")
+
+TTL_SECONDS: Final = 10.0
+"""How long an answer is remembered, upstream's default: a revoked token is refused soon, and a
+scraper every few seconds costs the API server little."""
+
+MAX_TOKEN_BYTES: Final = 16 * 1024
+"""Longer ones are refused unseen. Service account tokens have about 1 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a request proves itself with."""
+
+    #: Bearer token; empty when there is none.
+    token: str = ""
+    #: The client certificate as `ssl.SSLSocket.getpeercert` gives it, verified; None without one.
+    certificate: Mapping[str, Any] | None = None
+
+
+class AccessUnknownError(Exception):
+    """No answer could be had; the message says why, for the log."""
+
+
+class Authenticator(Protocol):
+    """Finds out who asks."""
+
+    async def authenticate(self, credentials: Credentials) -> UserInfo | None:
+        """The user; None when the credentials are bad.
+
+        Raises:
+            AccessUnknownError: nobody could tell.
+        """
+        ...
+
+
+class Authorizer(Protocol):
+    """Decides what a user may do."""
+
+    async def authorize(self, user: UserInfo, verb: str, path: str) -> bool:
+        """Whether `user` may `verb` (an HTTP method in lower case) the path.
+
+        Raises:
+            AccessUnknownError: nobody could tell.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVerdict:
+    """A reviewed token: whose it is, or None."""
+
+    user: UserInfo | None
+
+
+ReviewToken = Callable[[str], Awaitable[UserInfo | None]]
+"""Ask whose token this is; None for nobody's."""
+
+ReviewAccess = Callable[[UserInfo, str, str], Awaitable[bool]]
+"""Ask whether a user may `verb` a path."""
+
+
+class DelegatedAuthenticator:
+    """Client certificates first, then tokens; everybody else is anonymous."""
+
+    def __init__(
+        self,
+        review: ReviewToken | None = None,
+        *,
+        ttl: float = TTL_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
+        """Without `review` tokens mean nothing."""
+        self._review = review
+        self._ttl = ttl
+        self._cache: ReviewCache[TokenVerdict] = ReviewCache(clock or SystemClock())
+
+    async def authenticate(self, credentials: Credentials) -> UserInfo | None:
+        """See `Authenticator`."""
+        if credentials.certificate:
+            user = certificate_user(credentials.certificate)
+            if user is not None:
+                return user
+        if not credentials.token or self._review is None:
+            return ANONYMOUS
+        if len(credentials.token) > MAX_TOKEN_BYTES:
+            return None
+        key = hashlib.sha256(credentials.token.encode("utf-8", "surrogateescape")).digest()
+        ask = partial(self._ask, self._review, credentials.token)
+        return (await self._cache.get(key, ask, lambda _: self._ttl)).user
+
+    async def _ask(self, review: ReviewToken, token: str) -> TokenVerdict:
+        try:
+            user = await review(token)
+        except RequestError as error:
+            raise AccessUnknownError(f"cannot review a token: {error}") from error
+        if user is None:
+            return TokenVerdict(None)
+        return TokenVerdict(_with_group(user, AUTHENTICATED_GROUP))
+
+
+class DelegatedAuthorizer:
+    """Open paths and `system:masters`, then the API server; without one nothing else is allowed."""
+
+    def __init__(
+        self,
+        review: ReviewAccess | None = None,
+        *,
+        open_paths: Sequence[str] = DEFAULT_OPEN_PATHS,
+        allowed_ttl: float = TTL_SECONDS,
+        denied_ttl: float = TTL_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
+        """`open_paths` are matched exactly; a trailing `*` matches whatever begins so."""
+        self._review = review
+        self._open = frozenset(path for path in open_paths if not path.endswith("*"))
+        self._open_prefixes = tuple(path[:-1] for path in open_paths if path.endswith("*"))
+        self._ttls = {True: allowed_ttl, False: denied_ttl}
+        self._cache: ReviewCache[bool] = ReviewCache(clock or SystemClock())
+
+    async def authorize(self, user: UserInfo, verb: str, path: str) -> bool:
+        """See `Authorizer`."""
+        if self._is_open(path) or PRIVILEGED_GROUP in user.groups:
+            return True
+        if self._review is None:
+            return False
+        key = (user.username, user.uid, user.groups, repr(user.extra), verb, path)
+        ask = partial(self._ask, self._review, user, verb, path)
+        return await self._cache.get(key, ask, self._ttls.__getitem__)
+
+    async def _ask(self, review: ReviewAccess, user: UserInfo, verb: str, path: str) -> bool:
+        try:
+            return await review(user, verb, path)
+        except RequestError as error:
+            raise AccessUnknownError(f"cannot review an access: {error}") from error
+
+    def _is_open(self, path: str) -> bool:
+        if path in self._open:
+            return True
+        # A prefix must not open what `..` leads out of.
+        return path.startswith(self._open_prefixes) and ".." not in path.split("/")
+
+
+def certificate_user(certificate: Mapping[str, Any]) -> UserInfo | None:
+    """The user a verified client certificate names: common name, and organisations as groups."""
+    subject = [pair for attribute in certificate.get("subject", ()) for pair in attribute]
+    names = [value for key, value in subject if key == "commonName"]
+    if not names:
+        return None
+    groups = [value for key, value in subject if key == "organizationName"]
+    return UserInfo(username=names[0], groups=(*groups, AUTHENTICATED_GROUP))
+
+
+def bearer_token(header: str | None) -> str:
+    """The token of an `Authorization` header, or nothing.
+
+    >>> bearer_token("bearer abc"), bearer_token("Basic abc"), bearer_token(None)
+    ('abc', '', '')
+    """
+    scheme, _, token = (header or "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _with_group(user: UserInfo, group: str) -> UserInfo:
+    if group in user.groups:
+        return user
+    return UserInfo(
+        username=user.username, uid=user.uid, groups=(*user.groups, group), extra=user.extra
+    )

@@ -1,0 +1,271 @@
+"""The serving certificate: given as files, kept in a folder, or made in memory; renewed in use.
+
+`ServingTls` owns one SSL context for the whole run. New connections use what the context holds, so
+a renewed pair is loaded into it before the next connection is accepted; no connection is
+interrupted and no file is watched.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Hashable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from scheduler.client.clock import Clock, SystemClock
+from scheduler.service.options import ServingOptions
+
+_log = structlog.get_logger(__name__)
+
+PAIR_NAME: Final = "kube-scheduler"
+"""Base name of the files in `--cert-dir`, upstream's."""
+
+VALID_FOR: Final = timedelta(days=365)
+RENEW_AFTER_SECONDS: Final = VALID_FOR.total_seconds() / 2
+CHECK_SECONDS: Final = 10.0
+"""How often files are looked at, at most."""
+
+_MINIMUM_VERSIONS: Final = {
+    "": ssl.TLSVersion.TLSv1_2,
+    # Accepted and raised: Python no longer speaks what came before.
+    "VersionTLS10": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+_CIPHER_SUITES: Final = {
+    f"TLS_{iana}": openssl
+    for iana, openssl in {
+        "ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+        "ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+        "ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+        "ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+        "ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+        "ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+        "ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+        "ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+        "ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+        "ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+        "ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+        "ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+        "RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+        "RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+        "RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+        "RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+        "RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    }.items()
+}
+"""TLS 1.2 suites of Go that OpenSSL offers. Those of TLS 1.3 cannot be chosen, here or in Go."""
+_TLS13_SUITES: Final = frozenset(
+    {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+)
+
+
+class ServingError(Exception):
+    """The endpoints cannot be served; the message says why."""
+
+
+class CertificateSource(Protocol):
+    """Where certificate and key come from."""
+
+    def stamp(self) -> Hashable:
+        """Changes when `load` would give something else. Raises OSError."""
+        ...
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Put the pair into `context`. Raises OSError, of which ssl.SSLError is one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FilePair:
+    """Two PEM files, replaced by whoever manages them."""
+
+    certificate: Path
+    key: Path
+
+    def stamp(self) -> Hashable:
+        """Times, sizes and inodes: a mounted Secret is replaced by switching a link."""
+        found = [path.stat() for path in (self.certificate, self.key)]
+        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """See `CertificateSource`."""
+        # A password, so that an encrypted key is an error and not a question on the terminal.
+        context.load_cert_chain(self.certificate, self.key, password="")
+
+
+@dataclass(frozen=True, slots=True)
+class SelfSigned:
+    """A pair for `localhost`, new at the start and after half its life."""
+
+    clock: Clock
+
+    def stamp(self) -> Hashable:
+        """The number of the half life."""
+        return self.clock.monotonic() // RENEW_AFTER_SECONDS
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Make a pair. OpenSSL reads files only: they live for a moment, for us alone."""
+        certificate, key = make_pair(datetime.fromtimestamp(self.clock.now(), UTC))
+        with tempfile.TemporaryDirectory(prefix="kubestow-tls-") as folder:
+            pair = _write_pair(Path(folder), certificate, key)
+            pair.load(context)
+
+
+class ServingTls:
+    """The SSL context of the server, kept up to date."""
+
+    def __init__(
+        self, options: ServingOptions, client_ca_file: str = "", clock: Clock | None = None
+    ) -> None:
+        """Build the context and load the first pair.
+
+        Raises:
+            ServingError: something given cannot be used.
+        """
+        clock = clock or SystemClock()
+        self._clock = clock
+        self._options = options
+        self._client_ca_file = client_ca_file
+        try:
+            self._source = _source(options, clock)
+            self._stamp = self._source.stamp()
+            self.context = self._make_context()
+            self._source.load(self.context)
+        except OSError as error:
+            raise ServingError(f"serving certificate: {error}") from error
+        self._next_check = clock.monotonic() + CHECK_SECONDS
+
+    def refresh(self) -> None:
+        """Load a changed pair. Called for each connection; looks at files every ten seconds.
+
+        A pair that cannot be used (half written, say) is logged, and the one in use stays.
+        """
+        now = self._clock.monotonic()
+        if now < self._next_check:
+            return
+        self._next_check = now + CHECK_SECONDS
+        try:
+            stamp = self._source.stamp()
+            if stamp == self._stamp:
+                return
+            # In two steps: a failed load would leave the context with a certificate and no key.
+            self._source.load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+            self._source.load(self.context)
+            self._stamp = stamp
+        except OSError as error:
+            _log.warning("cannot load the new serving certificate", error=str(error))
+        else:
+            _log.info("serving certificate loaded")
+
+    def _make_context(self) -> ssl.SSLContext:
+        options = self._options
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = minimum_version(options.tls_min_version)
+        suites = cipher_string(options.tls_cipher_suites)
+        if suites:
+            context.set_ciphers(suites)
+        context.set_alpn_protocols(["http/1.1"])
+        if self._client_ca_file:
+            try:
+                context.load_verify_locations(self._client_ca_file)
+            except OSError as error:
+                raise ServingError(f"--client-ca-file {self._client_ca_file}: {error}") from error
+            context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+
+def minimum_version(name: str) -> ssl.TLSVersion:
+    """The lowest TLS version for a value of `--tls-min-version`."""
+    try:
+        return _MINIMUM_VERSIONS[name]
+    except KeyError:
+        known = ", ".join(each for each in _MINIMUM_VERSIONS if each)
+        raise ServingError(f'unknown tls version "{name}"; there are {known}') from None
+
+
+def cipher_string(suites: tuple[str, ...]) -> str:
+    """OpenSSL's list for values of `--tls-cipher-suites`; empty for its own choice."""
+    unknown = [each for each in suites if each not in _CIPHER_SUITES and each not in _TLS13_SUITES]
+    if unknown:
+        raise ServingError(
+            f"cipher suite {', '.join(unknown)} not supported or doesn't exist; "
+            f"there are {', '.join(sorted([*_CIPHER_SUITES, *_TLS13_SUITES]))}"
+        )
+    return ":".join(
+        dict.fromkeys(_CIPHER_SUITES[each] for each in suites if each in _CIPHER_SUITES)
+    )
+
+
+def make_pair(now: datetime) -> tuple[bytes, bytes]:
+    """A self-signed certificate for `localhost` and the loopback addresses, and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"localhost@{int(now.timestamp())}")])
+    names = x509.SubjectAlternativeName(
+        [
+            x509.DNSName("localhost"),
+            x509.IPAddress(ip_address("127.0.0.1")),
+            x509.IPAddress(ip_address("::1")),
+        ]
+    )
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # An hour of difference between two clocks must not matter.
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + VALID_FOR)
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return (
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )
+
+
+def _source(options: ServingOptions, clock: Clock) -> CertificateSource:
+    files = (options.tls_cert_file, options.tls_private_key_file)
+    if all(files):
+        return FilePair(Path(files[0]), Path(files[1]))
+    if any(files):
+        raise ServingError("--tls-cert-file and --tls-private-key-file must be given together")
+    if not options.cert_dir:
+        return SelfSigned(clock)
+    folder = Path(options.cert_dir)
+    pair = FilePair(folder / f"{PAIR_NAME}.crt", folder / f"{PAIR_NAME}.key")
+    if pair.certificate.exists() and pair.key.exists():
+        return pair
+    folder.mkdir(parents=True, exist_ok=True)
+    return _write_pair(folder, *make_pair(datetime.fromtimestamp(clock.now(), UTC)))
+
+
+def _write_pair(folder: Path, certificate: bytes, key: bytes) -> FilePair:
+    pair = FilePair(folder / f"{PAIR_NAME}.crt", folder / f"{PAIR_NAME}.key")
+    pair.certificate.write_bytes(certificate)
+    # Readable by nobody else from its first moment.
+    pair.key.unlink(missing_ok=True)
+    pair.key.touch(mode=0o600, exist_ok=False)
+    pair.key.write_bytes(key)
+    return pair

@@ -1,0 +1,145 @@
+"""Health checks by endpoint, and the exact texts kube-scheduler answers with.
+
+A check is a callable: None means healthy, a text is the reason why not. Reasons are for the log and
+for those allowed to ask for a single check; the three endpoints themselves are open to everybody
+and withhold them (framework-cycle-config.md 8.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+Check = Callable[[], str | None]
+"""None when healthy, else the reason. Runs on the event loop and must be quick."""
+
+HEALTHZ: Final = "healthz"
+LIVEZ: Final = "livez"
+READYZ: Final = "readyz"
+ENDPOINTS: Final = (HEALTHZ, LIVEZ, READYZ)
+
+Observer = Callable[[str, str, bool], None]
+"""Told `(check, endpoint, healthy)` of every result."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthAnswer:
+    """What an endpoint answers: 200 or 500."""
+
+    healthy: bool
+    body: str
+
+
+class HealthChecks:
+    """The checks of the three endpoints, in the order they were added."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._checks: dict[str, dict[str, Check]] = {endpoint: {} for endpoint in ENDPOINTS}
+        #: The reason of the last run by endpoint and check, so that the log gets changes only.
+        self._reasons: dict[tuple[str, str], str | None] = {}
+        self.observer = observer
+
+    def add(self, name: str, check: Check, endpoints: Collection[str] = ENDPOINTS) -> None:
+        """Add a check to some endpoints.
+
+        Raises:
+            ValueError: an endpoint has a check of this name already, or does not exist.
+        """
+        for endpoint in endpoints:
+            if endpoint not in self._checks:
+                msg = f"no health endpoint {endpoint!r}; there are {', '.join(ENDPOINTS)}"
+                raise ValueError(msg)
+            if name in self._checks[endpoint]:
+                msg = f"/{endpoint} has a check named {name!r} already"
+                raise ValueError(msg)
+            self._checks[endpoint][name] = check
+
+    def names(self, endpoint: str) -> tuple[str, ...]:
+        """The checks of an endpoint."""
+        return tuple(self._checks[endpoint])
+
+    def answer(
+        self, endpoint: str, *, verbose: bool = False, excluded: Iterable[str] = ()
+    ) -> HealthAnswer:
+        """Run all checks of an endpoint. Failures are always verbose."""
+        unknown = set(excluded)
+        lines: list[str] = []
+        healthy = True
+        for name in self._checks[endpoint]:
+            if name in unknown:
+                unknown.discard(name)
+                lines.append(f"[+]{name} excluded: ok")
+            elif self.reason(endpoint, name) is None:
+                lines.append(f"[+]{name} ok")
+            else:
+                healthy = False
+                lines.append(f"[-]{name} failed: reason withheld")
+        if unknown:
+            quoted = ", ".join(f'"{name}"' for name in sorted(unknown))
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+        if healthy and not verbose:
+            return HealthAnswer(healthy=True, body="ok")
+        lines.append(f"{endpoint} check {'passed' if healthy else 'failed'}")
+        return HealthAnswer(healthy, "\n".join(lines) + "\n")
+
+    def answer_one(self, endpoint: str, name: str) -> HealthAnswer | None:
+        """Run one check; None when the endpoint has none of that name."""
+        if name not in self._checks[endpoint]:
+            return None
+        reason = self.reason(endpoint, name)
+        if reason is None:
+            return HealthAnswer(healthy=True, body="ok")
+        return HealthAnswer(healthy=False, body=f"internal server error: {reason}\n")
+
+    def reason(self, endpoint: str, name: str) -> str | None:
+        """Run one check; why it fails, or None. A check that raises fails."""
+        try:
+            reason = self._checks[endpoint][name]()
+        except Exception as error:  # noqa: BLE001 - check boundary: it is not healthy, that is all
+            reason = str(error) or type(error).__name__
+        key = (endpoint, name)
+        if self._reasons.get(key) != reason:
+            self._reasons[key] = reason
+            if reason is None:
+                _log.info("health check passes again", endpoint=endpoint, check=name)
+            else:
+                _log.warning("health check fails", endpoint=endpoint, check=name, reason=reason)
+        if self.observer is not None:
+            self.observer(name, endpoint, reason is None)
+        return reason
+
+
+def healthy() -> str | None:
+    """The check `ping`: the process answers."""
+    return None
+
+
+def scheduler_checks(
+    *,
+    shutdown: Check,
+    handler_sync: Check,
+    leader_election: Check | None = None,
+    observer: Observer | None = None,
+) -> HealthChecks:
+    """The checks of kube-scheduler under its names.
+
+    Args:
+        shutdown: fails as soon as the process is ending.
+        handler_sync: fails until every handler has seen its initial list.
+        leader_election: fails when we lead and have not renewed for too long; None: no election.
+        observer: told every result.
+    """
+    checks = HealthChecks(observer)
+    if leader_election is None:
+        checks.add("ping", healthy, (HEALTHZ, LIVEZ))
+    else:
+        checks.add("leaderElection", leader_election, (HEALTHZ, READYZ))
+        checks.add("ping", healthy, (LIVEZ,))
+    checks.add("shutdown", shutdown, (READYZ,))
+    checks.add("sched-handler-sync", handler_sync, (READYZ,))
+    return checks

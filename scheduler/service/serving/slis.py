@@ -1,0 +1,47 @@
+"""`/metrics/slis`: how the health checks went, as service level indicators.
+
+Kept apart from the other metrics, as upstream does: these are scraped often, and are few.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from scheduler.service.metrics.definitions import Definition, Kind
+from scheduler.service.metrics.exposition import FamilyCollector, render
+from scheduler.service.metrics.families import Families
+
+HEALTHCHECK: Final = Definition(
+    "kubernetes_healthcheck",
+    Kind.GAUGE,
+    "[STABLE] Result of the last run of a health check: 1 healthy, 0 not.",
+    ("name", "type"),
+)
+HEALTHCHECKS_TOTAL: Final = Definition(
+    "kubernetes_healthchecks_total",
+    Kind.COUNTER,
+    "[STABLE] Results of all runs of a health check.",
+    ("name", "status", "type"),
+)
+
+
+class HealthSlis:
+    """An observer of `HealthChecks`."""
+
+    def __init__(self) -> None:
+        families = Families((HEALTHCHECK, HEALTHCHECKS_TOTAL))
+        self._last = families.gauge(HEALTHCHECK)
+        self._total = families.counter(HEALTHCHECKS_TOTAL)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(FamilyCollector(families.entries()))
+
+    def __call__(self, name: str, endpoint: str, healthy: bool) -> None:
+        """Take one result."""
+        self._last[name, endpoint].set(1.0 if healthy else 0.0)
+        self._total[name, "success" if healthy else "error", endpoint].inc()
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """The text and its content type."""
+        return render(self._registry, accept)
