@@ -36,6 +36,10 @@ class Plugin(Protocol):
     #: Used in configuration, messages and metrics. Unique within a registry.
     name: ClassVar[str]
 
+    # Two optional attributes, read with getattr so that a plugin without them stays short:
+    #   args_type            the msgspec Struct of its arguments (registry.NoArgs when absent)
+    #   required_resources   plurals it reads through `Handle.listers`; they are watched
+
 
 @dataclass(frozen=True, slots=True)
 class ReuseRule:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
@@ -52,9 +52,30 @@ class BindingCycle:
         self._subscriptions = subscriptions
         self._clock = clock
         self._metrics = metrics
+        #: Cycles past Permit. A pod that waits there holds no slot, so that a gang of any size completes.
+        self.active = 0
+        #: Called when such a cycle ended.
+        self.on_end: Callable[[], None] = lambda: None
 
     async def run(self, attempt: Attempt) -> None:
         """The whole cycle; never raises but for cancellation."""
+        try:
+            if attempt.waiting is not None:
+                failure = await self._wait_at_permit(attempt)
+                if failure is not None:
+                    self._failed(attempt, failure)
+                    return
+        except asyncio.CancelledError:
+            self._engine.abandon(attempt)
+            raise
+        self.active += 1
+        try:
+            await self._after_permit(attempt)
+        finally:
+            self.active -= 1
+            self.on_end()
+
+    async def _after_permit(self, attempt: Attempt) -> None:
         try:
             failure = await self._bind(attempt)
         except AttemptError as problem:
@@ -69,12 +90,8 @@ class BindingCycle:
 
     async def _bind(self, attempt: Attempt) -> Failure | None:
         groups, acts = self._pre_flight(attempt)
-        if acts or attempt.waiting is not None:
+        if acts and attempt.waiting is None:
             self._statuses.expected_on(attempt.info.pod, attempt.node_name)
-        if attempt.waiting is not None:
-            rejected = await self._wait_at_permit(attempt)
-            if rejected is not None:
-                return rejected
         self._queue.done(attempt.info.uid)
         for group in groups:
             await self._pre_bind(attempt, group)
@@ -110,7 +127,9 @@ class BindingCycle:
                 open_group = None
         return groups, acts
 
-    def _ask_pre_flight(self, attempt: Attempt, plugin: Any) -> PreBindPreFlightResult | Status | None:
+    def _ask_pre_flight(
+        self, attempt: Attempt, plugin: Any
+    ) -> PreBindPreFlightResult | Status | None:
         flight = getattr(plugin, "pre_bind_pre_flight", None)
         if flight is None:
             return None
@@ -166,6 +185,7 @@ class BindingCycle:
     async def _wait_at_permit(self, attempt: Attempt) -> Failure | None:
         waiting = attempt.waiting
         assert waiting is not None
+        self._statuses.expected_on(attempt.info.pod, attempt.node_name)
         started = self._clock.monotonic()
         try:
             status = waiting.result or await _result_of(waiting, self._clock)
@@ -225,7 +245,7 @@ class BindingCycle:
         )
         self._subscriptions.publish_bind(pod, attempt.node_name)
         if attempt.state.pods_to_activate:
-            self._queue.activate_keys(attempt.state.pods_to_activate)
+            self._failures.activate(attempt.state.pods_to_activate)
 
     def _failed(self, attempt: Attempt, failure: Failure) -> None:
         pod = attempt.pod
@@ -239,9 +259,7 @@ class BindingCycle:
                 ASSIGNED_POD_DELETE, pod, None, lambda other: other.metadata.uid != uid
             )
 
-    def _observe(
-        self, point: str, status: Status | None, attempt: Attempt, started: float
-    ) -> None:
+    def _observe(self, point: str, status: Status | None, attempt: Attempt, started: float) -> None:
         label = "Success" if status is None else status.code.label
         self._metrics.engine.extension_point(
             point, label, attempt.framework.profile_name, self._clock.monotonic() - started
@@ -256,7 +274,12 @@ async def _result_of(waiting: Any, clock: Clock) -> Status:
     """Wait for the first signal: allowed, rejected, preempted, or the earliest plugin's timeout."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Status] = loop.create_future()
-    waiting.on_result = lambda status: future.done() or future.set_result(status)
+
+    def finish(status: Status) -> None:
+        if not future.done():
+            future.set_result(status)
+
+    waiting.on_result = finish
     while not future.done():
         delay = max(0.0, waiting.deadline() - clock.monotonic())
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -39,6 +39,11 @@ class FailureHandler:
         self._statuses = statuses
         self._clock = clock
         self._metrics = metrics
+
+    def activate(self, keys: Iterable[str]) -> None:
+        """Move pods, named "namespace/name", to the active queue; unknown ones are ignored."""
+        pods = (self._newest(*key.split("/", 1)) for key in keys)
+        self._queue.activate([pod for pod in pods if pod is not None])
 
     def handle(self, attempt: Attempt, failure: Failure) -> None:
         """Requeue the pod unless it is gone, bound or replaced; then say why it failed."""

@@ -1,0 +1,230 @@
+"""The process: start, run, stop (DESIGN section 7).
+
+Phases: read the configuration; connect; start reflectors and endpoints; wait for the first lists; lead (after
+election, if configured) until told to stop; let binds under way finish; release the Lease; end. A second signal
+ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from typing import Final
+
+import structlog
+import uvloop
+
+from config import Configuration
+from scheduler.client.clock import SystemClock
+from scheduler.client.configuration import load_configuration
+from scheduler.client.errors import ConfigurationError as ClientConfigurationError
+from scheduler.client.fence import OpenFence
+from scheduler.client.leader_election import (
+    LeaderElectionOptions,
+    LeaderElector,
+    LeadershipLostError,
+    LeaseLock,
+    check_timing,
+)
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
+from scheduler.framework import ConfigurationError, Registry
+from scheduler.service import logs
+from scheduler.service.endpoints import Endpoints
+from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.options import RunOptions, available_plugins, read_configuration
+from scheduler.service.watchdog import watch_loop_lag
+from scheduler.service.wiring import Wiring, seconds
+
+_log = structlog.get_logger(__name__)
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_FORCED: Final = 130
+
+DRAIN_SECONDS: Final = 5.0
+"""How long binds and other writes under way may take after the signal, as upstream's grace period."""
+
+GC_THRESHOLDS: Final = (50_000, 20, 50)
+"""Objects allocated before a collection. Decoded objects are untracked and requests make few cycles, so
+Python's default of 700 only makes pauses."""
+
+
+def run(options: RunOptions) -> int:
+    """Run until a signal; returns the exit code. Raises ConfigurationError with all problems."""
+    logs.configure(options.logging.format, options.logging.verbosity)
+    registry = available_plugins()
+    configuration = read_configuration(options, registry)
+    for warning in options.warnings:
+        _log.warning(warning)
+    return uvloop.run(Application(configuration, registry, options).serve())
+
+
+class Application:
+    """One run of the scheduler."""
+
+    def __init__(
+        self, configuration: Configuration, registry: Registry, options: RunOptions
+    ) -> None:
+        self._configuration = configuration
+        self._registry = registry
+        self._options = options
+        self._stop = asyncio.Event()
+        self._signals = 0
+        self._exit_code = EXIT_OK
+        self.metrics = SchedulerMetrics(disabled=options.disabled_metrics)
+        self._clock = SystemClock()
+
+    def request_stop(self) -> None:
+        """Stop cleanly; a second call ends the process at once."""
+        self._signals += 1
+        if self._signals > 1:
+            _log.error("second signal: ending at once")
+            sys.stderr.flush()
+            os._exit(EXIT_FORCED)
+        _log.info("stopping")
+        self._stop.set()
+
+    async def serve(self) -> int:
+        """Everything from connecting to the end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.request_stop)
+        try:
+            async with AsyncExitStack() as stack:
+                transport = await self._connect(stack)
+                return await self._serve(transport, stack)
+        except ClientConfigurationError as problem:
+            raise ConfigurationError(str(problem)) from problem
+
+    async def _connect(self, stack: AsyncExitStack) -> Transport:
+        connection = self._configuration.effective.client_connection
+        found = await load_configuration(
+            kubeconfig=connection.kubeconfig or None, master=self._options.master
+        )
+        _log.info("connecting", server=found.server, configuration=found.source)
+        return await stack.enter_async_context(Transport(found))
+
+    async def _serve(self, transport: Transport, stack: AsyncExitStack) -> int:
+        elector = self._elector(transport)
+        wiring = Wiring(
+            self._configuration,
+            self._registry,
+            self._options,
+            transport,
+            fence=elector.fence if elector else OpenFence(),
+            metrics=self.metrics,
+        )
+        endpoints = Endpoints(self._options, self._configuration, wiring, elector, transport)
+        await stack.enter_async_context(endpoints)
+        try:
+            await self._run(wiring, elector, endpoints)
+        except* LeadershipLostError as lost:
+            _log.error("exiting: another replica may schedule now", error=str(lost.exceptions[0]))
+            self._exit_code = EXIT_FAILED
+        return self._exit_code
+
+    async def _run(
+        self, wiring: Wiring, elector: LeaderElector | None, endpoints: Endpoints
+    ) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
+                for reflector in wiring.reflectors
+            ]
+            background.append(tasks.create_task(wiring.recorder.run(), name="events"))
+            background.append(tasks.create_task(watch_loop_lag(self.metrics), name="watchdog"))
+            background.append(tasks.create_task(wiring.dispatcher.run(), name="dispatcher"))
+            if await self._synced(wiring):
+                endpoints.mark_synced()
+                await self._lead_until_stopped(wiring, elector)
+            endpoints.mark_stopping()
+            for task in background:
+                task.cancel()
+
+    def _elector(self, transport: Transport) -> LeaderElector | None:
+        settings = self._configuration.effective.leader_election
+        if not settings.leader_elect:
+            return None
+        options = LeaderElectionOptions(
+            name=settings.resource_name,
+            namespace=settings.resource_namespace,
+            lease_duration=settings.lease_duration.total_seconds(),
+            renew_deadline=settings.renew_deadline.total_seconds(),
+            retry_period=settings.retry_period.total_seconds(),
+        )
+        problems = check_timing(options, seconds(self._configuration.options.bind_timeout))
+        if problems:
+            raise ConfigurationError(problems)
+        client = ApiClient(
+            transport, user_agent="kubestow/leader-election", metrics=self.metrics.client
+        )
+        lock = LeaseLock(client, options.name, options.namespace)
+        return LeaderElector(lock, options, self._clock, metrics=self.metrics.client)
+
+    async def _synced(self, wiring: Wiring) -> bool:
+        """Wait for every first list; False when told to stop before."""
+        started = self._clock.monotonic()
+        stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
+        syncing = asyncio.create_task(_all_synced(wiring), name="first lists")
+        done, pending = await asyncio.wait((stopping, syncing), return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        if syncing not in done:
+            return False
+        # What was read so far lives as long as the process: collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        statistics = wiring.cache.statistics()
+        _log.info(
+            "synced",
+            seconds=round(self._clock.monotonic() - started, 3),
+            nodes=statistics.nodes,
+            pods=statistics.pods,
+            pending=len(wiring.queue),
+        )
+        return True
+
+    async def _lead_until_stopped(self, wiring: Wiring, elector: LeaderElector | None) -> None:
+        async def lead() -> None:
+            await self._schedule_until_stopped(wiring)
+
+        if elector is None:
+            await lead()
+            return
+        stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
+        leading = asyncio.create_task(elector.run(lead), name="leader election")
+        done, _ = await asyncio.wait((stopping, leading), return_when=asyncio.FIRST_COMPLETED)
+        if leading not in done and not elector.leading:
+            leading.cancel()
+            await asyncio.wait((leading,))
+            return
+        stopping.cancel()
+        await leading
+
+    async def _schedule_until_stopped(self, wiring: Wiring) -> None:
+        scheduling = asyncio.create_task(wiring.loop.run(), name="scheduling loop")
+        stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
+        try:
+            await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if scheduling.done():
+                scheduling.result()
+            wiring.loop.stop()
+            abandoned = await wiring.dispatcher.close(DRAIN_SECONDS)
+            await wiring.recorder.flush(DRAIN_SECONDS)
+            if abandoned:
+                _log.warning("writes abandoned", count=abandoned)
+        finally:
+            stopping.cancel()
+            scheduling.cancel()
+            await asyncio.wait((scheduling,))
+
+
+async def _all_synced(wiring: Wiring) -> None:
+    for reflector in wiring.reflectors:
+        await reflector.synced.wait()

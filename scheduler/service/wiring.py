@@ -1,0 +1,310 @@
+"""Wiring: builds every long-lived object of a run, once, in the order in which they need each other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from config import Configuration
+from scheduler.api.pod import Pod
+from scheduler.api.pod_shapes import PodShapes
+from scheduler.cache import Cache
+from scheduler.client.clock import SystemClock
+from scheduler.client.dispatcher import Dispatcher, DispatcherOptions
+from scheduler.client.events import EventRecorder, EventRecorderOptions
+from scheduler.client.fence import Fence
+from scheduler.client.rate_limit import RateLimiter
+from scheduler.client.reflector import Delta, DeltaType, Reflector, ReflectorOptions
+from scheduler.client.resources import NODES, PODS, RESOURCES
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
+from scheduler.engine import Engine, Framework, WaitingPods
+from scheduler.framework import Registry
+from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
+from scheduler.queue.decompose import EventFeatures
+from scheduler.service.api_writer import ProfileEvents, ServiceApiWriter
+from scheduler.service.binding import BindingCycle
+from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.failure_handler import FailureHandler
+from scheduler.service.handle import ServiceHandle, SubscriptionBoard
+from scheduler.service.listers import StoreListers
+from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.options import RunOptions
+from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
+from scheduler.service.scheduling_loop import SchedulingLoop
+from scheduler.service.status_writer import StatusWriter
+
+_log = structlog.get_logger(__name__)
+
+MOST_BINDING_PER_SLOT = 20
+"""Binding cycles begun per bind slot before the loop pauses: a queue long enough to keep slots busy."""
+
+
+class Wiring:
+    """All parts of a scheduler that talks to one API server. Nothing runs yet."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        registry: Registry,
+        options: RunOptions,
+        transport: Transport,
+        *,
+        fence: Fence,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self.configuration = configuration
+        self._registry = registry
+        self.metrics = metrics
+        self.clock = SystemClock()
+        self._options = options
+        settings = configuration.options
+        # The one source of randomness; a seed makes ties and jitter reproducible.
+        self._random = random.Random(settings.seed)
+        connection = configuration.effective.client_connection
+        limiter = RateLimiter(self.clock, qps=connection.qps, burst=connection.burst)
+        self.client = ApiClient(
+            transport,
+            user_agent="kubestow/scheduler",
+            limiter=limiter,
+            fence=fence,
+            bind_timeout=seconds(settings.bind_timeout),
+            clock=self.clock,
+            metrics=metrics.client,
+        )
+        self.dispatcher = Dispatcher(
+            self.client,
+            fence=fence,
+            options=DispatcherOptions(binds=settings.bind_concurrency),
+            random=self._random,
+        )
+        # Events have a rate limit of their own, as upstream: they must not eat into that of binds.
+        event_limiter = RateLimiter(self.clock, qps=connection.qps, burst=connection.burst)
+        self.recorder = EventRecorder(
+            self.client.derive("events", limiter=event_limiter, fence=fence),
+            self.dispatcher,
+            options=EventRecorderOptions(
+                qps=settings.events_per_second, burst=int(2 * settings.events_per_second) or 1
+            ),
+            random=self._random,
+        )
+        self.shapes = PodShapes()
+        self.cache = Cache()
+        self.listers = StoreListers()
+        self.subscriptions = SubscriptionBoard()
+        self.waiting_pods = WaitingPods()
+        first = configuration.profiles[0].scheduler_name
+        self.events = ProfileEvents(self.recorder, first)
+        self._handles: dict[str, ServiceHandle] = {}
+        self.frameworks = {profile.scheduler_name: self._framework(profile)
+                           for profile in configuration.profiles}  # fmt: skip
+        self.queue = self._queue()
+        self.engine = self._engine()
+        self.statuses = StatusWriter(self.dispatcher, self.clock)
+        self.failures = FailureHandler(
+            self.queue,
+            self._newest_pod,
+            events=self.events,
+            statuses=self.statuses,
+            clock=self.clock,
+            metrics=metrics,
+        )
+        self.binding = BindingCycle(
+            self.engine,
+            self.queue,
+            self.failures,
+            events=self.events,
+            statuses=self.statuses,
+            subscriptions=self.subscriptions,
+            clock=self.clock,
+            metrics=metrics,
+        )
+        self.loop = SchedulingLoop(
+            self.engine,
+            self.queue,
+            self.binding,
+            self.failures,
+            events=self.events,
+            clock=self.clock,
+            slice_seconds=seconds(settings.slice),
+            most_binding=settings.bind_concurrency * MOST_BINDING_PER_SLOT,
+        )
+        self.reflectors = self._reflectors()
+        metrics.add_source(self._report)
+
+    # -- profiles, queue, engine -----------------------------------------------------------------
+
+    def _framework(self, profile: Any) -> Framework:
+        handle = ServiceHandle(
+            profile.scheduler_name,
+            cache=self.cache,
+            clock=self.clock,
+            listers=self.listers,
+            waiting_pods=self.waiting_pods,
+            feature_gates=self.configuration.feature_gates,
+            subscriptions=self.subscriptions,
+            api=ServiceApiWriter(self.client, self.dispatcher, self.metrics),
+            events=self.events,
+        )
+        self._handles[profile.scheduler_name] = handle
+        framework = Framework(profile, self._registry, handle)
+        handle.what_if.framework = framework
+        return framework
+
+    def _queue(self) -> SchedulingQueue:
+        effective = self.configuration.effective
+        gates = self.configuration.feature_gates
+        self._hints = {
+            name: build_hint_map(
+                framework.event_plugins(),
+                queueing_hints=gates.enabled("SchedulerQueueingHints"),
+            )
+            for name, framework in self.frameworks.items()
+        }
+        first = next(iter(self.frameworks.values()))
+        queue = SchedulingQueue(
+            self.clock,
+            first.queue_sort.sort_key,
+            {name: framework.pre_enqueue for name, framework in self.frameworks.items()},
+            self._hints,
+            pod_lister=self._newest_pod,
+            initial_backoff=float(effective.pod_initial_backoff_seconds),
+            max_backoff=float(effective.pod_max_backoff_seconds),
+            max_in_unschedulable=seconds(self._options.pod_max_in_unschedulable_pods) or None,
+            pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
+            time_based_hint_period=seconds(self.configuration.options.time_based_hint_period),
+            metrics=self.metrics.queue,
+            features=self._features(),
+            timer=self.clock.monotonic,
+            on_plugin_error=_log_plugin_error,
+        )
+        queue.nominator.subscribe(self.subscriptions.publish_nomination)
+        queue.nominator.subscribe(lambda _, node: self.cache.table.note_nominations(node))
+        for handle in self._handles.values():
+            handle.queue = queue
+        return queue
+
+    def _features(self) -> EventFeatures:
+        gates = self.configuration.feature_gates
+        return EventFeatures(node_declared_features=gates.enabled("NodeDeclaredFeatures"))
+
+    def _engine(self) -> Engine:
+        return Engine(
+            self.cache,
+            self.frameworks,
+            self.queue.nominator,
+            clock=self.clock,
+            random=self._random,
+            metrics=self.metrics.engine,
+            percentage_of_nodes_to_score=(
+                self.configuration.effective.percentage_of_nodes_to_score or 0
+            ),
+            waiting_pods=self.waiting_pods,
+        )
+
+    # -- reflectors ------------------------------------------------------------------------------
+
+    def _reflectors(self) -> list[Reflector[Any]]:
+        registered = registered_resources(self._hints)
+        handlers = EventHandlers(
+            self.cache,
+            self.queue,
+            self.waiting_pods,
+            scheduler_names=self.frameworks,
+            registered=registered,
+            subscriptions=self.subscriptions,
+            clock=self.clock,
+            metrics=self.metrics,
+            features=self._features(),
+        )
+        plugins = [p for framework in self.frameworks.values() for p in framework.plugins.values()]
+        reflectors = [
+            self._reflector(NODES, handlers.nodes),
+            self._reflector(
+                PODS,
+                self._releasing(handlers.pods),
+                field_selector=PODS_SELECTOR,
+                on_decode=self._intern,
+            ),
+        ]
+        for plural in watched_plurals(registered, plugins, self.subscriptions.plurals):
+            handler = handlers.other(plural, EVENT_RESOURCES.get(plural, ""))
+            reflectors.append(self._reflector(RESOURCES[plural], handler))
+        return reflectors
+
+    def _reflector(
+        self,
+        resource: Any,
+        handler: Callable[[Any], None],
+        *,
+        field_selector: str = "",
+        on_decode: Callable[[Any], Any] | None = None,
+    ) -> Reflector[Any]:
+        reflector = Reflector(
+            self.client,
+            resource,
+            handler,
+            options=ReflectorOptions(
+                field_selector=field_selector,
+                silence=seconds(self.configuration.options.watch_silence_timeout),
+            ),
+            random=self._random,
+            on_decode=on_decode,
+            on_relist=self.loop.pause,
+        )
+        self.listers.add(resource.plural, reflector.store)
+        return reflector
+
+    def _intern(self, pod: Pod) -> Pod:
+        self.shapes.intern(pod)
+        return pod
+
+    def _releasing(
+        self, handler: Callable[[Sequence[Delta[Pod]]], None]
+    ) -> Callable[[Sequence[Delta[Pod]]], None]:
+        """Give back the shapes of objects that were replaced or deleted, after they were handled."""
+
+        def handle(batch: Sequence[Delta[Pod]]) -> None:
+            handler(batch)
+            for delta in batch:
+                gone = delta.object if delta.type is DeltaType.DELETED else delta.old
+                if gone is not None:
+                    self.shapes.release(gone)
+
+        return handle
+
+    def _newest_pod(self, namespace: str, name: str) -> Pod | None:
+        return self.listers["pods"].get(name, namespace)
+
+    # -- inspection ------------------------------------------------------------------------------
+
+    def _report(self, metrics: SchedulerMetrics) -> None:
+        cache = self.cache.statistics()
+        metrics.cache_size(nodes=cache.nodes, pods=cache.pods, assumed_pods=cache.assumed_pods)
+        for name, reuse in self.engine.statistics()["reuse"].items():
+            metrics.reuse(name, hits=reuse.hits, misses=reuse.misses)
+
+    def statistics(self) -> dict[str, Any]:
+        """Everything that can say how it is doing."""
+        return {
+            "queue": self.queue.statistics(),
+            "cache": self.cache.statistics(),
+            "engine": self.engine.statistics(),
+            "shapes": self.shapes.statistics(),
+            "dispatcher": self.dispatcher.statistics(),
+            "events": self.recorder.statistics(),
+            "reflectors": [reflector.statistics() for reflector in self.reflectors],
+        }
+
+
+def seconds(value: timedelta | None) -> float:
+    """Seconds of a duration; 0 for none."""
+    return 0.0 if value is None else value.total_seconds()
+
+
+def _log_plugin_error(plugin: str, what: str, pod: Pod, problem: Exception) -> None:
+    _log.error("plugin raised", plugin=plugin, where=what, pod=pod.key, error=repr(problem))
