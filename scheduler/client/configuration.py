@@ -141,19 +141,21 @@ class _Loaded:
 async def _from_kubeconfig(
     paths: str, context: str | None, master: str, clock: Clock
 ) -> ClientConfiguration:
+    from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415  (heavy, see above)
+
     found = _existing(paths)
     if not found:
         msg = f"kubeconfig {paths}: no such file"
         raise ConfigurationError(msg)
     try:
         return await _load_kubeconfig(os.pathsep.join(found), context, master, clock)
-    except ConfigurationError as error:
+    except (ConfigurationError, ConfigException) as error:
         msg = f"kubeconfig {paths}: {error}"
         raise ConfigurationError(msg) from error
     # The boundary to a third-party parser: on odd input it raises whatever the line it dies in
     # raises.
     except Exception as error:
-        msg = f"kubeconfig {paths}: {str(error) or type(error).__name__}"
+        msg = f"kubeconfig {paths}: not a usable kubeconfig file ({type(error).__name__}: {error})"
         raise ConfigurationError(msg) from error
 
 

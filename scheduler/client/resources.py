@@ -125,8 +125,8 @@ class Resource(Generic[T]):
 
     def encode(self, item: T) -> bytes:
         """The JSON of `item` with its apiVersion and kind."""
-        body = msgspec.json.encode(item)
-        return self._head + (b"}" if body == b"{}" else b"," + body[1:])
+        # Never "{}": metadata is written even when it is empty.
+        return self._head + b"," + msgspec.json.encode(item)[1:]
 
 
 def _without_nulls(value: Any) -> Any:

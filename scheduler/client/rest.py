@@ -129,6 +129,8 @@ class ApiClient:
         self.clock: Clock = clock or SystemClock()
         self.metrics: ClientMetrics = metrics or NullMetrics()
         self._credentials = transport.configuration.credentials
+        # The server gives up when we do, so that a bind hardly ever lands after it was settled.
+        self._binding = f"binding?timeout={bind_timeout:g}s"
         self._pods_url = transport.configuration.server + "/api/v1/namespaces/"
         # Headers are rebuilt only when the credential changes.
         self._authorization: str | None = None
@@ -294,7 +296,8 @@ class ApiClient:
         )
         # Names come from the API server, which admits nothing in them that would need quoting.
         url = URL(
-            f"{self._pods_url}{metadata.namespace}/pods/{metadata.name}/binding", encoded=True
+            f"{self._pods_url}{metadata.namespace}/pods/{metadata.name}/{self._binding}",
+            encoded=True,
         )
         await self._send("POST", url, body, JSON, self.bind_timeout)
 

@@ -176,6 +176,13 @@ def pod(name: str, version: str = "1", uid: str = "", node_name: str = "") -> di
     return {"metadata": metadata, "spec": spec}
 
 
+async def until(condition: Callable[[], object], pause: float = 0.001) -> None:
+    """Wait until `condition` holds, for what happens on the other side of a socket."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110  (conditions are about objects without events)
+            await asyncio.sleep(pause)
+
+
 @asynccontextmanager
 async def running_server() -> AsyncIterator[FaultyServer]:
     """Serve on a free loopback port."""

@@ -23,6 +23,11 @@ class ManualClock:
     def now(self) -> float:
         return EPOCH + self._seconds
 
+    @property
+    def waiting(self) -> int:
+        """How many tasks sleep."""
+        return sum(not future.done() for _, _, future in self._sleepers)
+
     def jump(self, seconds: float) -> None:
         """Move time without waking anybody, as a blocked process would see it."""
         self._seconds += seconds

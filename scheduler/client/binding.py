@@ -1,0 +1,125 @@
+"""Bind a pod and know for certain what came of it.
+
+A bind that was answered with success is bound, and one that never left or was refused is not.
+Everything between (timeout, lost connection, 5xx, 409) may have happened, so a GET decides before
+the caller releases anything: bound to our node is success, unbound with the same UID is a failure
+that may be retried, anything else means that the object has moved on and is to be followed. While
+the GET itself fails the answer stays open, however long it takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final
+
+import structlog
+
+from scheduler.api.pod import Pod
+from scheduler.client.backoff import Backoff
+from scheduler.client.errors import ApiError, RequestError, describe
+from scheduler.client.resources import PODS
+from scheduler.client.rest import ApiClient
+
+_log = structlog.get_logger(__name__)
+
+LATE_COMMIT_SECONDS: Final = 0.5
+"""Wait after a bind without answer before the first GET: the server may still be at it.
+
+A bind that lands even later is not lost, the watch shows it; waiting makes that rare.
+"""
+
+
+class BindOutcome(Enum):
+    """What is true about the pod now."""
+
+    BOUND = "bound"
+    """Bound to the node we asked for."""
+    UNBOUND = "unbound"
+    """The same pod, on no node: release and retry."""
+    ELSEWHERE = "elsewhere"
+    """Bound to another node, by somebody else."""
+    GONE = "gone"
+    """Deleted, or its name belongs to another pod now."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindResult:
+    """The outcome, the error of the bind request if it had one, and whether a GET was needed."""
+
+    outcome: BindOutcome
+    error: RequestError | None = None
+    settled: bool = False
+
+    @property
+    def bound(self) -> bool:
+        """Whether the pod is on the node we asked for."""
+        return self.outcome is BindOutcome.BOUND
+
+
+BOUND: Final = BindResult(BindOutcome.BOUND)
+
+
+async def attempt_bind(
+    client: ApiClient, pod: Pod, node_name: str, annotations: dict[str, str] | None = None
+) -> BindResult | RequestError:
+    """Send the bind once. A RequestError is *returned* when the outcome is unknown: settle it."""
+    try:
+        await client.bind(pod, node_name, annotations)
+    except RequestError as error:
+        # 404 is certain about the binding, but not about why; the GET tells whose name it is now.
+        if error.outcome_unknown or (isinstance(error, ApiError) and error.status == 404):
+            return error
+        return BindResult(BindOutcome.UNBOUND, error)
+    return BOUND
+
+
+async def settle_bind(
+    client: ApiClient, pod: Pod, node_name: str, error: RequestError, random: Random
+) -> BindResult:
+    """Find out by GET what came of a bind that ended with `error`, however long that takes."""
+    if not isinstance(error, ApiError):
+        await client.clock.sleep(LATE_COMMIT_SECONDS)
+    backoff = Backoff(random, initial=0.1, cap=5.0)
+    while True:
+        try:
+            found = await client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        except RequestError as failure:
+            if isinstance(failure, ApiError) and failure.status == 404:
+                return BindResult(BindOutcome.GONE, error, settled=True)
+            delay = backoff.next()
+            _log.warning(
+                "outcome of a bind is still unknown, its node stays reserved",
+                pod=pod.key,
+                node=node_name,
+                bind_error=str(error),
+                retry_in=round(delay, 3),
+                **describe(failure),
+            )
+            await client.clock.sleep(delay)
+        else:
+            return BindResult(_outcome(pod, found, node_name), error, settled=True)
+
+
+def _outcome(pod: Pod, found: Pod, node_name: str) -> BindOutcome:
+    if found.metadata.uid != pod.metadata.uid:
+        return BindOutcome.GONE
+    if found.spec.node_name == node_name:
+        return BindOutcome.BOUND
+    return BindOutcome.ELSEWHERE if found.spec.node_name else BindOutcome.UNBOUND
+
+
+async def bind_and_settle(
+    client: ApiClient,
+    pod: Pod,
+    node_name: str,
+    annotations: dict[str, str] | None = None,
+    *,
+    random: Random,
+) -> BindResult:
+    """Bind and return only when the outcome is certain. Cancelling it leaves the outcome open."""
+    result = await attempt_bind(client, pod, node_name, annotations)
+    if isinstance(result, RequestError):
+        return await settle_bind(client, pod, node_name, result, random)
+    return result

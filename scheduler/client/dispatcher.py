@@ -1,0 +1,349 @@
+"""All writes of the scheduler go through here: binds first, then status patches, then events.
+
+Each kind has its own slots, so that a flood of one cannot starve another; while binds are waiting
+or many are in flight, the others get by with fewer. A status patch that was not sent yet is
+replaced by a newer one for the same pod, and two patches of one pod are never in flight together.
+Nothing is sent while the leader fence is shut.
+
+Only requests hold slots: settling a bind, or waiting for a volume, does not.
+
+One event loop owns it. `run` owns the tasks that send status patches; binds and events run in their
+callers' tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from random import Random
+from typing import TypeVar
+
+import structlog
+
+from scheduler.api.pod import Pod
+from scheduler.client.binding import (
+    BindOutcome,
+    BindResult,
+    attempt_bind,
+    settle_bind,
+)
+from scheduler.client.errors import ApiError, NotLeader, RequestError, describe
+from scheduler.client.fence import Fence, OpenFence
+from scheduler.client.rest import ApiClient
+from scheduler.client.status_patch import PodStatusPatch, send_status_patch
+
+_log = structlog.get_logger(__name__)
+
+R = TypeVar("R")
+
+
+class Lane(IntEnum):
+    """Kinds of writes, most urgent first."""
+
+    BIND = 0
+    """Binds and the requests of PreBind plugins."""
+    STATUS = 1
+    EVENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherOptions:
+    """How many requests may be in flight."""
+
+    binds: int = 100
+    """Enough to hide the latency of a slow API server; more only adds load (measured by upstream
+    too)."""
+    statuses: int = 16
+    statuses_when_busy: int = 4
+    events: int = 4
+    events_when_busy: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatistics:
+    """One lane now, and its counters since the start."""
+
+    waiting: int
+    in_flight: int
+    sent: int
+    failed: int
+    fenced: int
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherStatistics:
+    """All lanes; `replaced` counts status patches that a newer one made unnecessary."""
+
+    bind: LaneStatistics
+    status: LaneStatistics
+    event: LaneStatistics
+    replaced: int
+    settled: int
+    settling: int
+
+
+class DispatcherClosedError(Exception):
+    """The dispatcher is closed; nothing was sent."""
+
+
+class _LaneState:
+    __slots__ = ("failed", "fenced", "in_flight", "sent", "waiters")
+
+    def __init__(self) -> None:
+        self.in_flight = self.sent = self.failed = self.fenced = 0
+        # Bounded by its callers: one entry per binding task or event worker.
+        self.waiters: deque[asyncio.Future[None]] = deque()
+
+    def statistics(self, more_waiting: int = 0) -> LaneStatistics:
+        waiting = len(self.waiters) + more_waiting
+        return LaneStatistics(waiting, self.in_flight, self.sent, self.failed, self.fenced)
+
+
+class Dispatcher:
+    """The write side. Run `run()` in a task of yours, and `close()` it at the end."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        fence: Fence | None = None,
+        options: DispatcherOptions | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._client = client
+        self._fence = fence or OpenFence()
+        self._options = options or DispatcherOptions()
+        self._random = random or Random()
+        self._lanes = (_LaneState(), _LaneState(), _LaneState())
+        # By UID, in order of arrival; bounded by the pods that exist, one patch each.
+        self._pending: dict[str, PodStatusPatch] = {}
+        # Patches that wait for the one in flight of the same pod.
+        self._blocked: dict[str, PodStatusPatch] = {}
+        self._in_flight: set[str] = set()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+        self._stopping = False
+        self._replaced = self._settled = self._settling = 0
+
+    def statistics(self) -> DispatcherStatistics:
+        """Slots and counters now."""
+        bind, status, event = self._lanes
+        return DispatcherStatistics(
+            bind=bind.statistics(),
+            status=status.statistics(len(self._pending) + len(self._blocked)),
+            event=event.statistics(),
+            replaced=self._replaced,
+            settled=self._settled,
+            settling=self._settling,
+        )
+
+    # --------------------------------------------------------------------------------------- writes
+
+    async def bind(
+        self, pod: Pod, node_name: str, annotations: dict[str, str] | None = None
+    ) -> BindResult:
+        """Bind when a slot is free; returns when the outcome is certain (see `binding`).
+
+        Raises:
+            DispatcherClosedError: closed before anything was sent.
+        """
+        lane = self._lanes[Lane.BIND]
+        await self._acquire(Lane.BIND)
+        try:
+            if not self._fence.allowed():
+                lane.fenced += 1
+                return BindResult(BindOutcome.UNBOUND, NotLeader("POST", f"{pod.key}/binding"))
+            result = await attempt_bind(self._client, pod, node_name, annotations)
+            lane.sent += 1
+        finally:
+            self._release(Lane.BIND)
+        if isinstance(result, BindResult):
+            if result.error is not None:
+                lane.failed += 1
+            return result
+        return await self._settle(pod, node_name, result)
+
+    async def _settle(self, pod: Pod, node_name: str, error: RequestError) -> BindResult:
+        self._settling += 1
+        self._idle.clear()
+        try:
+            result = await settle_bind(self._client, pod, node_name, error, self._random)
+        finally:
+            self._settling -= 1
+            self._note_idle()
+        self._settled += 1
+        self._lanes[Lane.BIND].failed += not result.bound
+        _log.info(
+            "bind settled",
+            pod=pod.key,
+            node=node_name,
+            outcome=result.outcome.value,
+            **describe(error),
+        )
+        return result
+
+    async def call(self, lane: Lane, send: Callable[[], Awaitable[R]]) -> R:
+        """Run `send` in a slot of `lane`.
+
+        Raises:
+            NotLeader: the fence is shut; nothing was sent.
+            DispatcherClosedError: closed before anything was sent.
+        """
+        state = self._lanes[lane]
+        await self._acquire(lane)
+        try:
+            if not self._fence.allowed():
+                state.fenced += 1
+                raise NotLeader(lane.name, "dispatcher")
+            state.sent += 1
+            return await send()
+        except RequestError:
+            state.failed += 1
+            raise
+        finally:
+            self._release(lane)
+
+    def patch_status(self, patch: PodStatusPatch) -> None:
+        """Queue a status patch; it replaces one for the same pod that was not sent yet.
+
+        Failures are logged: the pod is retried and patched again anyway.
+        """
+        if self._closed:
+            return
+        queue = self._blocked if patch.uid in self._in_flight else self._pending
+        older = queue.get(patch.uid)
+        if older is not None:
+            self._replaced += 1
+            patch = patch.over(older)
+        queue[patch.uid] = patch
+        self._idle.clear()
+        self._wake.set()
+
+    # ---------------------------------------------------------------------------------------- slots
+
+    def _limit(self, lane: Lane) -> int:
+        options = self._options
+        if lane is Lane.BIND:
+            return options.binds
+        binds = self._lanes[Lane.BIND]
+        busy = bool(binds.waiters) or binds.in_flight * 2 >= options.binds
+        if lane is Lane.STATUS:
+            return options.statuses_when_busy if busy else options.statuses
+        return options.events_when_busy if busy or self._pending else options.events
+
+    async def _acquire(self, lane: Lane) -> None:
+        if self._closed:
+            msg = "the dispatcher is closed, the process is stopping"
+            raise DispatcherClosedError(msg)
+        state = self._lanes[lane]
+        self._idle.clear()
+        if not state.waiters and state.in_flight < self._limit(lane):
+            state.in_flight += 1
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        state.waiters.append(future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # The slot was handed over in the same moment.
+                self._release(lane)
+            else:
+                if future in state.waiters:
+                    state.waiters.remove(future)
+                self._note_idle()
+            raise
+
+    def _release(self, lane: Lane) -> None:
+        self._lanes[lane].in_flight -= 1
+        self._admit()
+        self._note_idle()
+
+    def _admit(self) -> None:
+        """Hand free slots to waiters, most urgent lane first."""
+        for lane in (Lane.BIND, Lane.STATUS, Lane.EVENT):
+            state = self._lanes[lane]
+            while state.waiters and state.in_flight < self._limit(lane):
+                future = state.waiters.popleft()
+                if not future.done():
+                    state.in_flight += 1
+                    future.set_result(None)
+        if self._pending:
+            self._wake.set()
+
+    def _note_idle(self) -> None:
+        busy = self._pending or self._blocked or self._settling
+        if not busy and not any(lane.in_flight or lane.waiters for lane in self._lanes):
+            self._idle.set()
+
+    # ------------------------------------------------------------------------------- status patches
+
+    async def run(self) -> None:
+        """Send status patches until `close` is done."""
+        lane = self._lanes[Lane.STATUS]
+        async with asyncio.TaskGroup() as group:
+            while not self._stopping:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._pending and lane.in_flight < self._limit(Lane.STATUS):
+                    uid = next(iter(self._pending))
+                    patch = self._pending.pop(uid)
+                    self._in_flight.add(uid)
+                    lane.in_flight += 1
+                    name = f"status patch {patch.namespace}/{patch.name}"
+                    group.create_task(self._send_status(patch), name=name)
+
+    async def _send_status(self, patch: PodStatusPatch) -> None:
+        lane = self._lanes[Lane.STATUS]
+        try:
+            if not self._fence.allowed():
+                lane.fenced += 1
+                return
+            lane.sent += 1
+            await send_status_patch(self._client, patch, self._random)
+        except RequestError as error:
+            lane.failed += 1
+            # A pod that is gone needs no status.
+            if not (isinstance(error, ApiError) and error.status == 404):
+                pod = f"{patch.namespace}/{patch.name}"
+                _log.warning("pod status was not written", pod=pod, **describe(error))
+        finally:
+            self._in_flight.discard(patch.uid)
+            blocked = self._blocked.pop(patch.uid, None)
+            if blocked is not None:
+                self._pending[patch.uid] = blocked
+            self._release(Lane.STATUS)
+
+    # ---------------------------------------------------------------------------------------- close
+
+    async def close(self, deadline: float) -> int:
+        """Take nothing new, wait up to `deadline` seconds for the rest, then give up.
+
+        Returns:
+            How many writes were abandoned. Status patches already in flight are always waited for
+            by `run`, within their own timeouts.
+        """
+        self._closed = True
+        try:
+            async with asyncio.timeout(deadline):
+                await self._idle.wait()
+        except TimeoutError:
+            pass
+        abandoned = len(self._pending) + len(self._blocked) + self._settling
+        self._pending.clear()
+        self._blocked.clear()
+        for lane in self._lanes:
+            abandoned += len(lane.waiters)
+            while lane.waiters:
+                future = lane.waiters.popleft()
+                if not future.done():
+                    msg = "the process stopped before this write was sent"
+                    future.set_exception(DispatcherClosedError(msg))
+        self._stopping = True
+        self._wake.set()
+        return abandoned

@@ -1,0 +1,431 @@
+"""Leader election on a Lease, and the fence: who may have lost the Lease does not write.
+
+The rules are client-go's: whoever holds the Lease renews it; others take it over when it was not
+*seen to change* for its duration, judged by the local monotonic clock, so that clock skew between
+machines does not matter. Writes to the Lease carry its resourceVersion, so only one of two
+contenders succeeds.
+
+No split brain: leadership ends, here, when the last successful renewal is older than the renew
+deadline, counted from *before* that renewal was sent. Until others may take over, lease duration
+minus renew deadline is left, and a write that was allowed at the last moment must end within that
+time (`check_timing`). Connection errors and hangs only ever make us stop earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+import msgspec
+import structlog
+
+from scheduler.api.policy import LeaseSpec
+from scheduler.client.clock import Clock, micro_time
+from scheduler.client.errors import ApiError, RequestError
+from scheduler.client.metrics import ClientMetrics, NullMetrics
+from scheduler.client.resources import LEASES
+from scheduler.client.rest import ApiClient
+
+_log = structlog.get_logger(__name__)
+
+ACQUIRE_JITTER: Final = 1.2
+"""Candidates retry after `retry_period * [1, 2.2)`, so that they do not race in step."""
+
+
+class LeadershipLostError(Exception):
+    """The Lease could not be renewed in time, or somebody else holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElectionOptions:
+    """Names and times (seconds)."""
+
+    name: str = "kubestow"
+    namespace: str = "kubestow-system"
+    identity: str = ""
+    """Must be unique among all replicas ever; by default `<hostname>_<uuid>`."""
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    release_on_stop: bool = True
+
+
+def new_identity() -> str:
+    """`<hostname>_<uuid>`, as upstream forms it."""
+    return f"{socket.gethostname()}_{uuid4()}"
+
+
+def check_timing(options: LeaderElectionOptions, bind_timeout: float) -> list[str]:
+    """What is wrong with the times, as sentences; empty when all is well."""
+    problems = []
+    if options.lease_duration <= options.renew_deadline:
+        problems.append(
+            f"leaderElection.leaseDuration ({options.lease_duration:g}s) must be greater than "
+            f"renewDeadline ({options.renew_deadline:g}s)"
+        )
+    if options.renew_deadline <= options.retry_period * ACQUIRE_JITTER:
+        problems.append(
+            f"leaderElection.renewDeadline ({options.renew_deadline:g}s) must be greater than "
+            f"retryPeriod ({options.retry_period:g}s) * {ACQUIRE_JITTER}"
+        )
+    if options.lease_duration < 1 or options.retry_period <= 0:
+        problems.append("leaderElection: leaseDuration must be 1s or more, retryPeriod positive")
+    if bind_timeout + options.renew_deadline >= options.lease_duration:
+        problems.append(
+            f"bind timeout ({bind_timeout:g}s) plus leaderElection.renewDeadline "
+            f"({options.renew_deadline:g}s) must be less than leaseDuration "
+            f"({options.lease_duration:g}s): a bind sent just before the lease is lost could "
+            "otherwise land after another replica has taken over"
+        )
+    return problems
+
+
+class LeaderFence:
+    """Open only while the last successful renewal is younger than the renew deadline.
+
+    Shut from the start, and for good once `shut` was called.
+    """
+
+    __slots__ = ("_clock", "_renew_deadline", "_renewed", "_shut")
+
+    def __init__(self, clock: Clock, renew_deadline: float) -> None:
+        self._clock = clock
+        self._renew_deadline = renew_deadline
+        self._renewed: float | None = None
+        self._shut = False
+
+    def allowed(self) -> bool:
+        """Whether this process may write now."""
+        return self.remaining() > 0.0
+
+    def remaining(self) -> float:
+        """Seconds until the fence shuts unless renewed; zero or less when it is shut."""
+        if self._shut or self._renewed is None:
+            return 0.0
+        return self._renewed + self._renew_deadline - self._clock.monotonic()
+
+    def renewed(self, at: float) -> None:
+        """The Lease was renewed by a request that was *begun* at monotonic time `at`."""
+        self._renewed = at
+
+    def shut(self) -> None:
+        """Let nothing through any more."""
+        self._shut = True
+
+
+class Lock(Protocol):
+    """Where the lease record is kept; JSON of the whole object, so that foreign fields survive."""
+
+    async def get(self, within: float) -> dict[str, Any] | None:
+        """The object, or None when it does not exist."""
+        ...
+
+    async def create(self, spec: Mapping[str, Any], within: float) -> dict[str, Any]:
+        """Create it; an ApiError 409 when it exists."""
+        ...
+
+    async def replace(self, lease: Mapping[str, Any], within: float) -> dict[str, Any]:
+        """Replace it; an ApiError 409 when it changed since it was read."""
+        ...
+
+
+class LeaseLock:
+    """The record in a coordination.k8s.io/v1 Lease.
+
+    Give it a client of its own, without fence and without the scheduler's rate limit.
+    """
+
+    def __init__(self, client: ApiClient, name: str, namespace: str) -> None:
+        self._client = client
+        self._name = name
+        self._namespace = namespace
+        self._path = LEASES.path(name, namespace)
+
+    async def get(self, within: float) -> dict[str, Any] | None:
+        """Read the Lease."""
+        try:
+            answer = await self._client.request("GET", self._path, within=within)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        return _json_object(answer.body)
+
+    async def create(self, spec: Mapping[str, Any], within: float) -> dict[str, Any]:
+        """Create the Lease."""
+        body = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": spec,
+        }
+        path = LEASES.collection_path(self._namespace)
+        answer = await self._client.request("POST", path, body=body, within=within)
+        return _json_object(answer.body)
+
+    async def replace(self, lease: Mapping[str, Any], within: float) -> dict[str, Any]:
+        """Replace the Lease, on condition of its resourceVersion."""
+        answer = await self._client.request("PUT", self._path, body=lease, within=within)
+        return _json_object(answer.body)
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(body, type=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElectionStatistics:
+    """The election as this process sees it."""
+
+    identity: str
+    leading: bool
+    holder: str
+    renewals: int
+    failures: int
+    seconds_left: float
+    last_error: str
+
+
+class LeaderElector:
+    """One candidate, once: a process that lost the Lease exits and starts afresh.
+
+    `run` does everything; or call `acquire`, `hold` and `release` in this order.
+    """
+
+    def __init__(
+        self,
+        lock: Lock,
+        options: LeaderElectionOptions,
+        clock: Clock,
+        *,
+        random: Random | None = None,
+        metrics: ClientMetrics | None = None,
+        on_new_leader: Callable[[str], None] | None = None,
+    ) -> None:
+        self.identity = options.identity or new_identity()
+        self.fence = LeaderFence(clock, options.renew_deadline)
+        self._lock = lock
+        self._options = options
+        self._clock = clock
+        self._random = random or Random()
+        self._metrics = metrics or NullMetrics()
+        self._on_new_leader = on_new_leader
+        self._lease: dict[str, Any] | None = None
+        self._spec = LeaseSpec()
+        # When the record was last seen to change, monotonic.
+        self._observed = clock.monotonic()
+        self._reported = ""
+        self._leading = False
+        self._renewals = self._failures = 0
+        self._last_error = ""
+        self._call_timeout = max(1.0, options.renew_deadline / 2)
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process leads and may write."""
+        return self._leading and self.fence.allowed()
+
+    def statistics(self) -> LeaderElectionStatistics:
+        """Counters and state now."""
+        return LeaderElectionStatistics(
+            identity=self.identity,
+            leading=self.leading,
+            holder=self._spec.holder_identity or "",
+            renewals=self._renewals,
+            failures=self._failures,
+            seconds_left=self.fence.remaining(),
+            last_error=self._last_error,
+        )
+
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Acquire, run `lead` while renewing, and release when it returns.
+
+        Raises:
+            LeadershipLostError: the Lease was lost; `lead` has been cancelled and has ended.
+        """
+        await self.acquire()
+        try:
+            await _run_while(lead, self.hold)
+        finally:
+            await self.release()
+
+    async def acquire(self) -> None:
+        """Wait until this process leads."""
+        while not await self._try_acquire_or_renew():
+            jitter = 1.0 + ACQUIRE_JITTER * self._random.random()
+            await self._clock.sleep(self._options.retry_period * jitter)
+        self._leading = True
+        self._metrics.leader(self._options.name, True)
+        _log.info("leading", lease=self._lease_name(), identity=self.identity)
+
+    async def hold(self) -> None:
+        """Renew until the Lease is lost.
+
+        Raises:
+            LeadershipLostError: always, in the end.
+        """
+        pause = self._options.retry_period
+        while self.fence.allowed():
+            await self._clock.sleep(min(pause, self.fence.remaining()))
+            if not self.fence.allowed():
+                break
+            renewed = await self._try_acquire_or_renew()
+            # Every failure eats into the deadline, so the next try comes sooner than usual.
+            pause = self._options.retry_period / (1 if renewed else 2)
+            if self._spec.holder_identity != self.identity:
+                break
+        self._lose()
+        holder = self._spec.holder_identity or "nobody"
+        msg = (
+            f"leadership of Lease {self._lease_name()} lost: not renewed within "
+            f"{self._options.renew_deadline:g}s, held by {holder}"
+            + (f" (last error: {self._last_error})" if self._last_error else "")
+        )
+        raise LeadershipLostError(msg)
+
+    def _lose(self) -> None:
+        self.fence.shut()
+        if self._leading:
+            self._leading = False
+            self._metrics.leader(self._options.name, False)
+
+    async def release(self) -> None:
+        """Stop leading; give the Lease up at once if it is still ours. Errors are only logged."""
+        held = self._leading and self._spec.holder_identity == self.identity
+        self._lose()
+        if not held or not self._options.release_on_stop or self._lease is None:
+            return
+        now = micro_time(self._clock.now())
+        spec = {
+            "holderIdentity": "",
+            # The API demands a positive duration; one second lets the next candidate in.
+            "leaseDurationSeconds": 1,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": self._spec.lease_transitions or 0,
+        }
+        try:
+            await self._lock.replace(self._with_spec(self._lease, spec), self._call_timeout)
+            _log.info("lease released", lease=self._lease_name())
+        except (RequestError, ValueError) as error:
+            _log.warning("lease not released", lease=self._lease_name(), error=str(error))
+
+    # ------------------------------------------------------------------------------------ one round
+
+    async def _try_acquire_or_renew(self) -> bool:
+        """One round; True when the Lease is ours and was written just now."""
+        try:
+            return await self._round()
+        except (RequestError, ValueError) as error:
+            self._failures += 1
+            self._last_error = str(error)
+            # Whatever we remember may be outdated: the next round reads first.
+            self._lease = None
+            _log.warning(
+                "lease not acquired or renewed", lease=self._lease_name(), error=str(error)
+            )
+            return False
+
+    async def _round(self) -> bool:
+        if self._leading and self._lease is not None:
+            # Nobody else writes while we hold it, so reading first is needed only after an error.
+            return await self._write(self._lease)
+        lease = await self._lock.get(self._timeout())
+        if lease is None:
+            started = self._clock.monotonic()
+            self._written(await self._lock.create(self._new_spec(), self._timeout()), started)
+            return True
+        self._observe(lease)
+        if self._held_by_other():
+            return False
+        return await self._write(lease)
+
+    async def _write(self, lease: Mapping[str, Any]) -> bool:
+        started = self._clock.monotonic()
+        body = self._with_spec(lease, self._new_spec())
+        self._written(await self._lock.replace(body, self._timeout()), started)
+        return True
+
+    def _written(self, lease: dict[str, Any], started: float) -> None:
+        self._observe(lease)
+        if self._spec.holder_identity == self.identity:
+            self._renewals += 1
+            self._last_error = ""
+            self.fence.renewed(started)
+
+    def _timeout(self) -> float:
+        """For one call: never beyond the end of our own lease."""
+        if not self._leading:
+            return self._call_timeout
+        return max(0.01, min(self._call_timeout, self.fence.remaining()))
+
+    def _held_by_other(self) -> bool:
+        holder = self._spec.holder_identity
+        if not holder or holder == self.identity:
+            return False
+        # The duration the holder promised counts for it, as in client-go.
+        duration = self._spec.lease_duration_seconds or self._options.lease_duration
+        return self._clock.monotonic() < self._observed + duration
+
+    def _observe(self, lease: dict[str, Any]) -> None:
+        spec = msgspec.convert(lease.get("spec") or {}, LeaseSpec)
+        if self._lease_changed(spec):
+            self._observed = self._clock.monotonic()
+        self._lease = lease
+        self._spec = spec
+        holder = spec.holder_identity or ""
+        if holder != self._reported:
+            self._reported = holder
+            if self._on_new_leader is not None and holder:
+                self._on_new_leader(holder)
+
+    def _lease_changed(self, spec: LeaseSpec) -> bool:
+        return spec != self._spec
+
+    def _new_spec(self) -> dict[str, Any]:
+        now = micro_time(self._clock.now())
+        ours = self._spec.holder_identity == self.identity
+        transitions = self._spec.lease_transitions or 0
+        # Taking over from somebody counts; creating the Lease does not.
+        if not ours and self._lease is not None:
+            transitions += 1
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": math.ceil(self._options.lease_duration),
+            "acquireTime": (self._spec.acquire_time if ours else None) or now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+
+    @staticmethod
+    def _with_spec(lease: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+        return {**lease, "spec": {**(lease.get("spec") or {}), **spec}}
+
+    def _lease_name(self) -> str:
+        return f"{self._options.namespace}/{self._options.name}"
+
+
+async def _run_while(
+    lead: Callable[[], Coroutine[Any, Any, None]], hold: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    leading = asyncio.create_task(lead(), name="leading")
+    holding = asyncio.create_task(hold(), name="lease renewal")
+    try:
+        await asyncio.wait({leading, holding}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        # In this order: what leads may need a while to stop, and must not lose the Lease meanwhile.
+        leading.cancel()
+        await asyncio.wait({leading})
+        lost = holding.exception() if holding.done() else None
+        holding.cancel()
+        await asyncio.wait({holding})
+    if not leading.cancelled():
+        leading.result()
+    if lost is not None:
+        raise lost

@@ -1,0 +1,121 @@
+"""What the scheduler writes into a pod's status: the PodScheduled condition and the nomination.
+
+Planning is pure; a patch that would change nothing is not made. Patches carry the UID, so that they
+can never hit another pod of the same name.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.api.meta import Condition
+from scheduler.api.pod import Pod
+from scheduler.client.backoff import Backoff
+from scheduler.client.errors import ApiError, ConnectionFailed, RequestError
+from scheduler.client.resources import PODS
+from scheduler.client.rest import STRATEGIC_MERGE_PATCH, ApiClient
+
+TRIES: Final = 4
+_RETRIED_STATUSES: Final = frozenset({409, 500, 503})
+
+
+class PodStatusPatch(msgspec.Struct, frozen=True):
+    """A change to one pod's status. `nominated_node_name`: None leaves it, "" clears it."""
+
+    namespace: str
+    name: str
+    uid: str
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str | None = None
+
+    def over(self, older: PodStatusPatch) -> PodStatusPatch:
+        """This patch with what only `older`, which was never sent, would have changed."""
+        types = {condition.type for condition in self.conditions}
+        inherited = tuple(item for item in older.conditions if item.type not in types)
+        nominated = self.nominated_node_name
+        return msgspec.structs.replace(
+            self,
+            conditions=inherited + self.conditions,
+            nominated_node_name=older.nominated_node_name if nominated is None else nominated,
+        )
+
+    def encode(self) -> bytes:
+        """The strategic merge patch: conditions merge by their type."""
+        status: dict[str, Any] = {}
+        if self.conditions:
+            status["conditions"] = self.conditions
+        if self.nominated_node_name is not None:
+            status["nominatedNodeName"] = self.nominated_node_name or None
+        return msgspec.json.encode({"metadata": {"uid": self.uid}, "status": status})
+
+
+def plan_status_patch(
+    pod: Pod, condition: Condition | None, nominated_node_name: str | None, now: str
+) -> PodStatusPatch | None:
+    """The patch that brings `pod` to `condition` and nomination, or None when it is there already.
+
+    `now` (RFC 3339) becomes the transition time if the condition's status value changes. A
+    difference in `observedGeneration` alone is not worth a request.
+    """
+    conditions: tuple[Condition, ...] = ()
+    if condition is not None:
+        conditions = _changed_condition(pod, condition, now)
+    if nominated_node_name == pod.status.nominated_node_name:
+        nominated_node_name = None
+    if not conditions and nominated_node_name is None:
+        return None
+    metadata = pod.metadata
+    return PodStatusPatch(
+        metadata.namespace, metadata.name, metadata.uid, conditions, nominated_node_name
+    )
+
+
+def _changed_condition(pod: Pod, condition: Condition, now: str) -> tuple[Condition, ...]:
+    for old in pod.status.conditions:
+        if old.type != condition.type:
+            continue
+        same_status = old.status == condition.status
+        if (
+            same_status
+            and old.reason == condition.reason
+            and old.message == condition.message
+            and old.last_probe_time == condition.last_probe_time
+        ):
+            return ()
+        if same_status:
+            return (_at(condition, old.last_transition_time or now),)
+        break
+    return (_at(condition, now),)
+
+
+def _at(condition: Condition, time: str) -> Condition:
+    return msgspec.structs.replace(condition, last_transition_time=time)
+
+
+async def send_status_patch(client: ApiClient, patch: PodStatusPatch, random: Random) -> None:
+    """Send a patch, trying up to four times where that may help.
+
+    Raises:
+        RequestError: the last try's error; 404 means that the pod is gone.
+    """
+    backoff = Backoff(random, initial=0.01, cap=10.0, factor=5.0, jitter=0.1)
+    path = PODS.path(patch.name, patch.namespace, "status")
+    body = patch.encode()
+    while True:
+        try:
+            await client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+            return
+        except RequestError as error:
+            delay = backoff.next()
+            if backoff.attempts >= TRIES or not _worth_retrying(error):
+                raise
+            await client.clock.sleep(delay)
+
+
+def _worth_retrying(error: RequestError) -> bool:
+    if isinstance(error, ApiError):
+        return error.status in _RETRIED_STATUSES
+    return isinstance(error, ConnectionFailed) and error.refused

@@ -1,0 +1,134 @@
+"""A bind whose outcome is unknown is settled by asking, never by guessing."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from scheduler.api.meta import ObjectMeta
+from scheduler.api.pod import Pod
+from scheduler.client.binding import BindOutcome, bind_and_settle
+from scheduler.client.errors import NotLeader
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
+from tests.integration.client.faulty_server import Answer, FaultyServer, pod
+from tests.unit.client.virtual_clock import InstantClock
+
+POD_PATH = "/api/v1/namespaces/default/pods/p"
+BINDING_PATH = f"{POD_PATH}/binding"
+POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="uid-p"))
+
+
+class PodOnServer:
+    """The pod as the server has it; binding it is what a committed request does."""
+
+    def __init__(self, server: FaultyServer, **fields: Any) -> None:
+        self.json = pod("p", **fields)
+
+        async def get(_: web.Request) -> web.StreamResponse:
+            return web.json_response(self.json)
+
+        server.on("GET", POD_PATH, get)
+
+    def bind(self, _: web.Request) -> None:
+        self.json = pod("p", "2", node_name="node-1")
+
+
+async def bind(client: ApiClient) -> Any:
+    async with asyncio.timeout(5):
+        return await bind_and_settle(client, POD, "node-1", random=Random(1))
+
+
+async def test_a_success_needs_no_question(server: FaultyServer, client: ApiClient) -> None:
+    server.on("POST", BINDING_PATH, server.json({}, 201))
+    result = await bind(client)
+    assert result.bound
+    assert not result.settled
+    assert server.requests("GET") == []
+    assert server.seen[0].query == {"timeout": "2s"}
+
+
+@pytest.mark.parametrize("fault", ["cut", "hang"])
+async def test_committed_but_the_answer_was_lost(
+    server: FaultyServer, transport: Transport, clock: InstantClock, fault: str
+) -> None:
+    state = PodOnServer(server)
+    server.on("POST", BINDING_PATH, getattr(server, fault)(state.bind))
+    client = ApiClient(transport, clock=clock, bind_timeout=0.05 if fault == "hang" else 2.0)
+    result = await bind(client)
+    assert result.outcome is BindOutcome.BOUND
+    assert result.settled
+    assert clock.sleeps == [0.5]
+    assert len(server.requests("POST")) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "then", "outcome"),
+    [
+        (409, {}, BindOutcome.UNBOUND),
+        (409, {"node_name": "node-1"}, BindOutcome.BOUND),
+        (409, {"node_name": "other"}, BindOutcome.ELSEWHERE),
+        (409, {"uid": "reborn"}, BindOutcome.GONE),
+        (409, {"uid": "reborn", "node_name": "node-1"}, BindOutcome.GONE),
+        (500, {}, BindOutcome.UNBOUND),
+        (504, {"node_name": "node-1"}, BindOutcome.BOUND),
+        (404, {"uid": "reborn"}, BindOutcome.GONE),
+        (404, {}, BindOutcome.UNBOUND),
+    ],
+)
+async def test_an_error_is_settled_by_what_the_pod_is(
+    server: FaultyServer, client: ApiClient, answer: int, then: dict[str, str], outcome: BindOutcome
+) -> None:
+    PodOnServer(server, **then)
+    server.on("POST", BINDING_PATH, server.status(answer))
+    result = await bind(client)
+    assert (result.outcome, result.settled) == (outcome, True)
+    assert str(answer) in str(result.error)
+
+
+async def test_a_deleted_pod_is_gone(server: FaultyServer, client: ApiClient) -> None:
+    server.on("POST", BINDING_PATH, server.status(404, "NotFound"))
+    server.on("GET", POD_PATH, server.status(404, "NotFound"))
+    assert (await bind(client)).outcome is BindOutcome.GONE
+
+
+@pytest.mark.parametrize("status", [400, 403, 422])
+async def test_a_refusal_is_certain(server: FaultyServer, client: ApiClient, status: int) -> None:
+    server.on("POST", BINDING_PATH, server.status(status, message="no"))
+    result = await bind(client)
+    assert (result.outcome, result.settled) == (BindOutcome.UNBOUND, False)
+    assert server.requests("GET") == []
+
+
+async def test_asking_goes_on_until_there_is_an_answer(
+    server: FaultyServer, client: ApiClient, clock: InstantClock
+) -> None:
+    bound = pod("p", node_name="node-1")
+    failures: list[Answer] = [
+        server.status(500),
+        server.cut(),
+        server.status(403),
+        server.text(b"x"),
+    ]
+    server.on("POST", BINDING_PATH, server.status(500))
+    server.on("GET", POD_PATH, *failures, server.json(bound))
+    assert (await bind(client)).bound
+    assert len(server.requests("GET")) >= 5
+    assert clock.sleeps == sorted(clock.sleeps)
+
+
+async def test_a_shut_fence_is_a_certain_failure(
+    server: FaultyServer, transport: Transport, clock: InstantClock
+) -> None:
+    class Shut:
+        def allowed(self) -> bool:
+            return False
+
+    result = await bind(ApiClient(transport, clock=clock, fence=Shut()))
+    assert result.outcome is BindOutcome.UNBOUND
+    assert isinstance(result.error, NotLeader)
+    assert server.seen == []

@@ -1,0 +1,290 @@
+"""Finding the cluster and staying authenticated: kubeconfig files, service accounts, plugins."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from scheduler.client.configuration import ClientConfiguration, load_configuration
+from scheduler.client.credentials import Issued, IssuedCredentials, TokenFileCredentials
+from scheduler.client.errors import ConfigurationError
+from tests.unit.client.virtual_clock import EPOCH, ManualClock
+
+
+@pytest.fixture(scope="module")
+def pem() -> tuple[bytes, bytes]:
+    """A self-signed certificate and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private
+
+
+def kubeconfig(
+    directory: Path,
+    user: dict[str, Any] | None = None,
+    name: str = "config",
+    **cluster: Any,
+) -> str:
+    """Write a kubeconfig with the contexts `one` (current) and `two`."""
+    cluster.setdefault("server", "https://one:6443/")
+    content = {
+        "current-context": "one",
+        "clusters": [
+            {"name": "c1", "cluster": cluster},
+            {"name": "c2", "cluster": {"server": "http://two:8080"}},
+        ],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "c1", "user": "u"}},
+            {"name": "two", "context": {"cluster": "c2"}},
+        ],
+    }
+    path = directory / name
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+async def load(path: str | None = None, **arguments: Any) -> ClientConfiguration:
+    arguments.setdefault("environ", {})
+    return await load_configuration(kubeconfig=path, **arguments)
+
+
+class TestKubeconfig:
+    async def test_server_and_token(self, tmp_path: Path) -> None:
+        found = await load(kubeconfig(tmp_path, {"token": "secret"}))
+        assert found.server == "https://one:6443"
+        assert await found.authorization() == "Bearer secret"
+        assert found.ssl_context is not None
+        assert found.ssl_context.verify_mode is ssl.CERT_REQUIRED
+
+    async def test_context(self, tmp_path: Path) -> None:
+        found = await load(kubeconfig(tmp_path), context="two")
+        assert found.server == "http://two:8080"
+        assert found.ssl_context is None
+        assert await found.authorization() is None
+
+    async def test_master_overrides_the_server(self, tmp_path: Path) -> None:
+        found = await load(kubeconfig(tmp_path, {"token": "t"}), master="http://other:1/")
+        assert found.server == "http://other:1"
+        assert await found.authorization() == "Bearer t"
+
+    async def test_authority_and_client_certificate_as_data(
+        self, tmp_path: Path, pem: tuple[bytes, bytes]
+    ) -> None:
+        certificate, key = (base64.b64encode(part).decode() for part in pem)
+        user = {"client-certificate-data": certificate, "client-key-data": key}
+        path = kubeconfig(tmp_path, user, **{"certificate-authority-data": certificate})
+        found = await load(path)
+        assert found.ssl_context is not None
+        assert len(found.ssl_context.get_ca_certs()) == 1
+
+    async def test_files_are_relative_to_the_kubeconfig(
+        self, tmp_path: Path, pem: tuple[bytes, bytes]
+    ) -> None:
+        (tmp_path / "ca.crt").write_bytes(pem[0])
+        (tmp_path / "tok").write_text("from-file\n")
+        path = kubeconfig(tmp_path, {"tokenFile": "tok"}, **{"certificate-authority": "ca.crt"})
+        found = await load(path)
+        assert await found.authorization() == "Bearer from-file"
+        assert found.ssl_context is not None
+        assert len(found.ssl_context.get_ca_certs()) == 1
+
+    async def test_insecure_server_name_and_proxy(self, tmp_path: Path) -> None:
+        more: dict[str, Any] = {
+            "insecure-skip-tls-verify": True,
+            "tls-server-name": "kubernetes",
+            "proxy-url": "http://proxy:3128",
+        }
+        found = await load(kubeconfig(tmp_path, **more))
+        assert found.ssl_context is not None
+        assert found.ssl_context.verify_mode is ssl.CERT_NONE
+        assert (found.server_hostname, found.proxy) == ("kubernetes", "http://proxy:3128")
+
+    async def test_basic_authentication(self, tmp_path: Path) -> None:
+        found = await load(kubeconfig(tmp_path, {"username": "jane", "password": "pw"}))
+        assert await found.authorization() == "Basic " + base64.b64encode(b"jane:pw").decode()
+
+    async def test_the_variable_names_several_files(self, tmp_path: Path) -> None:
+        first = kubeconfig(tmp_path, {"token": "first"})
+        missing = str(tmp_path / "missing")
+        found = await load(environ={"KUBECONFIG": f"{missing}:{first}"})
+        assert await found.authorization() == "Bearer first"
+
+    async def test_the_default_file(self, tmp_path: Path) -> None:
+        (tmp_path / ".kube").mkdir()
+        kubeconfig(tmp_path / ".kube", {"token": "home"})
+        found = await load(environ={"HOME": str(tmp_path)})
+        assert await found.authorization() == "Bearer home"
+
+    @pytest.mark.parametrize(
+        ("content", "problem"),
+        [
+            ("", "not a usable kubeconfig file"),
+            ("{not yaml", "while parsing"),
+            ("[]", "not a usable kubeconfig file"),
+            ("clusters: []", "no current-context"),
+            ("current-context: x\ncontexts: []\nclusters: []\nusers: []", "named 'x'"),
+        ],
+    )
+    async def test_nonsense_names_the_file(
+        self, tmp_path: Path, content: str, problem: str
+    ) -> None:
+        path = tmp_path / "config"
+        path.write_text(content)
+        with pytest.raises(ConfigurationError, match=r"kubeconfig .*config: ") as caught:
+            await load(str(path))
+        assert problem in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("cluster", "context", "problem"),
+        [
+            ({}, "three", r"named 'three' \(there are: one, two\)"),
+            ({"certificate-authority": "nowhere.crt"}, None, "nowhere.crt"),
+            ({"certificate-authority-data": "AAAA"}, None, "certificates for https://one:6443"),
+        ],
+    )
+    async def test_what_is_wrong_is_named(
+        self, tmp_path: Path, cluster: dict[str, Any], context: str | None, problem: str
+    ) -> None:
+        with pytest.raises(ConfigurationError, match=problem):
+            await load(kubeconfig(tmp_path, **cluster), context=context)
+
+    async def test_a_missing_file(self) -> None:
+        with pytest.raises(ConfigurationError, match="kubeconfig /nowhere: no such file"):
+            await load("/nowhere")
+
+
+class TestExecPlugin:
+    """A plugin that counts its calls, and whose tokens expire."""
+
+    def plugin(self, directory: Path, expires: str | None) -> dict[str, Any]:
+        script = directory / "plugin.py"
+        status = {"token": "TOKEN"} | ({"expirationTimestamp": expires} if expires else {})
+        version = "client.authentication.k8s.io/v1"
+        answer = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+        counter = directory / "calls"
+        script.write_text(
+            f"from pathlib import Path\n"
+            f"path = Path({str(counter)!r})\n"
+            f"calls = len(path.read_text()) + 1 if path.exists() else 1\n"
+            f"path.write_text('x' * calls)\n"
+            f"print({json.dumps(answer)!r}.replace('TOKEN', f'token-{{calls}}'))\n"
+        )
+        return {"exec": {"apiVersion": version, "command": sys.executable, "args": [str(script)]}}
+
+    async def test_is_asked_once_and_again_when_refused(self, tmp_path: Path) -> None:
+        found = await load(kubeconfig(tmp_path, self.plugin(tmp_path, None)))
+        assert await found.authorization() == "Bearer token-1"
+        assert await found.authorization() == "Bearer token-1"
+        await found.credentials.renew()
+        assert await found.authorization() == "Bearer token-2"
+
+    async def test_is_asked_again_before_the_expiry(self, tmp_path: Path) -> None:
+        clock = ManualClock()
+        expires = datetime.fromtimestamp(EPOCH + 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        path = kubeconfig(tmp_path, self.plugin(tmp_path, expires))
+        found = await load(path, clock=clock)
+        clock.jump(3600 - 61)
+        assert await found.authorization() == "Bearer token-1"
+        clock.jump(1)
+        assert await found.authorization() == "Bearer token-2"
+
+    async def test_a_failing_plugin_is_named(self, tmp_path: Path) -> None:
+        user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/x"}}
+        with pytest.raises(ConfigurationError, match="/nowhere/x"):
+            await load(kubeconfig(tmp_path, user))
+
+
+class TestInCluster:
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+    def account(self, directory: Path, pem: tuple[bytes, bytes]) -> Path:
+        (directory / "ca.crt").write_bytes(pem[0])
+        (directory / "token").write_text("sa-1\n")
+        return directory
+
+    async def test_follows_the_rotated_token(
+        self, tmp_path: Path, pem: tuple[bytes, bytes]
+    ) -> None:
+        clock = ManualClock()
+        account = self.account(tmp_path, pem)
+        found = await load(environ=self.environ, service_account=account, clock=clock)
+        assert found.server == "https://[fd00::1]:443"
+        (account / "token").write_text("sa-2\n")
+        assert await found.authorization() == "Bearer sa-1"
+        clock.jump(60)
+        assert await found.authorization() == "Bearer sa-2"
+
+    async def test_a_missing_account_is_explained(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError, match="in-cluster configuration"):
+            await load(environ=self.environ, service_account=tmp_path)
+
+
+async def test_master_alone() -> None:
+    found = await load(master="http://127.0.0.1:8080/", environ={"HOME": "/nowhere"})
+    assert found.server == "http://127.0.0.1:8080"
+
+
+async def test_nothing_configured() -> None:
+    with pytest.raises(
+        ConfigurationError, match="invalid configuration: no configuration has been provided"
+    ):
+        await load(environ={"HOME": "/nowhere"})
+
+
+class TestTokenFiles:
+    async def test_an_unreadable_rotation_keeps_the_old_token(self, tmp_path: Path) -> None:
+        clock = ManualClock()
+        path = tmp_path / "token"
+        path.write_text("old")
+        credentials = TokenFileCredentials(path, clock)
+        path.write_text("")
+        clock.jump(61)
+        assert await credentials.authorization() == "Bearer old"
+        with pytest.raises(ConfigurationError, match="is empty"):
+            await credentials.renew()
+
+
+class TestIssuedCredentials:
+    async def test_a_failed_renewal_matters_only_after_the_expiry(self) -> None:
+        clock = ManualClock()
+
+        async def fails() -> Issued:
+            msg = "provider is down"
+            raise ConfigurationError(msg)
+
+        credentials = IssuedCredentials(fails, Issued("Bearer 1", clock.now() + 100), clock)
+        clock.jump(95)
+        assert await credentials.authorization() == "Bearer 1"
+        clock.jump(5)
+        with pytest.raises(ConfigurationError, match="provider is down"):
+            await credentials.authorization()

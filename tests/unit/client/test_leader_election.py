@@ -1,0 +1,402 @@
+"""Leader election in virtual time: two candidates, one Lease, and every way it can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.client.errors import ApiError, ConnectionFailed, RequestTimeout, StatusBody
+from scheduler.client.leader_election import (
+    LeaderElectionOptions,
+    LeaderElector,
+    LeaderFence,
+    LeadershipLostError,
+    check_timing,
+    new_identity,
+)
+from tests.unit.client.virtual_clock import ManualClock
+
+
+class LeaseStore:
+    """One Lease with optimistic concurrency, as the API server keeps it."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+
+    def write(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.version += 1
+        self.lease = copy.deepcopy(dict(body))
+        self.lease.setdefault("metadata", {})["resourceVersion"] = str(self.version)
+        return copy.deepcopy(self.lease)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        assert self.lease is not None
+        spec: dict[str, Any] = self.lease["spec"]
+        return spec
+
+
+class FakeLock:
+    """A candidate's connection to the store, with faults: refuse, hang, or lose the answer."""
+
+    def __init__(self, store: LeaseStore, clock: ManualClock) -> None:
+        self._store = store
+        self._clock = clock
+        self.fault = ""
+        self.calls = 0
+
+    async def _pass(self, verb: str, within: float) -> None:
+        self.calls += 1
+        await asyncio.sleep(0)
+        if self.fault == "refuse":
+            raise ConnectionFailed(verb, "/lease", "connection refused", sent=False, refused=True)
+        if self.fault == "hang":
+            await self._clock.sleep(within)
+            raise RequestTimeout(verb, "/lease", "timed out", sent=True)
+
+    async def get(self, within: float) -> dict[str, Any] | None:
+        await self._pass("GET", within)
+        return copy.deepcopy(self._store.lease)
+
+    async def create(self, spec: Mapping[str, Any], within: float) -> dict[str, Any]:
+        await self._pass("POST", within)
+        if self._store.lease is not None:
+            raise ApiError("POST", "/lease", status=409, body=StatusBody(reason="AlreadyExists"))
+        return self._answer("POST", self._store.write({"metadata": {"name": "l"}, "spec": spec}))
+
+    async def replace(self, lease: Mapping[str, Any], within: float) -> dict[str, Any]:
+        await self._pass("PUT", within)
+        current = self._store.lease
+        if current is None:
+            raise ApiError("PUT", "/lease", status=404, body=StatusBody(reason="NotFound"))
+        if lease["metadata"]["resourceVersion"] != current["metadata"]["resourceVersion"]:
+            raise ApiError("PUT", "/lease", status=409, body=StatusBody(reason="Conflict"))
+        return self._answer("PUT", self._store.write(lease))
+
+    def _answer(self, verb: str, lease: dict[str, Any]) -> dict[str, Any]:
+        if self.fault == "lose answer":
+            raise ConnectionFailed(verb, "/lease", "connection reset", sent=True)
+        return lease
+
+
+class Candidate:
+    """An elector with its faults, and what it did."""
+
+    def __init__(self, name: str, store: LeaseStore, clock: ManualClock) -> None:
+        self.lock = FakeLock(store, clock)
+        self.leaders: list[str] = []
+        self.elector = LeaderElector(
+            self.lock,
+            LeaderElectionOptions(identity=name),
+            clock,
+            random=Random(name),
+            on_new_leader=self.leaders.append,
+        )
+        self.led = False
+        self.lost: LeadershipLostError | None = None
+
+    async def run(self) -> None:
+        try:
+            await self.elector.run(self._lead)
+        except LeadershipLostError as error:
+            self.lost = error
+
+    async def _lead(self) -> None:
+        self.led = True
+        await asyncio.Event().wait()
+
+    # Methods, because mypy would remember an attribute across an await.
+    def has_led(self) -> bool:
+        return self.led
+
+    def may_write(self) -> bool:
+        return self.elector.fence.allowed()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store() -> LeaseStore:
+    return LeaseStore()
+
+
+@asynccontextmanager
+async def running(*candidates: Candidate) -> AsyncIterator[list[asyncio.Task[None]]]:
+    tasks = [asyncio.create_task(candidate.run()) for candidate in candidates]
+    try:
+        yield tasks
+    finally:
+        for candidate in candidates:
+            # Releasing into a hung connection would wait for time that no longer passes.
+            candidate.lock.fault = ""
+        for task in tasks:
+            task.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_creates_the_lease_and_renews_it(clock: ManualClock, store: LeaseStore) -> None:
+    a = Candidate("a", store, clock)
+    async with running(a):
+        await clock.advance(0)
+        assert store.spec == {
+            "holderIdentity": "a",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2023-11-14T22:13:20.000000Z",
+            "renewTime": "2023-11-14T22:13:20.000000Z",
+            "leaseTransitions": 0,
+        }
+        await clock.advance(60)
+        assert store.spec["renewTime"] == "2023-11-14T22:14:20.000000Z"
+        assert store.spec["acquireTime"] == "2023-11-14T22:13:20.000000Z"
+        assert a.elector.leading
+        assert a.leaders == ["a"]
+        # Renewing needs one request, not two.
+        assert a.lock.calls == 2 + 30
+
+
+async def test_the_second_waits_and_takes_over_after_a_crash(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    store.write(
+        {
+            "metadata": {"annotations": {"keep": "me"}},
+            "spec": {"holderIdentity": "dead", "leaseDurationSeconds": 15, "strategy": "foreign"},
+        }
+    )
+    b = Candidate("b", store, clock)
+    async with running(b):
+        await clock.advance(14.9)
+        assert not b.has_led()
+        await clock.advance(5)
+        assert b.has_led()
+    assert store.spec["leaseTransitions"] == 1
+    assert store.spec["strategy"] == "foreign"
+    assert store.lease is not None
+    assert store.lease["metadata"]["annotations"] == {"keep": "me"}
+    assert b.leaders == ["dead", "b"]
+
+
+async def test_a_clean_stop_hands_over_within_a_retry(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    a, b = Candidate("a", store, clock), Candidate("b", store, clock)
+    async with running(a) as (task,):
+        await clock.advance(1)
+        async with running(b):
+            await clock.advance(5)
+            assert not b.has_led()
+            task.cancel()
+            await clock.settle()
+            assert store.spec["holderIdentity"] == ""
+            assert not a.may_write()
+            await clock.advance(2 * 2.2)
+            assert b.has_led()
+
+
+async def test_what_leads_may_finish_before_the_lease_is_released(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    a = Candidate("a", store, clock)
+    drained_with: list[bool] = []
+
+    async def lead() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await clock.sleep(20)
+            drained_with.append(a.may_write())
+
+    task = asyncio.create_task(a.elector.run(lead))
+    await clock.advance(1)
+    task.cancel()
+    await clock.advance(30)
+    assert task.cancelled()
+    # Draining took longer than the lease lasts: it was renewed meanwhile.
+    assert drained_with == [True]
+    assert store.spec["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize("fault", ["refuse", "hang", "lose answer"])
+async def test_leadership_ends_before_anybody_can_take_over(
+    clock: ManualClock, store: LeaseStore, fault: str
+) -> None:
+    a, b = Candidate("a", store, clock), Candidate("b", store, clock)
+    async with running(a, b):
+        await clock.advance(7)
+        leader, other = (a, b) if a.has_led() else (b, a)
+        leader.lock.fault = fault
+        both = False
+        for _ in range(400):
+            await clock.advance(0.1)
+            both = both or (a.may_write() and b.may_write())
+        assert not both
+        assert leader.lost is not None
+        assert other.has_led()
+        assert "not renewed within 10s" in str(leader.lost)
+
+
+async def test_a_short_outage_is_survived(clock: ManualClock, store: LeaseStore) -> None:
+    a = Candidate("a", store, clock)
+    async with running(a):
+        await clock.advance(5)
+        a.lock.fault = "refuse"
+        await clock.advance(7)
+        a.lock.fault = ""
+        await clock.advance(20)
+        assert a.may_write()
+        assert a.lost is None
+        assert a.elector.statistics().failures >= 3
+
+
+async def test_a_process_that_was_frozen_does_not_write_when_it_wakes(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    a = Candidate("a", store, clock)
+    async with running(a):
+        await clock.advance(5)
+        assert a.may_write()
+        clock.jump(11)
+        assert not a.may_write()
+        await clock.advance(1)
+        assert a.lost is not None
+
+
+async def test_a_conflicting_touch_of_the_lease_is_not_a_loss(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    a = Candidate("a", store, clock)
+    async with running(a):
+        await clock.advance(5)
+        assert store.lease is not None
+        store.write({**store.lease, "metadata": {"annotations": {"by": "kubectl"}}})
+        await clock.advance(9)
+        assert a.may_write()
+        assert store.lease["metadata"]["annotations"] == {"by": "kubectl"}
+
+
+async def test_a_deleted_lease_is_made_again(clock: ManualClock, store: LeaseStore) -> None:
+    a = Candidate("a", store, clock)
+    async with running(a):
+        await clock.advance(5)
+        store.lease = None
+        await clock.advance(6)
+        assert a.may_write()
+        assert store.spec["holderIdentity"] == "a"
+
+
+async def test_a_stolen_lease_ends_leadership_at_the_next_renewal(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    a = Candidate("a", store, clock)
+    async with running(a):
+        await clock.advance(5)
+        assert store.lease is not None
+        store.write({**store.lease, "spec": {**store.spec, "holderIdentity": "thief"}})
+        await clock.advance(4.5)
+        assert a.lost is not None
+        assert "held by thief" in str(a.lost)
+        assert store.spec["holderIdentity"] == "thief"
+
+
+async def test_an_unreadable_lease_is_retried(clock: ManualClock, store: LeaseStore) -> None:
+    store.write({"metadata": {}, "spec": {"holderIdentity": 7}})
+    a = Candidate("a", store, clock)
+    async with running(a):
+        await clock.advance(10)
+        assert not a.has_led()
+        store.lease = None
+        await clock.advance(5)
+        assert a.has_led()
+
+
+async def test_an_error_of_what_leads_comes_out_and_releases(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    a = Candidate("a", store, clock)
+
+    async def fails() -> None:
+        msg = "broken"
+        raise LookupError(msg)
+
+    with pytest.raises(LookupError, match="broken"):
+        await a.elector.run(fails)
+    assert store.spec["holderIdentity"] == ""
+
+
+_FAULTS = st.sampled_from(["", "", "refuse", "hang", "lose answer"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(st.tuples(_FAULTS, _FAULTS, st.floats(0.1, 12.0)), min_size=1, max_size=12))
+def test_never_two_writers(steps: list[tuple[str, str, float]]) -> None:
+    """Whatever happens to either connection, at no moment may both write."""
+
+    async def scenario() -> None:
+        clock, store = ManualClock(), LeaseStore()
+        a, b = Candidate("a", store, clock), Candidate("b", store, clock)
+        async with running(a, b):
+            for fault_a, fault_b, seconds in steps:
+                a.lock.fault, b.lock.fault = fault_a, fault_b
+                passed = 0.0
+                while passed < seconds:
+                    await clock.advance(0.5)
+                    passed += 0.5
+                    assert not (a.may_write() and b.may_write())
+
+    asyncio.run(scenario())
+
+
+class TestFence:
+    def test_is_shut_until_renewed_and_after_the_deadline(self) -> None:
+        clock = ManualClock()
+        fence = LeaderFence(clock, 10.0)
+        assert not fence.allowed()
+        clock.jump(100)
+        fence.renewed(97.0)
+        assert fence.remaining() == pytest.approx(7.0)
+        clock.jump(6.9)
+        assert fence.allowed()
+        clock.jump(0.1)
+        assert not fence.allowed()
+
+    def test_stays_shut_for_good(self) -> None:
+        clock = ManualClock()
+        fence = LeaderFence(clock, 10.0)
+        fence.renewed(0.0)
+        fence.shut()
+        fence.renewed(0.0)
+        assert not fence.allowed()
+
+
+@pytest.mark.parametrize(
+    ("options", "bind_timeout", "problem"),
+    [
+        (LeaderElectionOptions(), 4.0, ""),
+        (LeaderElectionOptions(), 5.0, "bind timeout (5s) plus leaderElection.renewDeadline (10s)"),
+        (LeaderElectionOptions(lease_duration=10), 1.0, "leaseDuration (10s) must be greater"),
+        (LeaderElectionOptions(retry_period=9), 1.0, "renewDeadline (10s) must be greater"),
+        (LeaderElectionOptions(lease_duration=0.5, renew_deadline=0.2), 0.1, "1s or more"),
+    ],
+)
+def test_timing_is_checked(
+    options: LeaderElectionOptions, bind_timeout: float, problem: str
+) -> None:
+    problems = check_timing(options, bind_timeout)
+    assert (problem in "; ".join(problems)) if problem else problems == []
+
+
+def test_identities_differ() -> None:
+    assert new_identity() != new_identity()
