@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvloop
@@ -119,7 +119,14 @@ class Application:
             fence=elector.fence if elector else OpenFence(),
             metrics=self.metrics,
         )
-        endpoints = Endpoints(self._options, self._configuration, wiring, elector, transport)
+        endpoints = Endpoints(
+            self._options,
+            self._configuration,
+            wiring,
+            elector,
+            # Reviews are no writes of the scheduler: replicas that do not lead serve as well.
+            ApiClient(transport, user_agent="kubestow/access", metrics=self.metrics.client),
+        )
         await stack.enter_async_context(endpoints)
         try:
             await self._run(wiring, elector, endpoints)
@@ -132,13 +139,15 @@ class Application:
         self, wiring: Wiring, elector: LeaderElector | None, endpoints: Endpoints
     ) -> None:
         async with asyncio.TaskGroup() as tasks:
-            background = [
+            background: list[asyncio.Task[Any]] = [
+                tasks.create_task(wiring.recorder.run(), name="events"),
+                tasks.create_task(watch_loop_lag(self.metrics), name="watchdog"),
+                tasks.create_task(wiring.dispatcher.run(), name="dispatcher"),
+            ]
+            background += [
                 tasks.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
                 for reflector in wiring.reflectors
             ]
-            background.append(tasks.create_task(wiring.recorder.run(), name="events"))
-            background.append(tasks.create_task(watch_loop_lag(self.metrics), name="watchdog"))
-            background.append(tasks.create_task(wiring.dispatcher.run(), name="dispatcher"))
             if await self._synced(wiring):
                 endpoints.mark_synced()
                 await self._lead_until_stopped(wiring, elector)

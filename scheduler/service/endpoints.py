@@ -1,0 +1,160 @@
+"""What this process serves over HTTPS, put together from its parts (framework-cycle-config.md 8.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, Self
+
+from config import Configuration, configz
+from scheduler.api.pod import Pod
+from scheduler.client.configuration import load_configuration
+from scheduler.client.leader_election import LeaderElector
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
+from scheduler.service import logs
+from scheduler.service.metrics import build_info
+from scheduler.service.options import RunOptions
+from scheduler.service.serving import (
+    DebugPages,
+    HttpsServer,
+    ServingTls,
+    create_app,
+    delegated_authenticator,
+    delegated_authorizer,
+    scheduler_checks,
+)
+from scheduler.service.serving import Endpoints as Served
+
+if TYPE_CHECKING:
+    from scheduler.service.wiring import Wiring
+
+RENEWAL_GRACE_SECONDS: Final = 20.0
+"""A leader counts as unhealthy when its Lease is older than the lease duration by this, as upstream."""
+
+
+class Endpoints:
+    """The HTTPS server of one run. An async context manager; serves nothing when the port is 0."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        configuration: Configuration,
+        wiring: Wiring,
+        elector: LeaderElector | None,
+        client: ApiClient,
+    ) -> None:
+        self._options = options
+        self._configuration = configuration
+        self._wiring = wiring
+        self._elector = elector
+        self._client = client
+        self._synced = False
+        self._stopping = False
+        self._stack = AsyncExitStack()
+        #: The port listened on, 0 when nothing is served.
+        self.port = 0
+
+    def mark_synced(self) -> None:
+        """Every handler has seen its first list."""
+        self._synced = True
+
+    def mark_stopping(self) -> None:
+        """The process is ending: not ready any more."""
+        self._stopping = True
+
+    async def __aenter__(self) -> Self:
+        if self._options.serving.secure_port:
+            try:
+                await self._start()
+            except BaseException:
+                await self._stack.aclose()
+                raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        access = self._options.access
+        app = create_app(
+            self._served(),
+            delegated_authenticator(await self._reviewer(access.authentication_kubeconfig), access),
+            delegated_authorizer(await self._reviewer(access.authorization_kubeconfig), access),
+        )
+        tls = ServingTls(self._options.serving, client_ca_file=access.client_ca_file)
+        server = HttpsServer(app, self._options.serving, tls)
+        await self._stack.enter_async_context(server)
+        self.port = server.port
+
+    async def _reviewer(self, kubeconfig: str) -> ApiClient:
+        """The client that reviews go through: of the cluster we schedule for, unless told otherwise."""
+        if not kubeconfig:
+            return self._client
+        configuration = await load_configuration(kubeconfig=kubeconfig)
+        transport = await self._stack.enter_async_context(Transport(configuration))
+        return ApiClient(transport, user_agent="kubestow/access")
+
+    def _served(self) -> Served:
+        profiling = self._configuration.effective.enable_profiling
+        return Served(
+            health=scheduler_checks(
+                shutdown=lambda: "process is shutting down" if self._stopping else None,
+                handler_sync=lambda: None if self._synced else "informer handlers have not synced",
+                leader_election=None if self._elector is None else self._check_renewal,
+            ),
+            metrics=self._wiring.metrics,
+            configz=lambda: configz(self._configuration),
+            debug=self._debug_pages(),
+            version=build_info().version_info(),
+            pods=self._pods,
+            set_verbosity=logs.set_verbosity if profiling else None,
+        )
+
+    def _debug_pages(self) -> DebugPages:
+        wiring = self._wiring
+        return DebugPages(
+            {
+                "statistics": lambda _: wiring.statistics(),
+                "queue": lambda _: {
+                    "statistics": wiring.queue.statistics(),
+                    "pods": wiring.queue.views(),
+                },
+                "cache": lambda query: self._cache_page(query),
+            }
+        )
+
+    def _cache_page(self, query: Mapping[str, str]) -> object:
+        """Sizes, or with `?node=NAME` what is known about one node."""
+        table = self._wiring.cache.table
+        name = query.get("node")
+        if name is None:
+            return self._wiring.cache.statistics()
+        row = table.row_of(name)
+        if row is None:
+            raise LookupError(f"no node {name!r}")
+        info = table.node_info(row)
+        return {
+            "node": name,
+            "allocatable": info.allocatable,
+            "requested": info.requested,
+            "pods": sorted(
+                f"{pod.key}{' (assumed)' if self._assumed(pod) else ''}" for pod in info.pods
+            ),
+        }
+
+    def _assumed(self, pod: Pod) -> bool:
+        return self._wiring.cache.is_assumed(pod.metadata.uid)
+
+    def _pods(self) -> tuple[Pod, ...]:
+        if self._elector is not None and not self._elector.leading:
+            return ()
+        return tuple(self._wiring.listers["pods"].list())
+
+    def _check_renewal(self) -> str | None:
+        assert self._elector is not None
+        settings = self._configuration.effective.leader_election
+        age = settings.renew_deadline.total_seconds() - self._elector.fence.remaining()
+        if age > settings.lease_duration.total_seconds() + RENEWAL_GRACE_SECONDS:
+            return f"failed election to renew leadership on lease {settings.resource_name}"
+        return None
