@@ -115,6 +115,7 @@ OK: tuple[str, list[str]] = ("OK", [])
         pytest.param(asking(amounts(1, 2)), amounts(5, 19), ("U", ["memory"]), id="memory only"),
         pytest.param(asking(amounts(5, 1)), amounts(5, 19), OK, id="exactly full"),
         pytest.param(asking(amounts(11)), None, ("UU", ["cpu"]), id="larger than the node"),
+        pytest.param(asking(amounts(10)), amounts(1), ("U", ["cpu"]), id="as large as the node"),
         pytest.param(asking({AAA: 1}), {}, OK, id="extended"),
         pytest.param(asking({AAA: 10}), {}, ("UU", [AAA]), id="extended over capacity"),
         pytest.param(asking({AAA: 1}), {AAA: 5}, ("U", [AAA]), id="extended used up"),

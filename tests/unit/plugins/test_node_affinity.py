@@ -104,6 +104,9 @@ FOO_BAR = {"foo": "bar"}
             demanding(labels(expression("v", "Gt", "206"))), {"v": "206"}, False, id="Gt, equal"
         ),
         pytest.param(
+            demanding(labels(expression("v", "Lt", "206"))), {"v": "206"}, False, id="Lt, equal"
+        ),
+        pytest.param(
             demanding(labels(expression("v", "Lt", "3"))), {"v": "-7"}, True, id="Lt, negative"
         ),
         pytest.param(
