@@ -76,9 +76,11 @@ class DynamicResources:
     def validate_args(args: DynamicResourcesArgs) -> Iterator[ArgumentProblem]:
         """Timeouts must make sense."""
         if args.filter_timeout < dt.timedelta():
-            yield invalid("filterTimeout", args.filter_timeout, "must be zero or positive")
+            yield invalid("filterTimeout", _shown(args.filter_timeout), "must be zero or positive")
         if args.binding_timeout < dt.timedelta(seconds=1):
-            yield invalid("bindingTimeout", args.binding_timeout, "must be at least 1 second")
+            yield invalid(
+                "bindingTimeout", _shown(args.binding_timeout), "must be at least 1 second"
+            )
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Lets every pod in, see above."""
@@ -158,3 +160,7 @@ class DynamicResources:
         vain.
         """
         return ()
+
+
+def _shown(duration: dt.timedelta) -> str:
+    return f"{duration.total_seconds():g}s"
