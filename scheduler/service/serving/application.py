@@ -28,7 +28,9 @@ _log = structlog.get_logger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES: Final = 1024
-"""The longest request body with a meaning is a number."""
+"""Nothing that is served reads a body, but for one number."""
+
+MAX_NUMBER_BYTES: Final = 32
 
 MAX_IN_FLIGHT: Final = 100
 """Requests at once, health checks apart: more are answered 429."""
@@ -167,9 +169,9 @@ class _Handlers:
 
     async def set_verbosity(self, request: web.Request) -> web.Response:
         """Change the log level while running; the body is the number."""
-        body = (await request.content.read(MAX_BODY_BYTES)).decode("ascii", "replace").strip()
+        body = (await request.content.read(MAX_NUMBER_BYTES)).decode("ascii", "replace").strip()
         set_verbosity = self._endpoints.set_verbosity
-        if set_verbosity is None or not body.isdecimal():
+        if set_verbosity is None or not body.isdecimal() or len(body) > 4:
             return _error(400, f'failed to set verbosity: "{body[:40]}" is not a number')
         set_verbosity(int(body))
         return _text(f"successfully set klog.logging.verbosity to {int(body)}".encode())
@@ -261,8 +263,10 @@ class _Access:
 
 async def _finish_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.setdefault("Cache-Control", "no-cache, private")
-    # One request for each connection: see `server`.
+    response.headers.popall("Server", None)
+    # One request for each connection, see `server`. Headers are complete by now: say it here too.
     response.force_close()
+    response.headers["Connection"] = "close"
 
 
 def not_found() -> web.Response:

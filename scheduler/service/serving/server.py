@@ -17,7 +17,7 @@ import ssl
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, cast
 
 import structlog
 from aiohttp import web
@@ -172,7 +172,7 @@ class _Connection(asyncio.Protocol):
     ) -> None:
         self._inner = inner
         self._ended = ended
-        self._transport: asyncio.BaseTransport | None = None
+        self._transport: asyncio.Transport | None = None
         self._is_cut = False
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(CONNECTION_SECONDS, expired, self)
@@ -182,12 +182,13 @@ class _Connection(asyncio.Protocol):
         self._is_cut = True
         self._timer.cancel()
         self._ended(self)
-        if isinstance(self._transport, asyncio.Transport):
+        if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start, unless the connection was cut during its handshake."""
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio's, only alike.
+        self._transport = cast("asyncio.Transport", transport)
         self._inner.connection_made(transport)
         if self._is_cut:
             self.cut()

@@ -1,0 +1,271 @@
+"""Who gets in, over TLS and through reviews of a real (embedded) API server."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.credentials import StaticCredentials
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
+from scheduler.service.options import AccessOptions, ServingOptions
+from scheduler.service.serving import (
+    DelegatedAuthenticator,
+    DelegatedAuthorizer,
+    ServingTls,
+    delegated_authenticator,
+    delegated_authorizer,
+)
+from simulator import EmbeddedCluster
+from simulator.subresources import Reviewer
+from tests.integration.serving.conftest import Open, Site
+
+USERS: dict[str, dict[str, Any]] = {
+    "prometheus": {"username": "system:serviceaccount:monitoring:prometheus", "uid": "7"},
+    "nobody": {"username": "system:serviceaccount:default:nobody"},
+    "admin": {"username": "admin", "groups": ["system:masters"]},
+}
+
+
+def may(spec: dict[str, Any]) -> bool:
+    """What RBAC would say: Prometheus reads metrics."""
+    attributes = spec["nonResourceAttributes"]
+    groups = spec.get("groups") or []
+    known = "system:authenticated" in groups or "system:unauthenticated" in groups
+    return bool(
+        known
+        and spec["user"] == USERS["prometheus"]["username"]
+        and attributes == {"path": "/metrics", "verb": "get"}
+    )
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ApiClient]:
+    reviewer = Reviewer(authenticate=USERS.get, allow=may)
+    async with EmbeddedCluster(reviewer=reviewer, controllers=()) as cluster:
+        configuration = ClientConfiguration(cluster.url, credentials=StaticCredentials("own"))
+        async with Transport(configuration) as transport:
+            yield ApiClient(transport)
+
+
+def forbidden(user: str, verb: str, path: str) -> str:
+    return (
+        '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":'
+        f'"forbidden: User \\"{user}\\" cannot {verb} path \\"{path}\\"",'
+        '"reason":"Forbidden","details":{},"code":403}\n'
+    )
+
+
+UNAUTHORIZED = (
+    '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
+    '"message":"Unauthorized","reason":"Unauthorized","code":401}\n'
+)
+ANONYMOUS = "system:anonymous"
+NOBODY = "system:serviceaccount:default:nobody"
+
+
+@pytest.mark.parametrize(
+    ("token", "method", "path", "status", "body"),
+    [
+        ("", "GET", "/healthz", 200, "ok"),
+        ("", "GET", "/livez", 200, "ok"),
+        ("", "GET", "/readyz", 200, "ok"),
+        ("", "GET", "/readyz/shutdown", 403, forbidden(ANONYMOUS, "get", "/readyz/shutdown")),
+        ("", "GET", "/healthz/", 403, forbidden(ANONYMOUS, "get", "/healthz/")),
+        ("", "GET", "/metrics", 403, forbidden(ANONYMOUS, "get", "/metrics")),
+        ("", "GET", "/metrics/slis", 403, forbidden(ANONYMOUS, "get", "/metrics/slis")),
+        ("", "GET", "/metrics/resources", 403, None),
+        ("", "GET", "/configz", 403, None),
+        ("", "GET", "/version", 403, None),
+        ("", "GET", "/debug", 403, None),
+        ("", "GET", "/debug/queue", 403, None),
+        ("", "PUT", "/debug/flags/v", 403, forbidden(ANONYMOUS, "put", "/debug/flags/v")),
+        # Nobody learns which paths exist.
+        ("", "GET", "/nope", 403, forbidden(ANONYMOUS, "get", "/nope")),
+        ("", "POST", "/metrics", 403, forbidden(ANONYMOUS, "post", "/metrics")),
+        ("made-up", "GET", "/metrics", 401, UNAUTHORIZED),
+        ("made-up", "GET", "/healthz", 401, UNAUTHORIZED),
+        ("nobody", "GET", "/metrics", 403, forbidden(NOBODY, "get", "/metrics")),
+        ("nobody", "GET", "/healthz", 200, "ok"),
+        ("prometheus", "GET", "/metrics", 200, None),
+        ("prometheus", "DELETE", "/metrics", 403, None),
+        ("prometheus", "GET", "/configz", 403, None),
+        ("admin", "GET", "/configz", 200, None),
+        ("admin", "DELETE", "/metrics", 200, "metrics reset\n"),
+        ("admin", "GET", "/nope", 404, "404 page not found\n"),
+    ],
+)
+async def test_the_cluster_decides(
+    opened: Open,
+    site: Site,
+    client: ApiClient,
+    token: str,
+    method: str,
+    path: str,
+    status: int,
+    body: str | None,
+) -> None:
+    options = AccessOptions()
+    async with opened(
+        site,
+        authenticator=delegated_authenticator(client, options),
+        authorizer=delegated_authorizer(client, options),
+    ) as visitor:
+        answer = await visitor.ask(path, method, token)
+    assert answer.status == status
+    if body is not None:
+        assert answer.text == body
+
+
+@pytest.mark.parametrize("token", ["", "admin"])
+@pytest.mark.parametrize(("path", "status"), [("/readyz", 200), ("/metrics", 403), ("/x", 403)])
+async def test_without_a_cluster_all_but_health_is_forbidden(
+    opened: Open, site: Site, token: str, path: str, status: int
+) -> None:
+    options = AccessOptions()
+    async with opened(
+        site,
+        authenticator=delegated_authenticator(None, options),
+        authorizer=delegated_authorizer(None, options),
+    ) as visitor:
+        answer = await visitor.ask(path, token=token)
+    assert answer.status == status
+    if status == 403:
+        assert json.loads(answer.text)["message"] == (
+            f'forbidden: User "system:anonymous" cannot get path "{path}"'
+        )
+
+
+async def test_when_the_api_server_is_away_health_is_answered_and_the_rest_refused(
+    opened: Open, site: Site
+) -> None:
+    # Nobody listens on the discard port of the loopback interface.
+    async with Transport(ClientConfiguration("http://127.0.0.1:9")) as transport:
+        client = ApiClient(transport)
+        async with opened(
+            site,
+            authenticator=delegated_authenticator(client, AccessOptions()),
+            authorizer=delegated_authorizer(client, AccessOptions()),
+        ) as visitor:
+            assert (await visitor.ask("/readyz")).status == 200
+            assert (await visitor.ask("/metrics", token="prometheus")).status == 401
+            anonymous = await visitor.ask("/metrics")
+    assert (anonymous.status, anonymous.text) == (
+        500,
+        'Internal Server Error: "/metrics": access could not be reviewed\n',
+    )
+
+
+async def test_options_reach_the_reviews(opened: Open, site: Site, client: ApiClient) -> None:
+    options = AccessOptions(always_allow_paths=("/metrics",))
+    async with opened(
+        site,
+        authenticator=delegated_authenticator(client, options),
+        authorizer=delegated_authorizer(client, options),
+    ) as visitor:
+        assert (await visitor.ask("/metrics")).status == 200
+        assert (await visitor.ask("/healthz")).status == 403
+
+
+def issue(folder: Path, name: str, issuer: str = "", groups: tuple[str, ...] = ()) -> Path:
+    """Write `<name>.crt` and `<name>.key`; without an issuer an authority."""
+    now = datetime.now(UTC)
+    key = ec.generate_private_key(ec.SECP256R1())
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in groups]
+    attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
+    subject = x509.Name(attributes)
+    signer, signed_by = key, subject
+    if issuer:
+        loaded = serialization.load_pem_private_key((folder / f"{issuer}.key").read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        signer, signed_by = loaded, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(signed_by)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=not issuer, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+    path = folder / f"{name}.crt"
+    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    path.with_suffix(".key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return path
+
+
+def with_certificate(path: Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if path is not None:
+        context.load_cert_chain(path, path.with_suffix(".key"))
+    return context
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "status", "user"),
+    [
+        ("root", ("system:masters",), 200, ""),
+        ("somebody", ("dev",), 403, "somebody"),
+        ("", (), 403, "system:anonymous"),
+    ],
+)
+async def test_client_certificates_name_users(
+    opened: Open,
+    site: Site,
+    tmp_path: Path,
+    name: str,
+    groups: tuple[str, ...],
+    status: int,
+    user: str,
+) -> None:
+    authority = issue(tmp_path, "authority")
+    certificate = issue(tmp_path, name, "authority", groups) if name else None
+    async with opened(
+        site,
+        authenticator=DelegatedAuthenticator(),
+        authorizer=DelegatedAuthorizer(),
+        tls=ServingTls(ServingOptions(), str(authority)),
+        client_tls=with_certificate(certificate),
+    ) as visitor:
+        answer = await visitor.ask("/metrics")
+    assert answer.status == status
+    assert user in answer.text
+
+
+async def test_certificates_of_strangers_do_not_get_through_the_handshake(
+    opened: Open, site: Site, tmp_path: Path
+) -> None:
+    import aiohttp
+
+    authority = issue(tmp_path, "authority")
+    issue(tmp_path, "stranger")
+    forged = issue(tmp_path, "root", "stranger", ("system:masters",))
+    async with opened(
+        site,
+        authorizer=DelegatedAuthorizer(),
+        tls=ServingTls(ServingOptions(), str(authority)),
+        client_tls=with_certificate(forged),
+    ) as visitor:
+        with pytest.raises((aiohttp.ClientError, OSError)):
+            await visitor.ask("/metrics")

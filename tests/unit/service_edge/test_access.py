@@ -1,0 +1,280 @@
+"""Who is who and who may what, without sockets; and how often the API server is asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from scheduler.client.errors import ConnectionFailed
+from scheduler.client.reviews import UserInfo
+from scheduler.service.serving import (
+    AccessUnknownError,
+    Credentials,
+    DelegatedAuthenticator,
+    DelegatedAuthorizer,
+)
+from scheduler.service.serving.access import ANONYMOUS, MAX_TOKEN_BYTES, bearer_token
+from scheduler.service.serving.review_cache import ReviewCache
+from tests.unit.client.virtual_clock import ManualClock
+
+ALICE = UserInfo(username="alice", groups=("dev",))
+CERTIFICATE = {
+    "subject": (
+        (("organizationName", "system:masters"),),
+        (("organizationName", "ops"), ("commonName", "carol")),
+    )
+}
+
+
+class Reviews:
+    """An API server that knows one token, allows one path, and counts."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.accesses: list[tuple[str, str, str]] = []
+        self.down = False
+        self.allowed = {("alice", "get", "/metrics")}
+
+    async def token(self, token: str) -> UserInfo | None:
+        self.tokens += 1
+        self._answer()
+        return ALICE if token == "good" else None
+
+    async def access(self, user: UserInfo, verb: str, path: str) -> bool:
+        self.accesses.append((user.username, verb, path))
+        self._answer()
+        return (user.username, verb, path) in self.allowed
+
+    def _answer(self) -> None:
+        if self.down:
+            raise ConnectionFailed("POST", "/apis", "refused", sent=False)
+
+
+@pytest.fixture
+def reviews() -> Reviews:
+    return Reviews()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.mark.parametrize(
+    ("credentials", "name", "groups"),
+    [
+        (Credentials(), "system:anonymous", ("system:unauthenticated",)),
+        (Credentials("good"), "alice", ("dev", "system:authenticated")),
+        (Credentials("bad"), None, ()),
+        (Credentials("x" * (MAX_TOKEN_BYTES + 1)), None, ()),
+        (
+            Credentials("", CERTIFICATE),
+            "carol",
+            ("system:masters", "ops", "system:authenticated"),
+        ),
+        # The certificate was verified already; the token need not be looked at.
+        (
+            Credentials("bad", CERTIFICATE),
+            "carol",
+            ("system:masters", "ops", "system:authenticated"),
+        ),
+        (Credentials("good", {"subject": ()}), "alice", ("dev", "system:authenticated")),
+    ],
+)
+async def test_credentials_name_a_user(
+    reviews: Reviews, credentials: Credentials, name: str | None, groups: tuple[str, ...]
+) -> None:
+    user = await DelegatedAuthenticator(reviews.token).authenticate(credentials)
+    assert (user.username if user else None) == name
+    assert (user.groups if user else ()) == groups
+
+
+async def test_without_an_api_server_a_token_means_nothing() -> None:
+    assert await DelegatedAuthenticator().authenticate(Credentials("good")) is ANONYMOUS
+
+
+@pytest.mark.parametrize(
+    ("header", "token"),
+    [
+        ("Bearer abc", "abc"),
+        ("bearer  abc ", "abc"),
+        ("Bearer", ""),
+        ("Basic abc", ""),
+        ("abc", ""),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_only_bearer_tokens_are_read(header: str | None, token: str) -> None:
+    assert bearer_token(header) == token
+
+
+@pytest.mark.parametrize(
+    ("user", "verb", "path", "with_server", "allowed", "asked"),
+    [
+        (ANONYMOUS, "get", "/healthz", True, True, 0),
+        (ANONYMOUS, "get", "/readyz", False, True, 0),
+        (ANONYMOUS, "get", "/livez", False, True, 0),
+        # Exactly these: single checks give reasons.
+        (ANONYMOUS, "get", "/readyz/shutdown", True, False, 1),
+        (ANONYMOUS, "get", "/healthz/", True, False, 1),
+        (ANONYMOUS, "get", "/metrics", True, False, 1),
+        (ANONYMOUS, "get", "/metrics", False, False, 0),
+        (ALICE, "get", "/metrics", True, True, 1),
+        (ALICE, "delete", "/metrics", True, False, 1),
+        (ALICE, "get", "/metrics", False, False, 0),
+        (UserInfo(username="root", groups=("system:masters",)), "put", "/x", False, True, 0),
+    ],
+)
+async def test_access(
+    reviews: Reviews,
+    user: UserInfo,
+    verb: str,
+    path: str,
+    with_server: bool,
+    allowed: bool,
+    asked: int,
+) -> None:
+    authorizer = DelegatedAuthorizer(reviews.access if with_server else None)
+    assert await authorizer.authorize(user, verb, path) is allowed
+    assert len(reviews.accesses) == asked
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/open/a", True),
+        ("/open/", True),
+        ("/open", False),
+        ("/open/../metrics", False),
+        ("/exact", True),
+        ("/exact/a", False),
+        ("/healthz", False),
+    ],
+)
+async def test_open_paths_are_exact_or_prefixes(path: str, allowed: bool) -> None:
+    authorizer = DelegatedAuthorizer(open_paths=("/open/*", "/exact"))
+    assert await authorizer.authorize(ANONYMOUS, "get", path) is allowed
+
+
+async def test_answers_are_remembered_for_ten_seconds(reviews: Reviews, clock: ManualClock) -> None:
+    authenticator = DelegatedAuthenticator(reviews.token, clock=clock)
+    authorizer = DelegatedAuthorizer(reviews.access, clock=clock)
+
+    async def ask() -> None:
+        await authenticator.authenticate(Credentials("good"))
+        await authenticator.authenticate(Credentials("bad"))
+        await authorizer.authorize(ALICE, "get", "/metrics")
+        await authorizer.authorize(ALICE, "get", "/configz")
+
+    await ask()
+    clock.jump(9.9)
+    await ask()
+    assert (reviews.tokens, len(reviews.accesses)) == (2, 2)
+    clock.jump(0.2)
+    await ask()
+    assert (reviews.tokens, len(reviews.accesses)) == (4, 4)
+
+
+async def test_allowed_and_denied_have_their_own_times(
+    reviews: Reviews, clock: ManualClock
+) -> None:
+    authorizer = DelegatedAuthorizer(reviews.access, allowed_ttl=20.0, denied_ttl=0.0, clock=clock)
+    for _ in range(2):
+        await authorizer.authorize(ALICE, "get", "/metrics")
+        await authorizer.authorize(ALICE, "get", "/configz")
+        clock.jump(15.0)
+    assert [path for *_, path in reviews.accesses] == ["/metrics", "/configz", "/configz"]
+
+
+async def test_a_failed_review_is_told_and_not_remembered(reviews: Reviews) -> None:
+    authenticator = DelegatedAuthenticator(reviews.token)
+    authorizer = DelegatedAuthorizer(reviews.access)
+    reviews.down = True
+    with pytest.raises(AccessUnknownError, match=r"cannot review a token: .*refused"):
+        await authenticator.authenticate(Credentials("good"))
+    with pytest.raises(AccessUnknownError, match=r"cannot review an access: .*refused"):
+        await authorizer.authorize(ALICE, "get", "/metrics")
+    reviews.down = False
+    assert await authenticator.authenticate(Credentials("good")) is not None
+    assert await authorizer.authorize(ALICE, "get", "/metrics")
+
+
+async def test_users_are_told_apart_by_everything_they_are(reviews: Reviews) -> None:
+    authorizer = DelegatedAuthorizer(reviews.access)
+    for user in (
+        ALICE,
+        UserInfo(username="alice", groups=("dev", "more")),
+        UserInfo(username="alice", groups=("dev",), uid="1"),
+        UserInfo(username="alice", groups=("dev",), extra={"scope": ("a",)}),
+        UserInfo(username="alice", groups=("dev",)),
+    ):
+        await authorizer.authorize(user, "get", "/metrics")
+    assert len(reviews.accesses) == 4
+
+
+class Gate:
+    """A review that waits to be let through."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.running = 0
+        self.most = 0
+        self.open = asyncio.Event()
+
+    async def ask(self) -> str:
+        self.asked += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.open.wait()
+        finally:
+            self.running -= 1
+        return "answer"
+
+
+async def test_a_question_asked_twice_at_once_is_put_once(clock: ManualClock) -> None:
+    cache: ReviewCache[str] = ReviewCache(clock)
+    gate = Gate()
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(5):
+            tasks.create_task(cache.get("key", gate.ask, lambda _: 10.0))
+        await clock.settle()
+        gate.open.set()
+    assert gate.asked == 1
+
+
+async def test_a_question_given_up_is_put_by_the_next(clock: ManualClock) -> None:
+    cache: ReviewCache[str] = ReviewCache(clock)
+    gate = Gate()
+    first = asyncio.create_task(cache.get("key", gate.ask, lambda _: 10.0))
+    second = asyncio.create_task(cache.get("key", gate.ask, lambda _: 10.0))
+    await clock.settle()
+    first.cancel()
+    await clock.settle()
+    gate.open.set()
+    assert await second == "answer"
+    assert gate.asked == 2
+    assert not cache._turns
+
+
+async def test_few_questions_are_open_at_once(clock: ManualClock) -> None:
+    cache: ReviewCache[str] = ReviewCache(clock, questions=3)
+    gate = Gate()
+    async with asyncio.TaskGroup() as tasks:
+        for key in range(20):
+            tasks.create_task(cache.get(key, gate.ask, lambda _: 10.0))
+        await clock.settle()
+        gate.open.set()
+    assert (gate.asked, gate.most) == (20, 3)
+
+
+async def test_the_cache_is_bounded_and_forgets_the_oldest(clock: ManualClock) -> None:
+    cache: ReviewCache[str] = ReviewCache(clock, entries=2)
+    gate = Gate()
+    gate.open.set()
+    for key in ("a", "b", "c", "c", "a"):
+        await cache.get(key, gate.ask, lambda _: 10.0)
+    assert len(cache) == 2
+    assert gate.asked == 4
