@@ -30,10 +30,14 @@ from scheduler.client.binding import (
     attempt_bind,
     settle_bind,
 )
-from scheduler.client.errors import ApiError, NotLeader, RequestError, describe
+from scheduler.client.errors import NotLeader, RequestError, describe
 from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.rest import ApiClient
-from scheduler.client.status_patch import PodStatusPatch, send_status_patch
+from scheduler.client.status_patch import (
+    PodStatusPatch,
+    concerns_another_pod,
+    send_status_patch,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -309,7 +313,7 @@ class Dispatcher:
         except RequestError as error:
             lane.failed += 1
             # A pod that is gone needs no status.
-            if not (isinstance(error, ApiError) and error.status == 404):
+            if not concerns_another_pod(error):
                 pod = f"{patch.namespace}/{patch.name}"
                 _log.warning("pod status was not written", pod=pod, **describe(error))
         finally:

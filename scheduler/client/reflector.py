@@ -202,6 +202,8 @@ class Reflector(Generic[T]):
         # Keys seen so far in an initial list that comes as a stream; None outside of one.
         self._streamed: set[str] | None = None
         self._garbage_at = ""
+        # Whether the current watch brought anything.
+        self._progressed = False
         self._lists = self._watches = self._events = self._bookmarks = self._malformed = 0
         self._ends: dict[str, int] = {}
         self._last_error = ""
@@ -294,6 +296,7 @@ class Reflector(Generic[T]):
         return delay
 
     def _progress(self) -> None:
+        self._progressed = True
         self._contact = self._clock.monotonic()
         self._backoff.reset()
 
@@ -401,8 +404,8 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         started = self._clock.monotonic()
-        streamed = not self._resource_version
-        if streamed:
+        self._progressed = False
+        if not self._resource_version:
             self._streamed = set()
             self._announce_relist(begins=True)
         try:
@@ -413,12 +416,18 @@ class Reflector(Generic[T]):
                 silence=self._options.silence,
             ) as stream:
                 self._watches += 1
-                progressed = await self._read(stream, started)
+                await self._read(stream, started)
+        except RequestTimeout as error:
+            if not error.sent or self._progressed:
+                raise
+            # Silent from the start. Perhaps the server never had our version (etcd restored from
+            # a backup): then it waits for it without a word, and resuming would last for ever.
+            raise WatchEnded(EndCause.SILENCE, str(error), relist=True, retry_after=None) from error
         finally:
             if self._streamed is not None:
                 self._streamed = None
                 self._announce_relist(begins=False)
-        if progressed or self._clock.monotonic() - started >= SHORT_WATCH_SECONDS:
+        if self._progressed or self._clock.monotonic() - started >= SHORT_WATCH_SECONDS:
             self._progress()
             return
         raise WatchEnded(
@@ -428,10 +437,9 @@ class Reflector(Generic[T]):
             retry_after=None,
         )
 
-    async def _read(self, stream: ByteStream, started: float) -> bool:
-        """Read until the end of the stream; returns whether anything came."""
+    async def _read(self, stream: ByteStream, started: float) -> None:
+        """Read until the end of the stream."""
         splitter = LineSplitter()
-        progressed = False
         while chunk := await stream.read():
             try:
                 lines = splitter.feed(chunk)
@@ -442,10 +450,8 @@ class Reflector(Generic[T]):
                     await self._finish_streamed_list(end, started)
             except GarbageError as error:
                 raise self._garbage(error) from error
-            progressed = True
             self._progress()
         # An unfinished last line is a cut connection: the event comes again after resuming.
-        return progressed
 
     def _garbage(self, error: GarbageError) -> WatchEnded:
         # Resuming asks for the same event again. If that is garbage twice, only a list gets past

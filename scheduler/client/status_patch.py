@@ -119,3 +119,11 @@ def _worth_retrying(error: RequestError) -> bool:
     if isinstance(error, ApiError):
         return error.status in _RETRIED_STATUSES
     return isinstance(error, ConnectionFailed) and error.refused
+
+
+def concerns_another_pod(error: RequestError) -> bool:
+    """Whether a patch failed because its pod is gone: no such name, or the name has another UID."""
+    if not isinstance(error, ApiError):
+        return False
+    causes = error.details.causes if error.details is not None else ()
+    return error.status == 404 or any(cause.field == "metadata.uid" for cause in causes)

@@ -398,6 +398,22 @@ class TestConnectionFaults:
         async with running(reflector):
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
 
+    async def test_a_watch_that_is_silent_from_the_start_lists_again(
+        self, server: FaultyServer, client: ApiClient, recorder: Recorder
+    ) -> None:
+        """As after a restored backup: the server waits for a version that it never had."""
+        server.on("GET", NODES_PATH, server.page([], version="900"), server.page([], version="5"))
+        server.on(
+            "WATCH",
+            NODES_PATH,
+            server.watch(),
+            server.watch([line("ADDED", node("a", "6"))]),
+        )
+        reflector = reflect(client, recorder, ReflectorOptions(silence=0.05))
+        async with running(reflector):
+            await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
+        assert server.requests("WATCH")[1].query["resourceVersion"] == "5"
+
     async def test_garbage_resumes_once_then_lists(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder
     ) -> None:
