@@ -86,13 +86,21 @@ class Application:
             _log.error("second signal: ending at once")
             sys.stderr.flush()
             os._exit(EXIT_FORCED)
-        _log.info("stopping")
-        self._stop.set()
+        self.stop()
 
-    async def serve(self) -> int:
-        """Everything from connecting to the end."""
+    def stop(self) -> None:
+        """Stop cleanly, for a host in this process; may be called again."""
+        if not self._stop.is_set():
+            _log.info("stopping")
+            self._stop.set()
+
+    async def serve(self, *, handle_signals: bool = True) -> int:
+        """Everything from connecting to the end.
+
+        A host in the same process keeps its own signal handlers, and calls `stop`.
+        """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM) if handle_signals else ():
             loop.add_signal_handler(number, self.request_stop)
         try:
             async with AsyncExitStack() as stack:
