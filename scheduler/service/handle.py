@@ -82,7 +82,9 @@ class ServiceWhatIf:
         """Pretend `added` is on `node`, in the node and in the plugins' state."""
         return self._change(state, pod, added, node, add=True)
 
-    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+    def remove_pod(
+        self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
+    ) -> Status | None:
         """Pretend `removed` is gone."""
         return self._change(state, pod, removed, node, add=False)
 

@@ -98,8 +98,10 @@ class RunOptions:
     warnings: tuple[str, ...] = ()
 
 
-def read_configuration(options: RunOptions) -> Configuration:
+def read_configuration(options: RunOptions, registry: Registry | None = None) -> Configuration:
     """Read, complete and check the configuration of a run. Puts the plugin folders on `sys.path`.
+
+    Plugins that the configuration names as `module:Class` are added to `registry`.
 
     Raises:
         ConfigurationError: with every problem found, or saying why a file cannot be read.
@@ -107,7 +109,7 @@ def read_configuration(options: RunOptions) -> Configuration:
     add_plugin_directories(options.plugin_dirs)
     return load_configuration(
         _text(options.config_file) if options.config_file else None,
-        registry=available_plugins(),
+        registry=available_plugins() if registry is None else registry,
         default_plugins=plugins.DEFAULT_PLUGINS,
         missing=missing_plugins(),
         allow_default_scheduler=options.replace_default_scheduler,

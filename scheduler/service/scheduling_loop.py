@@ -55,7 +55,7 @@ class SchedulingLoop:
         queue.on_timer = self._wake.set
         binding.on_end = self._binding_ended
 
-    def pause(self, begins: bool) -> None:  # noqa: FBT001 - the reflector's callback
+    def pause(self, begins: bool) -> None:
         """A relist begins or ends."""
         self._pauses += 1 if begins else -1
         if not self._pauses:
