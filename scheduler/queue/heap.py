@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, TypeVar
 T = TypeVar("T")
 
 # An entry is [sort key, sequence, stamp, key, item]; a dead entry has the key None. Lists compare
-# like tuples. A moved item keeps its sequence, so its dead entry may have the same one; the stamp is
-# unique, so that a comparison never reaches the key.
+# like tuples. A moved item keeps its sequence, so its dead entry may have the same one; the stamp
+# is unique, so that a comparison never reaches the key.
 _Entry = list[Any]
 _KEY: Final = 3
 _ITEM: Final = 4

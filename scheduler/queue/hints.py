@@ -35,7 +35,7 @@ EXTENDER: Final = "Extender"
 
 HINT: Final = "hint"
 PluginErrorListener = Callable[[str, str, Pod, Exception], None]
-"""`listener(plugin, what, pod, error)`: `what` is `hint`, `PreEnqueue` or `QueueSort`."""
+"""`listener(plugin, what, pod, error)` is told what a plugin was doing when it raised."""
 
 _DEFAULT_RESOURCES: Final = (
     EventResource.POD,

@@ -24,10 +24,22 @@ NominationListener = Callable[[Pod, str], None]
 class QueueNominator:
     """Implements `framework.Nominator`."""
 
-    __slots__ = ("_by_node", "_cleared", "_listeners", "_lister", "_node_of", "_version")
+    __slots__ = (
+        "_by_node",
+        "_cleared",
+        "_listeners",
+        "_lister",
+        "_node_of",
+        "_on_error",
+        "_version",
+    )
 
-    def __init__(self, lister: PodLister) -> None:
+    def __init__(
+        self, lister: PodLister, on_error: Callable[[Pod, Exception], None] | None = None
+    ) -> None:
+        """`on_error` is told when a listener raised; nominations do not depend on listeners."""
         self._lister = lister
+        self._on_error = on_error
         self._listeners: list[NominationListener] = []
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, Pod]] = {}
@@ -128,4 +140,8 @@ class QueueNominator:
             self._node_of[uid] = node_name
             self._by_node.setdefault(node_name, {})[uid] = pod
         for listener in self._listeners:
-            listener(pod, node_name)
+            try:
+                listener(pod, node_name)
+            except Exception as error:  # noqa: BLE001 - boundary: plugin call
+                if self._on_error:
+                    self._on_error(pod, error)

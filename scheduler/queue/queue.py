@@ -133,7 +133,9 @@ class SchedulingQueue:
         self._hints = HintIndex(hints, self._metrics, timer, on_plugin_error)
         self._time_plugins = self._hints.interest(TIME_TICK).plugins
         #: Nominations of pending pods.
-        self.nominator = QueueNominator(pod_lister)
+        self.nominator = QueueNominator(
+            pod_lister, lambda pod, cause: self._gates.report("", "nomination listener", pod, cause)
+        )
         self._timetable = Timetable(
             clock.now(),
             flush=max_in_unschedulable is not None,
@@ -336,6 +338,7 @@ class SchedulingQueue:
 
     def next_wakeup(self) -> float | None:
         """Wall clock time at which `run_due` has something to do; None when never."""
+        self._clock.now()  # a jump that was not noticed yet would make the answer too late
         places = self._places
         times = (
             places.backoff.next_release(),
@@ -517,7 +520,7 @@ class SchedulingQueue:
                 continue
             occurrence = Occurrence(event, old, new, interest.label)
             verdict = self._hints.evaluate(occurrence, info, None)
-            if verdict is SKIP:
+            if verdict is SKIP or self._places.pool.get(new.uid) is not info:
                 continue
             if self._admission.requeue(info, verdict, interest.label) not in _POOL:
                 return
@@ -534,7 +537,8 @@ class SchedulingQueue:
                 verdict = self._hints.evaluate(occurrence, group.sample, group.identity)
                 if verdict is SKIP:
                     continue
-            for info in group.members.values():
+            # A copy, because a hint may call the queue.
+            for info in list(group.members.values()):
                 if not occurrence.concerns(info):
                     continue
                 if not shared:

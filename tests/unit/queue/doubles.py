@@ -1,4 +1,4 @@
-"""What the queue's tests share: a clock moved by hand, pods, plugins with given answers, a recorder."""
+"""What the queue's tests share: a clock moved by hand, pods, plugins with given answers."""
 
 from __future__ import annotations
 
@@ -155,9 +155,7 @@ class SchedulingGatesDouble:
     def events_to_register(self) -> list[ClusterEventWithHint]:
         event = ClusterEvent("Pod", ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
         return [
-            ClusterEventWithHint(
-                event, lambda pod, old, new: QUEUE if new.uid == pod.uid else SKIP
-            )
+            ClusterEventWithHint(event, lambda pod, old, new: QUEUE if new.uid == pod.uid else SKIP)
         ]
 
 

@@ -211,9 +211,7 @@ class TestInFlightEvents:
         self, hint: object, place: str
     ) -> None:
         registered = [] if hint is None else [(NODE_ADD, hint)]
-        world = World(
-            FilterDouble("P1", registered), FilterDouble("other", [(NODE_ADD, QUEUE)])
-        )
+        world = World(FilterDouble("P1", registered), FilterDouble("other", [(NODE_ADD, QUEUE)]))
         world.add(make_pod("a"))
         info = world.pop()
         world.happen(NODE_ADD, None, "node")
@@ -334,7 +332,11 @@ class TestComingBack:
 
     @pytest.mark.parametrize(
         ("where", "text"),
-        [("active", "the active queue"), ("backoff", "the backoff queue"), ("unschedulable", "unsch")],
+        [
+            ("active", "the active queue"),
+            ("backoff", "the backoff queue"),
+            ("unschedulable", "unsch"),
+        ],
     )
     def test_a_pod_that_is_queued_already_is_refused_but_its_attempt_ends(
         self, where: str, text: str

@@ -117,7 +117,12 @@ def test_a_flush_empties_the_normal_heap_before_the_error_heap() -> None:
         ("rejected-later", 110.0, {"P"}),
     ):
         queue.add(
-            record(name, unschedulable_count=1, backoff_expiration=expiry, unschedulable_plugins=plugins)
+            record(
+                name,
+                unschedulable_count=1,
+                backoff_expiration=expiry,
+                unschedulable_plugins=plugins,
+            )
         )
     assert drain(queue, 100.0) == ["rejected", "broken"]
     assert queue.errors == 1
@@ -154,7 +159,9 @@ def test_an_event_during_backoff_leads_to_the_backoff_queue_and_after_it_to_acti
 
 def with_every_kind(pop_from_backoff: bool) -> World:
     world = World(
-        FilterDouble("P", [(NODE_ADD, QUEUE)]), pop_from_backoff=pop_from_backoff, max_backoff=1000.0
+        FilterDouble("P", [(NODE_ADD, QUEUE)]),
+        pop_from_backoff=pop_from_backoff,
+        max_backoff=1000.0,
     )
     high, broken = make_pod("high", 9), make_pod("broken", 10)
     world.add(high, broken, make_pod("pooled", 11))

@@ -1,0 +1,342 @@
+"""Random operations on a queue with random plugins: nobody is lost, nobody sleeps who need not.
+
+The world behind the plugins is a table of switches: a filter or gate is open or closed for a kind
+of pod, and opening it emits an event whose hint is right (or raises). So a pod for which everything
+is open must never be asleep, and when at the end everything is opened, every pod must come out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueuedPodInfo,
+    QueueingHint,
+    Status,
+    unresolvable,
+)
+from tests.unit.queue.doubles import PROFILE, QUEUE, SKIP, WILDCARD, World, make_pod
+
+KINDS = ("red", "blue")
+SHAPES = {kind: f"shape of {kind} pods" for kind in KINDS}
+FILTERS = ("F0", "F1", "F2")
+GATES = ("G0", "G1")
+NAMES = tuple(f"p{number}" for number in range(6))
+OPENED = {
+    name: ClusterEvent(f"{name.lower()}.v1.example.com", ActionType.UPDATE)
+    for name in (*FILTERS, *GATES)
+}
+NOBODYS = ClusterEvent("nobodys.v1.example.com", ActionType.UPDATE)
+
+
+class Switch:
+    """A filter: closed for some kinds. Its hint is right, unless it raises."""
+
+    def __init__(self, name: str, *, per_shape: bool) -> None:
+        self.name = name
+        self.per_shape = per_shape
+        self.closed: set[str] = set()
+        self.broken = False
+
+    def filter(self, state: Any, pod: Pod, node: Any) -> None: ...
+
+    def passes(self, pod: Pod) -> bool:
+        return pod.metadata.labels["kind"] not in self.closed
+
+    def hint(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        if self.broken:
+            raise RuntimeError("broken hint")
+        return QUEUE if pod.metadata.labels["kind"] == new else SKIP
+
+    def events_to_register(self) -> list[ClusterEventWithHint]:
+        return [ClusterEventWithHint(OPENED[self.name], self.hint, self.per_shape)]
+
+
+class Gate(Switch):
+    """The same before the active queue; may name a time to be asked again, and may raise."""
+
+    retry: float | None = None
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        if self.broken:
+            raise RuntimeError("broken gate")
+        return None if self.passes(pod) else unresolvable("closed", requeue_after=self.retry)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.serial = 0
+        self.alive: dict[str, Pod] = {}
+        self.flying: dict[str, QueuedPodInfo] = {}
+        #: What the filters said about pods in flight, if they were asked right after the pop.
+        self.judged: dict[str, set[str]] = {}
+        self.armed: float | None = None
+        self.told = False
+
+    @initialize(
+        flush=st.booleans(), early=st.booleans(), per_shape=st.booleans(), backoff=st.booleans()
+    )
+    def start(self, flush: bool, early: bool, per_shape: bool, backoff: bool) -> None:
+        self.filters = {name: Switch(name, per_shape=per_shape) for name in FILTERS}
+        self.gates = {name: Gate(name, per_shape=False) for name in GATES}
+        self.filters["F0"].closed.add("red")
+        self.filters["F2"].closed.add("blue")
+        self.switches: dict[str, Switch] = {**self.filters, **self.gates}
+        self.world = World(
+            *self.switches.values(),
+            max_in_unschedulable=300.0 if flush else None,
+            pop_from_backoff=early,
+            max_backoff=10.0 if backoff else 0.0,
+        )
+        self.queue = self.world.queue
+        self.queue.on_timer = self.timer_moved
+
+    def timer_moved(self) -> None:
+        self.told = True
+
+    # ------------------------------------------------------------------------------------ pods
+
+    def pod(self, name: str, kind: str, priority: int, uid: str) -> Pod:
+        self.serial += 1
+        labels = {"kind": kind, "version": str(self.serial % 3)}
+        return make_pod(name, priority, uid=uid, labels=labels, shape=SHAPES[kind])
+
+    @rule(name=st.sampled_from(NAMES), kind=st.sampled_from(KINDS), priority=st.integers(0, 2))
+    def add(self, name: str, kind: str, priority: int) -> None:
+        """A pod appears, or one of the same name takes its place, or it is told twice."""
+        known = next((pod for pod in self.alive.values() if pod.metadata.name == name), None)
+        if known is not None and self.serial % 2:
+            self.world.add(known)
+            return
+        pod = self.pod(name, kind, priority, f"uid-{name}-{self.serial}")
+        if known is not None:
+            del self.alive[known.uid]
+            if known.uid in self.flying:
+                self.world.delete(known)
+        self.alive[pod.uid] = pod
+        self.world.add(pod)
+
+    @precondition(lambda self: self.alive)
+    @rule(data=st.data(), priority=st.integers(0, 2), forget_old=st.booleans())
+    def update(self, data: st.DataObject, priority: int, forget_old: bool) -> None:
+        old = self.alive[data.draw(st.sampled_from(sorted(self.alive)))]
+        new = self.pod(old.metadata.name, old.metadata.labels["kind"], priority, old.uid)
+        self.alive[new.uid] = new
+        self.world.update(None if forget_old else old, new)
+
+    @precondition(lambda self: self.alive)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        self.world.delete(self.alive.pop(data.draw(st.sampled_from(sorted(self.alive)))))
+
+    # -------------------------------------------------------------------------------- attempts
+
+    def rejectors(self, info: QueuedPodInfo) -> set[str]:
+        return {name for name, each in self.filters.items() if not each.passes(info.pod)}
+
+    @rule(count=st.integers(1, 4), judge=st.booleans())
+    def pop(self, count: int, judge: bool) -> None:
+        for _ in range(count):
+            info = self.queue.pop()
+            if info is None:
+                return
+            assert info.uid not in self.flying
+            self.flying[info.uid] = info
+            if judge:
+                self.judged[info.uid] = self.rejectors(info)
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data(), requeue_after=st.sampled_from([None, None, 0.0, 3.0, 40.0]))
+    def decide(self, data: st.DataObject, requeue_after: float | None) -> None:
+        """An attempt ends: much may have happened since the filters were asked."""
+        info = self.flying.pop(data.draw(st.sampled_from(sorted(self.flying))))
+        rejectors = self.judged.pop(info.uid, None)
+        self.end(info, self.rejectors(info) if rejectors is None else rejectors, requeue_after)
+
+    def end(self, info: QueuedPodInfo, rejectors: set[str], requeue_after: float | None) -> None:
+        if info.uid not in self.alive:
+            self.queue.done(info.uid)
+        elif rejectors:
+            info.clear_rejectors()
+            info.pod = self.alive[info.uid]
+            info.unschedulable_plugins = rejectors
+            info.pending_plugins = {name for name in rejectors if name == "F2"}
+            if requeue_after is not None:
+                info.requeue_at = self.world.clock.now() + requeue_after
+            self.queue.add_unschedulable_if_not_present(info)
+        else:
+            self.queue.done(info.uid)
+            self.queue.delete(self.alive.pop(info.uid))
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data())
+    def break_attempt(self, data: st.DataObject) -> None:
+        info = self.flying.pop(data.draw(st.sampled_from(sorted(self.flying))))
+        self.judged.pop(info.uid, None)
+        if info.uid in self.alive:
+            info.clear_rejectors()
+            info.pod = self.alive[info.uid]
+            self.queue.add_unschedulable_if_not_present(info)
+        else:
+            self.queue.done(info.uid)
+
+    # ------------------------------------------------------------------------------ the cluster
+
+    @rule(name=st.sampled_from((*FILTERS, *GATES)), kind=st.sampled_from(KINDS))
+    def close(self, name: str, kind: str) -> None:
+        self.switches[name].closed.add(kind)
+
+    @precondition(lambda self: any(each.closed for each in self.switches.values()))
+    @rule(data=st.data())
+    def open_something(self, data: st.DataObject) -> None:
+        closed = [
+            (name, kind) for name, each in self.switches.items() for kind in sorted(each.closed)
+        ]
+        self.open(*data.draw(st.sampled_from(closed)))
+
+    @precondition(lambda self: any(each.closed for each in self.filters.values()))
+    @rule(data=st.data())
+    def open_something_between_filtering_and_failing(self, data: st.DataObject) -> None:
+        self.pop(1, judge=True)
+        self.open_something(data)
+        for uid, rejectors in sorted(self.judged.items()):
+            self.end(self.flying.pop(uid), rejectors, None)
+        self.judged.clear()
+
+    def open(self, name: str, kind: str) -> None:
+        self.switches[name].closed.discard(kind)
+        self.world.happen(OPENED[name], None, kind)
+
+    @rule(name=st.sampled_from((*FILTERS, *GATES)), broken=st.booleans())
+    def break_plugin(self, name: str, broken: bool) -> None:
+        self.switches[name].broken = broken
+
+    @rule(name=st.sampled_from(GATES), retry=st.sampled_from([None, 0.0, 5.0, 60.0]))
+    def set_retry(self, name: str, retry: float | None) -> None:
+        self.gates[name].retry = retry
+
+    @rule(event=st.sampled_from([NOBODYS, WILDCARD]))
+    def something_else_happens(self, event: ClusterEvent) -> None:
+        self.world.happen(event)
+
+    @precondition(lambda self: self.alive)
+    @rule(data=st.data(), what=st.sampled_from(["activate", "recheck", "F0", "F2", "G0"]))
+    def a_plugin_calls(self, data: st.DataObject, what: str) -> None:
+        uids = data.draw(st.lists(st.sampled_from(sorted(self.alive)), max_size=3))
+        if what == "activate":
+            self.queue.activate([self.alive[uid] for uid in uids])
+        elif what == "recheck":
+            self.queue.recheck(uids)
+        else:
+            self.queue.wake(uids, what, "Freed")
+
+    # ------------------------------------------------------------------------------------- time
+
+    @rule(seconds=st.sampled_from([0.0, 0.3, 1.0, 2.5, 12.0, 31.0, 400.0]), run=st.booleans())
+    def time_passes(self, seconds: float, run: bool) -> None:
+        self.world.clock.step(seconds)
+        if run:
+            self.queue.run_due()
+            self.arm()
+
+    @rule(seconds=st.sampled_from([0.4, 5.0, 4_000.0]))
+    def clock_is_set_back(self, seconds: float) -> None:
+        self.world.clock.wall -= seconds
+
+    def arm(self) -> None:
+        self.armed = self.queue.next_wakeup()
+        self.told = False
+
+    # -------------------------------------------------------------------------------- invariants
+
+    @invariant()
+    def valid(self) -> None:
+        if hasattr(self, "queue"):
+            self.queue.validate()
+
+    @invariant()
+    def every_pod_is_somewhere(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        queued = {view.uid for view in self.queue.views() if view.place != "in-flight"}
+        assert queued == self.alive.keys() - self.flying.keys()
+        assert self.queue.statistics().in_flight == len(self.flying)
+
+    @invariant()
+    def nobody_sleeps_who_need_not(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        for view in self.queue.views():
+            pod = self.alive.get(view.uid)
+            if pod is None:
+                continue
+            if view.place == "unschedulable":
+                assert not all(each.passes(pod) for each in self.filters.values()), view
+            if view.place == "gated" and view.next_retry is None:
+                assert not all(each.passes(pod) for each in self.gates.values()), view
+
+    @invariant()
+    def gauges_are_right(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        views = [view for view in self.queue.views() if view.place != "in-flight"]
+        assert +self.world.metrics.pending == Counter(str(view.place) for view in views)
+        assert +self.world.metrics.unschedulable == Counter(
+            (plugin, PROFILE)
+            for view in views
+            for plugin in {*view.unschedulable_plugins, *view.pending_plugins}
+        )
+        if not self.flying:
+            assert +self.world.metrics.inflight == {}
+
+    @invariant()
+    def the_loop_never_oversleeps(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        armed = self.armed
+        self.armed = self.queue.next_wakeup()
+        if self.armed is not None and (armed is None or self.armed < armed):
+            assert self.told
+        self.told = False
+
+    def teardown(self) -> None:
+        """Open everything: then every pod comes out, with the queue's own timers alone."""
+        if not hasattr(self, "queue"):
+            return
+        for switch in self.switches.values():
+            switch.broken = False
+        for name in self.switches:
+            for kind in KINDS:
+                self.open(name, kind)
+        for flying in list(self.flying.values()):
+            self.end(flying, set(), None)
+        for _ in range(200):
+            while (info := self.queue.pop()) is not None:
+                self.end(info, set(), None)
+            wakeup = self.queue.next_wakeup()
+            if wakeup is None:
+                break
+            self.world.clock.step(max(0.0, wakeup - self.world.clock.now()))
+            self.queue.run_due()
+        assert self.alive == {}
+        assert len(self.queue) == 0
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=200, stateful_step_count=40)
