@@ -62,8 +62,8 @@ class DispatcherOptions:
     too)."""
     statuses: int = 16
     statuses_when_busy: int = 4
-    events: int = 4
-    events_when_busy: int = 1
+    events: int = 8
+    events_when_busy: int = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,11 +58,11 @@ class EventWriter(Protocol):
 class EventRecorderOptions:
     """Limits of the recorder."""
 
-    queue_size: int = 1000
-    """Events waiting to be sent; as upstream's broadcaster."""
+    queue_size: int = 10_000
+    """Events waiting to be sent. Ten times upstream's: binds go first here, so a burst waits longer."""
     series_size: int = 16384
     """Events remembered for aggregation. A repeat of a forgotten one becomes a new object."""
-    workers: int = 4
+    workers: int = 8
     qps: float = 1000.0
     """Events sent a second, beside the client's own limit; negative for no limit."""
     burst: int = 2000
