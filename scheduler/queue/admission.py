@@ -120,6 +120,8 @@ class Admission:
                 info.last_message = ""
             return False
         self._close_gate(info, *refusal)
+        if self._signals.on_gated:
+            self._signals.on_gated(info, refusal[1])
         return True
 
     def refresh(self, info: QueuedPodInfo) -> None:

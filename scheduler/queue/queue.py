@@ -50,7 +50,7 @@ from scheduler.queue.metrics import NoMetrics, QueueMetrics
 from scheduler.queue.nominator import PodLister, QueueNominator
 from scheduler.queue.places import Places
 from scheduler.queue.pool import Group, identity
-from scheduler.queue.signals import Signals
+from scheduler.queue.signals import GateListener, Signals
 from scheduler.queue.statistics import (
     AlreadyQueuedError,
     Place,
@@ -60,7 +60,7 @@ from scheduler.queue.statistics import (
 )
 from scheduler.queue.steady_clock import SteadyClock
 from scheduler.queue.timetable import Timetable
-from scheduler.queue.views import pod_view
+from scheduler.queue.views import Viewer
 
 POD_ADD: Final = UNSCHEDULED_POD_ADD.label
 POD_UPDATE: Final = UNSCHEDULED_POD_UPDATE.label
@@ -151,6 +151,9 @@ class SchedulingQueue:
             nominator=self.nominator,
             signals=self._signals,
             timetable=self._timetable,
+        )
+        self._viewer = Viewer(
+            self._places, self._in_flight, self.nominator, self._policy, max_in_unschedulable
         )
         self._cycle = 0
         self._events = 0
@@ -428,6 +431,18 @@ class SchedulingQueue:
         """How many pods were popped."""
         return self._cycle
 
+    @property
+    def on_gated(self) -> GateListener | None:
+        """Called with a pod's record and the refusal, whenever a PreEnqueue plugin holds a pod.
+
+        For conditions that a gate wants written. Must not call the queue.
+        """
+        return self._signals.on_gated
+
+    @on_gated.setter
+    def on_gated(self, callback: GateListener | None) -> None:
+        self._signals.on_gated = callback
+
     def pending_pods(self) -> tuple[list[Pod], str]:
         """All queued pods, and upstream's one-line summary."""
         return [info.pod for info in self._places], self.statistics().summary
@@ -459,29 +474,11 @@ class SchedulingQueue:
 
     def view(self, namespace: str, name: str) -> PodView | None:
         """What is known about one pod, queued or in flight; None for others. O(sub-queue)."""
-        key = f"{namespace}/{name}"
-        info = self._places.by_name(key)
-        if info is None:
-            running = (each for each in self._in_flight if each.key == key)
-            info = next(running, None)
-            return None if info is None else self._view(info, Place.IN_FLIGHT, None)
-        place = self._places.where(info.uid)
-        assert place is not None
-        return self._view(info, place, self._places.rank(info.uid))
+        return self._viewer.view(f"{namespace}/{name}")
 
     def views(self) -> list[PodView]:
         """All pods: active in order, backoff in order, pool, in flight. Sorts copies."""
-        places = self._places
-        found = [
-            self._view(info, place, position)
-            for place, queue in ((Place.ACTIVE, places.active), (Place.BACKOFF, places.backoff))
-            for position, info in enumerate(queue.ordered())
-        ]
-        for info in places.pool:
-            place = Place.GATED if info.gated else Place.UNSCHEDULABLE
-            found.append(self._view(info, place, None))
-        found += [self._view(info, Place.IN_FLIGHT, None) for info in self._in_flight]
-        return found
+        return self._viewer.views()
 
     def validate(self) -> None:
         """Raise QueueInvariantError if anything is broken. Slow; for tests and debugging."""
@@ -608,14 +605,3 @@ class SchedulingQueue:
         for info in queued:
             self._admission.refresh(info)
         self._signals.rewound()
-
-    def _view(self, info: QueuedPodInfo, place: Place, position: int | None) -> PodView:
-        return pod_view(
-            info,
-            place,
-            position,
-            release=self._policy.release(self._policy.expiry(info)),
-            retry=self._places.retry_time(info),
-            flush_after=self._max_in_unschedulable,
-            nominated_node=self.nominator.node_of(info.uid),
-        )

@@ -9,17 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from scheduler.framework.queued import QueuedPodInfo
+from scheduler.framework.status import Status
+
+GateListener = Callable[[QueuedPodInfo, Status], None]
+"""`listener(info, status)`; the status names its plugin."""
+
 
 class Signals:
-    """Two callbacks and when to call them."""
+    """The callbacks, and when to call them."""
 
-    __slots__ = ("_armed", "on_ready", "on_timer", "starved")
+    __slots__ = ("_armed", "on_gated", "on_ready", "on_timer", "starved")
 
     def __init__(self) -> None:
         #: Called once after `pop` returned None, as soon as it would return a pod.
         self.on_ready: Callable[[], None] | None = None
         #: Called when the next wake-up moved to an earlier time than was answered last.
         self.on_timer: Callable[[], None] | None = None
+        #: Called with a pod's record and the refusal whenever a PreEnqueue plugin holds a pod, or
+        #: holds it again: for conditions that a gate wants written. Must not call the queue.
+        self.on_gated: GateListener | None = None
         #: The last answer was that there is no pod to schedule, and no call was made since.
         self.starved = True
         self._armed: float | None = None

@@ -286,7 +286,7 @@ class TestInFlightEvents:
 
     def test_dropped_events_are_assumed_to_have_mattered(self) -> None:
         world = World(FilterDouble("P", [(NODE_ADD, SKIP)]))
-        world.queue._in_flight = InFlight(limit=2)
+        world.queue._in_flight._limit = 2
         world.add(make_pod("before"), make_pod("after"))
         before = world.pop()
         for _ in range(3):

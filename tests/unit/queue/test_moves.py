@@ -190,6 +190,7 @@ class TestGates:
         world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
         assert world.happen(NODE_ADD) == 0
         assert world.place("a") == "gated"
+        assert world.metrics.incoming == {("unschedulable", "UnschedulablePodAdd"): 1}
         gate.closed.clear()
         assert world.happen(NODE_ADD) == 1
         assert world.place("a") == "active"
@@ -235,6 +236,17 @@ class TestGates:
         assert view is not None
         assert (view.gating_plugin, view.message) == ("first", "now me")
         assert view.unschedulable_plugins == ("first", "second")
+
+    def test_every_refusal_is_published_with_its_plugin(self) -> None:
+        world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
+        told: list[tuple[str, str, str]] = []
+        world.queue.on_gated = lambda info, status: told.append(
+            (info.pod.metadata.name, status.plugin, status.message)
+        )
+        gate.closed["b"] = unresolvable("me too")
+        world.add(make_pod("b"))
+        world.happen(NODE_ADD)
+        assert told == [("b", "G", "me too"), ("a", "G", "no"), ("b", "G", "me too")]
 
     @pytest.mark.parametrize("status", [unresolvable("no"), pending("not yet")])
     def test_any_refusal_gates(self, status: Status) -> None:
