@@ -16,6 +16,10 @@ from scheduler.framework import Status, error
 from scheduler.service.metrics import SchedulerMetrics
 
 
+class PodMovedOnError(Exception):
+    """The pod is certain to be gone or bound elsewhere: nothing is to be said about it any more."""
+
+
 class ServiceApiWriter:
     """Implements `framework.ApiWriter`; every write passes the dispatcher and its leader fence."""
 
@@ -27,15 +31,17 @@ class ServiceApiWriter:
         self._metrics = metrics
 
     async def bind(self, pod: Pod, node_name: str) -> Status | None:
-        """Bind; returns only when the outcome is certain, however long that takes."""
+        """Bind; returns only when the outcome is certain, however long that takes.
+
+        The error of the status is a `PodMovedOnError` if the pod needs no scheduling any more.
+        """
         result = await self._dispatcher.bind(pod, node_name)
         self._metrics.bind_outcome(result.outcome.value)
         if result.bound:
             return None
-        if result.error is not None:
-            return error(result.error)
-        text = "is gone" if result.outcome is BindOutcome.GONE else "was bound to another node"
-        return error(f"pod {pod.key} {text}")
+        if result.outcome in (BindOutcome.GONE, BindOutcome.ELSEWHERE):
+            return error(PodMovedOnError(f"pod {pod.key}: {result.outcome.value}"))
+        return error(result.error if result.error is not None else f"pod {pod.key} is not bound")
 
     async def patch(
         self, plural: str, name: str, namespace: str, body: Mapping[str, Any], subresource: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -21,12 +21,17 @@ from scheduler.engine.runtime import AttemptError, failed
 from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.queue import SchedulingQueue
+from scheduler.service.api_writer import PodMovedOnError
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
+
+#: A failure without a text: the pod is retried, unless the watch shows that it is gone or bound,
+#: but nothing is written about it.
+_UNTOLD: Final = Failure(reason="SchedulerError", message="", nominating=None, rejected=False)
 
 
 class BindingCycle:
@@ -97,8 +102,8 @@ class BindingCycle:
             await self._pre_bind(attempt, group)
         status = await self._run_bind(attempt)
         if status is not None and not status.success:
-            if status.code is Code.SKIP:
-                return Failure(reason="SchedulerError", message="", nominating=None, rejected=False)
+            if status.code is Code.SKIP or isinstance(status.error, PodMovedOnError):
+                return _UNTOLD
             return from_status(status)
         await self._post_bind(attempt)
         return None
@@ -212,7 +217,12 @@ class BindingCycle:
                 ) from problem
             if status is not None and status.skip:
                 continue
-            if status is not None and not status.success and not status.rejected:
+            if (
+                status is not None
+                and not status.success
+                and not status.rejected
+                and not isinstance(status.error, PodMovedOnError)
+            ):
                 status = failed(
                     f'running Bind plugin "{plugin.name}": {status.message}', None, plugin.name
                 ).status

@@ -56,10 +56,11 @@ class FailureHandler:
         failure.apply(info, self._clock.now())
         pod = info.pod
         newest = self._newest(pod.metadata.namespace, pod.metadata.name)
-        if newest is None or newest.spec.node_name:
+        if newest is None:
             self._queue.done(info.uid)
-        elif newest.metadata.uid != info.uid:
-            # The name belongs to another pod now: nothing may be said or written about this one.
+        elif newest.metadata.uid != info.uid or newest.spec.node_name:
+            # The name belongs to another pod now, or the pod is bound after all: to say that it was
+            # not scheduled would be wrong. (Upstream writes the condition onto a bound pod.)
             self._queue.done(info.uid)
             return
         else:

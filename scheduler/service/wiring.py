@@ -10,8 +10,10 @@ from typing import Any
 import structlog
 
 from config import Configuration
+from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_shapes import PodShapes
+from scheduler.api.requests import node_allocatable
 from scheduler.cache import Cache
 from scheduler.client.clock import SystemClock
 from scheduler.client.dispatcher import Dispatcher, DispatcherOptions
@@ -223,7 +225,7 @@ class Wiring:
         )
         plugins = [p for framework in self.frameworks.values() for p in framework.plugins.values()]
         reflectors = [
-            self._reflector(NODES, handlers.nodes),
+            self._reflector(NODES, handlers.nodes, on_decode=_readable),
             self._reflector(
                 PODS,
                 self._releasing(handlers.pods),
@@ -271,9 +273,11 @@ class Wiring:
         def handle(batch: Sequence[Delta[Pod]]) -> None:
             handler(batch)
             for delta in batch:
-                gone = delta.object if delta.type is DeltaType.DELETED else delta.old
-                if gone is not None:
-                    self.shapes.release(gone)
+                if delta.old is not None:
+                    self.shapes.release(delta.old)
+                # The last state of a deleted pod was interned as well, unless it is the known one.
+                if delta.type is DeltaType.DELETED and delta.object is not delta.old:
+                    self.shapes.release(delta.object)
 
         return handle
 
@@ -304,6 +308,12 @@ class Wiring:
 def seconds(value: timedelta | None) -> float:
     """Seconds of a duration; 0 for none."""
     return 0.0 if value is None else value.total_seconds()
+
+
+def _readable(node: Node) -> Node:
+    """Refuse a node whose resources cannot be read. Raises QuantityError."""
+    node_allocatable(node)
+    return node
 
 
 def _log_plugin_error(plugin: str, what: str, pod: Pod, problem: Exception) -> None:

@@ -1,0 +1,197 @@
+"""Binds that fail, hang or lose their answer: no pod is lost or bound twice, no node overcommitted."""
+
+from __future__ import annotations
+
+from simulator import EmbeddedCluster, FaultRule
+from tests.integration.service.harness import (
+    BindLog,
+    bind,
+    bound_to,
+    condition,
+    delete,
+    event_notes,
+    find,
+    node,
+    pod,
+    sample,
+    scheduling,
+    settled,
+    until,
+)
+
+
+def bind_fault(action: str, **more: object) -> FaultRule:
+    return FaultRule(action=action, verb="create", resource="pods/binding", **more)  # type: ignore[arg-type]
+
+
+async def test_refused_binds_are_tried_again(cluster: EmbeddedCluster) -> None:
+    binds = BindLog(cluster)
+    cluster.create(node("n1", cpu="10"))
+    names = [f"answer-{code}" for code in (409, 422, 429, 500, 503)]
+    for name in names:
+        code = int(name.removeprefix("answer-"))
+        cluster.faults.add(bind_fault("error", name=name, code=code, times=1))
+    async with scheduling(cluster) as scheduler:
+        for name in names:
+            cluster.create(pod(name))
+        await until(lambda: all(bound_to(cluster, name) for name in names), "all bound")
+        await settled(scheduler)
+        assert sorted(binds.entries) == [(name, "n1") for name in names]
+        assert scheduler.cache.statistics().assumed_pods == 0
+        # 429 carries Retry-After, so the client itself tries again; 422 needs no GET to be certain.
+        assert scheduler.dispatcher.statistics().settled == 3
+
+
+async def test_a_bind_without_permission_frees_the_node_and_is_retried(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1", cpu="1"))
+    rule = cluster.faults.add(bind_fault("error", code=403, name="a", message="no"))
+    async with scheduling(cluster) as scheduler:
+        cluster.create(pod("a"))
+        await until(lambda: condition(cluster, "a"), "condition of a")
+        assert condition(cluster, "a")["reason"] == "SchedulerError"
+        assert "403" in condition(cluster, "a")["message"]
+        cluster.create(pod("b"))
+        await until(lambda: bound_to(cluster, "b"), "b bound: the node is free")
+        cluster.faults.remove(rule)
+        cluster.create(node("n2", cpu="1"))
+        await until(lambda: bound_to(cluster, "a"), "a bound")
+        await settled(scheduler)
+
+
+async def test_a_slow_bind_holds_its_node_and_nobody_else(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1", cpu="1", labels={"pool": "slow"}))
+    cluster.create(node("n2", labels={"pool": "quick"}))
+    cluster.clock.set_rate(0)
+    cluster.faults.add(bind_fault("delay", name="slow", seconds=60))
+    async with scheduling(cluster) as scheduler:
+        cluster.create(pod("slow", nodeSelector={"pool": "slow"}))
+        await until(lambda: scheduler.dispatcher.statistics().bind.in_flight == 1, "slow in flight")
+        cluster.create(pod("rival", nodeSelector={"pool": "slow"}))
+        cluster.create(pod("quick", nodeSelector={"pool": "quick"}))
+        await until(lambda: bound_to(cluster, "quick"), "quick bound")
+        await until(lambda: condition(cluster, "rival"), "rival refused")
+        assert "Insufficient cpu" in condition(cluster, "rival")["message"]
+        cluster.clock.advance(61)
+        await until(lambda: bound_to(cluster, "slow") == "n1", "slow bound")
+        assert not bound_to(cluster, "rival")
+
+
+async def test_a_bind_whose_answer_is_lost_keeps_its_node(cluster: EmbeddedCluster) -> None:
+    # The only CPU of the cluster. While the first pod's fate is unknown, nobody may take it.
+    binds = BindLog(cluster)
+    cluster.create(node("n1", cpu="1"))
+    cluster.faults.add(bind_fault("drop-answer", name="first", times=1))
+    # The watch would tell; hide it, so that only the GET can.
+    hidden = cluster.faults.add(
+        FaultRule(action="hide", verb="watch", resource="pods", name="first")
+    )
+    cluster.create(pod("first", priorityClassName="system-node-critical"))
+    async with scheduling(cluster) as scheduler:
+        cluster.create(pod("second"))
+        await until(lambda: bound_to(cluster, "first"), "first bound")
+        await until(lambda: condition(cluster, "second"), "second refused")
+        await settled(scheduler)
+        statistics = scheduler.dispatcher.statistics()
+        assert statistics.settled == 1
+        assert binds.entries == [("first", "n1")]
+        assert sample(scheduler, "scheduler_schedule_attempts_total", result="scheduled") == 1
+        # Never confirmed by the watch, yet held: there is no expiry.
+        assert scheduler.cache.statistics().assumed_pods == 1
+        cluster.faults.remove(hidden)
+
+
+async def test_the_node_stays_reserved_as_long_as_the_outcome_is_unknown(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1", cpu="1"))
+    cluster.faults.add(bind_fault("cut", name="first", times=1))
+    gets = cluster.faults.add(FaultRule(action="error", verb="get", resource="pods", code=500))
+    async with scheduling(cluster) as scheduler:
+        cluster.create(pod("first", priorityClassName="system-node-critical"))
+        await until(lambda: scheduler.dispatcher.statistics().settling == 1, "settling")
+        cluster.create(pod("second"))
+        await until(lambda: condition(cluster, "second"), "second refused")
+        assert scheduler.cache.statistics().assumed_pods == 1
+        cluster.faults.remove(gets)
+        # The bind was never carried out: now it is known, and the pod is tried again. Its backoff
+        # may give the place away, as it would upstream.
+        await until(lambda: bound_to(cluster, "first") or bound_to(cluster, "second"), "one bound")
+        await settled(scheduler)
+        assert [bound_to(cluster, "first"), bound_to(cluster, "second")].count("n1") == 1
+
+
+async def test_a_hanging_bind_is_given_up_and_settled(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    cluster.faults.add(bind_fault("silence", name="a", times=1))
+    async with scheduling(cluster, kubestow={"bindTimeout": "100ms"}) as scheduler:
+        cluster.create(pod("a"))
+        await until(lambda: bound_to(cluster, "a"), "a bound")
+        assert scheduler.dispatcher.statistics().settled == 1
+
+
+async def test_a_pod_that_somebody_else_bound_meanwhile_is_left_alone(
+    cluster: EmbeddedCluster,
+) -> None:
+    binds = BindLog(cluster)
+    cluster.create(node("n1", cpu="1"))
+    cluster.clock.set_rate(0)
+    cluster.faults.add(bind_fault("delay", name="a", seconds=60))
+    # The scheduler must not know from the watch: only the 409 and the GET tell.
+    hidden = cluster.faults.add(FaultRule(action="hide", verb="watch", resource="pods", name="a"))
+    async with scheduling(cluster) as scheduler:
+        cluster.faults.remove(hidden)
+        cluster.create(pod("a"))
+        await until(lambda: scheduler.dispatcher.statistics().bind.in_flight == 1, "bind sent")
+        hidden = cluster.faults.add(
+            FaultRule(action="hide", verb="watch", resource="pods", name="a")
+        )
+        bind(cluster, "a", "somewhere-else")
+        cluster.clock.advance(61)
+        await until(lambda: scheduler.dispatcher.statistics().settled == 1, "settled")
+        await settled(scheduler)
+        # It is bound: to say that it is not scheduled would be wrong.
+        assert condition(cluster, "a")["status"] == "True"
+        assert event_notes(cluster, "FailedScheduling") == []
+        cluster.create(pod("b"))
+        await until(lambda: bound_to(cluster, "b") == "n1", "the place of a is free")
+        assert binds.entries == [("a", "somewhere-else"), ("b", "n1")]
+
+
+async def test_a_pod_deleted_while_it_is_bound_frees_its_place(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1", cpu="1"))
+    cluster.clock.set_rate(0)
+    cluster.faults.add(bind_fault("delay", name="a", seconds=60))
+    async with scheduling(cluster) as scheduler:
+        cluster.create(pod("a"))
+        await until(lambda: scheduler.dispatcher.statistics().bind.in_flight == 1, "bind sent")
+        delete(cluster, "a")
+        cluster.create(pod("b"))
+        await until(lambda: bound_to(cluster, "b") == "n1", "b bound at once")
+        cluster.clock.advance(61)
+        await settled(scheduler)
+        assert scheduler.cache.statistics().pods == 1
+        assert len(scheduler.queue) == 0
+        assert find(cluster, "a") is None
+
+
+async def test_a_pod_recreated_under_its_name_while_it_is_bound_is_another_pod(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1", cpu="1"))
+    cluster.clock.set_rate(0)
+    cluster.faults.add(bind_fault("delay", name="a", seconds=60, times=1))
+    async with scheduling(cluster) as scheduler:
+        cluster.create(pod("a"))
+        await until(lambda: scheduler.dispatcher.statistics().bind.in_flight == 1, "bind sent")
+        delete(cluster, "a")
+        recreated = cluster.create(pod("a"))
+        await until(lambda: bound_to(cluster, "a") == "n1", "the new one bound")
+        cluster.clock.advance(61)
+        await settled(scheduler)
+        found = find(cluster, "a")
+        assert found is not None
+        assert found["metadata"]["uid"] == recreated["metadata"]["uid"]
+        assert condition(cluster, "a")["status"] == "True"
+        assert scheduler.cache.statistics().pods == 1
