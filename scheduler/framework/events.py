@@ -29,9 +29,9 @@ class ActionType(IntFlag):
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
     UPDATE = 8188
     ALL = 8191
-    # Own-update events of unscheduled pods, the tick of time and the outcome of an attempt, deliberately
-    # outside UPDATE and ALL (KEP-3990 design 1.4): a plugin gets them only by asking for them, and a
-    # registered wildcard does not cover them.
+    # Own-update events of unscheduled pods, the tick of time and the outcome of an attempt,
+    # deliberately outside UPDATE and ALL (KEP-3990 design 1.4): a plugin gets them only by asking
+    # for them, and a registered wildcard does not cover them.
     UPDATE_POD_SCHEDULING_STATUS = 8192
     UPDATE_POD_ANNOTATION = 16384
     TICK = 32768
@@ -157,9 +157,10 @@ UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Ac
 UNSCHEDULED_POD_DELETE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.DELETE)
 NODE_ADD: Final = ClusterEvent(EventResource.NODE, ActionType.ADD)
 NODE_DELETE: Final = ClusterEvent(EventResource.NODE, ActionType.DELETE)
-#: Handed by the queue to the hints of the plugins that rejected a pod, when its attempt has failed and no
-#: event says that it should be retried: `hint(pod, None, info)` with the pod's `QueuedPodInfo`. This is how a
-#: plugin retries on the outcome of the attempt without waiting for the API server to echo it.
+#: Handed by the queue to the hints of the plugins that rejected a pod, when its attempt has failed
+#: and no event says that it should be retried: `hint(pod, None, info)` with the pod's
+#: `QueuedPodInfo`. This is how a plugin retries on the outcome of the attempt without waiting for
+#: the API server to echo it.
 ATTEMPT_OUTCOME: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ATTEMPT_OUTCOME)
 TIME_TICK: Final = ClusterEvent(EventResource.TIME, ActionType.TICK)
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(

@@ -12,7 +12,8 @@ from scheduler.framework.events import ClusterEvent
 class PostFilterOutcome(StrEnum):
     """How the last attempt's PostFilter ended, for plugins that react to it (KEP-3990 design S6)."""
 
-    #: No attempt yet, or it did not get as far: no nodes, an error, a rejection in Reserve, Permit or bind.
+    #: No attempt yet, or it did not get as far: no nodes, an error, a rejection in Reserve, Permit
+    #: or bind.
     NOT_RUN = "NotRun"
     #: A node is nominated, now or still.
     NOMINATED = "Nominated"
@@ -54,7 +55,8 @@ class QueuedPodInfo:
     last_message: str = ""
     #: Wall clock time a rejecting plugin asked to be tried again at, if any.
     requeue_at: float | None = None
-    #: Consecutive PreEnqueue runs that ended in an error; the retry of a broken gate backs off by it.
+    #: Consecutive PreEnqueue runs that ended in an error; the retry of a broken gate backs off by
+    #: it.
     gate_errors: int = 0
     #: Set by the failure handler; read by hints for `ATTEMPT_OUTCOME`.
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
