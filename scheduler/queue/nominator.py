@@ -25,14 +25,9 @@ class QueueNominator:
     """Implements `framework.Nominator`."""
 
     __slots__ = (
-        "_by_node",
-        "_cleared",
-        "_listeners",
-        "_lister",
-        "_node_of",
-        "_on_error",
+        "_by_node", "_cleared", "_lister", "_listeners", "_node_listeners", "_node_of", "_on_error",
         "_version",
-    )
+    )  # fmt: skip
 
     def __init__(
         self, lister: PodLister, on_error: Callable[[Pod, Exception], None] | None = None
@@ -41,6 +36,7 @@ class QueueNominator:
         self._lister = lister
         self._on_error = on_error
         self._listeners: list[NominationListener] = []
+        self._node_listeners: list[Callable[[str], None]] = []
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, Pod]] = {}
         #: UID -> the node name in the object's status that was overruled by clearing.
@@ -58,6 +54,13 @@ class QueueNominator:
     def subscribe(self, listener: NominationListener) -> None:
         """Be told about nominations set, moved and ended."""
         self._listeners.append(listener)
+
+    def subscribe_nodes(self, listener: Callable[[str], None]) -> None:
+        """Be told the name of every node whose nominated pods changed, the one that was left too.
+
+        For the owner of the node table. Must not raise.
+        """
+        self._node_listeners.append(listener)
 
     def node_of(self, uid: str) -> str:
         """The node a pod is nominated to, empty when it is not."""
@@ -130,6 +133,7 @@ class QueueNominator:
         self._version += 1
         if before == node_name:
             self._by_node[node_name][uid] = pod
+            self._tell_nodes(node_name)
             return
         if before:
             pods = self._by_node[before]
@@ -139,9 +143,15 @@ class QueueNominator:
         if node_name:
             self._node_of[uid] = node_name
             self._by_node.setdefault(node_name, {})[uid] = pod
+        self._tell_nodes(*(name for name in (before, node_name) if name))
         for listener in self._listeners:
             try:
                 listener(pod, node_name)
             except Exception as error:  # noqa: BLE001 - boundary: plugin call
                 if self._on_error:
                     self._on_error(pod, error)
+
+    def _tell_nodes(self, *names: str) -> None:
+        for listener in self._node_listeners:
+            for name in names:
+                listener(name)

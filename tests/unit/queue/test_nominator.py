@@ -104,6 +104,18 @@ def test_the_version_grows_with_every_change_and_with_no_other_call() -> None:
     assert cluster.nominator.version == 2
 
 
+def test_every_node_whose_nominations_change_is_named() -> None:
+    cluster = Cluster(A)
+    named: list[str] = []
+    cluster.nominator.subscribe_nodes(named.append)
+    cluster.nominator.add_nominated_pod(A, NominatingInfo("n1"))
+    cluster.nominator.update_nominated_pod(A, make_pod("a", 9))
+    cluster.nominator.add_nominated_pod(A, NominatingInfo("n2"))
+    cluster.nominator.delete_nominated_pod_if_exists(A)
+    cluster.nominator.delete_nominated_pod_if_exists(A)
+    assert named == ["n1", "n1", "n1", "n2", "n2"]
+
+
 class TestInTheQueue:
     def test_a_listener_that_raises_harms_nobody(self) -> None:
         world = World()
