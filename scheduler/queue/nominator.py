@@ -25,7 +25,13 @@ class QueueNominator:
     """Implements `framework.Nominator`."""
 
     __slots__ = (
-        "_by_node", "_cleared", "_lister", "_listeners", "_node_listeners", "_node_of", "_on_error",
+        "_by_node",
+        "_cleared",
+        "_listeners",
+        "_lister",
+        "_node_listeners",
+        "_node_of",
+        "_on_error",
         "_version",
     )  # fmt: skip
 
