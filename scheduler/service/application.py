@@ -232,8 +232,9 @@ class Application:
             if scheduling.done():
                 scheduling.result()
             wiring.loop.stop()
-            abandoned = await wiring.dispatcher.close(DRAIN_SECONDS)
+            # Events go through the dispatcher, which takes nothing any more once it is closing.
             await wiring.recorder.flush(DRAIN_SECONDS)
+            abandoned = await wiring.dispatcher.close(DRAIN_SECONDS)
             if abandoned:
                 _log.warning("writes abandoned", count=abandoned)
         finally:
