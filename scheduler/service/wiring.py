@@ -185,7 +185,7 @@ class Wiring:
             on_plugin_error=_log_plugin_error,
         )
         queue.nominator.subscribe(self.subscriptions.publish_nomination)
-        queue.nominator.subscribe(lambda _, node: self.cache.table.note_nominations(node))
+        queue.nominator.subscribe_nodes(self.cache.table.note_nominations)
         for handle in self._handles.values():
             handle.queue = queue
         return queue
