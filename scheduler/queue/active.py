@@ -44,9 +44,9 @@ class ActiveQueue:
         """Take out the first pod; None when empty."""
         return self._heap.pop()
 
-    def ordered(self) -> list[QueuedPodInfo]:
-        """All pods in the order in which they will be popped."""
-        return self._heap.ordered()
+    def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
+        """All pods, or the first `limit`, in the order in which they will be popped."""
+        return self._heap.ordered(limit)
 
     def rank(self, uid: str) -> int | None:
         """How many pods are popped before this one; None when it is not here."""

@@ -135,9 +135,9 @@ class BackoffQueue:
         expiries = [head[0][0] for head in heads if head is not None]
         return self._policy.release(min(expiries)) if expiries else None
 
-    def ordered(self) -> list[QueuedPodInfo]:
-        """All pods in the order in which they leave: normal heap, then error heap."""
-        return self._normal.ordered() + self._errors.ordered()
+    def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
+        """All pods, or the first `limit`, as they leave: normal heap, then error heap."""
+        return (self._normal.ordered(limit) + self._errors.ordered(limit))[:limit]
 
     def rank(self, uid: str) -> int | None:
         """How many pods of its heap leave before this one; None when it is not here."""

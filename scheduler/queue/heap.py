@@ -11,7 +11,7 @@ It does not know what a sort key means and never recomputes one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -103,9 +103,11 @@ class KeyedHeap(Generic[T]):
         """All items, in no order."""
         return (entry[_ITEM] for entry in self._entries.values())
 
-    def ordered(self) -> list[T]:
-        """All items in the order in which `pop` would give them; sorts a copy."""
-        return [entry[_ITEM] for entry in sorted(self._entries.values())]
+    def ordered(self, limit: int | None = None) -> list[T]:
+        """All items, or the first `limit`, in the order in which `pop` would give them; a copy."""
+        entries = self._entries.values()
+        first = sorted(entries) if limit is None else nsmallest(limit, entries)
+        return [entry[_ITEM] for entry in first]
 
     def rank(self, key: str) -> int | None:
         """How many items leave before the one under `key`; None when absent. O(n)."""

@@ -476,9 +476,12 @@ class SchedulingQueue:
         """What is known about one pod, queued or in flight; None for others. O(sub-queue)."""
         return self._viewer.view(f"{namespace}/{name}")
 
-    def views(self) -> list[PodView]:
-        """All pods: active in order, backoff in order, pool, in flight. Sorts copies."""
-        return self._viewer.views()
+    def views(self, *, namespace: str = "", limit: int | None = None) -> list[PodView]:
+        """All pods: active in order, backoff in order, unschedulable, gated, in flight.
+
+        Only those of `namespace` if given, and at most `limit` of each place. Sorts copies.
+        """
+        return self._viewer.views(namespace, limit)
 
     def validate(self) -> None:
         """Raise QueueInvariantError if anything is broken. Slow; for tests and debugging."""

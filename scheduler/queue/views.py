@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.backoff import BackoffPolicy
 from scheduler.queue.in_flight import InFlight
 from scheduler.queue.nominator import QueueNominator
 from scheduler.queue.places import Places
+from scheduler.queue.pool import Group
 from scheduler.queue.statistics import Place, PodView
 
 _WHILE_ACTIVE = "waiting for its turn"
 _BACKOFF = "backoff"
+_ERROR_BACKOFF = "backoff after an error"
 _ASKED = "requested by the rejecting plugin"
 _GATE_ASKED = "requested by the gating plugin"
 _GATE_BROKEN = "retry of a PreEnqueue plugin that failed"
@@ -47,18 +52,32 @@ class Viewer:
         running = next((each for each in self._in_flight if each.key == key), None)
         return None if running is None else self._view(running, Place.IN_FLIGHT, None)
 
-    def views(self) -> list[PodView]:
-        """All pods: active in order, backoff in order, pool, in flight."""
+    def views(self, namespace: str = "", limit: int | None = None) -> list[PodView]:
+        """All pods: active in order, backoff in order, unschedulable, gated, in flight.
+
+        Only those of `namespace` if given, and at most `limit` of each place.
+        """
         places = self._places
+
+        def wanted(infos: Iterable[QueuedPodInfo]) -> Iterator[tuple[int, QueuedPodInfo]]:
+            numbered: Iterable[tuple[int, QueuedPodInfo]] = enumerate(infos)
+            if namespace:
+                numbered = ((n, i) for n, i in numbered if i.pod.metadata.namespace == namespace)
+            return islice(numbered, limit)
+
+        # A position is one among the pods of all namespaces, so those of one need the whole order.
+        head = None if namespace else limit
         found = [
             self._view(info, place, position)
             for place, queue in ((Place.ACTIVE, places.active), (Place.BACKOFF, places.backoff))
-            for position, info in enumerate(queue.ordered())
+            for position, info in wanted(queue.ordered(head))
         ]
-        for info in places.pool:
-            place = Place.GATED if info.gated else Place.UNSCHEDULABLE
-            found.append(self._view(info, place, None))
-        found += [self._view(info, Place.IN_FLIGHT, None) for info in self._in_flight]
+        for place, infos in (
+            (Place.UNSCHEDULABLE, _members(places.pool.groups(gated=False))),
+            (Place.GATED, _members(places.pool.groups(gated=True))),
+            (Place.IN_FLIGHT, iter(self._in_flight)),
+        ):
+            found += [self._view(info, place, None) for _, info in wanted(infos)]
         return found
 
     def _view(self, info: QueuedPodInfo, place: Place, position: int | None) -> PodView:
@@ -87,6 +106,10 @@ class Viewer:
         )
 
 
+def _members(groups: Iterable[Group]) -> Iterator[QueuedPodInfo]:
+    return (info for group in groups for info in group.members.values())
+
+
 def _next_retry(
     info: QueuedPodInfo,
     place: Place,
@@ -97,7 +120,7 @@ def _next_retry(
     if place is Place.ACTIVE:
         return None, _WHILE_ACTIVE
     if place is Place.BACKOFF:
-        return release, _BACKOFF
+        return release, _BACKOFF if info.rejectors else _ERROR_BACKOFF
     if place is Place.GATED:
         if retry is None:
             return None, ""

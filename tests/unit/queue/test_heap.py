@@ -38,6 +38,7 @@ def test_heap_behaves_like_a_sorted_list(operations: list[tuple[str, str, int]])
         assert heap.violations() == []
         order = sorted(model, key=lambda each: model[each])
         assert heap.ordered() == [f"item-{each}" for each in order]
+        assert heap.ordered(2) == heap.ordered()[:2]
         assert [heap.rank(each) for each in order] == list(range(len(order)))
         assert len(heap) == len(model)
 

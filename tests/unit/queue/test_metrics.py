@@ -153,6 +153,33 @@ class TestViews:
         assert "x" in gated.message
         assert world.queue.view("default", "unknown") is None
 
+    def test_a_limit_holds_for_each_place_and_a_namespace_keeps_positions(self) -> None:
+        world = World(SchedulingGatesDouble(), FilterDouble("R"))
+        world.rejected(make_pod("pooled-1"), "R")
+        world.rejected(make_pod("pooled-2"), "R")
+        world.add(*(make_pod(name, gates=["x"]) for name in ("gated-1", "gated-2")))
+        for number in range(3):
+            world.add(make_pod(f"active-{number}", -number))
+        other = make_pod("elsewhere", -1)
+        other.metadata.namespace = "other"
+        world.add(other)
+        first = world.queue.views(limit=1)
+        assert [(view.name, view.position) for view in first] == [
+            ("active-0", 0), ("pooled-1", None), ("gated-1", None),
+        ]  # fmt: skip
+        assert world.queue.views(limit=100) == world.queue.views()
+        elsewhere = world.queue.views(namespace="other", limit=5)
+        assert [(view.name, view.position) for view in elsewhere] == [("elsewhere", 2)]
+        assert world.queue.views(namespace="nowhere") == []
+
+    def test_an_error_is_named_as_the_reason_to_back_off(self) -> None:
+        world = World()
+        world.add(make_pod("broken"))
+        world.fail(world.pop())
+        view = world.queue.view("default", "broken")
+        assert view is not None
+        assert (view.next_retry, view.next_retry_reason) == (1_002.0, "backoff after an error")
+
     def test_without_flush_there_is_no_next_retry(self) -> None:
         world = World(FilterDouble("P"), max_in_unschedulable=None)
         world.rejected(make_pod("a"), "P")
