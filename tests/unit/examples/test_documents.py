@@ -1,0 +1,130 @@
+"""Code in the documents is code that runs: it is executed here, or stands in an example verbatim.
+
+A comment before a fence says which: `<!-- run -->`, or the path of the file that holds the text.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+import yaml
+
+from examples.gate_until import not_before
+from plugins import DEFAULT_PLUGINS, in_tree
+from scheduler.framework import Registry
+from scheduler.service.options import missing_plugins
+
+ROOT: Final = Path(__file__).parents[3]
+DOCUMENTS: Final = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
+FENCE: Final = re.compile(
+    r"(?:<!-- (?P<mark>[^\n]+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)\n```$", re.DOTALL | re.M
+)
+LINK: Final = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+class Snippet(NamedTuple):
+    """A fenced block."""
+
+    document: str
+    line: int
+    mark: str
+    language: str
+    text: str
+
+
+def snippets() -> Iterator[Snippet]:
+    for path in DOCUMENTS:
+        content = path.read_text(encoding="utf-8")
+        for found in FENCE.finditer(content):
+            yield Snippet(
+                str(path.relative_to(ROOT)),
+                content[: found.start()].count("\n") + 1,
+                found["mark"] or "",
+                found["language"],
+                found["text"],
+            )
+
+
+SNIPPETS: Final = list(snippets())
+QUOTED: Final = [each for each in SNIPPETS if "/" in each.mark]
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("snippet", QUOTED, ids=lambda each: f"{each.document}:{each.line}")
+def test_quoted_code_stands_in_its_file(snippet: Snippet) -> None:
+    assert snippet.text in (ROOT / snippet.mark).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/plugins.md"])
+def test_python_in_a_document_runs_and_its_tests_pass(document: str) -> None:
+    names: dict[str, Any] = {}
+    for each in SNIPPETS:
+        if each.document == document and each.language == "python" and each not in QUOTED:
+            exec(compile(each.text, f"{document}:{each.line}", "exec"), names)
+    assert names["RackFilter"].name == "example.com/RackFilter"
+    for name, function in list(names.items()):
+        if name.startswith("test_"):
+            function()
+
+
+def test_every_python_block_says_where_it_is_tested() -> None:
+    unmarked = [
+        f"{each.document}:{each.line}"
+        for each in SNIPPETS
+        if each.language == "python" and not each.mark and each.document != "README.md"
+    ]
+    assert not unmarked
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    broken = []
+    for target, anchor in LINK.findall(document.read_text(encoding="utf-8")):
+        path = (document.parent / target) if target else document
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            broken.append(f"{target}#{anchor}")
+    assert not broken
+
+
+def test_yaml_blocks_are_yaml() -> None:
+    for each in SNIPPETS:
+        if each.language == "yaml" and not each.mark:
+            assert list(yaml.safe_load_all(each.text)), f"{each.document}:{each.line}"
+
+
+def test_doctests_of_the_examples_pass() -> None:
+    result = doctest.testmod(not_before)
+    assert result.attempted
+    assert not result.failed
+
+
+def test_whole_configurations_in_documents_load() -> None:
+    loaded = 0
+    for each in SNIPPETS:
+        if each.language == "yaml" and "kind: KubeSchedulerConfiguration" in each.text:
+            from config import load_configuration
+
+            load_configuration(
+                each.text,
+                registry=Registry(in_tree()),
+                default_plugins=DEFAULT_PLUGINS,
+                missing=missing_plugins(),
+            )
+            loaded += 1
+    assert loaded >= 2
