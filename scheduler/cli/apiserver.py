@@ -1,0 +1,114 @@
+"""`kubestow apiserver`: the embedded API server alone, for experiments with kubectl, curl or us."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command("apiserver", short_help="Serve an API server for experiments.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option(
+    "--personality",
+    type=click.Choice(["stock", "native"]),
+    default="stock",
+    show_default=True,
+    help="stock behaves like Kubernetes v1.36; native also has what the KEPs add to the API.",
+)
+@click.option(
+    "--feature-gates",
+    multiple=True,
+    metavar="NAME=BOOL,...",
+    help="Single gates of the API server, over what the personality sets.",
+)
+@click.option(
+    "--clock-rate",
+    type=click.FloatRange(min=0.0),
+    default=1.0,
+    show_default=True,
+    help="Simulated seconds in a real one; 0 stops the clock.",
+)
+@click.option(
+    "--kubeconfig-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a kubeconfig for this server here.",
+)
+def command(**values: Any) -> None:
+    r"""Serve an API server from memory, until interrupted.
+
+    It imitates kube-apiserver v1.36 as far as schedulers, kubectl and tests look, with a kubelet
+    that runs what is bound. It speaks plain HTTP, lets everybody do everything and forgets all when
+    it ends: for experiments only. GET /_kubestow/ on it explains how to inject faults, turn the
+    clock and switch controllers.
+
+    \b
+    Example, in three terminals:
+      kubestow apiserver --kubeconfig-out kc.yaml
+      kubestow run --kubeconfig kc.yaml
+      kubectl --kubeconfig kc.yaml get pods -A --watch
+    """
+    gates = parse_gates(values["feature_gates"])
+    asyncio.run(_serve(values, gates))
+
+
+def parse_gates(texts: tuple[str, ...]) -> dict[str, bool]:
+    """Gates by name. The server knows gates of its own, so names are not checked.
+
+    >>> parse_gates(("A=true,B=false", "C=true"))
+    {'A': True, 'B': False, 'C': True}
+    """
+    found = {}
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        name, _, value = part.partition("=")
+        if not part:
+            continue
+        if not name or value.lower() not in ("true", "false"):
+            raise click.UsageError(
+                f'invalid argument "{part}" for "--feature-gates": write Name=true or Name=false'
+            )
+        found[name] = value.lower() == "true"
+    return found
+
+
+async def _serve(values: dict[str, Any], gates: dict[str, bool]) -> None:
+    from simulator import EmbeddedCluster, serve
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    ready: asyncio.Future[EmbeddedCluster] = loop.create_future()
+    kubeconfig: Path | None = values["kubeconfig_out"]
+    ready.add_done_callback(lambda done: _announce(done.result().url, kubeconfig))
+    try:
+        await serve(
+            host=values["host"],
+            port=values["port"],
+            personality=values["personality"],
+            feature_gates=gates,
+            clock_rate=values["clock_rate"],
+            kubeconfig=kubeconfig,
+            stop=stop,
+            ready=ready,
+        )
+    except OSError as error:
+        where = f"{values['host']}:{values['port']}"
+        raise click.ClickException(f"cannot serve on {where}: {error.strerror or error}") from error
+
+
+def _announce(url: str, kubeconfig: Path | None) -> None:
+    click.echo(f"API server: {url}")
+    click.echo(f"control:    {url}/_kubestow/")
+    if kubeconfig is not None:
+        click.echo(f"kubeconfig: {kubeconfig}")

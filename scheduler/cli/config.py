@@ -1,0 +1,124 @@
+"""`kubestow config`: check a KubeSchedulerConfiguration, print what is in force, list the gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from config import GATES, Configuration, FeatureGates, to_data, to_yaml, upstream_form
+from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
+from scheduler.cli.run import split_feature_gates
+from scheduler.framework.status import ConfigurationError
+from scheduler.service.options import RunOptions, read_configuration
+
+
+def _reading_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that change how a file is read."""
+    for option in (
+        click.option(
+            "--feature-gates", multiple=True, metavar="NAME=BOOL,...", help="As for `kubestow run`."
+        ),
+        click.option(
+            "--plugin-dir",
+            "plugin_dirs",
+            multiple=True,
+            metavar="DIR",
+            help="Folder with plugins the file names as module:Class. May be repeated.",
+        ),
+        click.option(
+            "--replace-default-scheduler",
+            is_flag=True,
+            help="Allow the names of the cluster's own scheduler.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group("config", short_help="Check and print configurations.")
+def command() -> None:
+    """Check and print configurations.
+
+    A configuration is a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as
+    kube-scheduler reads it, with one more key `kubestow` for options of our own.
+    """
+
+
+@command.command("validate")
+@click.argument("file", type=click.Path(dir_okay=False))
+@_reading_options
+def validate(file: str, **values: Any) -> None:
+    r"""Check FILE and print every problem with its place; exit code 1 if there is any.
+
+    \b
+    Example:
+      kubestow config validate profile.yaml --plugin-dir ./my-plugins
+    """
+    try:
+        configuration = _read(file, **values)
+    except ConfigurationError as error:
+        report_problems(f"{file}: {counted(len(error.problems), 'problem')}", error.problems)
+        raise SystemExit(EXIT_FAILED) from None
+    click.secho(f"{file}: valid", fg="green")
+    for profile in configuration.profiles:
+        plugins = counted(len(profile.plugins), "plugin")
+        click.echo(f"  profile {profile.scheduler_name}: {plugins}")
+
+
+@command.command("show")
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.option(
+    "--upstream",
+    is_flag=True,
+    help="Leave out what kube-scheduler would refuse: the key `kubestow` and plugins it lacks.",
+)
+@_reading_options
+def show(file: str | None, *, upstream: bool, **values: Any) -> None:
+    r"""Print the effective configuration of FILE, or of no file, as YAML.
+
+    Every default is filled in and plugin lists are merged, so this is what runs.
+
+    \b
+    Example:
+      kubestow config show profile.yaml --upstream > for-kube-scheduler.yaml
+    """
+    configuration = _read(file or "", **values)
+    data = upstream_form(configuration) if upstream else to_data(configuration)
+    click.echo(to_yaml(data), nl=False)
+
+
+@command.command("gates")
+def gates() -> None:
+    """List the feature gates, their stage and default."""
+    table = Table(
+        "GATE", "STAGE", "DEFAULT", "NEEDS", box=None, pad_edge=False, header_style="bold"
+    )
+    for gate in sorted(GATES.values(), key=lambda each: each.name):
+        default = str(gate.default).lower() + (" (locked)" if gate.locked else "")
+        table.add_row(gate.name, gate.stage.value, default, ", ".join(gate.requires))
+    # Wide enough for the longest row, so that a pipe gets one gate on each line.
+    Console(width=max(Console().width, 120)).print(table)
+
+
+def _read(
+    file: str,
+    *,
+    feature_gates: tuple[str, ...],
+    plugin_dirs: tuple[str, ...],
+    replace_default_scheduler: bool,
+) -> Configuration:
+    ours, foreign = split_feature_gates(feature_gates)
+    for name in foreign:
+        click.echo(f"warning: feature gate {name} has no effect on scheduling", err=True)
+    return read_configuration(
+        RunOptions(
+            config_file=file,
+            feature_gates=FeatureGates.parse(ours),
+            plugin_dirs=plugin_dirs,
+            replace_default_scheduler=replace_default_scheduler,
+        )
+    )

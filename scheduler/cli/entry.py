@@ -1,0 +1,126 @@
+"""`main`: finds the command, runs it, and turns what it raises into words and an exit code.
+
+Commands are imported when they are called, so that `--help` and shell completion stay quick. Under
+the program name kube-scheduler the whole command line is that of `kubestow run`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
+from scheduler.cli.version import version_option
+
+INTRODUCTION: Final = """\
+A secondary Kubernetes scheduler: fast, and extended by small typed Python plugins.
+
+Set schedulerName: kubestow on a pod, run `kubestow run` against the cluster, and the pod is placed
+as kube-scheduler would place it. No cluster at hand? `kubestow demo` brings its own.
+"""
+
+EXAMPLES: Final = """\
+\b
+Examples:
+  kubestow demo                                  watch it schedule a small cluster, 20 s
+  kubestow run --kubeconfig ~/.kube/config       schedule a real one
+  kubestow config validate profile.yaml          check a configuration
+  kubestow config show --upstream                print the defaults for kube-scheduler
+  kubestow apiserver --kubeconfig-out kc.yaml    an API server to try things on
+"""
+
+
+KUBE_SCHEDULER: Final = "kube-scheduler"
+"""The other name of this program, in container images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command that is not imported yet: `command` in `module`."""
+
+    module: str
+    short_help: str
+
+    @property
+    def exists(self) -> bool:
+        """Whether the module is part of this version."""
+        return importlib.util.find_spec(self.module) is not None
+
+    def load(self) -> click.Command:
+        """Import it."""
+        command = importlib.import_module(self.module).command
+        assert isinstance(command, click.Command)
+        return command
+
+
+COMMANDS: Final = {
+    "run": Entry("scheduler.cli.run", "Run the scheduler."),
+    "demo": Entry("scheduler.cli.demo", "Watch it schedule a cluster of its own."),
+    "config": Entry("scheduler.cli.config", "Check and print configurations."),
+    "queue": Entry("scheduler.cli.queue", "Show which pods wait, and why."),
+    "apiserver": Entry("scheduler.cli.apiserver", "Serve an API server for experiments."),
+    "version": Entry("scheduler.cli.version", "Show the version."),
+}
+"""In the order of the help."""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by `COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Those that exist."""
+        return [name for name, entry in COMMANDS.items() if entry.exists]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        entry = COMMANDS.get(cmd_name)
+        return entry.load() if entry is not None and entry.exists else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, COMMANDS[name].short_help) for name in self.list_commands(ctx)]
+            )
+
+
+program = LazyGroup(
+    name="kubestow",
+    help=INTRODUCTION,
+    epilog=EXAMPLES,
+    params=[version_option()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    subcommand_metavar="COMMAND [ARGS]...",
+    no_args_is_help=True,
+)
+
+
+def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoReturn:
+    """Run a command line and exit.
+
+    Args:
+        arguments: without the program's name; default those of the process.
+        name: what the program was called; `kube-scheduler` means `kubestow run`.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    called = Path(sys.argv[0]).name if name is None else name
+    try:
+        if called == KUBE_SCHEDULER:
+            COMMANDS["run"].load().main(args=given, prog_name=KUBE_SCHEDULER)
+        program.main(args=given, prog_name="kubestow")
+    except ValueError as error:
+        # Imported here: behind it stands NumPy, a third of the time of `--help`.
+        from scheduler.framework.status import ConfigurationError
+
+        if not isinstance(error, ConfigurationError):
+            raise
+        title = f"Error: {counted(len(error.problems), 'problem')} with the configuration"
+        report_problems(title, error.problems)
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,194 @@
+"""`kubestow run`: from flags to `RunOptions`, and on to the application.
+
+This module decides what a flag means: which beat the configuration file, which it beats, and which
+deserve a warning. It starts nothing itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, cast
+
+import click
+
+from config import FeatureGates, format_duration, to_data, to_yaml
+from scheduler.cli.component_gates import OTHER_COMPONENTS
+from scheduler.cli.flags import FLAGS, GROUPS
+from scheduler.cli.go_flags import GroupedCommand
+from scheduler.cli.version import version_option
+from scheduler.service.options import (
+    AccessOptions,
+    LogFormat,
+    LoggingOptions,
+    RunOptions,
+    ServingOptions,
+    read_configuration,
+)
+
+INTRODUCTION: Final = """\
+Schedule the pods that name this scheduler.
+
+Connects to the cluster of the kubeconfig (or the one it runs in), waits for its turn as leader, and
+places every pod whose spec.schedulerName is one of its profiles: `kubestow`, unless the
+configuration says otherwise. Takes the flags of kube-scheduler v1.36: each works, or says that it
+has no effect. Stops cleanly on SIGTERM or Ctrl-C; a second signal ends it at once.
+"""
+
+EXAMPLES: Final = """\
+kubestow run --kubeconfig ~/.kube/config --leader-elect=false
+kubestow run --config profile.yaml --plugin-dir ./my-plugins -v 4
+kubestow run --config profile.yaml --write-config-to effective.yaml
+"""
+
+
+def _run(**values: Any) -> None:
+    ctx = click.get_current_context()
+    explicit = {
+        flag.name
+        for flag in FLAGS
+        if ctx.get_parameter_source(flag.parameter) is click.core.ParameterSource.COMMANDLINE
+    }
+    options = build_options(values, explicit)
+    if values["write_config_to"]:
+        _write_configuration(options, Path(values["write_config_to"]))
+        return
+    from scheduler.service.application import run
+
+    sys.exit(run(options))
+
+
+command = GroupedCommand(
+    name="run",
+    help=INTRODUCTION,
+    short_help="Run the scheduler.",
+    examples=EXAMPLES,
+    groups=GROUPS,
+    callback=_run,
+    params=[version_option()],
+)
+
+
+def build_options(values: Mapping[str, Any], explicit: set[str]) -> RunOptions:
+    """The record of a command line.
+
+    Args:
+        values: of every flag by its Python name.
+        explicit: the flags that were given.
+
+    Raises:
+        click.UsageError: values that do not go together.
+        ConfigurationError: feature gates that cannot be.
+    """
+    with_config = bool(values["config"])
+    gates, foreign = split_feature_gates(values["feature_gates"])
+    return RunOptions(
+        config_file=values["config"],
+        master=values["master"],
+        overrides=overrides(values, explicit, with_config=with_config),
+        feature_gates=FeatureGates.parse(gates),
+        replace_default_scheduler=values["replace_default_scheduler"],
+        plugin_dirs=values["plugin_dir"],
+        pod_max_in_unschedulable_pods=values["pod_max_in_unschedulable_pods_duration"],
+        serving=_serving(values),
+        access=_access(values),
+        logging=LoggingOptions(format=_log_format(values["logging_format"]), verbosity=values["v"]),
+        disabled_metrics=values["disabled_metrics"],
+        warnings=(
+            *warnings(values, explicit, with_config=with_config),
+            *(f"feature gate {name} has no effect on scheduling" for name in foreign),
+        ),
+    )
+
+
+def overrides(
+    values: Mapping[str, Any], explicit: set[str], *, with_config: bool
+) -> dict[str, Any]:
+    """What the flags say by its place in the configuration.
+
+    Without a file every explicit flag counts; with one, those that upstream lets beat it.
+    """
+    return {
+        flag.path: _plain(values[flag.parameter])
+        for flag in FLAGS
+        if flag.path and flag.name in explicit and not (with_config and flag.deprecated)
+    }
+
+
+def warnings(values: Mapping[str, Any], explicit: set[str], *, with_config: bool) -> Iterator[str]:
+    """A sentence about every given flag that does nothing."""
+    for flag in FLAGS:
+        if flag.name not in explicit:
+            continue
+        if with_config and flag.deprecated and flag.path:
+            yield f"--{flag.name} is ignored because --config is given; set {flag.path} there"
+        elif flag.no_effect and values[flag.parameter] != flag.moot:
+            yield f"--{flag.name} has no effect: {flag.no_effect}"
+
+
+def split_feature_gates(texts: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Gates that concern a scheduler, without prefix `kube:`, and names of those that do not."""
+    ours: list[str] = []
+    foreign: list[str] = []
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        gate = part.removeprefix("kube:")
+        name = gate.partition("=")[0].strip()
+        if name in OTHER_COMPONENTS:
+            foreign.append(name)
+        elif gate:
+            ours.append(gate)
+    return ours, foreign
+
+
+def _plain(value: Any) -> Any:
+    return format_duration(value) if isinstance(value, timedelta) else value
+
+
+def _serving(values: Mapping[str, Any]) -> ServingOptions:
+    if bool(values["tls_cert_file"]) != bool(values["tls_private_key_file"]):
+        raise click.UsageError("--tls-cert-file and --tls-private-key-file must be given together")
+    return ServingOptions(
+        bind_address=values["bind_address"],
+        secure_port=values["secure_port"],
+        cert_dir=values["cert_dir"],
+        tls_cert_file=values["tls_cert_file"],
+        tls_private_key_file=values["tls_private_key_file"],
+        tls_min_version=values["tls_min_version"],
+        tls_cipher_suites=values["tls_cipher_suites"],
+        permit_port_sharing=values["permit_port_sharing"],
+    )
+
+
+def _access(values: Mapping[str, Any]) -> AccessOptions:
+    def seconds(name: str) -> float:
+        duration = values[name]
+        assert isinstance(duration, timedelta)
+        return duration.total_seconds()
+
+    return AccessOptions(
+        authentication_kubeconfig=values["authentication_kubeconfig"],
+        authorization_kubeconfig=values["authorization_kubeconfig"],
+        token_ttl=seconds("authentication_token_webhook_cache_ttl"),
+        authorized_ttl=seconds("authorization_webhook_cache_authorized_ttl"),
+        unauthorized_ttl=seconds("authorization_webhook_cache_unauthorized_ttl"),
+        always_allow_paths=values["authorization_always_allow_paths"],
+        client_ca_file=values["client_ca_file"],
+    )
+
+
+def _log_format(text: str) -> LogFormat | None:
+    if text not in ("", "text", "json"):
+        raise click.UsageError(
+            f'invalid argument "{text}" for "--logging-format": must be text or json'
+        )
+    return cast("LogFormat", text) if text else None
+
+
+def _write_configuration(options: RunOptions, path: Path) -> None:
+    text = to_yaml(to_data(read_configuration(options)))
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.FileError(str(path), error.strerror or str(error)) from error

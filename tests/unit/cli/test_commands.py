@@ -1,0 +1,242 @@
+"""The commands beside `run`: help, version, config, apiserver."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+from config import API_VERSION, GATES, KIND
+from scheduler.cli import entry
+from tests.unit.cli.command_line import Shell
+from tests.unit.repository.tree import ROOT
+
+HEADER = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "profile.yaml"
+    path.write_text(HEADER + text)
+    return str(path)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
+def test_help_teaches(shell: Shell, arguments: list[str]) -> None:
+    ended = shell(*arguments)
+    assert ended.code == 0
+    for word in ("Usage: kubestow", "schedulerName", "Examples:", "run ", "config ", "apiserver "):
+        assert word in ended.out
+
+
+@pytest.mark.parametrize(
+    "command", [["run"], ["config"], ["config", "validate"], ["config", "show"], ["apiserver"]]
+)
+def test_every_command_has_help(shell: Shell, command: list[str]) -> None:
+    ended = shell(*command, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    assert f"Usage: kubestow {' '.join(command)}" in ended.out
+
+
+def test_help_imports_no_command() -> None:
+    program = (
+        "import sys\n"
+        "from scheduler.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'aiohttp', 'numpy', 'rich.console', 'prometheus_client'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_commands_that_do_not_exist_yet_are_not_offered(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(entry.COMMANDS, "later", entry.Entry("scheduler.cli.later", "Not yet."))
+    assert "Not yet." not in shell("--help").out
+    ended = shell("later")
+    assert ended.code == 2
+    assert "No such command 'later'" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "start"),
+    [
+        ("kubestow", ["--version"], "kubestow "),
+        ("kubestow", ["version"], "kubestow "),
+        ("kubestow", ["run", "--version"], "kubestow "),
+        ("kube-scheduler", ["--version"], "Kubernetes v1.36."),
+        ("kube-scheduler", ["--version=true"], "Kubernetes v1.36."),
+    ],
+)
+def test_the_version_is_told(shell: Shell, name: str, arguments: list[str], start: str) -> None:
+    ended = shell(*arguments, name=name)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(start)
+    assert "1.36" in ended.out
+    assert len(ended.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("kubestow", ["version", "-o", "json"]), ("kube-scheduler", ["--version=raw"])],
+)
+def test_everything_about_the_build_is_json(shell: Shell, name: str, arguments: list[str]) -> None:
+    info = json.loads(shell(*arguments, name=name).out)
+    assert (info["major"], info["minor"]) == ("1", "36")
+    assert info["gitVersion"].startswith("v1.36.0+kubestow.")
+
+
+# ------------------------------------------------------------------------------------------- config
+
+
+def test_a_good_file_is_valid(shell: Shell, tmp_path: Path) -> None:
+    path = write(tmp_path, "profiles: [{schedulerName: a}, {schedulerName: b}]\n")
+    ended = shell("config", "validate", path)
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0] == f"{path}: valid"
+    assert [line.split(":")[0] for line in lines[1:]] == ["  profile a", "  profile b"]
+
+
+def test_every_problem_of_a_bad_file_is_printed_with_its_place(
+    shell: Shell, tmp_path: Path
+) -> None:
+    path = write(
+        tmp_path,
+        "parallelism: 0\n"
+        "percentageOfNodesToScore: 101\n"
+        "profiles: [{plugins: {score: {enabled: [{name: ImageLocalty}]}}}]\n",
+    )
+    ended = shell("config", "validate", path)
+    assert (ended.code, ended.out) == (1, "")
+    heading, *problems = ended.err.splitlines()
+    assert heading == f"{path}: 3 problems"
+    places = ("parallelism", "percentageOfNodesToScore", "profiles[0].plugins.score.enabled[0]")
+    for place, line in zip(places, problems, strict=True):
+        assert line.startswith(f"  - {place}")
+    assert "ImageLocality" in problems[-1]
+
+
+def test_a_missing_file_is_one_problem(shell: Shell, tmp_path: Path) -> None:
+    path = str(tmp_path / "absent.yaml")
+    ended = shell("config", "validate", path)
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        f"{path}: 1 problem",
+        f"  - {path}: No such file or directory",
+    ]
+
+
+def test_options_change_how_a_file_is_read(shell: Shell, tmp_path: Path) -> None:
+    path = write(tmp_path, "profiles: [{schedulerName: default-scheduler}]\n")
+    assert shell("config", "validate", path).code == 1
+    ended = shell(
+        "config", "validate", path, "--replace-default-scheduler",
+        "--feature-gates", "StorageCapacityScoring=true,WatchList=true",
+    )  # fmt: skip
+    assert ended.code == 0
+    assert ended.err == "warning: feature gate WatchList has no effect on scheduling\n"
+    ended = shell("config", "validate", path, "--feature-gates", "Nope=true")
+    assert (ended.code, "unrecognized feature gate: Nope" in ended.err) == (1, True)
+
+
+def test_what_is_shown_loads_again_and_means_the_same(shell: Shell, tmp_path: Path) -> None:
+    shown = shell("config", "show").out
+    assert yaml.safe_load(shown)["profiles"][0]["schedulerName"] == "kubestow"
+    path = tmp_path / "shown.yaml"
+    path.write_text(shown)
+    assert shell("config", "show", str(path)).out == shown
+
+
+def test_the_upstream_form_has_nothing_of_ours(shell: Shell, tmp_path: Path) -> None:
+    path = write(tmp_path, "kubestow: {seed: 7}\n")
+    assert yaml.safe_load(shell("config", "show", path).out)["kubestow"]["seed"] == 7
+    assert "kubestow" not in yaml.safe_load(shell("config", "show", path, "--upstream").out)
+
+
+def test_a_bad_file_is_not_shown(shell: Shell, tmp_path: Path) -> None:
+    ended = shell("config", "show", write(tmp_path, "parallelism: 0\n"))
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.splitlines()[0] == "Error: 1 problem with the configuration"
+
+
+def test_the_gates_are_listed_one_on_each_line(shell: Shell) -> None:
+    lines = shell("config", "gates").out.splitlines()
+    assert lines[0].split() == ["GATE", "STAGE", "DEFAULT", "NEEDS"]
+    assert [line.split()[0] for line in lines[1:]] == sorted(GATES)
+    (gang,) = [line for line in lines if line.startswith("GangScheduling ")]
+    assert gang.split()[1:] == ["Alpha", "false", "GenericWorkload"]
+
+
+def test_the_committed_configuration_is_valid(shell: Shell, tmp_path: Path) -> None:
+    (manifest,) = yaml.safe_load_all((ROOT / "manifests" / "config.yaml").read_text())
+    path = tmp_path / "config.yaml"
+    path.write_text(manifest["data"]["config.yaml"])
+    assert shell("config", "validate", str(path)).err == ""
+
+
+# ---------------------------------------------------------------------------------------- apiserver
+
+
+def test_the_api_server_announces_itself_serves_and_stops(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kc.yaml"
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "scheduler", "apiserver", "--kubeconfig-out", str(kubeconfig)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        lines = [process.stdout.readline().split() for _ in range(3)]
+        url = lines[0][-1]
+        with urlopen(f"{url}/api/v1/namespaces", timeout=10) as answer:
+            assert json.load(answer)["kind"] == "NamespaceList"
+        assert lines[1] == ["control:", f"{url}/_kubestow/"]
+        assert lines[2] == ["kubeconfig:", str(kubeconfig)]
+        written = yaml.safe_load(kubeconfig.read_text())
+        assert written["clusters"][0]["cluster"]["server"] == url
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--personality", "odd"], "'odd' is not one of 'stock', 'native'"),
+        (["--feature-gates", "A"], 'invalid argument "A" for "--feature-gates"'),
+        (["--feature-gates", "=true"], 'invalid argument "=true" for "--feature-gates"'),
+        (["--port", "70000"], "70000 is not in the range"),
+        (["--clock-rate", "-1"], "-1.0 is not in the range"),
+    ],
+)
+def test_mistakes_of_the_api_server_are_named(
+    shell: Shell, arguments: list[str], message: str
+) -> None:
+    ended = shell("apiserver", *arguments)
+    assert ended.code == 2
+    assert message in ended.err
+
+
+def test_a_port_in_use_is_named(shell: Shell) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = shell("apiserver", "--port", str(port))
+    assert ended.code == 1
+    assert f"cannot serve on 127.0.0.1:{port}" in ended.err
