@@ -1,6 +1,7 @@
-"""The scheduling cycle of one profile: search, PostFilter, score, choose (framework-cycle-config.md section 2).
+"""The scheduling cycle of one profile: search, PostFilter, score, choose.
 
-Pure and synchronous: no yield between its first and last line, so the live table needs no snapshot.
+Follows framework-cycle-config.md section 2. Pure and synchronous: no yield between its first and
+last line, so the live table needs no snapshot.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class ScheduleResult:
 
 @dataclass(slots=True)
 class Unfit:
-    """No node fits; `nominating` is what PostFilter made of it (None: leave the nomination alone)."""
+    """No node fits; `nominating` is what PostFilter made of it (None: leave it alone)."""
 
     error: FitError
     nominating: NominatingInfo | None

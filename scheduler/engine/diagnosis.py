@@ -1,7 +1,7 @@
 """Why a pod fits nowhere: per-node statuses kept in columns, and the FailedScheduling text.
 
-Statuses of thousands of nodes are (plugin, code) pairs in arrays; Status objects are made once per distinct
-pair, and a name-to-status map only if a PostFilter plugin asks for one.
+Statuses of thousands of nodes are (plugin, code) pairs in arrays; Status objects are made once per
+distinct pair, and a name-to-status map only if a PostFilter plugin asks for one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Engine: takes a popped pod through its scheduling cycle, up to the point where binding begins.
 
-It owns no state of its own beyond waiting pods: cache, queue and profiles are handed in. The service (or a
-simulator in virtual time) pops, calls `attempt`, and carries out what comes back.
+It owns no state of its own beyond waiting pods: cache, queue and profiles are handed in. The
+service (or a simulator in virtual time) pops, calls `attempt`, and carries out what comes back.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Attempt:
 class Engine:
     """Schedules pods of all profiles on one cache. Touched only from its owner's loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everything is handed in
         self,
         cache: Cache,
         frameworks: Mapping[str, Framework],
@@ -231,7 +231,7 @@ class Engine:
 
 
 def rejected_on_node(status: Status, node_name: str) -> Failure:
-    """A rejection by Reserve, Permit or the wait for Permit, reported as upstream does: over one node."""
+    """A rejection by Reserve, Permit or the wait for Permit, reported over one node as upstream."""
     diagnosis = Diagnosis(node_count=1, statuses=NodeToStatus({node_name: status}))
     diagnosis.add(status)
     if not status.plugin:

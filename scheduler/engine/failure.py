@@ -1,4 +1,7 @@
-"""What a failed attempt means: queue bookkeeping, condition and event (framework-cycle-config.md 3.6, 3.9)."""
+"""What a failed attempt means: queue bookkeeping, condition and event.
+
+Follows framework-cycle-config.md 3.6 and 3.9.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Filtering: from a pod to a verdict per row, reusing what is known about the pod's shape.
 
-Three kinds of Filter plugins meet here: reusable columnar ones, whose codes live in `ShapeResult`; columnar
-ones that must be asked every time; and scalar ones, asked node by node in rotating order until enough
-feasible nodes are found (framework-cycle-config.md 2.7 and 2.8). Whichever kind, the first plugin in profile
-order that rejects a node is the one that is reported.
+Three kinds of Filter plugins meet here: reusable columnar ones, whose codes live in `ShapeResult`;
+columnar ones that must be asked every time; and scalar ones, asked node by node in rotating order
+until enough feasible nodes are found (framework-cycle-config.md 2.7 and 2.8). Whichever kind, the
+first plugin in profile order that rejects a node is the one that is reported.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Filtering:
     def ask_volatile(
         self, state: CycleState, pod: Pod, verdict: np.ndarray, codes: dict[int, Codes]
     ) -> None:
-        """Ask columnar plugins without reuse, on rows no earlier plugin rejected; changes `verdict`."""
+        """Ask columnar plugins without reuse, on rows not rejected earlier; changes `verdict`."""
         for slot in self._volatile:
             if slot.name in state.skip_filter:
                 continue
@@ -263,7 +263,7 @@ class Filtering:
     def ask_scalar(
         self, state: CycleState, pod: Pod, row: int, verdict: int
     ) -> tuple[int, Status | None]:
-        """Ask the scalar plugins about one row whose columnar verdict is known; the first rejection wins."""
+        """Ask the scalar plugins about a row with a columnar verdict; the first rejection wins."""
         node = self._table.node_info(row)
         for slot in self.scalar:
             if verdict and verdict <= slot.index:

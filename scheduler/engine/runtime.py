@@ -39,7 +39,10 @@ class ProfileSpec(Protocol):
     """What the configuration layer resolves a profile to."""
 
     @property
-    def scheduler_name(self) -> str: ...
+    def scheduler_name(self) -> str:
+        """`spec.schedulerName` of its pods."""
+        ...
+
     @property
     def points(self) -> Mapping[str, Sequence[str]]:
         """Ordered plugin names by the extension point's YAML name."""
@@ -56,7 +59,9 @@ class ProfileSpec(Protocol):
         ...
 
     @property
-    def percentage_of_nodes_to_score(self) -> int | None: ...
+    def percentage_of_nodes_to_score(self) -> int | None:
+        """None: the value of the whole configuration."""
+        ...
 
 
 class AttemptError(Exception):
@@ -75,7 +80,7 @@ def failed(text: str, cause: BaseException | None = None, plugin: str = "") -> A
 
 
 class Framework:
-    """One profile's plugins. Stateless between calls: what an attempt remembers is in its CycleState."""
+    """One profile's plugins. Stateless: what an attempt remembers is in its CycleState."""
 
     def __init__(self, profile: ProfileSpec, factories: Mapping[str, Any], handle: Handle) -> None:
         self.profile_name = profile.scheduler_name

@@ -1,8 +1,9 @@
 """Scoring: from feasible rows to totals, reusing raw scores of the pod's shape.
 
-Order of work as upstream: PreScore with the feasible nodes, Score, NormalizeScore per plugin over the feasible
-nodes, weights, sum (framework-cycle-config.md 2.11). Raw scores of reusable plugins are kept for every row;
-what needs normalising is normalised again whenever the feasible set or a raw score changed.
+Order of work as upstream: PreScore with the feasible nodes, Score, NormalizeScore per plugin over
+the feasible nodes, weights, sum (framework-cycle-config.md 2.11). Raw scores of reusable plugins
+are kept for every row; what needs normalising is normalised again whenever the feasible set or a
+raw score changed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class ScoreSlot:
 
 
 def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
-    """The slots of a profile, in its order. A plugin with a PreScore that must run each time is not reusable."""
+    """The slots of a profile, in its order.
+
+    A plugin whose PreScore must run each time is not reusable.
+    """
     slots = []
     for index, plugin in enumerate(framework.score):
         rule: ReuseRule | None = getattr(plugin, "score_reuse", None)
@@ -118,6 +122,7 @@ class Scoring:
     ) -> Int64Column:
         """Totals per row of the whole table, -1 where infeasible. Do not modify the result."""
         changed = self._refresh_raw(entry, state, pod)
+        self._check_doubtful(entry, state, feasible)
         self._refresh_base(entry, changed)
         if entry.normalized_dirty:
             self._normalize(entry, state, pod, feasible)
@@ -147,8 +152,9 @@ class Scoring:
     def subset_totals(
         self, state: CycleState, pod: Pod, entry: ShapeResult, rows: Rows
     ) -> Int64Column:
-        """Totals per entry of `rows`, a feasible set that is not the shape's own, with raw scores reused."""
+        """Totals per entry of `rows`, feasible but not the shape's own; raw scores are reused."""
         changed = self._refresh_raw(entry, state, pod)
+        self._check_doubtful(entry, state, rows)
         self._refresh_base(entry, changed)
         if changed is None or changed:
             # The next cycle over the shape's own feasible rows will not see these changes.
@@ -177,7 +183,7 @@ class Scoring:
         entry.score_ready = False
         for slot in self._reusable:
             if slot.name in state.skip_score:
-                if entry.scored[slot.index]:
+                if entry.scored[slot.index] or entry.raw[slot.index] is not None:
                     entry.scored[slot.index] = False
                     entry.raw[slot.index] = None
                     entry.normalized_dirty = True
@@ -205,14 +211,13 @@ class Scoring:
     ) -> None:
         rows = self._table.rows
         scores = call_score_rows(slot, state, pod, self._table, rows)
-        keep = _may_be_kept(slot, scores, entry.verdict[rows])
         if scores.any():
             column = np.zeros(entry.capacity, dtype=np.int64)
             column[rows] = scores
             entry.raw[slot.index] = column
         else:
             entry.raw[slot.index] = None
-        entry.scored[slot.index] = keep
+        entry.scored[slot.index] = _may_be_kept(slot, scores)
         entry.base_dirty = True
         if slot.normalizer is not None:
             entry.normalized_dirty = True
@@ -233,7 +238,7 @@ class Scoring:
         if not picked:
             return
         scores = call_score_rows(slot, state, pod, self._table, np.array(picked, dtype=np.intp))
-        if not _may_be_kept(slot, scores, entry.verdict[picked]):
+        if not _may_be_kept(slot, scores):
             entry.scored[slot.index] = False
         column = entry.raw[slot.index]
         if column is None:
@@ -245,6 +250,20 @@ class Scoring:
                 column[row] = score
                 if slot.normalizer is not None:
                     entry.normalized_dirty = True
+
+    def _check_doubtful(self, entry: ShapeResult, state: CycleState, rows: Rows) -> None:
+        """AttemptError when a final raw score of one of `rows` is out of range.
+
+        A column that holds such a score anywhere is scored again next time: its row may be feasible
+        then.
+        """
+        for slot in self._reusable:
+            if entry.scored[slot.index] or slot.name in state.skip_score:
+                continue
+            raw = entry.raw[slot.index]
+            entry.total = None
+            if raw is not None:
+                _check_range(slot.name, raw[rows])
 
     def _refresh_base(self, entry: ShapeResult, changed: list[int] | None) -> None:
         parts = [
@@ -333,17 +352,11 @@ class Scoring:
         return scores
 
 
-def _may_be_kept(slot: ScoreSlot, scores: Int64Column, verdict: np.ndarray) -> bool:
-    """Whether raw scores are final and right, or will be normalised.
-
-    AttemptError when one of a feasible node is wrong; a wrong one of another node may count next time.
-    """
+def _may_be_kept(slot: ScoreSlot, scores: Int64Column) -> bool:
+    """Whether raw scores need no check later: they are in range, or will be normalised."""
     if slot.normalizer is not None or not len(scores):
         return True
-    if scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE:
-        return True
-    _check_range(slot.name, scores[verdict == 0])
-    return False
+    return bool(scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE)
 
 
 def _check_range(plugin: str, scores: Int64Column) -> None:

@@ -1,8 +1,8 @@
-"""ShapeResults: what is remembered about one pod shape, so that its next pod re-evaluates changed rows only.
+"""ShapeResults: what is remembered about one pod shape; its next pod evaluates changed rows only.
 
-All arrays have the table's capacity. `verdict` is, per row: 0 feasible, i+1 rejected first by filter i,
--1 not a node. The invariant, proved by a property test: after `refresh`, everything equals what a fresh
-evaluation of every row would give.
+All arrays have the table's capacity. `verdict` is, per row: 0 feasible, i+1 rejected first by
+filter i, -1 not a node. The invariant, proved by a property test: after `refresh`, everything
+equals what a fresh evaluation of every row would give.
 """
 
 from __future__ import annotations

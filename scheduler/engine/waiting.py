@@ -1,6 +1,7 @@
-"""Pods that wait at Permit (framework-cycle-config.md 3.3). Pure: timeouts are read from a clock, never slept.
+"""Pods that wait at Permit (framework-cycle-config.md 3.3).
 
-The first signal counts: allowed by all waiting plugins, rejected, preempted or timed out.
+Pure: timeouts are read from a clock, never slept. The first signal counts: allowed by all waiting
+plugins, rejected, preempted or timed out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ MAX_TIMEOUT = 15 * 60.0
 
 
 class WaitingPod:
-    """One waiting pod. `result` is None until the wait is over; Success is a Status with that code."""
+    """One waiting pod. `result` is None until the wait is over, then a Status, also for Success."""
 
     def __init__(self, pod: Pod, timeouts: dict[str, float], clock: Clock) -> None:
         self.pod = pod

@@ -1,0 +1,242 @@
+"""A small world for engine tests: a real cache, fake or real plugins, one profile.
+
+Plugins are made from functions: `plugin("P", filter=lambda state, pod, node: ...)`. A plugin is
+enabled wherever it has the methods, as with multiPoint.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from scheduler.api import Node, Pod, PodShapes
+from scheduler.cache import Cache
+from scheduler.engine import Attempt, Engine, Framework, SchedulingAlgorithm
+from scheduler.framework import (
+    EXTENSION_POINTS,
+    CycleState,
+    NominatingInfo,
+    QueuedPodInfo,
+    Registry,
+)
+from scheduler.framework.plugin import SCORE
+
+PROFILE = "test"
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.time = 1_000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+class Nominations:
+    """Implements `framework.Nominator` with no rules of its own."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, tuple[Pod, str]] = {}
+
+    def add_nominated_pod(self, pod: Pod, nominating: NominatingInfo | None) -> None:
+        self._pods.pop(pod.uid, None)
+        if nominating is not None and nominating.node_name:
+            self._pods[pod.uid] = pod, nominating.node_name
+
+    def delete_nominated_pod_if_exists(self, pod: Pod) -> None:
+        self._pods.pop(pod.uid, None)
+
+    def nominated_nodes(self) -> Sequence[str]:
+        return tuple(dict.fromkeys(node for _, node in self._pods.values()))
+
+    def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
+        return tuple(pod for pod, node in self._pods.values() if node == node_name)
+
+
+class Metrics:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[str, str]] = []
+        self.durations: dict[str, float] = {}
+
+    def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        self.points.append((point, status))
+        self.durations[point] = seconds
+
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None: ...
+
+    def algorithm(self, seconds: float) -> None: ...
+
+
+class Handle:
+    """As much of `framework.Handle` as the plugins of these tests read."""
+
+    def __init__(self, world: World) -> None:
+        self.profile_name = PROFILE
+        self.clock = world.clock
+        self.table = world.cache.table
+        self.nominator = world.nominations
+        self.feature_gates: Mapping[str, bool] = {}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Implements `ProfileSpec`."""
+
+    points: Mapping[str, Sequence[str]]
+    weights: Mapping[str, int]
+    args: Mapping[str, Any] = field(default_factory=dict)
+    percentage_of_nodes_to_score: int | None = None
+    scheduler_name: str = PROFILE
+
+
+def plugin(plugin_name: str, **methods: Any) -> type[Any]:
+    """A plugin class; functions become methods without `self`, other values class attributes."""
+    members: dict[str, Any] = {
+        key: staticmethod(value) if callable(value) else value for key, value in methods.items()
+    }
+    return type(plugin_name, (), {"name": plugin_name, "__init__": _ignore, **members})
+
+
+def _ignore(self: object, args: object, handle: object) -> None: ...
+
+
+QUEUE_SORT = plugin("Sort", sort_key=lambda info: info.timestamp)
+
+
+class Calls:
+    """Wraps functions and writes down that they were called."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def __call__(self, name: str, answer: Any = None) -> Callable[..., Any]:
+        """A function that is recorded as `name` and returns `answer`, or raises it."""
+
+        def called(*arguments: Any) -> Any:
+            self.made.append(name)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return called
+
+    def take(self) -> list[str]:
+        """What was called since last asked."""
+        made, self.made = self.made, []
+        return made
+
+
+class World:
+    """Cache, nominations and one engine over the given plugins."""
+
+    def __init__(
+        self,
+        *plugins: type[Any],
+        weights: Mapping[str, int] | None = None,
+        percentage: int | None = None,
+        global_percentage: int = 0,
+        reuse: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.clock = Clock()
+        self.cache = Cache()
+        self.nominations = Nominations()
+        self.metrics = Metrics()
+        self.shapes = PodShapes()
+        classes = [*plugins, QUEUE_SORT]
+        points = {
+            point.yaml: [each.name for each in classes if point.implemented_by(each)]
+            for point in EXTENSION_POINTS
+        }
+        given = weights or {}
+        profile = Profile(
+            points,
+            {name: given.get(name, 0) for name in points[SCORE.yaml]},
+            percentage_of_nodes_to_score=percentage,
+        )
+        handle: Any = Handle(self)
+        self.framework = Framework(profile, Registry(classes), handle)
+        self._global_percentage = global_percentage
+        self.engine = self.another_engine(reuse=reuse, seed=seed)
+
+    def another_engine(self, *, reuse: bool, seed: int = 0) -> Engine:
+        """One more engine over the same cache and plugins."""
+        return Engine(
+            self.cache,
+            {PROFILE: self.framework},
+            self.nominations,
+            clock=self.clock,
+            random=random.Random(seed),
+            metrics=self.metrics,
+            percentage_of_nodes_to_score=self._global_percentage,
+            reuse=reuse,
+        )
+
+    @property
+    def algorithm(self) -> SchedulingAlgorithm:
+        return self.engine.algorithms[PROFILE]
+
+    def pod(self, name: str = "p", *, nominated: str = "", **spec: Any) -> Pod:
+        """A pod of this profile, interned; `spec` in Kubernetes' names."""
+        raw = {
+            "metadata": {"name": name, "namespace": "default", "uid": name},
+            "spec": {"containers": [{"name": "c"}], "schedulerName": PROFILE, **spec},
+            "status": {"nominatedNodeName": nominated},
+        }
+        pod = msgspec.convert(raw, Pod)
+        self.shapes.intern(pod)
+        return pod
+
+    def nodes(self, *names: str) -> None:
+        """Add nodes with room for everything."""
+        for name in names:
+            self.node(name)
+
+    def node(self, name: str, **parts: Any) -> None:
+        """Add or change a node."""
+        allocatable = parts.pop("allocatable", {"cpu": "8", "memory": "32Gi", "pods": "110"})
+        raw = {
+            "metadata": {"name": name, "labels": parts.pop("labels", {})},
+            "spec": parts.pop("spec", {}),
+            "status": {"allocatable": allocatable, **parts},
+        }
+        self.cache.set_node(msgspec.convert(raw, Node))
+
+    def attempt(self, pod: Pod | None = None) -> Attempt:
+        """One scheduling attempt."""
+        return self.engine.attempt(QueuedPodInfo(self.pod() if pod is None else pod, 0.0))
+
+    def chosen(self, pod: Pod | None = None) -> str:
+        """The node of an attempt that must succeed; the pod is not left behind."""
+        attempt = self.attempt(pod)
+        assert attempt.failure is None, attempt.failure
+        self.engine.abandon(attempt)
+        return attempt.node_name
+
+    def failure_message(self, pod: Pod | None = None) -> str:
+        """The message of an attempt that must fail."""
+        attempt = self.attempt(pod)
+        assert attempt.failure is not None
+        assert attempt.result is None
+        return attempt.failure.message
+
+    def requests(self, milli: int) -> dict[str, Any]:
+        """Spec fields of a pod that asks for CPU."""
+        resources = {"requests": {"cpu": f"{milli}m"}}
+        return {"containers": [{"name": "c", "resources": resources}]}
+
+
+def new_state() -> CycleState:
+    """The state of one attempt."""
+    return CycleState()

@@ -1,0 +1,107 @@
+"""A profile's plugins: instantiation, order, weights, and what-if helpers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.cache import NodeOverlay
+from scheduler.engine import Framework
+from scheduler.framework import SKIP, ConfigurationError, Registry, error, unschedulable
+from tests.unit.engine.harness import QUEUE_SORT, Calls, Handle, Profile, World, new_state, plugin
+
+ORDER = {"queueSort": ["Sort"], "filter": ["B", "A"], "score": ["A", "B"]}
+
+
+def build(*plugins: type[Any], **profile: Any) -> Framework:
+    world = World()
+    handle: Any = Handle(world)
+    given = {"points": ORDER, "weights": {}, **profile}
+    return Framework(Profile(**given), Registry([*plugins, QUEUE_SORT]), handle)
+
+
+def scoring(name: str) -> type[Any]:
+    return plugin(name, filter=lambda *_: None, score=lambda *_: 0)
+
+
+def test_plugins_run_in_the_order_of_each_point_and_exist_once() -> None:
+    framework = build(scoring("A"), scoring("B"), weights={"A": 3})
+    assert [each.name for each in framework.filter] == ["B", "A"]
+    assert [each.name for each in framework.score] == ["A", "B"]
+    assert framework.filter[1] is framework.score[0]
+    assert framework.weights == (3, 1)
+
+
+def test_a_plugin_gets_its_arguments() -> None:
+    seen: list[object] = []
+    made = type("A", (), {"name": "A", "filter": lambda *_: None, "score": lambda *_: 0})
+    made.__init__ = lambda self, args, handle: seen.append(args)  # type: ignore[misc]
+    build(made, scoring("B"), args={"A": "settings"})
+    assert seen == ["settings"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "texts"),
+    [
+        (ValueError("boom"), ('initializing plugin "A": boom',)),
+        (
+            ConfigurationError(["one", "two"]),
+            ('initializing plugin "A": one', 'initializing plugin "A": two'),
+        ),
+    ],
+)
+def test_a_plugin_that_cannot_be_made_is_named(problem: Exception, texts: tuple[str, ...]) -> None:
+    def fail(self: object, args: object, handle: object) -> None:
+        raise problem
+
+    made = type("A", (), {"name": "A", "__init__": fail, "filter": lambda *_: None})
+    with pytest.raises(ConfigurationError) as caught:
+        build(made, scoring("B"))
+    assert caught.value.problems == texts
+
+
+def test_only_plugins_at_certain_points_contribute_events() -> None:
+    framework = build(
+        scoring("A"),
+        scoring("B"),
+        plugin("OnlyScore", score=lambda *_: 0),
+        points={**ORDER, "score": ["OnlyScore"]},
+    )
+    assert {each.name for each in framework.event_plugins()} == {"A", "B"}
+
+
+def test_scalar_filters_run_on_a_hypothetical_node() -> None:
+    world = World(
+        plugin("Skipped", filter=lambda *_: unschedulable("never asked")),
+        plugin(
+            "Full",
+            filter=lambda state, pod, node: unschedulable("full") if node.pod_count else None,
+        ),
+    )
+    world.nodes("node1")
+    node = NodeOverlay(world.cache.table, 0)
+    state = new_state()
+    state.skip_filter.add("Skipped")
+    assert world.framework.run_filters(state, world.pod(), node) is None
+    node.add_pod(world.pod("other"))
+    assert world.framework.run_filters(state, world.pod(), node) == unschedulable("full").by("Full")
+
+
+def test_extensions_are_called_in_order_and_not_for_skipped_plugins() -> None:
+    calls = Calls()
+    world = World(
+        plugin("A", pre_filter=lambda *_: SKIP, remove_pod=calls("A")),
+        plugin("B", pre_filter=lambda *_: None, remove_pod=calls("B"), add_pod=calls("add B")),
+        plugin("C", pre_filter=lambda *_: None),
+        plugin("D", pre_filter=lambda *_: None, remove_pod=calls("D", error("broken"))),
+    )
+    world.nodes("node1")
+    state = new_state()
+    state.skip_filter.add("A")
+    node = NodeOverlay(world.cache.table, 0)
+    with pytest.raises(Exception, match='running RemovePod on PreFilter plugin "D": broken'):
+        world.framework.remove_pod(state, world.pod(), world.pod("other"), node)
+    assert calls.take() == ["B", "D"]
+    world.framework.add_pod(state, world.pod(), world.pod("other"), node)
+    assert calls.take() == ["add B"]

@@ -1,0 +1,398 @@
+"""With reuse and without, every decision is equal after any sequence of changes.
+
+The machine changes nodes, pods and nominations at random and asks two engines over one cache: one
+that remembers, one that does not. It runs over the in-tree plugins and over plugins made to be
+difficult: they skip, depend on named versions, need normalising, are scalar, or raise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from plugins import DEFAULT_PLUGINS, in_tree
+from scheduler.api import Pod
+from scheduler.cache.change_log import ChangeLog
+from scheduler.framework import (
+    SKIP,
+    Codes,
+    Columns,
+    CycleState,
+    Int64Column,
+    NodeInfo,
+    NodeTableView,
+    NominatingInfo,
+    ReuseRule,
+    Rows,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from tests.conformance.deciding import Decision, decide
+from tests.unit.engine.harness import PROFILE, World
+
+NODES = [f"n{index}" for index in range(5)]
+
+ZONES = ("a", "b", "c")
+
+SHAPES: tuple[dict[str, Any], ...] = (
+    {},
+    {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]},
+    {
+        "containers": [{"name": "c", "image": "big:1", "ports": [{"hostPort": 80}]}],
+        "nodeSelector": {"zone": "a"},
+        "priority": 10,
+    },
+    {
+        "containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}],
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "affinity": {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 5,
+                        "preference": {
+                            "matchExpressions": [
+                                {"key": "zone", "operator": "In", "values": ["a", "b"]}
+                            ]
+                        },
+                    }
+                ]
+            }
+        },
+    },
+    {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchFields": [
+                                {"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}
+                            ]
+                        }
+                    ]
+                }
+            }
+        }
+    },
+)
+
+nodes = st.fixed_dictionaries(
+    {
+        "labels": st.dictionaries(st.just("zone"), st.sampled_from(ZONES)),
+        "spec": st.fixed_dictionaries(
+            {
+                "unschedulable": st.sampled_from([False, False, True]),
+                "taints": st.lists(
+                    st.builds(
+                        lambda key, effect: {"key": key, "effect": effect},
+                        st.sampled_from(["gpu", "spot"]),
+                        st.sampled_from(["NoSchedule", "PreferNoSchedule"]),
+                    ),
+                    max_size=2,
+                ),
+            }
+        ),
+        "allocatable": st.fixed_dictionaries(
+            {
+                "cpu": st.sampled_from(["2", "4", "8"]),
+                "memory": st.sampled_from(["2Gi", "8Gi"]),
+                "pods": st.sampled_from(["2", "110"]),
+            },
+            optional={"example.com/gpu": st.sampled_from(["1", "2"])},
+        ),
+        "images": st.lists(
+            st.just({"names": ["big:1"], "sizeBytes": 600 * 1024 * 1024}), max_size=1
+        ),
+    }
+)
+
+
+class ReuseMachine(RuleBasedStateMachine):
+    """Changes a cluster and compares the two engines after every step."""
+
+    plugins: tuple[type[Any], ...] = ()
+    weights: dict[str, int] = {}
+    percentage: int | None = None
+
+    @initialize(given=st.lists(nodes, min_size=1, max_size=3))
+    def begin(self, given: list[dict[str, Any]]) -> None:
+        self.world = World(*self.plugins, weights=self.weights, percentage=self.percentage)
+        # So short that the tail is passed now and then.
+        self.world.cache.table.log = ChangeLog(16)
+        self.remembering = self.world.algorithm
+        self.plain = self.world.another_engine(reuse=False).algorithms[PROFILE]
+        self.placed: dict[str, Pod] = {}
+        self.count = 0
+        for name, parts in zip(NODES, given, strict=False):
+            self.set_node(name, parts)
+
+    def new_pod(self, shape: int, **metadata: Any) -> Pod:
+        self.count += 1
+        return self.world.pod(f"p{self.count}", **SHAPES[shape], **metadata)
+
+    @rule(name=st.sampled_from(NODES), parts=nodes)
+    def set_node(self, name: str, parts: dict[str, Any]) -> None:
+        self.world.node(name, **parts)
+
+    @rule(name=st.sampled_from(NODES))
+    def remove_node(self, name: str) -> None:
+        self.world.cache.remove_node(name)
+
+    @rule(name=st.sampled_from(NODES), shape=st.integers(0, len(SHAPES) - 1))
+    def place(self, name: str, shape: int) -> None:
+        pod = self.new_pod(shape, nodeName=name)
+        self.placed[pod.uid] = pod
+        self.world.cache.add_pod(pod)
+
+    @rule(pick=st.integers(0, 100))
+    def displace(self, pick: int) -> None:
+        if self.placed:
+            uid = sorted(self.placed)[pick % len(self.placed)]
+            self.world.cache.remove_pod(self.placed.pop(uid))
+
+    @rule(name=st.sampled_from(NODES), shape=st.integers(0, len(SHAPES) - 1))
+    def nominate(self, name: str, shape: int) -> None:
+        self.world.nominations.add_nominated_pod(self.new_pod(shape), NominatingInfo(name))
+
+    @rule()
+    def end_nominations(self) -> None:
+        for name in self.world.nominations.nominated_nodes():
+            for pod in self.world.nominations.nominated_pods_for_node(name):
+                self.world.nominations.delete_nominated_pod_if_exists(pod)
+
+    @rule()
+    def change_a_named_version(self) -> None:
+        self.world.cache.table.bump("services")
+
+    @rule()
+    def grow_past_the_capacity(self) -> None:
+        names = [f"extra{index}" for index in range(self.world.cache.table.capacity)]
+        self.world.nodes(*names)
+        for name in names[3:]:
+            self.world.cache.remove_node(name)
+
+    @rule(
+        shape=st.integers(0, len(SHAPES) - 1),
+        keep=st.booleans(),
+        nominated=st.sampled_from(["", *NODES]),
+    )
+    def schedule(self, shape: int, keep: bool, nominated: str) -> None:
+        pod = self.new_pod(shape, nominated=nominated)
+        self.compare(pod)
+        attempt = self.world.attempt(pod)
+        if attempt.result is not None:
+            self.compare(self.new_pod(shape))
+            if keep:
+                self.placed[pod.uid] = attempt.pod
+            else:
+                self.world.engine.abandon(attempt)
+
+    @invariant()
+    def all_shapes_are_treated_alike(self) -> None:
+        if hasattr(self, "world"):
+            for shape in range(len(SHAPES)):
+                self.compare(self.new_pod(shape))
+            self.world.cache.validate()
+
+    def compare(self, pod: Pod) -> None:
+        if not self.world.cache.table.node_count:
+            return
+        assert self.decided(self.remembering, pod) == self.decided(self.plain, pod)
+
+    def decided(self, algorithm: Any, pod: Pod) -> Decision:
+        # Both must see the same rotation, whatever was sampled in attempts before.
+        algorithm.search._next_start = 0
+        return decide(algorithm, self.world.cache.table, pod)
+
+
+# -- plugins that are difficult to remember ------------------------------------------------------
+
+
+def by_usage(rows: Rows, table: NodeTableView) -> Int64Column:
+    count: Int64Column = table.pod_count[rows]
+    return count
+
+
+class Crowded:
+    """Columnar, rejects with two codes, and sits out while many pods are about."""
+
+    name = "Crowded"
+    filter_reuse = ReuseRule(Columns.USAGE)
+
+    def __init__(self, args: object, handle: object) -> None: ...
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        total = int(table.pod_count[table.valid].sum())
+        if total == 5:
+            return unschedulable("exactly five pods")
+        return SKIP if total % 4 == 3 else None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if node.pod_count >= 2:
+            return unresolvable("very crowded")
+        return unschedulable("crowded") if node.pod_count == 1 else None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        return np.minimum(by_usage(rows, table), 2).astype(np.int32)
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        return unresolvable("very crowded") if code == 2 else unschedulable("crowded")
+
+
+class Versioned:
+    """Columnar, depends on a named version; its PreScore sits out on even versions."""
+
+    name = "Versioned"
+    filter_reuse = ReuseRule(Columns.EXISTENCE, ("services",))
+    score_reuse = ReuseRule(Columns.LABELS, ("services",))
+
+    def __init__(self, args: object, handle: Any) -> None:
+        self._table: NodeTableView = handle.table
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return unschedulable("not this version") if self._rejects(node.name) else None
+
+    def _rejects(self, name: str) -> bool:
+        version = self._table.version("services")
+        return version % 3 == 1 and name == f"n{version % 5}"
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        return np.array([self._rejects(table.names[row]) for row in rows], dtype=np.int32)
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        return unschedulable("not this version")
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        zones = table.label_column("zone")[rows].astype(np.int64)
+        return (zones + 1) * (1 + table.version("services") % 7)
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
+    ) -> Int64Column:
+        return 100 * scores // max(int(scores.max()), 1)
+
+
+class Volatile:
+    """Columnar, must be asked every time; its Score is skipped now and then."""
+
+    name = "Volatile"
+
+    def __init__(self, args: object, handle: object) -> None: ...
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return unschedulable("memory is odd") if self._odd(node.non_zero_requested[1]) else None
+
+    def _odd(self, memory: int) -> bool:
+        return (memory >> 20) // 100 % 3 == 1
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        memory = table.non_zero_requested[1, rows].tolist()
+        return np.array([self._odd(each) for each in memory], dtype=np.int32)
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        return unschedulable("memory is odd")
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
+    ) -> Status | None:
+        return SKIP if len(feasible) % 3 == 2 else None
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        return table.pod_count[rows] % 101
+
+
+class Raising:
+    """Columnar and reusable; raises, or scores out of range, for certain nodes."""
+
+    name = "Raising"
+    filter_reuse = ReuseRule(Columns.USAGE)
+    score_reuse = ReuseRule(Columns.USAGE)
+
+    def __init__(self, args: object, handle: object) -> None: ...
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if node.pod_count == 4:
+            msg = "four pods"
+            raise ValueError(msg)
+        return None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        if (table.pod_count[rows] == 4).any():
+            msg = "four pods"
+            raise ValueError(msg)
+        return np.zeros(len(rows), dtype=np.int32)
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        raise AssertionError
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        return np.where(table.pod_count[rows] == 3, 101, table.pod_count[rows])
+
+
+class Awkward:
+    """Scalar in both points."""
+
+    name = "Awkward"
+
+    def __init__(self, args: object, handle: object) -> None: ...
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return unschedulable("zone c") if node.labels.get("zone") == "c" else None
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return node.pod_count % 100
+
+
+class InTree(ReuseMachine):
+    plugins = in_tree()
+    weights = dict(DEFAULT_PLUGINS)
+
+
+class Difficult(ReuseMachine):
+    plugins = (Crowded, Versioned, Volatile)
+    weights = {"Versioned": 3}
+
+
+class Failing(ReuseMachine):
+    # Raising is first: a reusable column is made for nodes, too, that another plugin rejected.
+    plugins = (Raising, Crowded, Versioned)
+
+
+class WithScalar(ReuseMachine):
+    plugins = (Crowded, Awkward, Versioned)
+
+
+class NoFilterToRemember(ReuseMachine):
+    plugins = (Volatile,)
+    percentage = 50
+
+
+MACHINES = (InTree, Difficult, Failing, WithScalar, NoFilterToRemember)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_reuse_never_changes_a_decision(machine: type[ReuseMachine]) -> None:
+    # A fifth of the profile's examples: a step costs ten decisions.
+    examples = settings().max_examples // 5
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples, stateful_step_count=25)
+    )

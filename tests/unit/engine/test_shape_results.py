@@ -1,0 +1,102 @@
+"""What is remembered is bounded by bytes, and the least recently used shape goes first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scheduler.engine.shape_results import ShapeResult, ShapeResults
+from scheduler.framework import Columns, ReuseRule, unschedulable
+from tests.unit.engine.harness import World, plugin
+
+
+def entry(capacity: int = 100) -> ShapeResult:
+    return ShapeResult(capacity, 1, 1)
+
+
+def test_an_entry_is_as_large_as_its_arrays() -> None:
+    result = entry(100)
+    empty = result.nbytes
+    assert empty == result.verdict.nbytes
+    result.raw[0] = np.zeros(100, dtype=np.int64)
+    result.codes[0] = np.zeros(100, dtype=np.int32)
+    result.feasible = np.arange(50, dtype=np.intp)
+    assert result.nbytes == empty + 800 + 400 + 50 * result.feasible.itemsize
+
+
+def test_the_least_recently_used_entry_goes_beyond_the_budget() -> None:
+    results = ShapeResults(budget=3 * entry().nbytes)
+    for key in "abc":
+        results.put(key, entry())
+        results.settle(key)
+    assert results.get("a") is not None
+    results.put("d", entry())
+    results.settle("d")
+    assert [key for key in "abcd" if results.get(key) is not None] == ["a", "c", "d"]
+    statistics = results.statistics()
+    assert (statistics.entries, statistics.evictions) == (3, 1)
+    assert statistics.bytes == 3 * entry().nbytes
+
+
+def test_the_newest_entry_stays_even_if_it_alone_is_too_large() -> None:
+    results = ShapeResults(budget=1)
+    results.put("a", entry())
+    results.settle("a")
+    assert results.get("a") is not None
+
+
+def test_growth_is_accounted_for_when_settled() -> None:
+    results = ShapeResults()
+    result = entry()
+    results.put("a", result)
+    results.settle("a")
+    result.total = np.zeros(100, dtype=np.int64)
+    results.settle("a")
+    assert results.statistics().bytes == result.nbytes
+    results.settle("unknown")
+    results.discard("a")
+    results.discard("a")
+    assert results.statistics().bytes == 0
+
+
+def test_clear_forgets_everything() -> None:
+    results = ShapeResults()
+    results.put("a", entry())
+    results.settle("a")
+    results.clear()
+    statistics = results.statistics()
+    assert (statistics.entries, statistics.bytes) == (0, 0)
+
+
+def columnar(code: int) -> type[Any]:
+    return plugin(
+        "F",
+        filter=lambda *_: None,
+        filter_reuse=ReuseRule(Columns.USAGE),
+        filter_rows=lambda state, pod, table, rows: np.full(len(rows), code, dtype=np.int32),
+        filter_status=lambda *_: unschedulable("no"),
+        score_reuse=ReuseRule(Columns.USAGE),
+        score_rows=lambda state, pod, table, rows: table.pod_count[rows],
+    )
+
+
+def test_memory_of_shapes_that_fit_nowhere_is_accounted_for_too() -> None:
+    world = World(columnar(1))
+    world.nodes("node1", "node2")
+    world.algorithm.search.results.budget = 1
+    for milli in (100, 200, 300):
+        assert world.attempt(world.pod(**world.requests(milli))).failure is not None
+    statistics = world.algorithm.search.results.statistics()
+    assert (statistics.entries, statistics.evictions) == (1, 2)
+    assert statistics.bytes > 0
+
+
+def test_a_shape_that_was_evicted_is_evaluated_afresh() -> None:
+    world = World(columnar(0))
+    world.nodes("node1", "node2")
+    world.cache.add_pod(world.pod("other", nodeName="node2"))
+    world.algorithm.search.results.budget = 1
+    for milli in (100, 200, 100, 200):
+        assert world.chosen(world.pod(**world.requests(milli))) == "node2"
+    assert world.algorithm.search.results.statistics().evictions == 3
