@@ -1,8 +1,9 @@
 """Cache: which pod is on which node, assumed ones included (framework-cycle-config.md section 6.4).
 
-State of a pod: unknown -> assumed -> added, or unknown -> added. Assumed pods leave only by confirmation
-(`add_pod`), `forget_pod` or `remove_pod`; there is no expiry. Late, repeated and out-of-order events never
-raise: they are brought to the state that the newest object describes, and counted in `statistics()`.
+State of a pod: unknown -> assumed -> added, or unknown -> added. Assumed pods leave only by
+confirmation (`add_pod`), `forget_pod` or `remove_pod`; there is no expiry. Late, repeated and
+out-of-order events never raise: they are brought to the state that the newest object describes, and
+counted in `statistics()`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ChangeLog: which rows of the node table changed, in order, within a bounded window.
 
-Invariant: entry `n` (1-based, ever increasing) is kept while `n > sequence - size`. A reader that is further
-behind gets None and must recompute everything.
+Invariant: entry `n` (1-based, ever increasing) is kept while `n > sequence - size`. A reader that
+is further behind gets None and must recompute everything.
 """
 
 from __future__ import annotations

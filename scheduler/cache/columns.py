@@ -12,7 +12,7 @@ _FIRST_RESOURCES = 4
 
 
 class NumericColumns:
-    """Plain arrays, one entry per row. Whoever holds a reference across growth holds a stale array."""
+    """Plain arrays, one entry per row. A reference held across growth is a stale array."""
 
     __slots__ = (
         "allocatable",

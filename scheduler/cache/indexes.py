@@ -1,4 +1,7 @@
-"""Inverted indexes of the node table: images and host ports. Their cost follows the holders, not the nodes."""
+"""Inverted indexes of the node table: images and host ports.
+
+Their cost follows the holders, not the nodes.
+"""
 
 from __future__ import annotations
 

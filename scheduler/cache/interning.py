@@ -13,7 +13,7 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class TaintSets:
-    """Ordered taint lists to small ids; id 0 is the empty list. Ids without a holder are used again."""
+    """Ordered taint lists to small ids; 0 is the empty list. Ids without holder are used again."""
 
     def __init__(self) -> None:
         self.lists: list[tuple[Taint, ...]] = [()]
@@ -55,7 +55,8 @@ def _taint_key(taints: tuple[Taint, ...]) -> tuple[tuple[str, str, str], ...]:
 class LabelColumn:
     """One label key over all rows: value ids (-1 missing) and the dictionary of values.
 
-    Values are never forgotten: a key has few, apart from the hostname, which has one per node that ever was.
+    Values are never forgotten: a key has few, apart from the hostname, which has one per node that
+    ever was.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NodeView:
-    """Scalar access to one row of the live table. Nothing is copied, so it is valid within a call only."""
+    """Scalar access to one row of the live table. Nothing is copied: valid within a call only."""
 
     __slots__ = ("_row", "_table")
 

@@ -38,6 +38,8 @@ _USAGE = int(Columns.USAGE)
 _PORTS = int(Columns.PORTS)
 _VOLUMES = int(Columns.VOLUMES)
 _EVERYTHING = int(Columns.ALL)
+#: What no column shows: results that depend on any group, or on all of a row, are made again.
+_UNGROUPED = _EVERYTHING & ~int(Columns.EXISTENCE)
 
 
 class NodeTable:
@@ -181,7 +183,7 @@ class NodeTable:
         return view
 
     def changed_rows(self, since: int, columns: Columns) -> Rows | None:
-        """Rows changed in `columns` after entry `since`, or None when the log does not reach back."""
+        """Rows changed in `columns` after entry `since`; None: the log does not reach back."""
         if since == self.log.sequence:
             return _NO_ROWS
         changed = self.log.since(since)
@@ -258,6 +260,8 @@ class NodeTable:
             self._node_count += 1
             self._rows = None
             self.bump("node_count")
+        elif _differs_otherwise(old, node):
+            changed |= _UNGROUPED
         if changed:
             self.log.append(row, changed)
         return row
@@ -306,6 +310,8 @@ class NodeTable:
         """Swap the object of a counted pod; usage changes only if the shape did."""
         if old.shape is new.shape:
             self._pods[row][new.metadata.uid] = new
+            if old.metadata.labels != new.metadata.labels or old.terminating != new.terminating:
+                self.log.append(row, _USAGE)
             return
         self._account(old, row, -1)
         self._pods[row][new.metadata.uid] = new
@@ -441,3 +447,19 @@ class NodeTable:
             yield f"node_count is {self._node_count}, valid rows {int(self.columns.valid.sum())}"
         if set(self._free) & set(self._row_by_name.values()):
             yield "a row is both free and in use"
+
+
+def _differs_otherwise(old: Node, new: Node) -> bool:
+    """Whether something without a column changed that a plugin may read from the node object.
+
+    Times of conditions do not count: kubelets renew them all the time.
+    """
+    return (
+        old.metadata.annotations != new.metadata.annotations
+        or old.status.capacity != new.status.capacity
+        or _conditions(old) != _conditions(new)
+    )
+
+
+def _conditions(node: Node) -> list[tuple[str, str, str]]:
+    return [(each.type, each.status, each.reason) for each in node.status.conditions]
