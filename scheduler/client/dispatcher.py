@@ -3,7 +3,9 @@
 Each kind has its own slots, so that a flood of one cannot starve another; while binds are waiting
 or many are in flight, the others get by with fewer. A status patch that was not sent yet is
 replaced by a newer one for the same pod, and two patches of one pod are never in flight together.
-Nothing is sent while the leader fence is shut.
+A bind drops the patches of its pod that were not sent and waits for the one that was: landing after
+it, they would say of a bound pod that it is not scheduled. Nothing is sent while the leader fence
+is shut.
 
 Only requests hold slots: settling a bind, or waiting for a volume, does not.
 
@@ -79,7 +81,7 @@ class LaneStatistics:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherStatistics:
-    """All lanes; `replaced` counts status patches that a newer one made unnecessary."""
+    """All lanes; `replaced` counts status patches that a newer one, or a bind, made unnecessary."""
 
     bind: LaneStatistics
     status: LaneStatistics
@@ -127,6 +129,8 @@ class Dispatcher:
         # Patches that wait for the one in flight of the same pod.
         self._blocked: dict[str, PodStatusPatch] = {}
         self._in_flight: set[str] = set()
+        # Binds that wait for the patch in flight of their pod.
+        self._patched: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -157,6 +161,7 @@ class Dispatcher:
             DispatcherClosedError: closed before anything was sent.
         """
         lane = self._lanes[Lane.BIND]
+        await self._end_patches(pod.metadata.uid)
         await self._acquire(Lane.BIND)
         try:
             if not self._fence.allowed():
@@ -171,6 +176,15 @@ class Dispatcher:
                 lane.failed += 1
             return result
         return await self._settle(pod, node_name, result)
+
+    async def _end_patches(self, uid: str) -> None:
+        """Drop the pod's status patches that were not sent, wait for the one in flight."""
+        for waiting in (self._pending, self._blocked):
+            if waiting.pop(uid, None) is not None:
+                self._replaced += 1
+                self._note_idle()
+        if uid in self._in_flight:
+            await self._patched.setdefault(uid, asyncio.Event()).wait()
 
     async def _settle(self, pod: Pod, node_name: str, error: RequestError) -> BindResult:
         self._settling += 1
@@ -318,6 +332,8 @@ class Dispatcher:
                 _log.warning("pod status was not written", pod=pod, **describe(error))
         finally:
             self._in_flight.discard(patch.uid)
+            if patched := self._patched.pop(patch.uid, None):
+                patched.set()
             blocked = self._blocked.pop(patch.uid, None)
             if blocked is not None:
                 self._pending[patch.uid] = blocked

@@ -64,15 +64,29 @@ def pod(name: str, cpu: str = "1", *, gates: Sequence[str] = (), **spec: object)
     return made
 
 
-def configuration(
-    plugins: Sequence[type], document: Mapping[str, Any]
-) -> tuple[Configuration, Registry]:
-    """The default profile plus `plugins` at all their points; `document` has other settings."""
-    registry = Registry([*in_tree.in_tree(), *plugins])
-    profile = {
-        "schedulerName": PROFILE,
-        "plugins": {"multiPoint": {"enabled": [{"name": each.name} for each in plugins]}},  # type: ignore[attr-defined]
+def plugin(plugin_name: str, **methods: Any) -> type[Any]:
+    """A plugin class; functions become methods without `self`, other values class attributes."""
+    members = {
+        key: staticmethod(value) if callable(value) else value for key, value in methods.items()
     }
+    return type(plugin_name, (), {"name": plugin_name, "__init__": _ignore, **members})
+
+
+def _ignore(self: object, args: object, handle: object) -> None: ...
+
+
+def configuration(
+    plugins: Sequence[type[Any]], document: Mapping[str, Any]
+) -> tuple[Configuration, Registry]:
+    """The default profile plus `plugins` at all their points.
+
+    `document` has other settings; its entry `points` is for the profile's `plugins`.
+    """
+    registry = Registry([*in_tree.in_tree(), *plugins])
+    enabled = {"multiPoint": {"enabled": [{"name": each.name} for each in plugins]}}
+    document = dict(document)
+    points = document.pop("points", {})
+    profile = {"schedulerName": PROFILE, "plugins": {**enabled, **points}}
     text = json.dumps(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -93,7 +107,7 @@ def configuration(
 
 def wire(
     transport: Transport,
-    plugins: Sequence[type] = (),
+    plugins: Sequence[type[Any]] = (),
     document: Mapping[str, Any] | None = None,
     fence: Fence | None = None,
 ) -> Wiring:
@@ -112,7 +126,7 @@ def wire(
 @asynccontextmanager
 async def scheduling(
     cluster: EmbeddedCluster,
-    plugins: Sequence[type] = (),
+    plugins: Sequence[type[Any]] = (),
     *,
     fence: Fence | None = None,
     **document: Any,
@@ -200,7 +214,7 @@ def delete(cluster: EmbeddedCluster, name: str, kind: str = "Pod") -> None:
 def event_notes(cluster: EmbeddedCluster, reason: str) -> list[str]:
     """Notes of all stored events of that reason."""
     events = [version.obj for version in cluster.store.items("events")]
-    return [str(each.get("note", "")) for each in events if each["reason"] == reason]
+    return [str(each.get("message", "")) for each in events if each["reason"] == reason]
 
 
 def condition(cluster: EmbeddedCluster, name: str) -> JsonObject:

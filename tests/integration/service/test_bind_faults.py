@@ -1,4 +1,4 @@
-"""Binds that fail, hang or lose their answer: no pod is lost or bound twice, no node overcommitted."""
+"""Binds that fail, hang or lose their answer: no pod is lost or bound twice, no node overfull."""
 
 from __future__ import annotations
 

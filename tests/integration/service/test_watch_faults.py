@@ -1,4 +1,4 @@
-"""The scheduler's knowledge stays right while watches are cut, silent, expired or full of nonsense."""
+"""The scheduler's knowledge stays right while watches are cut, silent, expired or malformed."""
 
 from __future__ import annotations
 

@@ -1,0 +1,278 @@
+"""Waiting at Permit, gangs, PreBind groups and what reaches the API server on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+from scheduler.framework import SKIP, Code, Handle, PreBindPreFlightResult, Status
+from simulator import EmbeddedCluster, FaultRule
+from tests.integration.service.harness import (
+    BindLog,
+    bound_to,
+    condition,
+    delete,
+    event_notes,
+    find,
+    node,
+    plugin,
+    pod,
+    sample,
+    scheduling,
+    settled,
+    until,
+)
+
+WAIT = Status(Code.WAIT)
+
+
+class Gatekeeper:
+    """Makes every pod whose name begins with "wait" wait; the test decides about it."""
+
+    name: ClassVar[str] = "Gatekeeper"
+    seconds: ClassVar[float] = 600.0
+    handle: ClassVar[Handle]
+
+    def __init__(self, args: object, handle: Handle) -> None:
+        type(self).handle = handle
+
+    def permit(self, state: object, pod: Any, node_name: str) -> tuple[Status | None, float]:
+        if pod.metadata.name.startswith("wait"):
+            return WAIT, self.seconds
+        return None, 0.0
+
+    @classmethod
+    def waiting(cls) -> dict[str, Any]:
+        return {each.pod.metadata.name: each for each in cls.handle.waiting_pods()}
+
+
+class Impatient(Gatekeeper):
+    """As above, but the wait ends soon."""
+
+    name: ClassVar[str] = "Impatient"
+    seconds: ClassVar[float] = 0.05
+
+
+class Gang:
+    """Lets the pods of a gang go when all of them have a place (as co-scheduling plugins do)."""
+
+    name: ClassVar[str] = "Gang"
+    size: ClassVar[int] = 12
+
+    def __init__(self, args: object, handle: Handle) -> None:
+        self.handle = handle
+
+    def permit(self, state: object, pod: Any, node_name: str) -> tuple[Status | None, float]:
+        waiting = list(self.handle.waiting_pods())
+        if len(waiting) + 1 < self.size:
+            return WAIT, 600.0
+        for each in waiting:
+            each.allow(self.name)
+        return None, 0.0
+
+
+def nominated(cluster: EmbeddedCluster, name: str) -> str:
+    found = find(cluster, name) or {}
+    return str(found.get("status", {}).get("nominatedNodeName", ""))
+
+
+async def test_a_waiting_pod_holds_its_place_until_it_is_allowed(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1", cpu="1"))
+    async with scheduling(cluster, [Gatekeeper]) as scheduler:
+        cluster.create(pod("wait"))
+        await until(lambda: nominated(cluster, "wait") == "n1", "its node is written down")
+        cluster.create(pod("rival"))
+        await until(lambda: condition(cluster, "rival"), "rival refused")
+        assert not bound_to(cluster, "wait")
+        Gatekeeper.waiting()["wait"].allow("Gatekeeper")
+        await until(lambda: bound_to(cluster, "wait"), "bound")
+        await settled(scheduler)
+        assert nominated(cluster, "wait") == ""
+        assert not bound_to(cluster, "rival")
+        count = "scheduler_permit_wait_duration_seconds_count"
+        assert sample(scheduler, count, result="Success") == 1
+
+
+async def test_a_rejected_pod_gives_its_place_away(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1", cpu="1"))
+    async with scheduling(cluster, [Gatekeeper]) as scheduler:
+        cluster.create(pod("wait"))
+        cluster.create(pod("rival"))
+        await until(lambda: condition(cluster, "rival"), "rival refused")
+        assert Gatekeeper.waiting()["wait"].reject("Gatekeeper", "not today")
+        await until(lambda: bound_to(cluster, "rival") == "n1", "rival bound")
+        await until(lambda: condition(cluster, "wait"), "condition")
+        assert condition(cluster, "wait")["reason"] == "Unschedulable"
+        note = "0/1 nodes are available: 1 not today."
+        await until(lambda: note in event_notes(cluster, "FailedScheduling"), "event")
+        await settled(scheduler)
+        assert nominated(cluster, "wait") == ""
+
+
+async def test_a_wait_ends_with_its_timeout(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    async with scheduling(cluster, [Impatient]) as scheduler:
+        cluster.create(pod("wait"))
+        await until(lambda: condition(cluster, "wait"), "condition")
+        assert condition(cluster, "wait")["message"].startswith(
+            "0/1 nodes are available: 1 rejected due to timeout after waiting 50ms at plugin "
+        )
+        count = "scheduler_permit_wait_duration_seconds_count"
+        assert sample(scheduler, count, result="Unschedulable") == 1
+
+
+async def test_a_waiting_pod_that_is_deleted_frees_its_place(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1", cpu="1"))
+    async with scheduling(cluster, [Gatekeeper]) as scheduler:
+        cluster.create(pod("wait"))
+        cluster.create(pod("rival"))
+        await until(lambda: condition(cluster, "rival"), "rival refused")
+        delete(cluster, "wait")
+        await until(lambda: bound_to(cluster, "rival") == "n1", "rival bound")
+        await settled(scheduler)
+        assert Gatekeeper.waiting() == {}
+        assert len(scheduler.queue) == 0
+
+
+async def test_a_gang_larger_than_the_bind_limit_completes(cluster: EmbeddedCluster) -> None:
+    binds = BindLog(cluster)
+    cluster.create(node("n1", cpu="100"))
+    async with scheduling(cluster, [Gang], kubestow={"bindConcurrency": 2}) as scheduler:
+        for number in range(Gang.size - 1):
+            cluster.create(pod(f"p{number}"))
+        await until(lambda: scheduler.engine.statistics()["waiting_pods"] == Gang.size - 1, "wait")
+        assert binds.entries == []
+        assert scheduler.binding.active == 0
+        cluster.create(pod("last"))
+        await until(lambda: len(binds.entries) == Gang.size, "the gang is bound")
+        await settled(scheduler)
+
+
+class Steps:
+    """Writes down when asynchronous PreBind calls begin and end; they end together when told."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.open: dict[str, asyncio.Event] = {}
+
+    def plugin(self, name: str, flight: PreBindPreFlightResult | Status) -> type[Any]:
+        return plugin(name, pre_bind_pre_flight=lambda *_: flight, pre_bind=self._pre_bind(name))
+
+    def _pre_bind(self, name: str) -> Callable[..., Awaitable[None]]:
+        async def pre_bind(state: object, pod: object, node_name: str) -> None:
+            self.log.append(f"+{name}")
+            ended = self.open[name] = asyncio.Event()
+            await ended.wait()
+            self.log.append(f"-{name}")
+
+        return pre_bind
+
+    def finish(self, name: str) -> None:
+        self.open.pop(name).set()
+
+
+SERIAL = PreBindPreFlightResult()
+PARALLEL = PreBindPreFlightResult(allow_parallel=True)
+
+
+async def test_pre_bind_runs_neighbours_that_allow_it_side_by_side(
+    cluster: EmbeddedCluster,
+) -> None:
+    steps = Steps()
+    plugins = [
+        steps.plugin("first", SERIAL),
+        steps.plugin("left", PARALLEL),
+        steps.plugin("skipped", SKIP),
+        steps.plugin("right", PARALLEL),
+        steps.plugin("last", SERIAL),
+    ]
+    cluster.create(node("n1"))
+    async with scheduling(cluster, plugins) as scheduler:
+        cluster.create(pod("a"))
+        await until(lambda: "first" in steps.open, "first began")
+        await until(lambda: nominated(cluster, "a") == "n1", "its node is written down")
+        assert steps.log == ["+first"]
+        steps.finish("first")
+        await until(lambda: {"left", "right"} <= set(steps.open), "both began")
+        steps.finish("right")
+        await until(lambda: "-right" in steps.log, "right ended")
+        assert "last" not in steps.open
+        steps.finish("left")
+        await until(lambda: "last" in steps.open, "last began")
+        assert not bound_to(cluster, "a")
+        steps.finish("last")
+        await until(lambda: bound_to(cluster, "a"), "bound")
+        await settled(scheduler)
+        assert steps.log[:2] == ["+first", "-first"]
+        assert sorted(steps.log[2:4]) == ["+left", "+right"]
+        assert steps.log[4:] == ["-right", "-left", "+last", "-last"]
+        assert nominated(cluster, "a") == ""
+
+
+async def test_what_is_written_before_a_bind_never_lands_after_it(cluster: EmbeddedCluster) -> None:
+    """The nomination is on its way, slowly, when the bind is due: it must not outlive it."""
+    steps = Steps()
+    cluster.create(node("n1"))
+    cluster.clock.set_rate(0)
+    cluster.faults.add(FaultRule(action="delay", verb="patch", resource="pods/status", seconds=60))
+    async with scheduling(cluster, [steps.plugin("only", SERIAL)]) as scheduler:
+        cluster.create(pod("a"))
+        await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "patch under way")
+        steps.finish("only")
+        await until(lambda: steps.log == ["+only", "-only"], "bind due")
+        assert not scheduler.dispatcher.statistics().bind.in_flight
+        cluster.clock.advance(61)
+        await until(lambda: bound_to(cluster, "a"), "bound")
+        await settled(scheduler)
+        assert nominated(cluster, "a") == ""
+
+
+async def test_a_refusal_not_yet_written_is_dropped_when_the_pod_is_bound(
+    cluster: EmbeddedCluster,
+) -> None:
+    """Patches are sent last: under load a pod can be bound before its refusal was written."""
+    cluster.clock.set_rate(0)
+    cluster.create(node("small", cpu="1"))
+    delayed = FaultRule(action="delay", verb="patch", resource="pods/status", seconds=60)
+    cluster.faults.add(delayed)
+    async with scheduling(cluster) as scheduler:
+        # These keep every status slot busy.
+        slots = 16
+        for number in range(slots):
+            cluster.create(pod(f"busy{number}", cpu="1000"))
+        await until(lambda: scheduler.dispatcher.statistics().status.in_flight == slots, "busy")
+        cluster.create(pod("a", cpu="2"))
+        await until(lambda: scheduler.dispatcher.statistics().status.waiting == 1, "a refused")
+        cluster.create(node("large", cpu="2"))
+        await until(lambda: bound_to(cluster, "a") == "large", "a bound")
+        cluster.clock.advance(61)
+        cluster.faults.clear()
+        await settled(scheduler)
+        assert condition(cluster, "a")["status"] == "True"
+
+
+class Fence:
+    """A leader fence that the test shuts."""
+
+    def __init__(self) -> None:
+        self.shut = False
+
+    def allowed(self) -> bool:
+        return not self.shut
+
+
+async def test_nothing_is_written_behind_a_shut_fence(cluster: EmbeddedCluster) -> None:
+    fence = Fence()
+    cluster.create(node("n1"))
+    async with scheduling(cluster, fence=fence) as scheduler:
+        fence.shut = True
+        before = cluster.store.peek_rv()
+        cluster.create(pod("fits"))
+        cluster.create(pod("does-not", cpu="100"))
+        await until(lambda: scheduler.dispatcher.statistics().bind.fenced, "bind held back")
+        await until(lambda: scheduler.dispatcher.statistics().status.fenced, "patch held back")
+        assert cluster.store.peek_rv() == before + 2, "only the two pods were written"
+        assert scheduler.cache.statistics().assumed_pods == 0
+        fence.shut = False
+        await until(lambda: bound_to(cluster, "fits"), "bound after all")

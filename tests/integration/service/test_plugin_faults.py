@@ -1,0 +1,139 @@
+"""A plugin that raises costs the pod that it raised for an attempt, and nobody else anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework import SKIP, PostFilterResult, Status, unschedulable
+from simulator import EmbeddedCluster
+from tests.integration.service.harness import (
+    bound_to,
+    condition,
+    event_notes,
+    node,
+    plugin,
+    pod,
+    sample,
+    scheduling,
+    settled,
+    until,
+)
+
+BROKEN = {
+    # method of the plugin: how the message begins
+    "pre_filter": 'running PreFilter plugin "{}": ',
+    "filter": 'running "{}" filter plugin: ',
+    "filter_rows": 'running "{}" filter plugin: ',
+    "pre_score": 'running PreScore plugin "{}": ',
+    "score": 'running Score plugins: plugin "{}" failed with: ',
+    "score_rows": 'running Score plugins: plugin "{}" failed with: ',
+    "normalize_scores": 'running Normalize on Score plugins: plugin "{}" failed with: ',
+    "reserve": 'running Reserve plugin "{}": ',
+    "permit": 'running Permit plugin "{}": ',
+    "pre_bind_pre_flight": 'running PreBindPreFlight "{}": ',
+    "pre_bind": 'running PreBind plugin "{}": ',
+    "bind": 'running Bind plugin "{}": ',
+}
+"""Points whose error the pod's condition shows."""
+
+QUIET = ("pre_enqueue", "post_bind", "unreserve", "post_filter")
+
+
+def victim_of(method: str) -> str:
+    return f"victim-{method.replace('_', '-')}"
+
+
+class Faults:
+    """Raises for the victims until healed."""
+
+    def __init__(self) -> None:
+        self.healed = False
+        self.raised: list[str] = []
+
+    def method(self, method: str, answer: Any) -> Callable[..., Any]:
+        """A method that raises for its victim, and else answers (or calls) `answer`."""
+
+        def called(*arguments: Any) -> Any:
+            pods = [each for each in arguments if hasattr(each, "metadata")]
+            if not self.healed and pods[0].metadata.name == victim_of(method):
+                self.raised.append(method)
+                msg = f"{method} is broken"
+                raise RuntimeError(msg)
+            return answer(*arguments) if callable(answer) else answer
+
+        return called
+
+    def plugin(self, method: str) -> type[Any]:
+        """A plugin with this one point, named after it."""
+        answers: dict[str, Any] = {
+            "permit": (None, 0.0),
+            "score": 0,
+            "bind": SKIP,
+            "post_filter": PostFilterResult(unschedulable("no help")),
+            "filter_rows": lambda _state, _pod, _table, rows: np.zeros(len(rows), np.int32),
+            "score_rows": lambda _state, _pod, _table, rows: np.zeros(len(rows), np.int64),
+            "normalize_scores": lambda _state, _pod, _table, _rows, scores: scores,
+        }
+        more: dict[str, Any] = {
+            "filter_rows": {"filter": lambda *_: None, "filter_status": lambda *_: None},
+            "score_rows": {"score": lambda *_: 0},
+            "normalize_scores": {"score": lambda *_: 0},
+            "reserve": {"unreserve": lambda *_: None},
+            "unreserve": {"reserve": self._refuse_first},
+            "pre_bind_pre_flight": {"pre_bind": lambda *_: None},
+        }
+        return plugin(
+            f"Broken-{method}",
+            **{method: self.method(method, answers.get(method)), **more.get(method, {})},
+        )
+
+    def _refuse_first(self, _state: Any, pod: Any, _node: str) -> Status | None:
+        refuse = pod.metadata.name == victim_of("unreserve") and not self.healed
+        return unschedulable("not yet") if refuse else None
+
+
+async def test_every_extension_point_may_raise(cluster: EmbeddedCluster) -> None:
+    """One plugin for each point, all in one profile, each with a victim of its own."""
+    faults = Faults()
+    methods = [*BROKEN, *QUIET]
+    cluster.create(node("n1", cpu="100"))
+    cluster.create(node("n2", cpu="100"))
+    bind_plugins = {
+        "bind": {"enabled": [{"name": "Broken-bind"}, {"name": "DefaultBinder"}],
+                 "disabled": [{"name": "*"}]},
+    }  # fmt: skip
+    async with scheduling(
+        cluster, [faults.plugin(method) for method in methods], points=bind_plugins
+    ) as scheduler:
+        for method in methods:
+            cpu = "1000" if method == "post_filter" else "1"
+            cluster.create(pod(victim_of(method), cpu=cpu))
+            cluster.create(pod(f"next-to-{victim_of(method)}"))
+        await until(
+            lambda: all(bound_to(cluster, f"next-to-{victim_of(each)}") for each in methods),
+            "all others bound",
+        )
+        await until(lambda: set(faults.raised) == set(methods), f"all raised: {faults.raised}")
+        await until(
+            lambda: all(condition(cluster, victim_of(each)) for each in BROKEN), "conditions"
+        )
+        seen = {each: condition(cluster, victim_of(each)) for each in BROKEN}
+        assert {each: (said["reason"], said["message"]) for each, said in seen.items()} == {
+            each: ("SchedulerError", text.format(f"Broken-{each}") + f"{each} is broken")
+            for each, text in BROKEN.items()
+        }
+        assert bound_to(cluster, victim_of("post_bind")), "bound is bound"
+        assert not bound_to(cluster, victim_of("pre_enqueue")), "gated"
+        assert not condition(cluster, victim_of("pre_enqueue"))
+        faults.healed = True
+        cluster.create(node("n3", cpu="2000"))
+        await until(
+            lambda: all(bound_to(cluster, victim_of(each)) for each in methods), "victims bound"
+        )
+        await settled(scheduler)
+        await until(lambda: not scheduler.cache.statistics().assumed_pods, "all confirmed")
+        assert sample(scheduler, "scheduler_schedule_attempts_total", result="error") >= len(BROKEN)
+        await until(lambda: len(event_notes(cluster, "Scheduled")) == 2 * len(methods), "events")
