@@ -56,8 +56,13 @@ def _run(**values: Any) -> None:
         _write_configuration(options, Path(values["write_config_to"]))
         return
     from scheduler.service.application import run
+    from scheduler.service.serving import ServingError
 
-    sys.exit(run(options))
+    try:
+        code = run(options)
+    except ServingError as error:
+        raise click.ClickException(str(error)) from error
+    sys.exit(code)
 
 
 command = GroupedCommand(

@@ -31,6 +31,7 @@ _SECRET_NAMES: Final = frozenset(
 _SECRET_ENDINGS: Final = ("_token", "_password", "_secret", "_credential")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
 _BLANK: Final = "[redacted]"
+_FIRST: Final = ("ts", "level", "logger", "msg")
 
 
 class _Level:
@@ -162,7 +163,9 @@ def _json_renderer() -> list[Processor]:
 
 
 def _to_json(fields: dict[str, Any], **_: Any) -> str:
-    return msgspec.json.encode(fields, enc_hook=str).decode()
+    # What every line has comes first: people read JSON logs too.
+    first = {name: fields.pop(name) for name in _FIRST if name in fields}
+    return msgspec.json.encode(first | fields, enc_hook=str).decode()
 
 
 def redact(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:

@@ -27,6 +27,7 @@ class Shell:
     started: list[RunOptions] = field(default_factory=list)
     #: What the stand-in returns.
     code: int = 0
+    failure: Exception | None = None
 
     def __call__(self, *arguments: str, name: str = "kubestow") -> Ended:
         self.capture.readouterr()
@@ -45,6 +46,8 @@ class Shell:
 
     def run(self, options: RunOptions) -> int:
         self.started.append(options)
+        if self.failure is not None:
+            raise self.failure
         return self.code
 
 

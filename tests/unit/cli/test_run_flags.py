@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from scheduler.cli import main
 from scheduler.cli.flags import FLAGS, GROUPS, KUBESTOW
 from scheduler.cli.go_flags import Flag, go_arguments
 from scheduler.cli.run import split_feature_gates
+from scheduler.framework.status import ConfigurationError
 from scheduler.service.options import (
     AccessOptions,
     LoggingOptions,
     RunOptions,
     ServingOptions,
 )
+from scheduler.service.serving import ServingError
 from tests.unit.cli.command_line import Shell
 
 # name, type, default: from `kube-scheduler --help`
@@ -375,6 +378,38 @@ def test_all_problems_are_listed_at_once(shell: Shell) -> None:
 def test_the_exit_code_is_the_applications(shell: Shell) -> None:
     shell.code = 3
     assert shell("run").code == 3
+
+
+@pytest.mark.parametrize(
+    ("failure", "lines"),
+    [
+        (
+            ServingError("cannot listen on 0.0.0.0:10259: Address already in use"),
+            ["Error: cannot listen on 0.0.0.0:10259: Address already in use"],
+        ),
+        (
+            ConfigurationError(["a: is wrong", "b: is wrong\nin two lines"]),
+            [
+                "Error: 2 problems with the configuration",
+                "  - a: is wrong",
+                "  - b: is wrong",
+                "    in two lines",
+            ],
+        ),
+    ],
+)
+def test_what_stops_the_start_is_told_without_a_traceback(
+    shell: Shell, failure: Exception, lines: list[str]
+) -> None:
+    shell.failure = failure
+    ended = shell("run")
+    assert (ended.code, ended.err.splitlines()) == (1, lines)
+
+
+def test_other_errors_are_not_hidden(shell: Shell) -> None:
+    shell.failure = ValueError("a bug")
+    with pytest.raises(ValueError, match="a bug"):
+        main(["run"], "kubestow")
 
 
 def test_under_the_name_kube_scheduler_the_flags_need_no_command(shell: Shell) -> None:

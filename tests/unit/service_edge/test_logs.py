@@ -45,6 +45,7 @@ def test_json_lines_carry_time_level_logger_and_message() -> None:
     logs.configure(stream=stream)
     structlog.get_logger("scheduler.here").info("bound", pod="ns/a", attempts=2, shape=frozenset)
     (line,) = stream.lines()
+    assert list(line)[:4] == ["ts", "level", "logger", "msg"]
     assert line.pop("ts").endswith("Z")
     assert line == {
         "level": "info",
