@@ -1,0 +1,105 @@
+"""Who watches the demo: a live view on a terminal, lines everywhere else.
+
+Both only read the board, and both write everything they know before they leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+
+from scheduler.cli.demo_board import MERGE_SECONDS, Board, News
+from scheduler.cli.demo_show import Running
+from scheduler.cli.demo_view import DemoView
+
+_FRAME_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 0.25
+_PROGRESS_SECONDS: Final = 2.0
+_WORDS: Final = {"story": "--", "placed": "placed", "waits": "waits:", "fault": "FAULT"}
+
+
+async def watch_live(running: Running, console: Console) -> None:
+    """Draw the board until cancelled; its last state stays on the screen."""
+    view = DemoView(running.board, running.story.pods, running.server)
+    with Live(view, console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        try:
+            while True:
+                live.refresh()
+                await asyncio.sleep(_FRAME_SECONDS)
+        finally:
+            live.refresh()
+
+
+async def watch_lines(running: Running, console: Console) -> None:
+    """Write what happens and how far it is, line by line, until cancelled."""
+    board = running.board
+    news = NewsReader(board)
+    due = _PROGRESS_SECONDS
+    try:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            _write(console, news.ripe())
+            if board.elapsed() >= due:
+                due = board.elapsed() + _PROGRESS_SECONDS
+                _write_progress(running, console)
+    finally:
+        _write(console, news.rest())
+        _write_progress(running, console)
+
+
+async def follow(board: Board, console: Console) -> None:
+    """Write what happens from now on, until cancelled."""
+    news = NewsReader(board)
+    news.skip()
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        _write(console, news.ripe())
+
+
+class NewsReader:
+    """Reads the news of a board once each, in order, when their text will not change any more."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._read = 0
+
+    def skip(self) -> None:
+        """Pass over everything told so far."""
+        for _ in self.rest():
+            pass
+
+    def rest(self) -> Iterator[News]:
+        """All that is unread."""
+        return self._until(float("inf"))
+
+    def ripe(self) -> Iterator[News]:
+        """What is unread and final."""
+        return self._until(self._board.elapsed() - MERGE_SECONDS)
+
+    def _until(self, time: float) -> Iterator[News]:
+        for news in [*self._board.news]:
+            if news.number <= self._read:
+                continue
+            if news.kind == "placed" and news.at > time:
+                return
+            self._read = news.number
+            yield news
+
+
+def _write(console: Console, lines: Iterator[News]) -> None:
+    for news in lines:
+        text = f"{news.at:5.1f} s  {_WORDS[news.kind]} {news.text}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _write_progress(running: Running, console: Console) -> None:
+    board, totals = running.board, running.totals
+    text = (
+        f"{board.elapsed():5.1f} s  == {totals.bound} of {running.story.pods} pods bound, "
+        f"{totals.waiting} waiting"
+    )
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
