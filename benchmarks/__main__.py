@@ -73,8 +73,8 @@ def _line(each: Run) -> str:
 def _table(runs: list[Run]) -> Table:
     table = Table(title="median of runs" if len(runs) > 2 else None)
     for heading in (
-        "workload", "scheduler", "pods/s", "created/s", "p50 s", "p99 s", "CPU ms/pod", "MiB",
-        "apiserver s", "etcd s", "generator s",
+        "workload", "scheduler", "pods/s", "created/s", "p50 s", "p99 s", "CPU ms/pod", "with events",
+        "events", "MiB", "apiserver s", "etcd s", "generator s",
     ):  # fmt: skip
         table.add_column(heading, justify="left" if heading in ("workload", "scheduler") else "right")
     for (workload, label), group in _grouped(runs).items():
@@ -86,6 +86,9 @@ def _table(runs: list[Run]) -> Table:
             f"{_median([r.latency_p50 for r in group]):.2f}",
             f"{_median([r.latency_p99 for r in group]):.2f}",
             f"{_median([r.scheduler_cpu_per_pod for r in group]) * 1000:.2f}",
+            f"{_median([r.drained_cpu_per_pod for r in group]) * 1000:.2f}",
+            f"{_median([r.events_in_window for r in group]):.0f}/"
+            f"{_median([r.events for r in group]):.0f}",
             f"{_median([r.peak_memory_mib for r in group]):.0f}",
             f"{_median([r.apiserver_cpu for r in group]):.1f}",
             f"{_median([r.etcd_cpu for r in group]):.1f}",
@@ -107,7 +110,7 @@ def summary(runs: list[Run]) -> str:
             continue
         best = max(rivals, key=lambda group: _median([r.pods_per_second for r in group]))
         rates[workload] = _ratio(ours, best, "pods_per_second")
-        cpu.append(_ratio(ours, best, "scheduler_cpu_per_pod"))
+        cpu.append(_ratio(ours, best, "drained_cpu_per_pod"))
         memory.append(_ratio(ours, best, "peak_memory_mib"))
     if not rates:
         return "ratio pods/s: nothing to compare"

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.throughput import Throughput, nearest_rank, sampled
-from benchmarks.workloads import Workload
+from benchmarks.workloads import MEASURED_NAMESPACE, Workload
 from tests.envtest.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
 from tests.envtest.kubestow import start_kubestow
 
+_DRAIN_SECONDS: Final = 0.5
+_DRAIN_POLLS: Final = 6
 CLIENT_LIMITS: Final = {"qps": 5000, "burst": 5000}
 
 
@@ -70,7 +73,13 @@ class Run:
     sampled: Throughput | None
     latency_p50: float
     latency_p99: float
+    #: CPU seconds from the start of the window to the last binding.
     scheduler_cpu_per_pod: float
+    #: The same until the scheduler has written its events as well: binds go first here, events wait.
+    drained_cpu_per_pod: float
+    #: Kubernetes Events of measured pods that existed at the last binding, and when no more came.
+    events_in_window: int
+    events: int
     apiserver_cpu: float
     etcd_cpu: float
     generator_cpu: float
@@ -107,6 +116,9 @@ def _run(
             scheduler = _start(control_plane, contender)
         result = generator.until("result")
         after = _cpu(control_plane, scheduler)
+        events = count_events(control_plane)
+        drained_events = drain_events(control_plane, workload.measured_pods)
+        drained = _cpu(control_plane, scheduler)
         memory = peak_memory(scheduler.pid)
     bound = sorted(result["bound"])
     pods = len(bound)
@@ -125,6 +137,9 @@ def _run(
         latency_p50=nearest_rank(latencies, 50),
         latency_p99=nearest_rank(latencies, 99),
         scheduler_cpu_per_pod=(after["scheduler"] - before.get("scheduler", 0.0)) / pods,
+        drained_cpu_per_pod=(drained["scheduler"] - before.get("scheduler", 0.0)) / pods,
+        events_in_window=events,
+        events=drained_events,
         apiserver_cpu=after["apiserver"] - before["apiserver"],
         etcd_cpu=after["etcd"] - before["etcd"],
         generator_cpu=result["generator_cpu"],
@@ -190,6 +205,23 @@ def _generator(
         finally:
             process.kill()
             process.communicate()
+
+
+def count_events(control_plane: ControlPlane) -> int:
+    """Events that regard measured pods."""
+    path = f"/apis/events.k8s.io/v1/namespaces/{MEASURED_NAMESPACE}/events?limit=1"
+    answer: Any = control_plane.admin.request("GET", path)
+    return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount", 0))
+
+
+def drain_events(control_plane: ControlPlane, expected: int) -> int:
+    """Wait until every measured pod has an event, or none was added for a while; their number."""
+    count, unchanged = count_events(control_plane), 0
+    while count < expected and unchanged < _DRAIN_POLLS:
+        time.sleep(_DRAIN_SECONDS)
+        before, count = count, count_events(control_plane)
+        unchanged = unchanged + 1 if count == before else 0
+    return count
 
 
 def _cpu(control_plane: ControlPlane, scheduler: ManagedProcess | None) -> dict[str, float]:

@@ -89,9 +89,7 @@ class Wiring:
         self.recorder = EventRecorder(
             self.client.derive("events", limiter=event_limiter, fence=fence),
             self.dispatcher,
-            options=EventRecorderOptions(
-                qps=settings.events_per_second, burst=int(2 * settings.events_per_second) or 1
-            ),
+            options=_event_options(settings.events_per_second),
             random=self._random,
         )
         self.shapes = PodShapes()
@@ -314,6 +312,13 @@ def _readable(node: Node) -> Node:
     """Refuse a node whose resources cannot be read. Raises QuantityError."""
     node_allocatable(node)
     return node
+
+
+def _event_options(per_second: float | None) -> EventRecorderOptions:
+    """Limits of the event recorder; without a rate of its own the client's limit is the only one."""
+    if per_second is None:
+        return EventRecorderOptions(qps=-1.0)
+    return EventRecorderOptions(qps=per_second, burst=max(1, int(2 * per_second)))
 
 
 def _log_plugin_error(plugin: str, what: str, pod: Pod, problem: Exception) -> None:
