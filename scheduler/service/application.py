@@ -49,6 +49,9 @@ EXIT_FORCED: Final = 130
 DRAIN_SECONDS: Final = 5.0
 """How long binds and other writes under way may take after the signal, as upstream's grace period."""
 
+LAST_WORDS_SECONDS: Final = 1.0
+"""What events get in any case, however long the binds took."""
+
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Objects allocated before a collection. Decoded objects are untracked and requests make few cycles, so
 Python's default of 700 only makes pauses."""
@@ -231,16 +234,27 @@ class Application:
             await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if scheduling.done():
                 scheduling.result()
-            wiring.loop.stop()
-            # Events go through the dispatcher, which takes nothing any more once it is closing.
-            await wiring.recorder.flush(DRAIN_SECONDS)
-            abandoned = await wiring.dispatcher.close(DRAIN_SECONDS)
-            if abandoned:
-                _log.warning("writes abandoned", count=abandoned)
+            await self._drain(wiring)
         finally:
             stopping.cancel()
             scheduling.cancel()
             await asyncio.wait((scheduling,))
+
+
+    async def _drain(self, wiring: Wiring) -> None:
+        """Let what was decided be written: binds, the events about them, then all the rest."""
+        wiring.loop.stop()
+        end = self._clock.monotonic() + DRAIN_SECONDS
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await wiring.loop.drained()
+        except TimeoutError:
+            _log.warning("binds still under way are given up", count=wiring.binding.active)
+        # Events go through the dispatcher, which takes nothing any more once it is closing.
+        await wiring.recorder.flush(max(LAST_WORDS_SECONDS, end - self._clock.monotonic()))
+        abandoned = await wiring.dispatcher.close(max(0.0, end - self._clock.monotonic()))
+        if abandoned:
+            _log.warning("writes abandoned", count=abandoned)
 
 
 async def _all_synced(wiring: Wiring) -> None:

@@ -51,6 +51,7 @@ class SchedulingLoop:
         self._pauses = 0
         self._stopping = False
         self._wake = asyncio.Event()
+        self._drained = asyncio.Event()
         queue.on_ready = self._wake.set
         queue.on_timer = self._wake.set
         binding.on_end = self._binding_ended
@@ -64,6 +65,14 @@ class SchedulingLoop:
     def stop(self) -> None:
         """Pop no more pods; binding cycles under way go on."""
         self._stopping = True
+
+    async def drained(self) -> None:
+        """Wait until no binding cycle is past Permit; those that wait there would take too long."""
+        # Cycles handed over in this very turn of the event loop begin in the next one.
+        await asyncio.sleep(0)
+        while self._binding.active:
+            self._drained.clear()
+            await self._drained.wait()
 
     async def run(self) -> None:
         """Schedule until cancelled; binding cycles under way are then cancelled as well."""
@@ -118,6 +127,8 @@ class SchedulingLoop:
     def _binding_ended(self) -> None:
         if self._binding.active == self._most_binding - 1:
             self._wake.set()
+        if not self._binding.active:
+            self._drained.set()
 
     async def _sleep(self) -> None:
         if self._wake.is_set():

@@ -1,0 +1,275 @@
+"""Start, leadership and the end of a run: what is finished, what is given up, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.framework import Code, Status
+from scheduler.service import application
+from scheduler.service.application import EXIT_FAILED, EXIT_FORCED, EXIT_OK, Application
+from scheduler.service.options import RunOptions, ServingOptions
+from simulator import EmbeddedCluster, FaultRule
+from simulator.objects import JsonObject
+from tests.integration.service.harness import (
+    BindLog,
+    bound_to,
+    configuration,
+    event_notes,
+    node,
+    plugin,
+    pod,
+    until,
+)
+
+ELECTION = {
+    "leaderElect": True,
+    "leaseDuration": "2s",
+    "renewDeadline": "1s",
+    "retryPeriod": "200ms",
+    "resourceNamespace": "default",
+}
+NO_ELECTION = {"leaderElect": False}
+
+
+@pytest.fixture(autouse=True)
+def garbage_collection() -> Iterator[None]:
+    """A run freezes and tunes the collector of its process, which is ours."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+@asynccontextmanager
+async def running(
+    cluster: EmbeddedCluster,
+    election: dict[str, Any],
+    plugins: tuple[type[Any], ...] = (),
+) -> AsyncIterator[tuple[Application, asyncio.Task[int]]]:
+    """A run in a task of its own, cancelled if the test left it running."""
+    document = {"leaderElection": election, "kubestow": {"bindTimeout": "500ms"}}
+    loaded, registry = configuration(plugins, document)
+    options = RunOptions(master=cluster.url, serving=ServingOptions(secure_port=0))
+    application = Application(loaded, registry, options)
+    task = asyncio.create_task(application.serve(handle_signals=False))
+    try:
+        yield application, task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def lease(cluster: EmbeddedCluster) -> JsonObject:
+    versions = cluster.store.items("leases.coordination.k8s.io", "default")
+    return dict(versions[0].obj["spec"]) if versions else {}
+
+
+async def test_a_stop_lets_binds_finish_and_writes_their_events(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1"))
+    cluster.clock.set_rate(0)
+    cluster.faults.add(
+        FaultRule(action="delay", verb="create", resource="pods/binding", seconds=60)
+    )
+    async with running(cluster, NO_ELECTION) as (application, run):
+        cluster.create(pod("a"))
+        await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "bind under way")
+        application.stop()
+        cluster.create(pod("late"))
+        await asyncio.sleep(0)
+        assert not run.done()
+        cluster.clock.advance(61)
+        assert await run == EXIT_OK
+    assert bound_to(cluster, "a") == "n1"
+    assert not bound_to(cluster, "late")
+    assert event_notes(cluster, "Scheduled") == ["Successfully assigned default/a to n1"]
+    assert event_notes(cluster, "FailedScheduling") == []
+
+
+async def test_a_stop_lets_pre_bind_finish(cluster: EmbeddedCluster) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def pre_bind(*_: object) -> None:
+        began.set()
+        await go_on.wait()
+
+    cluster.create(node("n1"))
+    async with running(cluster, NO_ELECTION, (plugin("Slow", pre_bind=pre_bind),)) as (app, run):
+        cluster.create(pod("a"))
+        await began.wait()
+        app.stop()
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await run == EXIT_OK
+    assert bound_to(cluster, "a") == "n1"
+    assert event_notes(cluster, "FailedScheduling") == []
+
+
+async def test_a_stop_does_not_wait_for_ever(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "DRAIN_SECONDS", 0.1)
+    cluster.create(node("n1"))
+    cluster.faults.add(FaultRule(action="silence", verb="create", resource="pods/binding"))
+    async with running(cluster, NO_ELECTION) as (app, run):
+        cluster.create(pod("a"))
+        await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "bind under way")
+        app.stop()
+        assert await run == EXIT_OK
+
+
+async def test_a_pod_that_waits_at_permit_does_not_hold_up_a_stop(cluster: EmbeddedCluster) -> None:
+    asked = asyncio.Event()
+
+    def permit(*_: object) -> tuple[Status, float]:
+        asked.set()
+        return Status(Code.WAIT), 600.0
+
+    cluster.create(node("n1"))
+    async with running(cluster, NO_ELECTION, (plugin("Wait", permit=permit),)) as (app, run):
+        cluster.create(pod("a"))
+        await asked.wait()
+        app.stop()
+        assert await run == EXIT_OK
+    assert not bound_to(cluster, "a")
+
+
+async def test_a_stop_before_the_first_lists_came_ends_the_run(cluster: EmbeddedCluster) -> None:
+    cluster.faults.add(FaultRule(action="silence", verb="list", resource="nodes"))
+    async with running(cluster, NO_ELECTION) as (app, run):
+        await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "list under way")
+        app.stop()
+        assert await run == EXIT_OK
+
+
+async def test_an_unreachable_api_server_is_waited_for(cluster: EmbeddedCluster) -> None:
+    rule = cluster.faults.add(FaultRule(action="cut"))
+    cluster.create(node("n1"))
+    cluster.create(pod("a"))
+    async with running(cluster, ELECTION) as (app, run):
+        await until(lambda: cluster.faults.describe()[0]["acted"] > 5, "several tries")
+        assert not run.done()
+        cluster.faults.remove(rule)
+        await until(lambda: bound_to(cluster, "a"), "a bound")
+        app.stop()
+        assert await run == EXIT_OK
+    assert lease(cluster)["holderIdentity"] == "", "released"
+
+
+async def test_only_the_leader_schedules_and_the_next_one_takes_over(
+    cluster: EmbeddedCluster,
+) -> None:
+    binds = BindLog(cluster)
+    cluster.create(node("n1", cpu="100"))
+    async with running(cluster, ELECTION) as (first, first_run):
+        await until(lambda: lease(cluster).get("holderIdentity"), "a leader")
+        holder = lease(cluster)["holderIdentity"]
+        async with running(cluster, ELECTION) as (second, second_run):
+            for number in range(5):
+                cluster.create(pod(f"p{number}"))
+            await until(lambda: len(binds.entries) == 5, "bound by the first")
+            assert lease(cluster)["holderIdentity"] == holder
+            first.stop()
+            assert await first_run == EXIT_OK
+            await until(lambda: lease(cluster)["holderIdentity"] not in ("", holder), "taken over")
+            for number in range(5):
+                cluster.create(pod(f"q{number}"))
+            await until(lambda: len(binds.entries) == 10, "bound by the second")
+            assert lease(cluster)["leaseTransitions"] == 1
+            second.stop()
+            assert await second_run == EXIT_OK
+
+
+async def test_a_candidate_stops_without_touching_the_lease(cluster: EmbeddedCluster) -> None:
+    async with running(cluster, ELECTION) as (_, __):
+        await until(lambda: lease(cluster).get("holderIdentity"), "a leader")
+        holder = lease(cluster)["holderIdentity"]
+        async with running(cluster, ELECTION) as (second, second_run):
+            second.stop()
+            assert await second_run == EXIT_OK
+        assert lease(cluster)["holderIdentity"] == holder
+
+
+@pytest.mark.parametrize("fault", ["error", "silence", "cut"])
+async def test_a_lease_that_cannot_be_renewed_ends_the_run(
+    cluster: EmbeddedCluster, fault: str
+) -> None:
+    cluster.create(node("n1"))
+    async with running(cluster, ELECTION) as (_, run):
+        cluster.create(pod("a"))
+        await until(lambda: bound_to(cluster, "a"), "leading")
+        cluster.faults.add(FaultRule(action=fault, resource="leases"))  # type: ignore[arg-type]
+        assert await run == EXIT_FAILED
+        assert lease(cluster)["holderIdentity"], "not released: it could not be reached"
+
+
+async def test_a_lease_that_somebody_else_took_ends_the_run(cluster: EmbeddedCluster) -> None:
+    async with running(cluster, ELECTION) as (_, run):
+        await until(lambda: lease(cluster).get("holderIdentity"), "leading")
+        (version,) = cluster.store.items("leases.coordination.k8s.io", "default")
+        stolen = {**version.obj, "spec": {**version.obj["spec"], "holderIdentity": "thief"}}
+        cluster.store.update("leases.coordination.k8s.io", "default", version.name, stolen)
+        assert await run == EXIT_FAILED
+        assert lease(cluster)["holderIdentity"] == "thief"
+
+
+async def start(cluster: EmbeddedCluster, directory: Path) -> asyncio.subprocess.Process:
+    """`kubestow run` as a process."""
+    kubeconfig = cluster.write_kubeconfig(directory / "kubeconfig")
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "scheduler", "run", f"--kubeconfig={kubeconfig}",
+        "--leader-elect=false", "--secure-port=0",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_the_process_at_once(
+    cluster: EmbeddedCluster, tmp_path: Path, second: signal.Signals
+) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("a"))
+    cluster.faults.add(FaultRule(action="silence", verb="create", resource="pods/binding"))
+    process = await start(cluster, tmp_path)
+    try:
+        await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "bind under way")
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        while b"stopping" not in await process.stdout.readline():
+            pass
+        process.send_signal(second)
+        output, _ = await process.communicate()
+        assert process.returncode == EXIT_FORCED
+        assert b"second signal" in output
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+
+
+@pytest.mark.slow
+async def test_one_signal_ends_the_process_cleanly(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("a"))
+    process = await start(cluster, tmp_path)
+    try:
+        await until(lambda: bound_to(cluster, "a"), "a bound")
+        process.send_signal(signal.SIGTERM)
+        output, _ = await process.communicate()
+        assert process.returncode == EXIT_OK, output.decode()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
