@@ -432,8 +432,11 @@ class NodeTable:
                     assigned.ephemeral_storage,
                 )
                 for name, amount in assigned.scalars:
-                    expected.requested[expected.resource(name), row] += amount
-        for name, index in expected.resource_indexes.items():
+                    # First the index: asking for it may replace the array.
+                    index = expected.resource(name)
+                    expected.requested[index, row] += amount
+        for name in {**expected.resource_indexes, **self.columns.resource_indexes}:
+            index = expected.resource(name)
             mine = self.columns.resource_indexes.get(name)
             if mine is None or not np.array_equal(
                 expected.requested[index], self.columns.requested[mine]

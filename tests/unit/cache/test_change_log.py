@@ -1,0 +1,53 @@
+"""The change log: a bounded window that never lies about what it no longer holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.cache.change_log import ChangeLog
+
+
+def test_a_reader_gets_the_union_of_groups_per_row() -> None:
+    log = ChangeLog(8)
+    log.append(3, 1)
+    start = log.sequence
+    log.append(5, 2)
+    log.append(3, 4)
+    log.append(5, 8)
+    assert log.since(start) == {5: 10, 3: 4}
+    assert log.since(0) == {3: 5, 5: 10}
+    assert log.since(log.sequence) == {}
+
+
+def test_a_reader_that_is_too_far_behind_is_told_so() -> None:
+    log = ChangeLog(4)
+    for row in range(4):
+        log.append(row, 1)
+    assert log.since(0) == dict.fromkeys(range(4), 1)
+    log.append(4, 1)
+    assert log.since(0) is None
+    assert log.since(1) == dict.fromkeys(range(1, 5), 1)
+
+
+def test_the_size_must_be_a_power_of_two() -> None:
+    with pytest.raises(ValueError, match="power of two, not 6"):
+        ChangeLog(6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 7)), max_size=40), st.integers(0, 40))
+def test_it_equals_a_list_that_keeps_everything(entries: list[tuple[int, int]], since: int) -> None:
+    log = ChangeLog(8)
+    for row, mask in entries:
+        log.append(row, mask)
+    since = min(since, len(entries))
+    expected: dict[int, int] | None = {}
+    if len(entries) - since > 8:
+        expected = None
+    else:
+        for row, mask in entries[since:]:
+            assert expected is not None
+            expected[row] = expected.get(row, 0) | mask
+    assert log.since(since) == expected
+    assert log.sequence == len(entries)
