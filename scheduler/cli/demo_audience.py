@@ -25,13 +25,15 @@ _WORDS: Final = {"story": "--", "placed": "placed", "waits": "waits:", "fault": 
 async def watch_live(running: Running, console: Console) -> None:
     """Draw the board until cancelled; its last state stays on the screen."""
     view = DemoView(running.board, running.story.pods, running.server)
-    with Live(view, console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        try:
+    try:
+        with Live(view, console=console, auto_refresh=False, vertical_overflow="crop") as live:
+            # Leaving draws once more.
             while True:
                 live.refresh()
                 await asyncio.sleep(_FRAME_SECONDS)
-        finally:
-            live.refresh()
+    finally:
+        # The code that shows the cursor again shall not stand on the line of the last words.
+        console.print()
 
 
 async def watch_lines(running: Running, console: Console) -> None:
@@ -39,6 +41,7 @@ async def watch_lines(running: Running, console: Console) -> None:
     board = running.board
     news = NewsReader(board)
     due = _PROGRESS_SECONDS
+    _write_progress(running, console)
     try:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)

@@ -195,13 +195,14 @@ class Board:
         )
 
     def _pod(self, pod: Pod, gone: bool) -> None:
-        before = self._pods.pop(pod.uid, None)
+        before = self._pods.get(pod.uid)
         now = self.elapsed()
         if before is not None and before.node:
             self._usage[before.node].add(before.requests, -1)
         if before is not None and before.pod.spec.node_name and self._ours(pod):
             self.bound -= 1
         if gone:
+            self._pods.pop(pod.uid, None)
             return
         ended = pod.status.phase in _FINISHED
         node = "" if ended else pod.spec.node_name
@@ -301,9 +302,7 @@ class Board:
 
     def waiting(self) -> list[Pod]:
         """Our pods without a node, in the order of creation."""
-        held = [one for one in self._pods.values() if self._ours(one.pod)]
-        held.sort(key=lambda one: one.seen)
-        return [one.pod for one in held if not one.pod.spec.node_name]
+        return [pod for pod in self._own() if not pod.spec.node_name]
 
     def waits(self) -> list[WaitGroup]:
         """Waiting pods by reason."""

@@ -1,0 +1,1 @@
+"""`kubestow demo`, from its board to the whole command."""

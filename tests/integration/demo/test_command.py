@@ -1,0 +1,157 @@
+"""The whole command in a process of its own: output, exit codes, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from scheduler.cli.demo import command
+from simulator.demo import SCHEDULER
+
+PROGRAM = (sys.executable, "-c", "from scheduler.cli.demo import command; command()")
+LIMIT = 60
+"""Seconds after which a run counts as hung."""
+TOTALS = re.compile(r"kubestow demo: (\d+) bound, (\d+) waiting")
+LAST = "kubestow demo: 203 bound, 6 waiting"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+    assert process.stdout is not None
+    read = []
+    for line in process.stdout:
+        read.append(line)
+        found = re.search(pattern, line)
+        if found is not None:
+            return found
+    raise AssertionError(f"no line with {pattern!r} in:\n{''.join(read)}")
+
+
+def test_fast_shows_everything_and_ends_with_the_totals(tmp_path: Path) -> None:
+    log = tmp_path / "scheduler.log"
+    done = run("--fast", "--log-file", str(log))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[-1] == LAST
+    for expected in (
+        "lose their gate", "prepare on", "joins with 8 GPUs", "big-train-1 on gpu-1b-3",
+        "general-1c-6 is uncordoned", "ledger-0 on general-1c-6", "giant-1: insufficient cpu",
+    ):  # fmt: skip
+        assert any(expected in line for line in lines), expected
+    assert "\x1b" not in done.stdout
+    assert "synced" in log.read_text(encoding="utf-8")
+
+
+def test_a_terminal_gets_a_live_view_and_no_log() -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, "--fast"],
+        stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "35"},
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        seen = b""
+        # Linux says EIO when the last writer is gone.
+        try:
+            while chunk := os.read(ours, 65536):
+                seen += chunk
+        except OSError:
+            pass
+        finally:
+            os.close(ours)
+    assert process.returncode == 0
+    text = seen.decode()
+    assert "waiting, and why" in text
+    assert "\x1b[?25h" in text, "the cursor was not shown again"
+    assert text.splitlines()[-1] == LAST
+    assert "pod not scheduled" not in text
+
+
+def test_serve_goes_on_scheduling_until_interrupted() -> None:
+    with running("--fast", "--serve") as process:
+        kubeconfig = Path(read_until(process, r"export KUBECONFIG=(\S+)")[1])
+        assert read_until(process, TOTALS.pattern)[0] == LAST
+        server = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
+        containers = [{"name": "main", "image": "nginx"}]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "hello"},
+            "spec": {"schedulerName": SCHEDULER, "containers": containers},
+        }
+        url = f"{server['server']}/api/v1/namespaces/default/pods"
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, json.dumps(pod).encode(), headers)
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+            assert answer.status == 201
+        read_until(process, "placed hello on ")
+        process.send_signal(signal.SIGINT)
+        rest, problems = process.communicate(timeout=LIMIT)
+    assert (process.returncode, problems) == (0, "")
+    assert rest.splitlines()[-1] == "kubestow demo: 204 bound, 6 waiting"
+    assert not kubeconfig.parent.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_show_says_how_far_it_came(number: signal.Signals) -> None:
+    with running("--duration", "600") as process:
+        read_until(process, "0 of 209 pods bound")
+        process.send_signal(number)
+        rest, problems = process.communicate(timeout=LIMIT)
+    assert (process.returncode, problems) == (130, "")
+    assert TOTALS.fullmatch(rest.splitlines()[-1])
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        done = run("--fast", "--port", str(port))
+    assert done.returncode == 1
+    assert f"cannot listen on port {port}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_log_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    wanted = tmp_path / "missing" / "log"
+    done = run("--fast", "--log-file", str(wanted))
+    assert done.returncode != 0
+    assert str(wanted) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_teaches() -> None:
+    done = CliRunner().invoke(command, ["--help"])
+    assert done.exit_code == 0
+    for option in ("serve", "duration", "fast", "seed", "port", "log-file"):
+        assert f"--{option}" in done.output
+    assert "Examples:" in done.output

@@ -1,0 +1,107 @@
+"""What the demo draws, and that it fits."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from scheduler.cli.demo_audience import NewsReader
+from scheduler.cli.demo_board import MERGE_SECONDS
+from scheduler.cli.demo_view import DemoView
+from simulator.demo import demo_cluster
+from tests.integration.demo.stage import Stage
+
+FREE_LINES = 3
+"""For the last words and the prompt."""
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """The nodes of the demo, some load, and every kind of wait."""
+    made = Stage()
+    for obj in demo_cluster().base:
+        if obj["kind"] == "Node":
+            made.store.create("nodes", "", obj["metadata"]["name"], obj)
+    for number in range(40):
+        made.now = number / 10
+        made.pod(f"web-{number}", app="web")
+        made.bind(f"web-{number}", made.board.nodes[number % 20].name)
+    made.pod("giant", cpu="96")
+    made.refuse("giant")
+    made.pod("held")
+    made.gate("held", "example.com/ready")
+    made.board.announce("something was done")
+    return made
+
+
+def plain(stage: Stage, width: int, height: int, total: int = 42) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, width=width, height=height)
+    console.print(DemoView(stage.board, total, "http://127.0.0.1:8001"))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(100, 35), (80, 24), (200, 60), (96, 30), (72, 20)])
+def test_it_fits_the_terminal_and_says_everything(stage: Stage, width: int, height: int) -> None:
+    lines = plain(stage, width, height)
+    assert len(lines) <= height - FREE_LINES
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for expected in (
+        "39 nodes in 3 zones", "40/42 bound", "2 waiting", "pods/s", "eu-1a", "eu-1b", "eu-1c",
+        "insufficient cpu", "giant", "gate example.com/ready", "something was done",
+    ):  # fmt: skip
+        assert expected in text
+
+
+def test_a_large_terminal_has_a_line_per_node(stage: Stage) -> None:
+    text = "\n".join(plain(stage, 100, 35))
+    assert text.count("general-6") == 3
+    assert "0/4" in text
+    assert "6 general" not in text
+
+
+def test_a_small_terminal_has_a_character_per_node(stage: Stage) -> None:
+    lines = plain(stage, 80, 24)
+    assert any("6 general, 2 highmem, 2 gpu, 3 spot" in line for line in lines)
+    zone = next(line for line in lines if "eu-1a" in line)
+    assert zone.split()[1:5] == ["▂▂▂▂▂▂", "▂▂", "▁▁", "▁▁▁"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(20, 5), (1, 1), (300, 10)])
+def test_absurd_terminals_do_no_harm(stage: Stage, width: int, height: int) -> None:
+    assert plain(stage, width, height)
+
+
+def test_an_empty_cluster_can_be_drawn() -> None:
+    text = "\n".join(plain(Stage(), 80, 24, total=0))
+    assert "0/0 bound" in text
+    assert "nothing waits" in text
+
+
+def test_the_view_keeps_its_height(stage: Stage) -> None:
+    before = len(plain(stage, 100, 35))
+    for number in range(30):
+        stage.pod(f"more-{number}", cpu="96")
+        stage.refuse(f"more-{number}", f"0/39 nodes are available: 39 reason {number}.")
+    assert len(plain(stage, 100, 35)) == before
+    assert any("more reasons" in line for line in plain(stage, 100, 35))
+
+
+def test_news_are_read_once_and_when_they_are_final() -> None:
+    stage = Stage()
+    stage.node("n1")
+    reader = NewsReader(stage.board)
+    stage.board.announce("one")
+    stage.pod("a")
+    stage.bind("a", "n1")
+    stage.board.announce("two")
+    assert [news.text for news in reader.ripe()] == ["one"]
+    stage.now = MERGE_SECONDS
+    assert [news.text for news in reader.ripe()] == ["a on n1", "two"]
+    assert [news.text for news in reader.rest()] == []
+    stage.board.announce("three")
+    reader.skip()
+    assert [news.text for news in reader.rest()] == []
