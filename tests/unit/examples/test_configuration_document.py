@@ -1,4 +1,4 @@
-"""docs/configuration.md names every option with its default, every default plugin and every flag we add."""
+"""docs/configuration.md names every option with its default, every default plugin, every flag."""
 
 from __future__ import annotations
 
@@ -36,12 +36,16 @@ SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
 }
 
 #: Cells that describe a default which is no plain value.
-DESCRIBED: Final = {"", "none", "own", "one", "top level", "default plugins", "random", "protobuf"}
+DESCRIBED: Final = {
+    *("", "none", "own", "one", "top level", "default plugins", "random", "protobuf", "as qps"),
+}
 
 
 def section(heading: str) -> str:
     """The text below a heading, up to the next one."""
-    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", DOCUMENT, re.MULTILINE | re.S)
+    found = re.search(
+        rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", DOCUMENT, re.MULTILINE | re.DOTALL
+    )
     assert found, heading
     return found[1]
 
@@ -86,9 +90,8 @@ def test_defaults_are_those_in_force(heading: str) -> None:
         "profiles": whole.profiles[0],
         "kubestow": whole.kubestow,
     }[heading]
-    names = dict(
-        zip(SECTIONS[heading].__struct_encode_fields__, SECTIONS[heading].__struct_fields__)
-    )
+    struct = SECTIONS[heading]
+    names = dict(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))
     wrong = {
         name: (default, shown(getattr(owner, names[name])))
         for name, default in rows(heading)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 import yaml
 
+from config import load_configuration
 from examples.gate_until import not_before
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.framework import Registry
@@ -28,7 +29,8 @@ DOCUMENTS: Final = (
     *sorted((ROOT / "docs").rglob("*.md")),
 )
 FENCE: Final = re.compile(
-    r"(?:<!-- (?P<mark>[^\n]+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)\n```$", re.DOTALL | re.M
+    r"(?:<!-- (?P<mark>[^\n]+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)\n```$",
+    re.DOTALL | re.MULTILINE,
 )
 LINK: Final = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
 
@@ -118,8 +120,6 @@ def test_whole_configurations_in_documents_load() -> None:
     loaded = 0
     for each in SNIPPETS:
         if each.language == "yaml" and "kind: KubeSchedulerConfiguration" in each.text:
-            from config import load_configuration
-
             load_configuration(
                 each.text,
                 registry=Registry(in_tree()),

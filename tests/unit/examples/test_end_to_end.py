@@ -1,0 +1,186 @@
+"""The examples in the running program: configuration file, `--plugin-dir`, HTTP, placed pods.
+
+The application runs as `kubestow run` runs it, but in this process, on an embedded cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from scheduler.framework import ConfigurationError
+from scheduler.service.application import Application
+from scheduler.service.options import (
+    RunOptions,
+    ServingOptions,
+    available_plugins,
+    read_configuration,
+)
+from simulator import EmbeddedCluster
+
+EXAMPLES: Final = Path(__file__).parents[3] / "examples"
+MODULES: Final = {
+    "scalar_filter": "app_limit",
+    "columnar_score": "node_cost",
+    "gate_until": "not_before",
+}
+PATIENCE_SECONDS: Final = 20.0
+"""Before a test gives up; what it waits for takes a fraction of a second."""
+
+
+@pytest.fixture(autouse=True)
+def import_path() -> Iterator[None]:
+    """Take back what `--plugin-dir` does to the process."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for module in MODULES.values():
+        sys.modules.pop(module, None)
+
+
+def options(example: str, kubeconfig: Path | None = None) -> RunOptions:
+    overrides: dict[str, object] = {"leaderElection.leaderElect": False}
+    if kubeconfig is not None:
+        overrides["clientConnection.kubeconfig"] = str(kubeconfig)
+    return RunOptions(
+        config_file=str(EXAMPLES / example / "config.yaml"),
+        plugin_dirs=(str(EXAMPLES / example),),
+        overrides=overrides,
+        serving=ServingOptions(secure_port=0),
+    )
+
+
+@asynccontextmanager
+async def running(example: str, folder: Path) -> AsyncIterator[EmbeddedCluster]:
+    """A cluster, and the scheduler with one example's configuration at work on it."""
+    async with EmbeddedCluster(controllers=()) as cluster:
+        chosen = options(example, cluster.write_kubeconfig(folder / "kubeconfig"))
+        registry = available_plugins()
+        application = Application(read_configuration(chosen, registry), registry, chosen)
+        # A task group, so that a scheduler that breaks ends the test at once.
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(application.serve(), name="scheduler")
+            try:
+                yield cluster
+            finally:
+                application.request_stop()
+        assert serving.result() == 0
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110 - the state of a server, not an event of ours
+            await asyncio.sleep(0.01)
+
+
+def create_node(cluster: EmbeddedCluster, name: str, **labels: str) -> None:
+    size = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    keys = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": keys},
+            "status": {"capacity": size, "allocatable": size},
+        }
+    )
+
+
+def create_pod(cluster: EmbeddedCluster, name: str, **metadata: object) -> None:
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "10m"}}}
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, **metadata},
+            "spec": {"schedulerName": "kubestow", "containers": [container]},
+        }
+    )
+
+
+def node_of(cluster: EmbeddedCluster, name: str) -> str:
+    return str(cluster.get("v1", "Pod", name)["spec"].get("nodeName", ""))
+
+
+def condition_of(cluster: EmbeddedCluster, name: str) -> str:
+    conditions = cluster.get("v1", "Pod", name)["status"].get("conditions", [])
+    return next((str(each["message"]) for each in conditions if each.get("message")), "")
+
+
+async def test_no_node_gets_more_pods_of_an_app_than_the_limit(tmp_path: Path) -> None:
+    labels = {"app.kubernetes.io/name": "web"}
+    async with running("scalar_filter", tmp_path) as cluster:
+        for name in ("n1", "n2"):
+            create_node(cluster, name)
+        for number in range(7):
+            create_pod(cluster, f"web-{number}", labels=labels)
+        names = [f"web-{number}" for number in range(7)]
+        await until(lambda: sum(bool(node_of(cluster, name)) for name in names) == 6)
+        left = next(name for name in names if not node_of(cluster, name))
+        await until(lambda: condition_of(cluster, left))
+        assert "2 node(s) had 3 pods of the same app" in condition_of(cluster, left)
+        create_node(cluster, "n3")
+        await until(lambda: node_of(cluster, left) == "n3")
+        placed = [node_of(cluster, name) for name in names]
+        assert {node: placed.count(node) for node in placed} == {"n1": 3, "n2": 3, "n3": 1}
+
+
+async def test_pods_go_to_the_cheapest_node(tmp_path: Path) -> None:
+    async with running("columnar_score", tmp_path) as cluster:
+        for name, cost in (("dear", "90"), ("cheap", "10"), ("fair", "40")):
+            create_node(cluster, name, example_com__cost=cost)
+        create_pod(cluster, "p")
+        await until(lambda: node_of(cluster, "p"))
+        assert node_of(cluster, "p") == "cheap"
+
+
+async def test_a_pod_waits_for_the_time_in_its_annotation(tmp_path: Path) -> None:
+    async with running("gate_until", tmp_path) as cluster:
+        create_node(cluster, "n1")
+        create_pod(cluster, "now")
+        await until(lambda: node_of(cluster, "now"))
+        now = dt.datetime.now(dt.UTC)
+        due = now + dt.timedelta(seconds=0.4)
+        for name, time in (("later", now + dt.timedelta(days=1)), ("soon", due)):
+            annotation = {"example.com/not-before": time.isoformat()}
+            create_pod(cluster, name, annotations=annotation)
+        await until(lambda: node_of(cluster, "soon"))
+        assert dt.datetime.now(dt.UTC) >= due
+        assert not node_of(cluster, "later")
+
+
+@pytest.mark.parametrize("example", MODULES)
+def test_a_plugin_without_its_folder_is_explained(example: str) -> None:
+    chosen = RunOptions(config_file=str(EXAMPLES / example / "config.yaml"))
+    with pytest.raises(ConfigurationError, match="put its directory on the path with --plugin-dir"):
+        read_configuration(chosen, available_plugins())
+
+
+def test_the_overlay_mounts_what_the_arguments_name() -> None:
+    overlay = yaml.safe_load((EXAMPLES / "gate_until" / "kustomization.yaml").read_text())
+    (generated,) = overlay["configMapGenerator"]
+    assert all((EXAMPLES / "gate_until" / name).is_file() for name in generated["files"])
+    patch = yaml.safe_load(overlay["patches"][0]["patch"])
+    spec = patch["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    (mount,), (volume,) = container["volumeMounts"], spec["volumes"]
+    assert volume == {"name": mount["name"], "configMap": {"name": generated["name"]}}
+    arguments = dict(each.split("=") for each in container["args"])
+    assert arguments["--plugin-dir"] == mount["mountPath"]
+    assert arguments["--config"] == f"{mount['mountPath']}/config.yaml"
+
+    base = EXAMPLES / "gate_until" / overlay["resources"][0]
+    (deployment,) = yaml.safe_load_all((base / "deployment.yaml").read_text())
+    (original,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert (patch["metadata"]["name"], container["name"]) == (
+        deployment["metadata"]["name"],
+        original["name"],
+    )
