@@ -16,6 +16,7 @@ import msgspec
 from scheduler.api import Node, Pod, PodShapes
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Framework, SchedulingAlgorithm
+from scheduler.engine.metrics import NoMetrics
 from scheduler.framework import (
     EXTENSION_POINTS,
     CycleState,
@@ -62,8 +63,8 @@ class Nominations:
         return tuple(pod for pod, node in self._pods.values() if node == node_name)
 
 
-class Metrics:
-    """Keeps what it is told."""
+class Metrics(NoMetrics):
+    """Keeps what it is told about extension points."""
 
     def __init__(self) -> None:
         self.points: list[tuple[str, str]] = []
@@ -72,10 +73,6 @@ class Metrics:
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
         self.points.append((point, status))
         self.durations[point] = seconds
-
-    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None: ...
-
-    def algorithm(self, seconds: float) -> None: ...
 
 
 class Handle:
