@@ -28,6 +28,35 @@ from scheduler.service import logs
 
 EXIT_INTERRUPTED: Final = 130
 _LOG_TAIL: Final = 12
+_MOST_PROBLEMS: Final = 8
+
+_HELP: Final = """\
+Watch kubestow schedule a small cluster. Needs no Kubernetes and no container engine.
+
+Starts an embedded API server with 39 nodes in three zones, and the same scheduler that
+`kubestow run` starts, which works on it over HTTP like on any cluster. Then a morning happens:
+deployments roll out, batch jobs come and go, training pods take GPUs, some pods wait for a
+scheduling gate and some fit nowhere. Gates are removed, a node joins, another is uncordoned,
+and what waited for that is placed.
+
+\b
+What the live view shows:
+  the bar           pods bound, of all that the story creates
+  nodes by zone     requested cpu, memory and GPUs of each node; struck out: cordoned
+  waiting, and why  pods without a node, by what most nodes say
+  what happens      ▶ the story   + placements   … pods that begin to wait
+
+When the output is no terminal, lines are written instead. In the end everything is checked: no
+node over its capacity, no pod lost, every pod bound that can be. The last line says
+`kubestow demo: <n> bound, <m> waiting`; the exit code is 0 if all is well, 1 if not, 130
+if it was interrupted.
+
+\b
+Examples:
+  kubestow demo                  the show, about 15 seconds
+  kubestow demo --serve          then play on with kubectl
+  kubestow demo --fast | tail -1
+"""
 
 _GUIDE: Final = """
 The cluster keeps running. In another terminal:
@@ -48,7 +77,7 @@ Ctrl-C ends it.
 """
 
 
-@click.command("demo")
+@click.command("demo", help=_HELP)
 @click.option(
     "--serve",
     is_flag=True,
@@ -70,41 +99,18 @@ Ctrl-C ends it.
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
+    metavar="PORT",
     help="Port of the embedded API server on 127.0.0.1.  [default: a free one]",
 )
 @click.option(
     "--log-file",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Where to keep the scheduler's log. Without it, its end is shown if something fails.",
+    help="Where to keep the scheduler's log. Without it, its warnings are shown if the demo fails.",
 )
 def command(
     *, serve: bool, duration: float, fast: bool, seed: int, port: int, log_file: Path | None
 ) -> None:
-    r"""Watch kubestow schedule a small cluster. Needs no Kubernetes and no container engine.
-
-    Starts an embedded API server with 39 nodes in three zones, and the same scheduler that
-    `kubestow run` starts, which works on it over HTTP like on any cluster. Then a morning happens:
-    deployments roll out, batch jobs come and go, training pods take GPUs, some pods wait for a
-    scheduling gate and some fit nowhere. Gates are removed, a node joins, another is uncordoned,
-    and what waited for that is placed.
-
-    \b
-    What the live view shows:
-      the bar           pods bound, of all that the story creates
-      nodes by zone     requested cpu, memory and GPUs of each node; struck out: cordoned
-      waiting, and why  pods without a node, by what most nodes say
-      what happens      ▶ the story   + placements   … pods that begin to wait
-
-    When the output is no terminal, lines are written instead. In the end everything is checked: no
-    node over its capacity, no pod lost, every pod bound that can be. The last line says
-    `kubestow demo: <n> bound, <m> waiting`; the exit code is 0 if all is well, 1 if not.
-
-    \b
-    Examples:
-      kubestow demo                  the show, about 15 seconds
-      kubestow demo --serve          then play on with kubectl
-      kubestow demo --fast | tail -1
-    """
+    """Run the demo; leaves with its exit code."""
     options = DemoOptions(seed=seed, duration=0.0 if fast else duration, port=port)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubestow-demo-")))
@@ -202,10 +208,15 @@ def _check(running: Running) -> None:
 
 
 def _failure(problems: list[str], log: Path) -> str:
-    """All that went wrong, and the end of the log."""
+    """What went wrong, and the last warnings and errors of the log."""
     lines = [line for problem in problems for line in problem.splitlines()]
-    tail = log.read_text(encoding="utf-8").splitlines()[-_LOG_TAIL:]
-    return "\n  ".join(["the demo failed:", *lines, "the end of the scheduler's log:", *tail])
+    if len(lines) > _MOST_PROBLEMS:
+        lines[_MOST_PROBLEMS:] = [f"… and {len(lines) - _MOST_PROBLEMS} more"]
+    logged = log.read_text(encoding="utf-8").splitlines()
+    tail = [line for line in logged if "[info " not in line][-_LOG_TAIL:]
+    if tail:
+        lines += ["the scheduler logged:", *tail]
+    return "\n  ".join(["the demo failed:", *lines])
 
 
 def _leaves(group: BaseExceptionGroup[Exception]) -> list[Exception]:

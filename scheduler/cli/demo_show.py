@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import structlog
+
 from scheduler.cli.demo_audit import audit
 from scheduler.cli.demo_board import Board
 from scheduler.cli.demo_story import SHOW_SECONDS, Beat, Stage, Story, tell
@@ -29,6 +31,8 @@ from scheduler.service.options import (
 from simulator import EmbeddedCluster
 from simulator.demo import SCHEDULER, demo_cluster
 from simulator.store import Change
+
+_log = structlog.get_logger(__name__)
 
 PATIENCE_SECONDS: Final = 30.0
 """How long the story waits for the scheduler at one point before it calls the run stuck."""
@@ -133,7 +137,13 @@ async def _scheduling(options: DemoOptions, kubeconfig: Path) -> AsyncIterator[N
     stopping = False
 
     async def serve() -> None:
-        code = await application.serve(handle_signals=False)
+        try:
+            code = await application.serve(handle_signals=False)
+        except Exception as problem:
+            # The scheduler's boundary: whatever it dies of is one sentence to the viewer, and a
+            # traceback in the log.
+            _log.exception("the scheduler failed")
+            raise DemoError(f"the scheduler failed: {_told(problem)}") from problem
         if not stopping:
             raise DemoError(f"the scheduler ended by itself with code {code}")
 
@@ -144,6 +154,12 @@ async def _scheduling(options: DemoOptions, kubeconfig: Path) -> AsyncIterator[N
         finally:
             stopping = True
             application.stop()
+
+
+def _told(problem: BaseException) -> str:
+    if isinstance(problem, BaseExceptionGroup):
+        return "; ".join(_told(one) for one in problem.exceptions)
+    return f"{type(problem).__name__}: {problem}"
 
 
 async def play(running: Running, duration: float) -> None:

@@ -58,12 +58,24 @@ async def test_a_beat_acts_as_soon_as_what_it_waits_for_is_true() -> None:
     assert [news.text for news in stage.board.news if news.kind == "story"] == ["binding", "more"]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (3, "the scheduler ended by itself with code 3"),
+        (
+            ExceptionGroup("tasks", [RuntimeError("boom"), OSError("cut")]),
+            "the scheduler failed: RuntimeError: boom; OSError: cut",
+        ),
+    ],
+)
 async def test_a_scheduler_that_ends_by_itself_ends_the_demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: int | Exception, told: str
 ) -> None:
     async def serve(_: Application, *, handle_signals: bool) -> int:
         assert not handle_signals
-        return 3
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     monkeypatch.setattr(Application, "serve", serve)
     with pytest.raises(BaseExceptionGroup) as raised:
@@ -71,7 +83,7 @@ async def test_a_scheduler_that_ends_by_itself_ends_the_demo(
             await play(running, 0.0)
     [problem] = raised.value.exceptions
     assert isinstance(problem, DemoError)
-    assert str(problem) == "the scheduler ended by itself with code 3"
+    assert str(problem) == told
 
 
 def test_the_story_is_told_in_order_and_in_time() -> None:
