@@ -1,4 +1,7 @@
-"""Cluster events, what plugins register for, and queueing hints (queue-and-events.md sections 5 and 6)."""
+"""Cluster events, what plugins register for, and queueing hints.
+
+Facts: queue-and-events.md sections 5 and 6.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,10 @@ _ACTION_LABELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """A resource and an action; registered by plugins (any mask) and emitted by handlers (one action)."""
+    """A resource and an action.
+
+    Registered by plugins (any mask of actions) and emitted by event handlers (one action).
+    """
 
     #: An `EventResource`, or `<plural>.<version>.<group>` for a custom resource.
     resource: str
@@ -106,8 +112,8 @@ class ClusterEvent:
     def matches(self, incoming: ClusterEvent) -> bool:
         """Whether this registration covers `incoming`: subset of actions, and the same resource.
 
-        A registered Pod covers assigned and unscheduled pods alike; an incoming wildcard matches only a
-        registered wildcard (queue-and-events.md 6.5).
+        A registered Pod covers assigned and unscheduled pods alike; an incoming wildcard matches
+        only a registered wildcard (queue-and-events.md 6.5).
         """
         if self.wildcard:
             return incoming.action_type & ActionType.ALL == incoming.action_type
@@ -139,13 +145,13 @@ HintFunction = Callable[[Pod, Any, Any], QueueingHint]
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """A registration: an event and, optionally, the function that says for which pods it matters."""
+    """A registration: an event and, optionally, the function that says which pods it concerns."""
 
     event: ClusterEvent
     #: None means always QUEUE.
     hint: HintFunction | None = None
-    #: The answer depends only on the pod's shape, labels and namespace, so that one evaluation serves
-    #: all pods that share them.
+    #: The answer depends only on the pod's shape, labels and namespace, so that one evaluation
+    #: serves all pods that share them.
     per_shape: bool = False
 
 

@@ -1,4 +1,8 @@
-"""Handle: everything a plugin can reach, as Protocols that engine and service implement (DESIGN rule 1)."""
+"""Handle: everything a plugin can reach, as Protocols that engine and service implement.
+
+The core does no I/O and reads no clock of its own; what it needs from outside is named here, so
+that service, simulator and tests can each give their own. Nothing here has behaviour.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +32,21 @@ class Clock(Protocol):
 class Lister(Protocol):
     """Read access to the objects of one kind, as last seen."""
 
-    def get(self, name: str, namespace: str = "") -> Any | None: ...
+    def get(self, name: str, namespace: str = "") -> Any | None:
+        """The object, or None when it is not known; cluster-scoped kinds have no namespace."""
+        ...
+
     def list(self, namespace: str | None = None) -> Iterable[Any]:
         """All objects, or those of one namespace."""
         ...
 
 
 class Listers(Protocol):
-    """Listers by resource plural, e.g. `listers["persistentvolumeclaims"]`; empty when nothing watches."""
+    """Listers by resource plural, e.g. `listers["persistentvolumeclaims"]`.
+
+    A plural that nothing watches has an empty lister: name it in `required_resources` to have it
+    watched.
+    """
 
     def __getitem__(self, plural: str) -> Lister: ...
 
@@ -43,13 +54,25 @@ class Listers(Protocol):
 class Nominator(Protocol):
     """Pods that are expected on a node but not there yet."""
 
-    def add_nominated_pod(self, pod: Pod, nominating: NominatingInfo | None) -> None: ...
-    def delete_nominated_pod_if_exists(self, pod: Pod) -> None: ...
+    def add_nominated_pod(self, pod: Pod, nominating: NominatingInfo | None) -> None:
+        """Nominate `pod` to the node that `nominating` names, in place of an earlier node.
+
+        An empty name ends the nomination. None keeps the node it has, or else takes the one in its
+        `status.nominatedNodeName`. Nothing happens to a pod that is gone or bound.
+        """
+        ...
+
+    def delete_nominated_pod_if_exists(self, pod: Pod) -> None:
+        """End the nomination of `pod` (by UID), if it has one."""
+        ...
+
     def nominated_nodes(self) -> Sequence[str]:
         """Nodes that some pod is nominated to."""
         ...
 
-    def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]: ...
+    def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
+        """Pods nominated to a node, in order of nomination; a copy, empty for unknown nodes."""
+        ...
 
 
 class WhatIf(Protocol):
@@ -59,50 +82,103 @@ class WhatIf(Protocol):
         """A private copy of a node, to add pods to and remove pods from."""
         ...
 
-    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None: ...
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Put `added` on the overlay `node`, and call AddPod of the PreFilter plugins for `pod`.
+
+        `state` changes too: hand in a clone of the attempt's. A Status means that a plugin failed
+        and the what-if is void. TypeError when `node` is no overlay.
+        """
+        ...
+
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
-    ) -> Status | None: ...
+    ) -> Status | None:
+        """Take `removed` off the overlay `node` (RemovePod); otherwise as `add_pod`."""
+        ...
+
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: Pod, node: NodeInfo
-    ) -> Status | None: ...
+    ) -> Status | None:
+        """Whether `pod` passes every Filter on `node`: None, or the first plugin's answer.
+
+        On an overlay to which other pods of equal or higher priority are nominated filters run
+        twice, with these pods and then without. `state` and `node` are left as they were.
+        """
+        ...
 
 
 class ApiWriter(Protocol):
     """The only way a plugin writes to the API server."""
 
     async def bind(self, pod: Pod, node_name: str) -> Status | None:
-        """Bind; a Status only for a failure that is certain."""
+        """Bind; returns when the outcome is certain, however long that takes.
+
+        None when the pod is bound to `node_name`, an Error status when it certainly is not.
+        """
         ...
 
     async def patch(
         self, plural: str, name: str, namespace: str, body: Mapping[str, Any], subresource: str = ""
-    ) -> Any: ...
-    async def delete(self, plural: str, name: str, namespace: str, uid: str = "") -> None: ...
+    ) -> Any:
+        """Send a JSON merge patch; gives the object as the API server answered it.
+
+        `namespace` is empty for cluster-scoped kinds. KeyError for a plural that is not known.
+        Raises what the client raises: the API server's refusal, a lost connection, lost leadership.
+        """
+        ...
+
+    async def delete(self, plural: str, name: str, namespace: str, uid: str = "") -> None:
+        """Delete an object; with `uid` only that one, not a successor of the same name.
+
+        Errors as `patch`.
+        """
+        ...
 
 
 class WaitingPod(Protocol):
     """A pod that waits at Permit."""
 
     @property
-    def pod(self) -> Pod: ...
-    def pending_plugins(self) -> Sequence[str]: ...
-    def allow(self, plugin: str) -> None: ...
-    def reject(self, plugin: str, message: str) -> bool: ...
+    def pod(self) -> Pod:
+        """The pod, with the node name it is assumed on."""
+        ...
+
+    def pending_plugins(self) -> Sequence[str]:
+        """Names of the Permit plugins that have not allowed it yet, sorted."""
+        ...
+
+    def allow(self, plugin: str) -> None:
+        """`plugin` no longer objects; the last one to say so sends the pod on to binding."""
+        ...
+
+    def reject(self, plugin: str, message: str) -> bool:
+        """End the wait: `plugin` finds the pod unschedulable, for the reason `message`.
+
+        False when the wait was over already.
+        """
+        ...
 
 
 class Subscriptions(Protocol):
-    """What plugins can be told about. Callbacks run on the owner's loop, between cycles, and must be quick."""
+    """What plugins can be told about.
+
+    Callbacks run on the owner's loop and must be quick.
+    """
 
     def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
-        """`callback(old, new)` for every change of a watched object."""
+        """`callback(old, new)` for every change of a watched object, after cache and queue know it.
+
+        `old` is None for a new object, `new` for a deleted one. Subscribing makes `plural` watched.
+        """
         ...
 
     def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
-        """`callback(pod, node_name)`; an empty name means the nomination was cleared."""
+        """`callback(pod, node_name)`, at once, also within a cycle; an empty name: none any more."""
         ...
 
-    def on_bind(self, callback: Callable[[Pod, str], None]) -> None: ...
+    def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
+        """`callback(pod, node_name)` after a binding of ours has succeeded."""
+        ...
 
 
 class Events(Protocol):
@@ -116,11 +192,27 @@ class Events(Protocol):
         action: str,
         note: str,
         related: Pod | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Record an event; never blocks and never fails, events beyond the limits are dropped.
+
+        Args:
+            regarding: what it happened to.
+            type: `Normal` or `Warning`.
+            reason: why, one CamelCase word for machines, e.g. `FailedScheduling`.
+            action: what was done or tried, one CamelCase word, e.g. `Scheduling`.
+            note: what people read.
+            related: a second object that takes part, e.g. the preemptor of a victim.
+        """
+        ...
 
 
 class Handle(Protocol):
-    """Given to every plugin factory. Parts a host does not have raise when used, never when read."""
+    """Given to every plugin factory.
+
+    Parts that a host does not have raise when they are used. So do those of the queue (`nominator`,
+    `activate`, `recheck`) and what-ifs while plugins are being built: use them from extension
+    points.
+    """
 
     @property
     def profile_name(self) -> str:
@@ -128,30 +220,62 @@ class Handle(Protocol):
         ...
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> Clock:
+        """Time. Within a cycle prefer `state.now`, which stands still."""
+        ...
+
     @property
-    def table(self) -> NodeTableView: ...
+    def table(self) -> NodeTableView:
+        """All nodes, live."""
+        ...
+
     @property
-    def listers(self) -> Listers: ...
+    def listers(self) -> Listers:
+        """Objects other than nodes, as last seen."""
+        ...
+
     @property
-    def nominator(self) -> Nominator: ...
+    def nominator(self) -> Nominator:
+        """Nominations of all profiles."""
+        ...
+
     @property
-    def what_if(self) -> WhatIf: ...
+    def what_if(self) -> WhatIf:
+        """Trial runs of this profile's filters."""
+        ...
+
     @property
-    def api(self) -> ApiWriter: ...
+    def api(self) -> ApiWriter:
+        """Writes to the API server, for PreBind, Bind and PostBind."""
+        ...
+
     @property
-    def events(self) -> Events: ...
+    def events(self) -> Events:
+        """Kubernetes Events, in the name of this profile."""
+        ...
+
     @property
-    def subscriptions(self) -> Subscriptions: ...
+    def subscriptions(self) -> Subscriptions:
+        """What to be told about; subscribe in `__init__`."""
+        ...
+
     @property
-    def feature_gates(self) -> Mapping[str, bool]: ...
+    def feature_gates(self) -> Mapping[str, bool]:
+        """Whether a feature gate is on, by name; read with a default."""
+        ...
+
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Move pending pods to the active queue now."""
+        """Move pending pods to the active queue now, past backoff; a closed gate stays closed."""
         ...
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods; it may gate or free them."""
         ...
 
-    def waiting_pods(self) -> Iterable[WaitingPod]: ...
-    def waiting_pod(self, uid: str) -> WaitingPod | None: ...
+    def waiting_pods(self) -> Iterable[WaitingPod]:
+        """Pods that wait at Permit, of all profiles."""
+        ...
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """The pod that waits at Permit under this UID, or None."""
+        ...

@@ -1,7 +1,8 @@
-"""What plugins see of the cluster's nodes: one node (`NodeInfo`) or all of them in columns (`NodeTableView`).
+"""What plugins see of the cluster's nodes: one (`NodeInfo`) or all in columns (`NodeTableView`).
 
-A *row* is a node's index into every column. Rows of deleted nodes are reused; `valid` says which rows are
-nodes. Columns are views into live arrays: read them within a call, never keep or change them.
+A *row* is a node's index into every column. Rows of deleted nodes are reused; `valid` says which
+rows are nodes. Columns are views into live arrays: read them within a call, never keep or change
+them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 
 
 class Columns(IntFlag):
-    """Groups of columns, for the change log: what changed on a row, and what a result depends on."""
+    """Groups of columns: what changed on a row, in the change log, and what a result depends on."""
 
     #: requested, non_zero_requested, pod_count, and the pods of the node
     USAGE = 1
@@ -65,9 +66,15 @@ class NodeInfo(Protocol):
     """One node with the pods on it, as scalar plugins see it. Valid within the call only."""
 
     @property
-    def node(self) -> Node: ...
+    def node(self) -> Node:
+        """The node object. LookupError when the row is no node any more."""
+        ...
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """`metadata.name`."""
+        ...
+
     @property
     def row(self) -> int:
         """The node's row in the table; a what-if copy keeps the row of its original."""
@@ -79,24 +86,45 @@ class NodeInfo(Protocol):
         ...
 
     @property
-    def pod_count(self) -> int: ...
+    def pod_count(self) -> int:
+        """Number of `pods`."""
+        ...
+
     @property
-    def allowed_pod_number(self) -> int: ...
+    def allowed_pod_number(self) -> int:
+        """How many pods the node takes: allocatable `pods`."""
+        ...
+
     @property
-    def allocatable(self) -> Resources: ...
+    def allocatable(self) -> Resources:
+        """Amounts of `status.allocatable`, without `pods`: millicores, bytes, whole units."""
+        ...
+
     @property
-    def requested(self) -> Resources: ...
+    def requested(self) -> Resources:
+        """Sum of the requests of `pods`, in the units of `allocatable`."""
+        ...
+
     @property
     def non_zero_requested(self) -> tuple[int, int]:
         """CPU (millicores) and memory (bytes) with defaults for containers that state none."""
         ...
 
     @property
-    def labels(self) -> Mapping[str, str]: ...
+    def labels(self) -> Mapping[str, str]:
+        """`metadata.labels`."""
+        ...
+
     @property
-    def taints(self) -> tuple[Taint, ...]: ...
+    def taints(self) -> tuple[Taint, ...]:
+        """`spec.taints`, in their order."""
+        ...
+
     @property
-    def unschedulable(self) -> bool: ...
+    def unschedulable(self) -> bool:
+        """`spec.unschedulable`: the node is cordoned."""
+        ...
+
     @property
     def used_ports(self) -> Mapping[tuple[str, int], Mapping[str, int]]:
         """(protocol, port) to {ip: number of pods holding it}."""
@@ -108,7 +136,9 @@ class NodeInfo(Protocol):
         ...
 
     @property
-    def declared_features(self) -> frozenset[str]: ...
+    def declared_features(self) -> frozenset[str]:
+        """`status.declaredFeatures`."""
+        ...
 
     @property
     def pvc_ref_counts(self) -> Mapping[str, int]:
@@ -141,12 +171,21 @@ class LabelValues(Protocol):
 
 
 class NodeTableView(Protocol):
-    """All nodes in columns. Arrays have `capacity` entries; rows where `valid` is False are meaningless."""
+    """All nodes in columns.
+
+    Arrays have `capacity` entries; rows where `valid` is False are meaningless.
+    """
 
     @property
-    def capacity(self) -> int: ...
+    def capacity(self) -> int:
+        """Entries per column, at least the number of nodes; grows by doubling."""
+        ...
+
     @property
-    def valid(self) -> BoolColumn: ...
+    def valid(self) -> BoolColumn:
+        """(capacity,): which rows are nodes."""
+        ...
+
     @property
     def node_count(self) -> int:
         """Number of nodes (valid rows)."""
@@ -182,16 +221,23 @@ class NodeTableView(Protocol):
         ...
 
     @property
-    def pod_count(self) -> Int64Column: ...
-    @property
-    def pod_limit(self) -> Int64Column: ...
-
-    def resource_index(self, name: str) -> int | None:
-        """Index of a resource in `allocatable`; None when no node and no pod ever mentioned it."""
+    def pod_count(self) -> Int64Column:
+        """(capacity,): number of pods, bound or assumed."""
         ...
 
     @property
-    def unschedulable(self) -> BoolColumn: ...
+    def pod_limit(self) -> Int64Column:
+        """(capacity,): how many pods the node takes, allocatable `pods`."""
+        ...
+
+    def resource_index(self, name: str) -> int | None:
+        """Index of a resource in `allocatable`; None: no node and no pod ever mentioned it."""
+        ...
+
+    @property
+    def unschedulable(self) -> BoolColumn:
+        """(capacity,): `spec.unschedulable`, the node is cordoned."""
+        ...
 
     @property
     def taint_set(self) -> Int32Column:
@@ -199,16 +245,22 @@ class NodeTableView(Protocol):
         ...
 
     @property
-    def taint_sets(self) -> Sequence[tuple[Taint, ...]]: ...
-
-    def label_column(self, key: str) -> Int32Column:
-        """Value ids of label `key` per row (-1: missing). Made on first use, kept up to date after."""
+    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
+        """Taint lists by id. Id 0 is the empty list; ids that no node uses are empty too."""
         ...
 
-    def label_values(self, key: str) -> LabelValues: ...
+    def label_column(self, key: str) -> Int32Column:
+        """(capacity,): value ids of label `key`, -1 where missing. Made on first use, then kept."""
+        ...
+
+    def label_values(self, key: str) -> LabelValues:
+        """The dictionary behind `label_column(key)`."""
+        ...
 
     @property
-    def images(self) -> Mapping[str, ImageState]: ...
+    def images(self) -> Mapping[str, ImageState]:
+        """Every image that some node reports, by each of its names."""
+        ...
 
     @property
     def host_ports(self) -> Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]]:
@@ -230,9 +282,15 @@ class NodeTableView(Protocol):
         ...
 
     def changed_rows(self, since: int, columns: Columns) -> Rows | None:
-        """Rows with a change in `columns` after entry `since`, without repeats; None: too long ago."""
+        """Rows with a change in `columns` after entry `since`, without repeats, unordered.
+
+        None when the log no longer reaches back to `since`: take everything as changed.
+        """
         ...
 
     def version(self, name: str) -> int:
-        """Counter of a named version, such as `node_count`, `services` or `namespaces`."""
+        """Counter of a named version, such as `node_count`, `services` or `namespaces`.
+
+        It grows when what the name stands for changes; 0 for a name that never did.
+        """
         ...

@@ -1,4 +1,4 @@
-"""The extension points, as Protocols. A plugin implements a point by having its methods, nothing else.
+"""The extension points, as Protocols. A plugin implements a point by having its methods.
 
     class Zone:
         name = "example.com/Zone"
@@ -7,9 +7,10 @@
 
         def filter(self, state, pod, node): ...
 
-Everywhere `None` stands for Success. Filter and Score come in a scalar form (one node) and a columnar form
-(all rows at once); in-tree plugins have both and they must agree. PreBind, Bind and PostBind may be
-`async`, and reach the API only through `Handle.api`; everything else is synchronous and pure.
+Everywhere `None` stands for Success, and an exception is an Error status that names the plugin.
+Filter and Score come in a scalar form (one node) and a columnar form (many rows at once); in-tree
+plugins have both and they must agree. PreBind, Bind and PostBind may be `async`, and reach the API
+only through `Handle.api`; everything else is synchronous and pure.
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ class Plugin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReuseRule:
-    """What a columnar result depends on besides the pod's shape (DESIGN section 4, reuse across pods).
+    """What a columnar result depends on besides the pod's shape.
 
     `ReuseRule()` without arguments is safe for a result that depends on everything a row holds.
     """
 
     #: Rows that changed in these groups are evaluated again; the others keep their result.
     columns: Columns = Columns.ALL
-    #: Named versions (`NodeTableView.version`); when one changed, the whole column is evaluated again.
+    #: Named versions (`NodeTableView.version`); when one changed, the whole column is evaluated
+    #: again.
     versions: tuple[str, ...] = ()
 
 
@@ -90,23 +92,41 @@ class PreFilterPlugin(Plugin, Protocol):
     def pre_filter(
         self, state: CycleState, pod: Pod, table: NodeTableView
     ) -> PreFilterResult | Status | None:
-        """None: go on with all nodes. `SKIP`: do not call this plugin's Filter for this pod."""
+        """None: go on with all nodes. `SKIP`: do not call this plugin's Filter for this pod.
+
+        A `PreFilterResult` narrows the nodes, on top of what other plugins say. A rejection is for
+        the whole pod: `unresolvable` at once, `unschedulable` after the other plugins were asked.
+        """
         ...
 
 
 class PreFilterExtensions(Plugin, Protocol):
     """Keeps PreFilter state right in a what-if where a pod is added to or removed from a node."""
 
-    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None: ...
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Bring what this plugin keeps in `state` up to date: `node` now holds `added` as well.
+
+        Only Success goes on; any other status makes the what-if fail.
+        """
+        ...
+
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
-    ) -> Status | None: ...
+    ) -> Status | None:
+        """As `add_pod`, with `removed` gone from `node`."""
+        ...
 
 
 class FilterPlugin(Plugin, Protocol):
     """Says whether a pod can run on a node (scalar form)."""
 
-    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None: ...
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """None when the pod can run there, else a rejection with its reasons.
+
+        `unschedulable` where preemption may help, `unresolvable` where it cannot. Any other status,
+        or an exception, ends the attempt with an Error. Also called for what-if nodes.
+        """
+        ...
 
 
 class ColumnarFilterPlugin(Plugin, Protocol):
@@ -127,9 +147,12 @@ class ColumnarFilterPlugin(Plugin, Protocol):
 class PostFilterPlugin(Plugin, Protocol):
     """Tries to help a pod that fits nowhere."""
 
-    def post_filter(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus
-    ) -> PostFilterResult: ...
+    def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
+        """Success with a nomination, or a rejection: `unschedulable` lets the next plugin try.
+
+        `statuses` says why each node was turned down. Any other status ends PostFilter.
+        """
+        ...
 
 
 class PreScorePlugin(Plugin, Protocol):
@@ -140,13 +163,24 @@ class PreScorePlugin(Plugin, Protocol):
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
-    ) -> Status | None: ...
+    ) -> Status | None:
+        """None: go on. `SKIP`: do not call this plugin's Score for this pod.
+
+        `feasible` holds the rows that passed every Filter, in no particular order. Any other status
+        ends the attempt with an Error.
+        """
+        ...
 
 
 class ScorePlugin(Plugin, Protocol):
     """Ranks a feasible node (scalar form); 0 to 100 after normalisation."""
 
-    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int | Status: ...
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int | Status:
+        """A raw score, higher is better; without `normalize_scores` it must be from 0 to 100.
+
+        A Status, or a final score out of range, ends the attempt with an Error.
+        """
+        ...
 
 
 class ColumnarScorePlugin(Plugin, Protocol):
@@ -158,7 +192,7 @@ class ColumnarScorePlugin(Plugin, Protocol):
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """int64 raw scores, one per entry of `rows`."""
+        """int64 raw scores, one per entry of `rows`; each as `ScorePlugin.score` gives it."""
         ...
 
 
@@ -168,16 +202,29 @@ class NormalizeScorePlugin(Plugin, Protocol):
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column | Status:
-        """A new array (or the unchanged input); `scores` must not be modified."""
+        """Final int64 scores from 0 to 100, one per entry of `rows`; a Status is an Error.
+
+        A new array (or the unchanged input); `scores` must not be modified.
+        """
         ...
 
 
 class ReservePlugin(Plugin, Protocol):
     """Books resources outside the node table for an assumed pod."""
 
-    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None: ...
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Book for `pod`, which is assumed on `node_name`.
+
+        A rejection makes the pod unschedulable, anything else but Success is an Error; both are
+        followed by `unreserve` of every Reserve plugin.
+        """
+        ...
+
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo; called even when `reserve` never ran, so it must be idempotent."""
+        """Undo; called even when `reserve` never ran, so it must be idempotent.
+
+        Plugins are called in reverse order. It cannot fail: an exception is noted and passed over.
+        """
         ...
 
 
@@ -200,7 +247,12 @@ class PreBindPlugin(Plugin, Protocol):
 
     def pre_bind(
         self, state: CycleState, pod: Pod, node_name: str
-    ) -> Status | Awaitable[Status | None] | None: ...
+    ) -> Status | Awaitable[Status | None] | None:
+        """Do the work; may be `async`. Success lets the pod go on to Bind.
+
+        A rejection makes the pod unschedulable, anything else is an Error; both undo Reserve.
+        """
+        ...
 
 
 class BindPlugin(Plugin, Protocol):
@@ -208,13 +260,24 @@ class BindPlugin(Plugin, Protocol):
 
     def bind(
         self, state: CycleState, pod: Pod, node_name: str
-    ) -> Status | Awaitable[Status | None] | None: ...
+    ) -> Status | Awaitable[Status | None] | None:
+        """Bind `pod` to `node_name`; may be `async`. The first answer other than `SKIP` is final.
+
+        Answer with a failure only when it is certain that the pod is not bound: Reserve is undone
+        and the pod is scheduled again.
+        """
+        ...
 
 
 class PostBindPlugin(Plugin, Protocol):
     """Is told about a successful binding."""
 
-    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> Awaitable[None] | None: ...
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> Awaitable[None] | None:
+        """Clean up or take note; may be `async`.
+
+        Nothing can be undone here: an exception is logged.
+        """
+        ...
 
 
 class EnqueueExtensions(Plugin, Protocol):
@@ -255,7 +318,7 @@ class PostFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class ExtensionPoint:
-    """An extension point: its name in YAML, its name in metrics, upstream's interface name, its methods."""
+    """An extension point: its names in YAML, metrics and messages, and its methods."""
 
     #: camelCase, as in `profiles[].plugins`.
     yaml: str
@@ -303,4 +366,4 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
 EVENT_POINTS: tuple[ExtensionPoint, ...] = (PRE_ENQUEUE, PRE_FILTER, FILTER, RESERVE, PERMIT)
 
 PluginFactory = Any
-"""A plugin class, or any callable `(args, handle) -> plugin`; `args_type` on it names the args Struct."""
+"""A plugin class, or any callable `(args, handle) -> plugin`; has `name`, maybe `args_type`."""

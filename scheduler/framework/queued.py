@@ -10,7 +10,7 @@ from scheduler.framework.events import ClusterEvent
 
 
 class PostFilterOutcome(StrEnum):
-    """How the last attempt's PostFilter ended, for plugins that react to it (KEP-3990 design S6)."""
+    """How the last attempt's PostFilter ended, for plugins that react to it (KEP-3990 rule S6)."""
 
     #: No attempt yet, or it did not get as far: no nodes, an error, a rejection in Reserve, Permit
     #: or bind.
@@ -36,7 +36,8 @@ class QueuedPodInfo:
     """
 
     pod: Pod
-    #: Wall clock seconds; renewed after every failed attempt, so that a retried pod sorts behind fresh ones.
+    #: Wall clock seconds; renewed after every failed attempt, so that a retried pod sorts behind
+    #: fresh ones.
     timestamp: float
     attempts: int = 0
     #: None until computed; wall clock seconds.

@@ -1,8 +1,8 @@
 """Registry: plugin factories by name, and loading third-party plugins.
 
 A plugin comes from one of three places: in-tree (`plugins.in_tree()`), an entry point of group
-`kubestow.plugins`, or a name of the form `module:Class` in a profile, importable from `sys.path` to which
-`--plugin-dir` appends. The class's own `name` is what everything else uses.
+`kubestow.plugins`, or a name of the form `module:Class` in a profile, importable from `sys.path`,
+to which `--plugin-dir` appends. The class's own `name` is what everything else uses.
 """
 
 from __future__ import annotations
@@ -80,8 +80,10 @@ def args_type(factory: Any) -> type[msgspec.Struct]:
 
 
 def load(reference: str) -> Any:
-    """Import `module:Class`. A missing module or attribute is a ConfigurationError with its own text;
-    an ImportError raised inside the module is passed on untouched.
+    """Import `module:Class`.
+
+    A missing module or attribute is a ConfigurationError with its own text; an ImportError raised
+    inside the module is passed on untouched.
     """
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:

@@ -1,4 +1,7 @@
-"""CycleState: what plugins remember within one attempt of one pod (framework-cycle-config.md 0.4)."""
+"""CycleState: what plugins remember within one attempt at one pod.
+
+Facts: framework-cycle-config.md 0.4.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from typing import Any
 class CycleState:
     """Key to value store of one attempt, plus what the framework decided for it.
 
-    Keys are plugin-private by convention: use the plugin's name, or name plus a suffix. A value that
-    AddPod/RemovePod changes must have a `clone()` method; others are shared between clones.
+    Keys are plugin-private by convention: use the plugin's name, or name plus a suffix. A value
+    that AddPod/RemovePod changes must have a `clone()` method; others are shared between clones.
     """
 
     __slots__ = (
@@ -36,13 +39,16 @@ class CycleState:
         self.skip_pre_bind: set[str] = set()
         self.skip_post_filter = False
         self.record_plugin_metrics = False
-        #: "namespace/name" of pods to activate when the cycle, and again when the binding, succeeds.
+        #: "namespace/name" of pods to activate when the cycle, and again when the binding,
+        #: succeeds.
         self.pods_to_activate: set[str] = set()
         #: What plugins derived for this pod that distinguishes reusable results of one shape.
         self.variant: tuple[Any, ...] = ()
-        #: Keys written while the framework records a reusable PreFilter or PreScore (None: not recording).
+        #: Keys written while the framework records a reusable PreFilter or PreScore (None: not
+        #: recording).
         self.recorder: list[str] | None = None
-        #: Set by the framework before PostFilter and failure hints: what the attempt has decided so far.
+        #: Set by the framework before PostFilter and failure hints: what the attempt has decided so
+        #: far.
         self.outcome: Any = None
 
     def read(self, key: str) -> Any:

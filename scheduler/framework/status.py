@@ -40,7 +40,8 @@ _REJECTED = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 
 class Status:
     """A plugin's answer. `None` in place of a Status always means Success.
 
-    `requeue_after`, `condition_reason` and `skip_post_filter` are kubestow's additions to a rejection.
+    `requeue_after`, `condition_reason` and `skip_post_filter` are kubestow's additions to a
+    rejection.
     """
 
     code: Code
