@@ -1,4 +1,7 @@
-"""Measures kubestow and kube-scheduler side by side on a real control plane: `python -m benchmarks`."""
+"""Measures kubestow and kube-scheduler side by side on a real control plane.
+
+Run it with `python -m benchmarks`.
+"""
 
 __all__ = ["WORKLOADS"]
 

@@ -44,8 +44,8 @@ def main(
 ) -> None:
     """Measure schedulers side by side on a real etcd and kube-apiserver.
 
-    Needs the binaries of `make envtest-build`. Each run has a fresh control plane; ratios are against the
-    fastest kube-scheduler line of the same workload.
+    Needs the binaries of `make envtest-build`. Each run has a fresh control plane; ratios are
+    against the fastest kube-scheduler line of the same workload.
     """
     console = Console()
     runs: list[Run] = []
@@ -73,10 +73,11 @@ def _line(each: Run) -> str:
 def _table(runs: list[Run]) -> Table:
     table = Table(title="median of runs" if len(runs) > 2 else None)
     for heading in (
-        "workload", "scheduler", "pods/s", "created/s", "p50 s", "p99 s", "CPU ms/pod", "with events",
-        "events", "MiB", "apiserver s", "etcd s", "generator s",
+        "workload", "scheduler", "pods/s", "created/s", "p50 s", "p99 s", "CPU ms/pod",
+        "with events", "events", "MiB", "apiserver s", "etcd s", "generator s",
     ):  # fmt: skip
-        table.add_column(heading, justify="left" if heading in ("workload", "scheduler") else "right")
+        left = heading in ("workload", "scheduler")
+        table.add_column(heading, justify="left" if left else "right")
     for (workload, label), group in _grouped(runs).items():
         table.add_row(
             workload,
@@ -105,7 +106,9 @@ def summary(runs: list[Run]) -> str:
     memory: list[float] = []
     for workload in {name for name, _ in groups}:
         ours = groups.get((workload, OURS))
-        rivals = [group for (name, label), group in groups.items() if name == workload and label != OURS]
+        rivals = [
+            group for (name, label), group in groups.items() if name == workload and label != OURS
+        ]
         if ours is None or not rivals:
             continue
         best = max(rivals, key=lambda group: _median([r.pods_per_second for r in group]))

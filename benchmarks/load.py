@@ -2,9 +2,9 @@
 
     python -m benchmarks.load PLAN.json
 
-Creates what the plan says with pre-encoded bodies over parallel connections, watches pods on one connection
-opened before anything is created, and prints one JSON document with the times it saw. The watch is not decoded:
-a line is searched for the few bytes that say which pod got a node.
+Creates what the plan says with pre-encoded bodies over parallel connections, watches pods on one
+connection opened before anything is created, and prints one JSON document with the times it saw.
+The watch is not decoded: a line is searched for the few bytes that say which pod got a node.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class Observer:
             raise RuntimeError(msg) from None
 
     async def run(self, session: aiohttp.ClientSession, url: str) -> None:
-        """Watch until cancelled. The API server drops a watcher that falls behind; go on where it was."""
+        """Watch until cancelled.
+
+        The API server drops a watcher that falls behind: go on where it was.
+        """
         while True:
             query = f"/api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"
             async with session.get(url + query) as answer:
@@ -151,16 +154,14 @@ async def _phases(plan: dict[str, Any], session: aiohttp.ClientSession) -> dict[
     return result
 
 
-async def _steps(
-    plan: dict[str, Any], observer: Observer, generator: Generator
-) -> dict[str, Any]:
+async def _steps(plan: dict[str, Any], observer: Observer, generator: Generator) -> dict[str, Any]:
     """Nodes, init pods, measured pods, with the harness's word between them."""
     for namespace in (INIT_NAMESPACE, MEASURED_NAMESPACE):
         body = json.dumps({"metadata": {"name": namespace}}).encode()
         await generator.create_all("/api/v1/namespaces", [body])
     await generator.create_all("/api/v1/nodes", [node_body(i) for i in range(plan["nodes"])])
     _say("nodes")
-    await _barrier(plan, "start")
+    await _barrier("start")
     if plan["init_pods"]:
         observer.expect(INIT_NAMESPACE, plan["init_pods"])
         await generator.create_all(
@@ -169,7 +170,7 @@ async def _steps(
         )
         await observer.reached()
     _say("init")
-    await _barrier(plan, "measure")
+    await _barrier("measure")
     return await _measure(plan, observer, generator)
 
 
@@ -204,7 +205,7 @@ def _say(phase: str) -> None:
     print(json.dumps({"phase": phase}), flush=True)
 
 
-async def _barrier(plan: dict[str, Any], word: str) -> None:
+async def _barrier(word: str) -> None:
     """Wait until the harness says go on."""
     line = await asyncio.to_thread(sys.stdin.readline)
     if line.strip() != word:

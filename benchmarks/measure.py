@@ -67,7 +67,8 @@ class Run:
     nodes: int
     pods: int
     backlog: bool
-    #: Pods / (last binding - first creation); with a backlog, / (last binding - start of the scheduler).
+    #: Pods / (last binding - first creation); with a backlog, / (last binding - start of the
+    #: scheduler).
     pods_per_second: float
     creations_per_second: float
     sampled: Throughput | None
@@ -75,7 +76,8 @@ class Run:
     latency_p99: float
     #: CPU seconds from the start of the window to the last binding.
     scheduler_cpu_per_pod: float
-    #: The same until the scheduler has written its events as well: binds go first here, events wait.
+    #: The same until the scheduler has written its events as well: binds go first here, events
+    #: wait.
     drained_cpu_per_pod: float
     #: Kubernetes Events of measured pods that existed at the last binding, and when no more came.
     events_in_window: int

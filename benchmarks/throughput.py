@@ -1,7 +1,7 @@
 """Throughput as upstream's scheduler_perf computes it, and what it leaves out.
 
-Upstream samples once a second and drops the first productive tick (scheduler-perf facts 1.2). The plain rate
-beside it is pods divided by the time from the first creation to the last binding.
+Upstream samples once a second and drops the first productive tick (scheduler-perf facts 1.2). The
+plain rate beside it is pods divided by the time from the first creation to the last binding.
 """
 
 from __future__ import annotations

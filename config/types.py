@@ -198,8 +198,9 @@ class KubestowConfiguration(Section, frozen=True):
     watch_silence_timeout: timedelta = timedelta(seconds=70)
     #: How often plugins that wait for time to pass are asked. 30 s, as KEP-3990 proposes.
     time_based_hint_period: timedelta = timedelta(seconds=30)
-    #: Kubernetes Events written a second at most, averaged; more wait, then are dropped and counted.
-    #: None: `clientConnection.qps`, which events have to themselves, apart from binds, as upstream.
+    #: Kubernetes Events written a second at most, averaged; more wait, then are dropped and
+    #: counted. None: `clientConnection.qps`, which events have to themselves, apart from binds, as
+    #: upstream.
     events_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
     #: What one scalar plugin may use of one scheduling cycle before it is logged and counted. 10
     #: ms: longer is felt by everything else on the event loop.

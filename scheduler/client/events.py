@@ -59,7 +59,7 @@ class EventRecorderOptions:
     """Limits of the recorder."""
 
     queue_size: int = 10_000
-    """Events waiting to be sent. Ten times upstream's: binds go first here, so a burst waits longer."""
+    """Events waiting to be sent. Ten times upstream's: binds go first, so a burst waits longer."""
     series_size: int = 16384
     """Events remembered for aggregation. A repeat of a forgotten one becomes a new object."""
     workers: int = 8
