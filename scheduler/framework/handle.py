@@ -173,7 +173,7 @@ class Subscriptions(Protocol):
         ...
 
     def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
-        """`callback(pod, node_name)`, at once, also within a cycle; an empty name: none any more."""
+        """`callback(pod, node_name)`, at once, also within a cycle; an empty name: no longer."""
         ...
 
     def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
