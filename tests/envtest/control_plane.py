@@ -270,9 +270,8 @@ class ControlPlane:
 
     def start_process(self, name: str, command: Sequence[str], *, port: int) -> ManagedProcess:
         """Start any other component that serves /readyz over HTTPS at `port`, and wait for it."""
-        process = self._processes.start(
-            name, command, port=port, environment=self._environment() | {"PYTHONPATH": str(Path.cwd())}
-        )
+        environment = self._environment() | {"PYTHONPATH": str(Path.cwd())}
+        process = self._processes.start(name, command, port=port, environment=environment)
         process.wait_until(
             lambda: serves_ok(port, "/readyz"), timeout=START_TIMEOUT_SECONDS, what="ready"
         )

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.envtest.control_plane import ControlPlane, ManagedProcess
 from tests.envtest.ports import free_port
@@ -15,7 +16,7 @@ API_VERSION = "kubescheduler.config.k8s.io/v1"
 
 def start_kubestow(
     control_plane: ControlPlane,
-    config: Mapping[str, object] | None = None,
+    config: Mapping[str, Any] | None = None,
     arguments: Sequence[str] = (),
     *,
     feature_gates: Mapping[str, bool] | None = None,
@@ -26,14 +27,18 @@ def start_kubestow(
 
     Args:
         control_plane: where to.
-        config: a KubeSchedulerConfiguration without its head; connection and `leaderElect: false` are added
-            where it does not set them.
+        config: a KubeSchedulerConfiguration without its head; connection and `leaderElect: false`
+            are added where it does not set them.
         arguments: appended to the command line.
         feature_gates: gates to set.
         kubeconfig: whom it acts as; the administrator by default.
         name: of the process and its log, to run more than one.
     """
-    document = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", **(config or {})}
+    document: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "KubeSchedulerConfiguration",
+        **(config or {}),
+    }
     document.setdefault("leaderElection", {"leaderElect": False})
     connection = dict(document.get("clientConnection") or {})
     connection.setdefault("kubeconfig", str(kubeconfig or control_plane.kubeconfig))
