@@ -1,0 +1,114 @@
+"""kube-scheduler and kubestow say the same about pods that fit nowhere in one small cluster.
+
+Compared up to the part that preemption writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.envtest.control_plane import ControlPlane
+from tests.envtest.kubestow import start_kubestow
+from tests.envtest.workload import Workload
+
+pytestmark = pytest.mark.envtest("kube-scheduler")
+
+THEIRS: Final = "default-scheduler"
+OURS: Final = "kubestow"
+
+
+def required(*expressions: dict[str, object]) -> dict[str, Any]:
+    terms = [{"matchExpressions": list(expressions)}]
+    node_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": node_affinity}}
+
+
+def port(number: int) -> dict[str, Any]:
+    return {"container": {"ports": [{"containerPort": number, "hostPort": number}]}}
+
+
+def extended(resource: str, amount: str) -> dict[str, Any]:
+    amounts = {"requests": {resource: amount}, "limits": {resource: amount}}
+    return {"container": {"resources": amounts}}
+
+
+TOLERATE_ALL: Final = [{"operator": "Exists"}]
+REFUSED: Final[dict[str, dict[str, Any]]] = {
+    "too-large": {"cpu": "100"},
+    "too-large-for-some": {"cpu": "3", "nodeSelector": {"disk": "hdd"}},
+    "selector": {"nodeSelector": {"disk": "tape"}},
+    "affinity": required({"key": "disk", "operator": "In", "values": ["ssd"]}),
+    "affinity-gt": required({"key": "generation", "operator": "Gt", "values": ["7"]}),
+    "affinity-field": {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchFields": [
+                                {"key": "metadata.name", "operator": "In", "values": ["absent"]}
+                            ]
+                        }
+                    ]
+                }
+            }
+        }
+    },
+    "port": {**port(8080), "nodeSelector": {"disk": "hdd"}},
+    "no-such-resource": extended("example.com/gpu", "1"),
+    "tolerant-but-large": {"cpu": "9", "tolerations": TOLERATE_ALL},
+    "memory": {"container": {"resources": {"requests": {"memory": "1Ti", "cpu": "50"}}}},
+    "storage": {"container": {"resources": {"requests": {"ephemeral-storage": "1Ti"}}}},
+}
+
+
+@pytest.fixture
+def work(control_plane: ControlPlane) -> Iterator[Workload]:
+    with Workload(control_plane, "side-by-side") as workload:
+        workload.node("alpha", cpu="2", labels={"disk": "hdd", "generation": "7"})
+        workload.node("beta", cpu="2", labels={"disk": "hdd"}, unschedulable=True)
+        taint = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
+        workload.node("gamma", cpu="2", taints=[taint])
+        evict = {"key": "broken", "effect": "NoExecute"}
+        workload.node("delta", cpu="4", taints=[evict], unschedulable=True)
+        workload.node("full", cpu="8", pods=0, labels={"disk": "none"})
+        workload.pod("squatter", cpu="1500m", scheduler_name="nobody", **port(8080))
+        workload.bind("squatter", "alpha")
+        yield workload
+
+
+def without_preemption(message: str) -> str:
+    """What filters and other post-filter plugins say."""
+    return message.partition(", preemption: ")[0]
+
+
+def test_both_refuse_with_the_same_words(control_plane: ControlPlane, work: Workload) -> None:
+    kube_scheduler = control_plane.start_scheduler(name="kube-scheduler-side-by-side")
+    kubestow = start_kubestow(control_plane, name="kubestow-side-by-side")
+    try:
+        for name, spec in REFUSED.items():
+            work.pod(f"{name}.theirs", scheduler_name=THEIRS, **spec)
+            work.pod(f"{name}.ours", scheduler_name=OURS, **spec)
+        said = {
+            f"{name}.{whose}": work.until_refused(f"{name}.{whose}")
+            for name in REFUSED
+            for whose in ("theirs", "ours")
+        }
+    finally:
+        kube_scheduler.stop()
+        kubestow.stop()
+    theirs = {name: said[f"{name}.theirs"] for name in REFUSED}
+    ours = {name: said[f"{name}.ours"] for name in REFUSED}
+    assert {name: each["reason"] for name, each in ours.items()} == {
+        name: each["reason"] for name, each in theirs.items()
+    }
+    assert {name: without_preemption(each["message"]) for name, each in ours.items()} == {
+        name: without_preemption(each["message"]) for name, each in theirs.items()
+    }
+    assert len({each["message"] for each in ours.values()}) > len(REFUSED) / 2, "no trivial texts"
+    assert {name: sorted(each) for name, each in ours.items()} == {
+        name: sorted(each) for name, each in theirs.items()
+    }

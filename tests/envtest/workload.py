@@ -1,0 +1,238 @@
+"""Nodes and pods of one test on a control plane that other tests use, too.
+
+    with Workload(control_plane, "my-test") as work:
+        work.node("n1", cpu="4")
+        work.pod("a")
+        work.until_bound("a")
+
+Everything is made as the administrator and deleted in the end; nodes are not namespaced, so tests
+that run at the same time would see each other's.
+"""
+
+from __future__ import annotations
+
+import http
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from scheduler.api.quantity import milli_value
+from tests.envtest.admin import ApiError
+from tests.envtest.control_plane import ControlPlane
+
+PATIENCE_SECONDS: Final = 30.0
+"""Before `until` gives up; a loaded machine needs seconds for what otherwise takes a tenth."""
+POLL_SECONDS: Final = 0.05
+
+Json = dict[str, Any]
+
+
+def until(condition: Callable[[], object], what: str, *, patience: float = PATIENCE_SECONDS) -> Any:
+    """Poll until `condition` is true and return what it gave.
+
+    Raises:
+        AssertionError: it still is not after `patience` seconds.
+    """
+    deadline = time.monotonic() + patience
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {patience:.0f} s: {what}")
+        time.sleep(POLL_SECONDS)
+    return answer
+
+
+class Workload:
+    """Creates objects in its own namespace, and looks at what became of them."""
+
+    def __init__(
+        self, control_plane: ControlPlane, namespace: str, scheduler_name: str = "kubestow"
+    ) -> None:
+        self.control_plane = control_plane
+        self.namespace = namespace
+        self.scheduler_name = scheduler_name
+        self._base = f"/api/v1/namespaces/{namespace}"
+        self._nodes: list[str] = []
+
+    def __enter__(self) -> Self:
+        self.control_plane.admin.ensure(
+            "/api/v1/namespaces", {"metadata": {"name": self.namespace}}
+        )
+        #: Where the history of this workload begins.
+        self.start = str(self._get(f"{self._base}/pods")["metadata"]["resourceVersion"])
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        now = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
+        request = self.control_plane.admin.request
+        request("DELETE", f"{self._base}/pods", now)
+        for name in self._nodes:
+            self.delete_node(name)
+
+    # -- making ----------------------------------------------------------------------------------
+
+    def node(
+        self,
+        name: str,
+        *,
+        cpu: str = "4",
+        pods: int = 110,
+        labels: Mapping[str, str] | None = None,
+        **spec: object,
+    ) -> None:
+        """Create a node; it is deleted in the end."""
+        size = {"cpu": cpu, "memory": "8Gi", "pods": str(pods)}
+        body = {
+            "metadata": {"name": name, "labels": dict(labels or {})},
+            "spec": spec,
+            "status": {"capacity": size, "allocatable": size},
+        }
+        self.control_plane.admin.request("POST", "/api/v1/nodes", body)
+        self._nodes.append(name)
+
+    def delete_node(self, name: str) -> None:
+        """Delete a node; it is fine if it is gone."""
+        try:
+            self.control_plane.admin.request("DELETE", f"/api/v1/nodes/{name}")
+        except ApiError as error:
+            if error.status != http.HTTPStatus.NOT_FOUND:
+                raise
+
+    def pod(
+        self,
+        name: str,
+        *,
+        cpu: str = "100m",
+        gates: Sequence[str] = (),
+        scheduler_name: str = "",
+        container: Mapping[str, object] | None = None,
+        **spec: object,
+    ) -> Json:
+        """Create a pod."""
+        main = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
+        body: Json = {
+            "metadata": {"name": name},
+            "spec": {
+                "schedulerName": scheduler_name or self.scheduler_name,
+                "containers": [{**main, **(container or {})}],
+                **spec,
+            },
+        }
+        if gates:
+            body["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+        return self.control_plane.admin.request("POST", f"{self._base}/pods", body)
+
+    def open_gates(self, name: str) -> None:
+        """Remove a pod's scheduling gates."""
+        patch = {"spec": {"schedulingGates": None}}
+        self.control_plane.admin.request("PATCH", f"{self._base}/pods/{name}", patch)
+
+    def bind(self, name: str, node: str) -> None:
+        """Bind a pod, as another scheduler would."""
+        body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        self.control_plane.admin.request("POST", f"{self._base}/pods/{name}/binding", body)
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod at once."""
+        now = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
+        self.control_plane.admin.request("DELETE", f"{self._base}/pods/{name}", now)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def pods(self) -> dict[str, Json]:
+        """All pods by name."""
+        items = self._get(f"{self._base}/pods")["items"]
+        return {item["metadata"]["name"]: item for item in items}
+
+    def bound(self) -> dict[str, str]:
+        """The node of every bound pod."""
+        return {
+            name: item["spec"]["nodeName"]
+            for name, item in self.pods().items()
+            if item["spec"].get("nodeName")
+        }
+
+    def condition(self, name: str) -> Json:
+        """A pod's PodScheduled condition, empty when there is none."""
+        status = self._get(f"{self._base}/pods/{name}")["status"]
+        for each in status.get("conditions") or ():
+            if each["type"] == "PodScheduled":
+                return dict(each)
+        return {}
+
+    def events(self, reason: str) -> list[Json]:
+        """The events.k8s.io Events of a reason."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+        return [item for item in self._get(path)["items"] if item["reason"] == reason]
+
+    def until_bound(self, *names: str) -> dict[str, str]:
+        """Wait until these pods are bound (or `names` empty: all); their nodes."""
+
+        def bound() -> dict[str, str] | None:
+            nodes = self.bound()
+            wanted = names or tuple(self.pods())
+            return nodes if all(name in nodes for name in wanted) else None
+
+        found: dict[str, str] = until(bound, f"{', '.join(names) or 'all pods'} bound")
+        return found
+
+    def until_refused(self, name: str) -> Json:
+        """Wait until a pod is said not to be schedulable; the condition."""
+        found: Json = until(
+            lambda: self._refusal(name), f"pod {name} has a condition PodScheduled=False"
+        )
+        return found
+
+    def _refusal(self, name: str) -> Json | None:
+        condition = self.condition(name)
+        refused = condition.get("reason") in ("Unschedulable", "SchedulerError")
+        return condition if refused else None
+
+    def overfull(self) -> dict[str, int]:
+        """Nodes with more CPU requested than they have, in thousandths, whoever placed the pods."""
+        used: Counter[str] = Counter()
+        for pod in self._get("/api/v1/pods")["items"]:
+            for container in pod["spec"]["containers"]:
+                cpu = container.get("resources", {}).get("requests", {}).get("cpu", "0")
+                used[pod["spec"].get("nodeName", "")] += milli_value(cpu)
+        size = {
+            item["metadata"]["name"]: milli_value(item["status"]["allocatable"]["cpu"])
+            for item in self._get("/api/v1/nodes")["items"]
+        }
+        return {name: used[name] for name in size if used[name] > size[name]}
+
+    def bindings(self) -> Counter[str]:
+        """How often each pod (by UID) went from no node, or another one, to a node."""
+        path = f"{self._base}/pods?watch=1&resourceVersion={self.start}&timeoutSeconds=1"
+        history = self.control_plane.kubectl("get", "--raw", path)
+        nodes: dict[str, str] = {}
+        moves: Counter[str] = Counter()
+        for line in history.splitlines():
+            event = json.loads(line)
+            uid = event["object"]["metadata"]["uid"]
+            node = event["object"]["spec"].get("nodeName", "")
+            if node and nodes.get(uid) != node:
+                nodes[uid] = node
+                moves[uid] += 1
+        return moves
+
+    def _get(self, path: str) -> Json:
+        return self.control_plane.admin.request("GET", path)
+
+
+def api_server_requests(control_plane: ControlPlane, **labels: str) -> int:
+    """How many requests with these labels the API server has answered since it started."""
+    total = 0.0
+    for line in control_plane.kubectl("get", "--raw", "/metrics").splitlines():
+        if line.startswith("apiserver_request_total{") and all(
+            f'{name}="{value}"' in line for name, value in labels.items()
+        ):
+            total += float(line.rpartition(" ")[2])
+    return int(total)
