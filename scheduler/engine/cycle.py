@@ -14,7 +14,7 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError
-from scheduler.engine.metrics import EngineMetrics
+from scheduler.engine.metrics import EngineMetrics, Stopwatch
 from scheduler.engine.runtime import AttemptError, Framework
 from scheduler.engine.scoring import INFEASIBLE, Scoring
 from scheduler.engine.search import Found, Search
@@ -83,13 +83,15 @@ class SchedulingAlgorithm:
         metrics: EngineMetrics,
         percentage: int | None = None,
         reuse: bool = True,
+        plugin_time_budget: float = float("inf"),
     ) -> None:
         self._framework = framework
         self._table = table
-        self._clock = clock
         self._random = random
-        self._metrics = metrics
-        self.scoring = Scoring(framework, table)
+        self._stopwatch = Stopwatch(
+            clock.monotonic, metrics, framework.profile_name, plugin_time_budget
+        )
+        self.scoring = Scoring(framework, table, self._stopwatch)
         self.search = Search(
             framework,
             table,
@@ -98,6 +100,7 @@ class SchedulingAlgorithm:
             reuse=reuse,
             all_columnar_scores=self.scoring.all_columnar,
             scores_anything=bool(framework.score),
+            stopwatch=self._stopwatch,
         )
 
     def schedule(self, state: CycleState, pod: Pod) -> ScheduleResult | Unfit:
@@ -108,25 +111,11 @@ class SchedulingAlgorithm:
         if not self._table.node_count:
             raise NoNodesError
         try:
-            return self._choose(state, pod, self._find(state, pod))
+            return self._choose(state, pod, self.search.find(state, pod))
         except FitError as unfit:
             return self._post_filter(state, pod, unfit)
         finally:
             self.search.settle(pod)
-
-    def _find(self, state: CycleState, pod: Pod) -> Found:
-        clock, profile = self._clock, self._framework.profile_name
-        started = clock.monotonic()
-        status = Code.SUCCESS
-        try:
-            return self.search.find(state, pod)
-        except AttemptError:
-            status = Code.ERROR
-            raise
-        finally:
-            self._metrics.extension_point(
-                "Filter", status.label, profile, clock.monotonic() - started
-            )
 
     # -- host selection --------------------------------------------------------------------------
 
@@ -136,15 +125,10 @@ class SchedulingAlgorithm:
         if feasible == 1 or found.nominated:
             row = int(rows[0])
             return self._result(row, found.rejected + 1, 1)
-        framework, clock = self._framework, self._clock
-        if not framework.score:
+        if not self._framework.score:
             row = int(rows[self._random.randrange(feasible)])
             return self._result(row, feasible + found.rejected, feasible)
-        started = clock.monotonic()
         row = self._best(*self.score(state, pod, found))
-        self._metrics.extension_point(
-            "Score", "Success", framework.profile_name, clock.monotonic() - started
-        )
         return self._result(row, feasible + found.rejected, feasible)
 
     def score(self, state: CycleState, pod: Pod, found: Found) -> tuple[Int64Column, Rows | None]:
@@ -153,8 +137,26 @@ class SchedulingAlgorithm:
         Returns totals per entry of the rows returned with them; when those are None, per row of the
         whole table, `INFEASIBLE` where the pod does not fit. Do not modify the result.
         """
+        stopwatch = self._stopwatch
+        started, outcome = stopwatch.monotonic(), Code.SUCCESS
+        try:
+            self.scoring.pre_score(state, pod, found.rows, found.entry)
+        except AttemptError:
+            outcome = Code.ERROR
+            raise
+        finally:
+            stopwatch.point("PreScore", outcome.label, started)
+        started = stopwatch.monotonic()
+        try:
+            return self._totals(state, pod, found)
+        except AttemptError:
+            outcome = Code.ERROR
+            raise
+        finally:
+            stopwatch.point("Score", outcome.label, started)
+
+    def _totals(self, state: CycleState, pod: Pod, found: Found) -> tuple[Int64Column, Rows | None]:
         rows, scoring = found.rows, self.scoring
-        scoring.pre_score(state, pod, rows, found.entry)
         if found.entry is None:
             return scoring.totals_of(state, pod, rows), rows
         if found.shared:
@@ -178,15 +180,10 @@ class SchedulingAlgorithm:
         diagnosis = unfit.diagnosis
         if not self._framework.post_filter or diagnosis.skip_post_filter:
             return Unfit(unfit, CLEAR_NOMINATION)
-        started = self._clock.monotonic()
+        started = self._stopwatch.monotonic()
         result = self._run_post_filter(state, pod, diagnosis)
         status = result.status or Status(Code.SUCCESS)
-        self._metrics.extension_point(
-            "PostFilter",
-            status.code.label,
-            self._framework.profile_name,
-            self._clock.monotonic() - started,
-        )
+        self._stopwatch.point("PostFilter", status.code.label, started)
         diagnosis.post_filter_message = status.message
         return Unfit(unfit, result.nominating)
 

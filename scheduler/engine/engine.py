@@ -76,6 +76,7 @@ class Engine:
         metrics: EngineMetrics | None = None,
         percentage_of_nodes_to_score: int = 0,
         reuse: bool = True,
+        plugin_time_budget: float = float("inf"),
         waiting_pods: WaitingPods | None = None,
     ) -> None:
         self.cache = cache
@@ -99,6 +100,7 @@ class Engine:
                     else framework.percentage_of_nodes_to_score
                 ),
                 reuse=reuse,
+                plugin_time_budget=plugin_time_budget,
             )
             for name, framework in frameworks.items()
         }

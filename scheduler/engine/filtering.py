@@ -16,6 +16,7 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import RowVerdicts
+from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
 from scheduler.engine.shape_results import NOT_A_NODE, ShapeResult
 from scheduler.framework import Codes, Columns, CycleState, ReuseRule, Rows, Status
@@ -71,12 +72,18 @@ def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
 class Filtering:
     """Runs the Filter plugins of one profile against the live table."""
 
-    def __init__(self, framework: Framework, table: NodeTable) -> None:
+    def __init__(
+        self, framework: Framework, table: NodeTable, stopwatch: Stopwatch | None = None
+    ) -> None:
         self._table = table
+        self._stopwatch = stopwatch or no_stopwatch()
         self.slots = filter_slots(framework)
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._volatile = tuple(slot for slot in self.slots if slot.columnar and not slot.reusable)
         self.scalar = tuple(slot for slot in self.slots if not slot.columnar)
+        #: Seconds and calls of scalar plugins within the present search, by index.
+        self._used = [0.0] * len(self.slots)
+        self._asked = [0] * len(self.slots)
         #: Filters before this one reject a node for its own sake, whatever pods are there.
         self.first_pod_dependent = next(
             (slot.index for slot in self.slots if slot.depends_on_pods), len(self.slots)
@@ -141,7 +148,7 @@ class Filtering:
         self, entry: ShapeResult, slot: FilterSlot, state: CycleState, pod: Pod
     ) -> None:
         rows = self._table.rows
-        codes = call_filter_rows(slot, state, pod, self._table, rows)
+        codes = self._ask(slot, state, pod, rows)
         if codes.any():
             column = np.zeros(entry.capacity, dtype=np.int32)
             column[rows] = codes
@@ -174,7 +181,7 @@ class Filtering:
             picked = [r for r, mask in changes.items() if mask & columns and valid[r]]
             if not picked:
                 continue
-            codes = call_filter_rows(slot, state, pod, self._table, np.array(picked, dtype=np.intp))
+            codes = self._ask(slot, state, pod, np.array(picked, dtype=np.intp))
             column = entry.codes[slot.index]
             if column is None:
                 if not codes.any():
@@ -235,7 +242,7 @@ class Filtering:
             rows = np.flatnonzero((verdict == 0) | (verdict > slot.index + 1))
             if not len(rows):
                 continue
-            answers = call_filter_rows(slot, state, pod, self._table, rows)
+            answers = self._ask(slot, state, pod, rows)
             column = np.zeros(len(verdict), dtype=np.int32)
             column[rows] = answers
             codes[slot.index] = column
@@ -252,13 +259,21 @@ class Filtering:
         for slot in self.slots:
             if not slot.columnar or slot.name in state.skip_filter or not len(left):
                 continue
-            answers = call_filter_rows(slot, state, pod, self._table, rows[left])
+            answers = self._ask(slot, state, pod, rows[left])
             rejected = answers != 0
             if rejected.any():
                 verdict[left[rejected]] = slot.index + 1
                 codes[left[rejected]] = answers[rejected]
                 left = left[~rejected]
         return verdict, codes
+
+    def _ask(self, slot: FilterSlot, state: CycleState, pod: Pod, rows: Rows) -> Codes:
+        """`call_filter_rows`, measured."""
+        stopwatch = self._stopwatch
+        started = stopwatch.monotonic() if state.record_plugin_metrics else None
+        codes = call_filter_rows(slot, state, pod, self._table, rows)
+        stopwatch.rows(slot.name, "Filter", len(rows), started)
+        return codes
 
     def ask_scalar(
         self, state: CycleState, pod: Pod, row: int, verdict: int
@@ -270,10 +285,26 @@ class Filtering:
                 break
             if slot.name in state.skip_filter:
                 continue
+            started = self._stopwatch.monotonic()
             status = call_filter(slot.plugin, state, pod, node)
+            self._used[slot.index] += self._stopwatch.monotonic() - started
+            self._asked[slot.index] += 1
             if status is not None:
                 return slot.index + 1, status
         return verdict, None
+
+    def report_scalar(self, state: CycleState) -> None:
+        """Report what the scalar plugins used since the last call; once per search."""
+        stopwatch = self._stopwatch
+        for slot in self.scalar:
+            used, asked = self._used[slot.index], self._asked[slot.index]
+            if not asked:
+                continue
+            self._used[slot.index], self._asked[slot.index] = 0.0, 0
+            stopwatch.metrics.evaluated(slot.name, "Filter", stopwatch.profile, asked)
+            stopwatch.scalar(slot.name, "Filter", used)
+            if state.record_plugin_metrics:
+                stopwatch.metrics.plugin(slot.name, "Filter", "Success", used / asked)
 
     def status_of(self, state: CycleState, pod: Pod, index: int, code: int) -> Status:
         """The attributed status behind a plugin's code."""

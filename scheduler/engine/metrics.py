@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -20,6 +21,14 @@ class EngineMetrics(Protocol):
         """PreFilter to host selection, PostFilter included."""
         ...
 
+    def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
+        """A plugin was asked at PreFilter, Filter, PreScore or Score, about `count` nodes."""
+        ...
+
+    def over_budget(self, plugin: str, point: str, seconds: float) -> None:
+        """A scalar plugin used `seconds` of one cycle, more than its time budget."""
+        ...
+
 
 class NoMetrics:
     """Measures nothing."""
@@ -32,3 +41,44 @@ class NoMetrics:
 
     def algorithm(self, seconds: float) -> None:
         """Ignore."""
+
+    def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
+        """Ignore."""
+
+    def over_budget(self, plugin: str, point: str, seconds: float) -> None:
+        """Ignore."""
+
+
+class Stopwatch:
+    """Measures what one profile does, on the clock and for the metrics that were handed in."""
+
+    __slots__ = ("budget", "metrics", "monotonic", "profile")
+
+    def __init__(
+        self, monotonic: Callable[[], float], metrics: EngineMetrics, profile: str, budget: float
+    ) -> None:
+        self.monotonic = monotonic
+        self.metrics = metrics
+        self.profile = profile
+        #: Seconds that one scalar plugin may use of a cycle before that is reported.
+        self.budget = budget
+
+    def point(self, point: str, status: str, started: float) -> None:
+        """An extension point that began at `started` has ended."""
+        self.metrics.extension_point(point, status, self.profile, self.monotonic() - started)
+
+    def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
+        """A plugin was asked about `count` rows; `started` is None unless the attempt is sampled."""
+        self.metrics.evaluated(plugin, point, self.profile, count)
+        if started is not None:
+            self.metrics.plugin(plugin, point, "Success", self.monotonic() - started)
+
+    def scalar(self, plugin: str, point: str, seconds: float) -> None:
+        """A scalar plugin used `seconds` of a cycle, over all nodes."""
+        if seconds > self.budget:
+            self.metrics.over_budget(plugin, point, seconds)
+
+
+def no_stopwatch() -> Stopwatch:
+    """Measures nothing; every time is 0."""
+    return Stopwatch(lambda: 0.0, NoMetrics(), "", float("inf"))

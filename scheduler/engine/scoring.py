@@ -15,6 +15,7 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
+from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.runtime import AttemptError, Framework, failed
 from scheduler.engine.shape_results import Recorded, ShapeResult
 from scheduler.framework import (
@@ -84,9 +85,12 @@ def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
 class Scoring:
     """Runs PreScore, Score and NormalizeScore of one profile."""
 
-    def __init__(self, framework: Framework, table: NodeTable) -> None:
+    def __init__(
+        self, framework: Framework, table: NodeTable, stopwatch: Stopwatch | None = None
+    ) -> None:
         self._framework = framework
         self._table = table
+        self._stopwatch = stopwatch or no_stopwatch()
         self.slots = score_slots(framework)
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._volatile = tuple(slot for slot in self.slots if not slot.reusable)
@@ -210,7 +214,7 @@ class Scoring:
         self, entry: ShapeResult, slot: ScoreSlot, state: CycleState, pod: Pod
     ) -> None:
         rows = self._table.rows
-        scores = call_score_rows(slot, state, pod, self._table, rows)
+        scores = self._ask(slot, state, pod, rows)
         if scores.any():
             column = np.zeros(entry.capacity, dtype=np.int64)
             column[rows] = scores
@@ -237,7 +241,7 @@ class Scoring:
         picked = [row for row, mask in changes.items() if mask & columns and valid[row]]
         if not picked:
             return
-        scores = call_score_rows(slot, state, pod, self._table, np.array(picked, dtype=np.intp))
+        scores = self._ask(slot, state, pod, np.array(picked, dtype=np.intp))
         if not _may_be_kept(slot, scores):
             entry.scored[slot.index] = False
         column = entry.raw[slot.index]
@@ -313,13 +317,25 @@ class Scoring:
     ) -> tuple[Int64Column, Int64Column]:
         """(raw, normalised) scores of one plugin per entry of `rows`."""
         if slot.columnar:
-            raw = call_score_rows(slot, state, pod, self._table, rows)
+            raw = self._ask(slot, state, pod, rows)
         else:
+            stopwatch = self._stopwatch
+            started = stopwatch.monotonic()
             raw = np.array(
                 [_call_score(slot, state, pod, self._table, row) for row in rows.tolist()],
                 dtype=np.int64,
             )
+            stopwatch.rows(slot.name, "Score", len(rows), None)
+            stopwatch.scalar(slot.name, "Score", stopwatch.monotonic() - started)
         return raw, self._normalized(slot, state, pod, rows, raw)
+
+    def _ask(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
+        """`call_score_rows`, measured."""
+        stopwatch = self._stopwatch
+        started = stopwatch.monotonic() if state.record_plugin_metrics else None
+        scores = call_score_rows(slot, state, pod, self._table, rows)
+        stopwatch.rows(slot.name, "Score", len(rows), started)
+        return scores
 
     def _with_volatile(
         self, state: CycleState, pod: Pod, total: Int64Column, feasible: Rows

@@ -1,4 +1,7 @@
-"""Search: PreFilter, Filter and the set of feasible rows for one pod (framework-cycle-config.md 2.4 to 2.9)."""
+"""Search: PreFilter, Filter and the set of feasible rows for one pod.
+
+Follows framework-cycle-config.md 2.4 to 2.9.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError, RowVerdicts, TableStatuses
 from scheduler.engine.filtering import Filtering
+from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.runtime import AttemptError, Framework, failed
 from scheduler.engine.shape_results import NOT_A_NODE, Recorded, ShapeResult, ShapeResults
 from scheduler.framework import (
+    Code,
     Codes,
     CycleState,
     NodeToStatus,
@@ -36,7 +41,7 @@ class Found:
 
     #: Feasible rows.
     rows: Rows
-    #: The shape's results, when `rows` are exactly its feasible rows or its raw scores may be reused.
+    #: The shape's results, when `rows` are its feasible rows or its raw scores may be reused.
     entry: ShapeResult | None
     #: Whether `rows` is the shape's own feasible set.
     shared: bool
@@ -47,7 +52,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class _Verdicts:
+class Verdicts:
     """What is known about candidate rows within one search; changed as more plugins are asked."""
 
     #: The candidates, ascending.
@@ -61,13 +66,15 @@ class _Verdicts:
 
 
 @dataclass(slots=True)
-class _Narrowing:
+class Narrowing:
+    """The nodes that PreFilter leaves, None for all, and the plugins that said so."""
+
     names: frozenset[str] | None = None
     plugins: list[str] = field(default_factory=list)
 
 
 class Search:
-    """Finds feasible rows for pods of one profile. Owns the profile's rotation index and shape results."""
+    """Finds feasible rows for pods of one profile. Owns its rotation index and shape results."""
 
     def __init__(
         self,
@@ -79,11 +86,13 @@ class Search:
         reuse: bool = True,
         all_columnar_scores: bool = True,
         scores_anything: bool = True,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         self._framework = framework
         self._table = table
         self._nominator = nominator
-        self.filtering = Filtering(framework, table)
+        self._stopwatch = stopwatch or no_stopwatch()
+        self.filtering = Filtering(framework, table, self._stopwatch)
         self.results = ShapeResults()
         self._reuse = reuse
         self._percentage = percentage or 0
@@ -96,15 +105,56 @@ class Search:
         )
         self._next_start = 0
 
+    @property
+    def nodes_to_find(self) -> int | None:
+        """How many feasible nodes end a search of all nodes; None when every node is looked at."""
+        return None if self._complete else self._feasible_to_find(self._table.node_count)
+
     # -- entry point -----------------------------------------------------------------------------
 
     def find(self, state: CycleState, pod: Pod) -> Found:
         """The feasible rows; raises FitError with the diagnosis, or AttemptError."""
-        table = self._table
         entry = self._entry(pod)
-        diagnosis = Diagnosis(node_count=table.node_count)
-        narrowing = self._pre_filter(state, pod, entry, diagnosis)
+        diagnosis = Diagnosis(node_count=self._table.node_count)
+        narrowing = self._prepare(state, pod, entry, diagnosis)
+        stopwatch = self._stopwatch
+        started, outcome = stopwatch.monotonic(), Code.SUCCESS
+        try:
+            return self._filter(state, pod, entry, narrowing, diagnosis)
+        except AttemptError:
+            outcome = Code.ERROR
+            raise
+        finally:
+            self.filtering.report_scalar(state)
+            stopwatch.point("Filter", outcome.label, started)
+
+    def _prepare(
+        self, state: CycleState, pod: Pod, entry: ShapeResult | None, diagnosis: Diagnosis
+    ) -> Narrowing:
+        """PreFilter, measured."""
+        started, outcome = self._stopwatch.monotonic(), Code.SUCCESS
+        try:
+            narrowing = self._pre_filter(state, pod, entry, diagnosis)
+        except FitError:
+            outcome = diagnosis.statuses.absent.code
+            raise
+        except AttemptError:
+            outcome = Code.ERROR
+            raise
+        finally:
+            self._stopwatch.point("PreFilter", outcome.label, started)
         diagnosis.unschedulable_plugins.update(narrowing.plugins)
+        return narrowing
+
+    def _filter(
+        self,
+        state: CycleState,
+        pod: Pod,
+        entry: ShapeResult | None,
+        narrowing: Narrowing,
+        diagnosis: Diagnosis,
+    ) -> Found:
+        table = self._table
         if pod.status.nominated_node_name:
             row = table.row_of(pod.status.nominated_node_name)
             if row is not None and self._nominated_fits(state, pod, row):
@@ -118,7 +168,7 @@ class Search:
         return self._search_all(state, pod, entry, diagnosis)
 
     def _entry(self, pod: Pod) -> ShapeResult | None:
-        if not self._reuse or pod.pin:
+        if not self._reusable(pod):
             return None
         key = self._key(pod)
         entry = self.results.get(key)
@@ -135,16 +185,20 @@ class Search:
 
     def settle(self, pod: Pod) -> None:
         """Account for the memory the pod's shape now holds; call once per attempt."""
-        if self._reuse and not pod.pin:
+        if self._reusable(pod):
             self.results.settle(self._key(pod))
+
+    def _reusable(self, pod: Pod) -> bool:
+        """Whether the shape says all: a node pin, or a node name in a replayed pod, is the pod's own."""
+        return self._reuse and not pod.pin and not pod.spec.node_name
 
     # -- PreFilter -------------------------------------------------------------------------------
 
     def _pre_filter(
         self, state: CycleState, pod: Pod, entry: ShapeResult | None, diagnosis: Diagnosis
-    ) -> _Narrowing:
+    ) -> Narrowing:
         """Run PreFilter; raises FitError when the pod is rejected."""
-        narrowing = _Narrowing()
+        narrowing = Narrowing()
         remembered: Status | None = None
         for plugin in self._framework.pre_filter:
             answer = self._call_pre_filter(plugin, state, pod, entry)
@@ -168,7 +222,7 @@ class Search:
                 )
             status = answer.by(plugin.name)
             if status.code.label == "UnschedulableAndUnresolvable":
-                raise self._rejected_by_pre_filter(status, _Narrowing(), diagnosis)
+                raise self._rejected_by_pre_filter(status, Narrowing(), diagnosis)
             remembered = status
         if remembered is not None:
             raise self._rejected_by_pre_filter(remembered, narrowing, diagnosis)
@@ -201,7 +255,7 @@ class Search:
         return answer
 
     def _rejected_by_pre_filter(
-        self, status: Status, narrowing: _Narrowing, diagnosis: Diagnosis
+        self, status: Status, narrowing: Narrowing, diagnosis: Diagnosis
     ) -> FitError:
         diagnosis.pre_filter_message = status.message
         diagnosis.statuses = NodeToStatus(absent=status)
@@ -211,7 +265,7 @@ class Search:
         diagnosis.skip_post_filter = status.skip_post_filter
         return FitError(diagnosis)
 
-    def _no_common_node(self, narrowing: _Narrowing, diagnosis: Diagnosis) -> FitError:
+    def _no_common_node(self, narrowing: Narrowing, diagnosis: Diagnosis) -> FitError:
         names = sorted(set(narrowing.plugins))
         reason = (
             f"node(s) didn't satisfy plugin {names[0]}"
@@ -232,9 +286,9 @@ class Search:
             rows = entry.feasible_rows()
             if len(rows):
                 return Found(rows, entry, True, self._table.node_count - len(rows))
-            verdicts = _Verdicts(self._table.rows, entry.verdict, _entry_codes(entry))
+            verdicts = Verdicts(self._table.rows, entry.verdict, _entry_codes(entry))
             raise self._unfit(state, pod, verdicts, diagnosis)
-        verdicts = _Verdicts(self._table.rows, entry.verdict.copy(), _entry_codes(entry))
+        verdicts = Verdicts(self._table.rows, entry.verdict.copy(), _entry_codes(entry))
         filtering.ask_volatile(state, pod, verdicts.verdict, verdicts.codes)
         return self._choose(state, pod, verdicts, entry, nominated, diagnosis)
 
@@ -242,7 +296,7 @@ class Search:
         self,
         state: CycleState,
         pod: Pod,
-        verdicts: _Verdicts,
+        verdicts: Verdicts,
         entry: ShapeResult | None,
         nominated: list[int],
         diagnosis: Diagnosis,
@@ -269,7 +323,7 @@ class Search:
         start = self._next_start % len(rows) if len(rows) else 0
         return np.concatenate((rows[start:], rows[:start]))
 
-    def _sample(self, state: CycleState, pod: Pod, verdicts: _Verdicts) -> tuple[Rows, int]:
+    def _sample(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> tuple[Rows, int]:
         """The first feasible rows in rotating order, and the number of rows looked at."""
         order = self._order(verdicts.rows)
         wanted = self._feasible_to_find(len(order))
@@ -308,21 +362,26 @@ class Search:
         return np.array(sorted(row for row in rows if row is not None), dtype=np.intp)
 
     def _search_rows(
-        self, state: CycleState, pod: Pod, rows: Rows, narrowing: _Narrowing, diagnosis: Diagnosis
+        self, state: CycleState, pod: Pod, rows: Rows, narrowing: Narrowing, diagnosis: Diagnosis
     ) -> Found:
         if narrowing.names is not None:
             plugins = " ".join(sorted(set(narrowing.plugins)))
             absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
             diagnosis.statuses = NodeToStatus(absent=absent)
+        verdicts = self._evaluate(state, pod, rows)
+        verdict = verdicts.verdict
+        nominated = [row for row in self._nominated_rows(pod) if verdict[row] != NOT_A_NODE]
+        return self._choose(state, pod, verdicts, None, nominated, diagnosis)
+
+    def _evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> Verdicts:
+        """What the columnar plugins say."""
         answers, codes = self.filtering.evaluate(state, pod, rows)
         verdict = np.full(self._table.capacity, NOT_A_NODE, dtype=np.int16)
         verdict[rows] = answers
         column = np.zeros(self._table.capacity, dtype=np.int32)
         column[rows] = codes
         # A row has the code of the one plugin that rejected it, so one column does for all plugins.
-        verdicts = _Verdicts(rows, verdict, dict.fromkeys(range(len(self.filtering.slots)), column))
-        nominated = [row for row in self._nominated_rows(pod) if verdict[row] != NOT_A_NODE]
-        return self._choose(state, pod, verdicts, None, nominated, diagnosis)
+        return Verdicts(rows, verdict, dict.fromkeys(range(len(self.filtering.slots)), column))
 
     # -- nominations -----------------------------------------------------------------------------
 
@@ -354,7 +413,7 @@ class Search:
         return self._framework.run_filters(copy, pod, node)
 
     def _recheck_with_nominated(
-        self, state: CycleState, pod: Pod, row: int, verdicts: _Verdicts
+        self, state: CycleState, pod: Pod, row: int, verdicts: Verdicts
     ) -> None:
         status = self._with_nominated(state, pod, row)
         if status is not None:
@@ -367,7 +426,7 @@ class Search:
                 return False
             return self._framework.run_filters(state, pod, self._table.node_info(row)) is None
         except AttemptError:
-            # Upstream only logs an error here and goes on with all nodes; if it is real it comes back.
+            # Upstream only logs an error here and goes on with all nodes; a real one comes back.
             return False
 
     def _index_of(self, status: Status) -> int:
@@ -379,7 +438,7 @@ class Search:
     # -- diagnosis -------------------------------------------------------------------------------
 
     def _unfit(
-        self, state: CycleState, pod: Pod, verdicts: _Verdicts, diagnosis: Diagnosis
+        self, state: CycleState, pod: Pod, verdicts: Verdicts, diagnosis: Diagnosis
     ) -> FitError:
         rows = verdicts.rows
         mine = verdicts.verdict[rows]

@@ -74,10 +74,12 @@ class BindingCycle:
             self._engine.abandon(attempt)
             raise
         self.active += 1
+        self._metrics.binding_cycles(1)
         try:
             await self._after_permit(attempt)
         finally:
             self.active -= 1
+            self._metrics.binding_cycles(-1)
             self.on_end()
 
     async def _after_permit(self, attempt: Attempt) -> None:

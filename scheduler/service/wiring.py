@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from config import Configuration
+from config import GATES, Configuration
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_shapes import PodShapes
@@ -135,6 +135,11 @@ class Wiring:
         )
         self.reflectors = self._reflectors()
         metrics.add_source(self._report)
+        metrics.client.host = transport.host
+        metrics.features(
+            (name, gate.stage.value, configuration.feature_gates.enabled(name))
+            for name, gate in GATES.items()
+        )
 
     # -- profiles, queue, engine -----------------------------------------------------------------
 
@@ -203,6 +208,7 @@ class Wiring:
             percentage_of_nodes_to_score=(
                 self.configuration.effective.percentage_of_nodes_to_score or 0
             ),
+            plugin_time_budget=seconds(self.configuration.options.plugin_time_budget),
             waiting_pods=self.waiting_pods,
         )
 

@@ -5,9 +5,13 @@ Every method is one lookup by a tuple of labels and one addition. None raises, n
 
 from __future__ import annotations
 
+import structlog
+
 from scheduler.framework.events import QueueingHint
 from scheduler.service.metrics import definitions as define
 from scheduler.service.metrics.families import Families
+
+_log = structlog.get_logger(__name__)
 
 _PRE_ENQUEUE = "PreEnqueue"
 
@@ -15,13 +19,14 @@ _PRE_ENQUEUE = "PreEnqueue"
 class EngineFacet:
     """Implements `scheduler.engine.metrics.EngineMetrics`."""
 
-    __slots__ = ("_algorithm", "_evaluations", "_plugins", "_points")
+    __slots__ = ("_algorithm", "_evaluations", "_over_budget", "_plugins", "_points")
 
     def __init__(self, families: Families) -> None:
         self._algorithm = families.histogram(define.ALGORITHM_DURATION)[()]
         self._points = families.histogram(define.EXTENSION_POINT_DURATION)
         self._plugins = families.histogram(define.PLUGIN_DURATION)
         self._evaluations = families.counter(define.PLUGIN_EVALUATIONS)
+        self._over_budget = families.counter(define.OVER_BUDGET)
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """One run of an extension point over all its plugins."""
@@ -38,6 +43,11 @@ class EngineFacet:
     def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
         """A plugin was called at PreFilter, Filter, PreScore or Score; `count` is the nodes."""
         self._evaluations[plugin, point, profile].inc(count)
+
+    def over_budget(self, plugin: str, point: str, seconds: float) -> None:
+        """A scalar plugin used more of a cycle than its time budget; worth a line as well."""
+        self._over_budget[plugin, point].inc()
+        _log.warning("plugin over its time budget", plugin=plugin, point=point, seconds=seconds)
 
 
 class QueueFacet:

@@ -63,7 +63,6 @@ class SchedulerMetrics:
         self._binding = families.gauge(define.GOROUTINES)["binding",]
         self._loop_lag = families.histogram(define.LOOP_LAG)[()]
         self._bind_outcomes = families.counter(define.BIND_OUTCOMES)
-        self._over_budget = families.counter(define.OVER_BUDGET)
         self._reuse = families.counter(define.REUSE)
         sizes = families.gauge(define.CACHE_SIZE)
         self._nodes, self._pods = sizes["nodes",], sizes["pods",]
@@ -114,10 +113,6 @@ class SchedulerMetrics:
     def bind_outcome(self, outcome: str) -> None:
         """A bind request was settled."""
         self._bind_outcomes[outcome,].inc()
-
-    def plugin_over_budget(self, plugin: str, point: str) -> None:
-        """A scalar plugin used more of a cycle than its time budget."""
-        self._over_budget[plugin, point].inc()
 
     def reuse(self, profile: str, *, hits: int, misses: int) -> None:
         """Set the totals since the start, as the engine's statistics have them."""
