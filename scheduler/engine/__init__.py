@@ -3,6 +3,8 @@
 from scheduler.engine.cycle import ScheduleResult, SchedulingAlgorithm
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.engine import Attempt, Engine
+from scheduler.engine.examination import Examination, NodeScore, PluginScore, Rejection
+from scheduler.engine.explain import Explainer, PodExplanation, PodState
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import EngineMetrics
 from scheduler.engine.runtime import AttemptError, Framework, ProfileSpec
@@ -14,10 +16,17 @@ __all__ = [
     "Diagnosis",
     "Engine",
     "EngineMetrics",
+    "Examination",
+    "Explainer",
     "Failure",
     "FitError",
     "Framework",
+    "NodeScore",
+    "PluginScore",
+    "PodExplanation",
+    "PodState",
     "ProfileSpec",
+    "Rejection",
     "ScheduleResult",
     "SchedulingAlgorithm",
     "WaitingPod",

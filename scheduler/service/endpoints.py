@@ -15,6 +15,7 @@ from scheduler.client.transport import Transport
 from scheduler.service import logs
 from scheduler.service.metrics import build_info
 from scheduler.service.options import RunOptions
+from scheduler.service.pod_pages import PodPages
 from scheduler.service.serving import (
     DebugPages,
     HttpsServer,
@@ -113,14 +114,19 @@ class Endpoints:
 
     def _debug_pages(self) -> DebugPages:
         wiring = self._wiring
+        pods = PodPages(
+            wiring.engine,
+            wiring.queue,
+            lambda namespace, name: wiring.listers["pods"].get(name, namespace),
+            clock=wiring.clock,
+            leading=lambda: self._elector is None or self._elector.leading,
+        )
         return DebugPages(
             {
                 "statistics": lambda _: wiring.statistics(),
-                "queue": lambda _: {
-                    "statistics": wiring.queue.statistics(),
-                    "pods": wiring.queue.views(),
-                },
-                "cache": lambda query: self._cache_page(query),
+                "queue": pods.queue,
+                "explain": pods.explain,
+                "cache": self._cache_page,
             }
         )
 

@@ -1,0 +1,237 @@
+"""Explain: where one pod stands and what every node says to it, for people (`kubestow explain`).
+
+Reads queue, cache and profiles and changes none of them; what every node says comes from
+`examination`. Pods that need no node any more, or that somebody else schedules, are answered
+without asking one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.engine.engine import Engine
+from scheduler.engine.examination import Examination, examine
+from scheduler.framework import Clock
+from scheduler.queue import Place, PodView, SchedulingQueue
+
+FindPod = Callable[[str, str], Pod | None]
+"""`find_pod(namespace, name)`: the newest pod that is known, None when there is none."""
+
+DEFAULT_TOP: Final = 10
+DEFAULT_EXAMPLES: Final = 3
+MOST_NODES: Final = 1000
+"""Upper limit of both, so that an answer stays small in a large cluster."""
+
+
+class PodState(StrEnum):
+    """Where a pod stands."""
+
+    BOUND = "bound"
+    #: A node was chosen; the API server has not confirmed it yet.
+    BINDING = "binding"
+    #: A node was chosen; a Permit plugin makes the pod wait.
+    WAITING_AT_PERMIT = "waiting-at-permit"
+    #: In a sub-queue or in flight: see `queue.place`.
+    QUEUED = "queued"
+    #: Its schedulerName is none of ours.
+    NOT_OURS = "not-ours"
+    #: It is being deleted before it was bound: it will not be scheduled.
+    TERMINATING = "terminating"
+    #: It is ours and pending, but in no queue: only for the moment between two events.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class PodExplanation:
+    """The answer for one pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    profile: str
+    """`spec.schedulerName`."""
+    priority: int
+    state: PodState
+    summary: str
+    """The answer in one or two sentences."""
+    now: float
+    """Wall clock seconds of the answer; times below compare with it."""
+    node: str = ""
+    """Where the pod is, or is going to be."""
+    since: str = ""
+    """RFC 3339 time when it was bound."""
+    queue: PodView | None = None
+    nodes: Examination | None = None
+    """What every node says; None for pods that need none."""
+
+
+class Explainer:
+    """Answers for single pods. Used on the owner's loop, between cycles."""
+
+    def __init__(
+        self, engine: Engine, queue: SchedulingQueue, find_pod: FindPod, *, clock: Clock
+    ) -> None:
+        self._engine = engine
+        self._queue = queue
+        self._find_pod = find_pod
+        self._clock = clock
+
+    def explain(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        top: int = DEFAULT_TOP,
+        examples: int = DEFAULT_EXAMPLES,
+    ) -> PodExplanation:
+        """Everything known about one pod.
+
+        Args:
+            namespace: the pod's.
+            name: the pod's.
+            top: how many of the feasible nodes to list with their scores.
+            examples: how many nodes to name for each reason.
+
+        Raises:
+            LookupError: there is no such pod.
+            ValueError: `top` or `examples` is out of range.
+        """
+        for option, value in (("nodes", top), ("examples", examples)):
+            if not 0 <= value <= MOST_NODES:
+                raise ValueError(f"{option}={value}: give a number from 0 to {MOST_NODES}")
+        pod = self._find_pod(namespace, name)
+        if pod is None:
+            raise LookupError(
+                f'no pod "{namespace}/{name}": it does not exist, or it has finished '
+                "(finished pods are not watched)"
+            )
+        return self._placed(pod) or self._unplaced(pod, top, examples)
+
+    # -- pods that have a node -------------------------------------------------------------------
+
+    def _placed(self, pod: Pod) -> PodExplanation | None:
+        node = pod.spec.node_name
+        if node:
+            since = _bound_since(pod)
+            when = f" since {since}" if since else ""
+            whose = "" if self._ours(pod) else f", by scheduler {_quoted(pod.spec.scheduler_name)}"
+            text = f"bound to node {node}{when}{whose}"
+            return self._answer(pod, PodState.BOUND, text, node=node, since=since)
+        placed = self._engine.cache.get_pod(pod.uid)
+        if placed is None:
+            return None
+        node = placed.spec.node_name
+        waiting = self._engine.waiting_pods.get(pod.uid)
+        if waiting is None:
+            text = f"node {node} was chosen; the binding is under way"
+            return self._answer(pod, PodState.BINDING, text, node=node)
+        plugins = ", ".join(waiting.pending_plugins())
+        left = max(0.0, waiting.deadline() - self._clock.monotonic())
+        text = f"node {node} was chosen; waits at Permit for {plugins}, for {left:.0f} s at most"
+        return self._answer(pod, PodState.WAITING_AT_PERMIT, text, node=node)
+
+    # -- pods that have none ---------------------------------------------------------------------
+
+    def _unplaced(self, pod: Pod, top: int, examples: int) -> PodExplanation:
+        if not self._ours(pod):
+            ours = ", ".join(_quoted(name) for name in self._engine.frameworks)
+            text = (
+                f"not ours: schedulerName is {_quoted(pod.spec.scheduler_name)}, "
+                f"and this scheduler has {ours}"
+            )
+            return self._answer(pod, PodState.NOT_OURS, text)
+        view = self._queue.view(pod.metadata.namespace, pod.metadata.name)
+        if view is not None and view.uid != pod.uid:
+            view = None
+        if pod.terminating:
+            text = "being deleted: it will not be scheduled"
+            return self._answer(pod, PodState.TERMINATING, text, queue=view)
+        nodes = self._examine(pod, top, examples)
+        state = PodState.UNKNOWN if view is None else PodState.QUEUED
+        text = f"{_where(view)}; {_what_nodes_say(nodes, gated=_gated(view))}"
+        return self._answer(pod, state, text, queue=view, nodes=nodes)
+
+    def _examine(self, pod: Pod, top: int, examples: int) -> Examination:
+        profile = pod.spec.scheduler_name
+        engine = self._engine
+        return examine(
+            engine.frameworks[profile],
+            engine.cache.table,
+            self._queue.nominator,
+            pod,
+            now=self._clock.now(),
+            top=top,
+            examples=examples,
+            nodes_to_find=engine.algorithms[profile].search.nodes_to_find,
+        )
+
+    def _ours(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self._engine.frameworks
+
+    def _answer(
+        self,
+        pod: Pod,
+        state: PodState,
+        summary: str,
+        *,
+        node: str = "",
+        since: str = "",
+        queue: PodView | None = None,
+        nodes: Examination | None = None,
+    ) -> PodExplanation:
+        return PodExplanation(
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            uid=pod.uid,
+            profile=pod.spec.scheduler_name,
+            priority=pod.priority,
+            state=state,
+            summary=summary,
+            now=self._clock.now(),
+            node=node,
+            since=since,
+            queue=queue,
+            nodes=nodes,
+        )
+
+
+def _bound_since(pod: Pod) -> str:
+    """When the PodScheduled condition became true; else when the kubelet saw the pod."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return condition.last_transition_time or ""
+    return pod.status.start_time or ""
+
+
+def _gated(view: PodView | None) -> bool:
+    return view is not None and view.place is Place.GATED
+
+
+def _where(view: PodView | None) -> str:
+    if view is None:
+        return "pending, but in no queue at this moment"
+    if view.place is Place.GATED:
+        reason = f" ({view.message})" if view.message else ""
+        return f"held at the gate of plugin {view.gating_plugin}{reason}"
+    if view.place is Place.IN_FLIGHT:
+        return "being scheduled at this moment"
+    if view.place is Place.UNSCHEDULABLE:
+        plugins = ", ".join(sorted({*view.unschedulable_plugins, *view.pending_plugins}))
+        return f"unschedulable: waits for an event that plugin(s) {plugins} registered"
+    ahead = f", behind {view.position}" if view.position else ""
+    return f"in the {view.place} queue{ahead}"
+
+
+def _what_nodes_say(nodes: Examination, *, gated: bool) -> str:
+    if nodes.error:
+        return f"an attempt now would end with an error: {nodes.error}"
+    would = "once let in, it would fit" if gated else "it fits"
+    return f"{would} on {nodes.feasible} of {nodes.nodes} nodes now"
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'

@@ -1,0 +1,108 @@
+"""The debug pages about pods: `/debug/queue` and `/debug/explain`.
+
+Turns queries into calls and answers into records, which `kubestow queue` and `kubestow explain`
+decode again. Decides nothing; runs on the loop between cycles, so an answer shows one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.engine import Engine, Explainer, PodExplanation
+from scheduler.engine.explain import DEFAULT_EXAMPLES, DEFAULT_TOP, FindPod
+from scheduler.framework import Clock
+from scheduler.queue import PodView, QueueStatistics, SchedulingQueue
+
+DEFAULT_LIMIT: Final = 100
+MOST_PODS: Final = 10_000
+"""Of each sub-queue. More would hold up scheduling while they are encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """`/debug/queue`. Times are wall clock seconds."""
+
+    now: float
+    leading: bool
+    """False on a replica that stands by: its queue fills, and nothing is popped."""
+    namespace: str
+    """The only namespace shown; empty for all."""
+    limit: int
+    """At most so many pods of each sub-queue are in `pods`; `statistics` counts all."""
+    statistics: QueueStatistics
+    pods: list[PodView]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainPage:
+    """`/debug/explain`."""
+
+    leading: bool
+    pod: PodExplanation
+
+
+class PodPages:
+    """Both pages of one process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        queue: SchedulingQueue,
+        find_pod: FindPod,
+        *,
+        clock: Clock,
+        leading: Callable[[], bool],
+    ) -> None:
+        """`find_pod` gives the newest pod that is known."""
+        self._queue = queue
+        self._clock = clock
+        self._leading = leading
+        self._explainer = Explainer(engine, queue, find_pod, clock=clock)
+
+    def queue(self, query: Mapping[str, str]) -> QueuePage:
+        """Counts, and pods in the order in which they leave; `?namespace=` and `?limit=`.
+
+        Raises:
+            ValueError: `limit` is no number in range.
+        """
+        namespace = query.get("namespace", "")
+        limit = _number(query, "limit", DEFAULT_LIMIT)
+        if not 1 <= limit <= MOST_PODS:
+            raise ValueError(f"limit={limit}: give a number from 1 to {MOST_PODS}")
+        return QueuePage(
+            now=self._clock.now(),
+            leading=self._leading(),
+            namespace=namespace,
+            limit=limit,
+            statistics=self._queue.statistics(),
+            pods=self._queue.views(namespace=namespace, limit=limit),
+        )
+
+    def explain(self, query: Mapping[str, str]) -> ExplainPage:
+        """Why one pod is where it is: `?pod=NAMESPACE/NAME`, `?nodes=` and `?examples=`.
+
+        Raises:
+            LookupError: there is no such pod.
+            ValueError: the query names none, or a number is out of range.
+        """
+        namespace, slash, name = query.get("pod", "").partition("/")
+        if not (namespace and slash and name):
+            raise ValueError("say which pod: /debug/explain?pod=NAMESPACE/NAME")
+        explanation = self._explainer.explain(
+            namespace,
+            name,
+            top=_number(query, "nodes", DEFAULT_TOP),
+            examples=_number(query, "examples", DEFAULT_EXAMPLES),
+        )
+        return ExplainPage(self._leading(), explanation)
+
+
+def _number(query: Mapping[str, str], key: str, default: int) -> int:
+    text = query.get(key)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ValueError(f"{key}={text[:40]}: not a number")
+    return int(text)
