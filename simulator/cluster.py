@@ -36,7 +36,14 @@ from simulator.store import DEFAULT_HISTORY, Store
 from simulator.strategies import Surroundings
 from simulator.subresources import Reviewer
 
-NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+NAMESPACES: Final = (
+    "default",
+    "kube-node-lease",
+    "kube-public",
+    "kube-system",
+    # Where an ordinary `kubestow run` keeps its Lease.
+    "kubestow-system",
+)
 
 
 class EmbeddedCluster:

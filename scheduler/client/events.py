@@ -261,15 +261,17 @@ class EventRecorder:
             self._busy += 1
             try:
                 await self._limiter.acquire()
-                await self._deliver(entry)
+                sent = await self._deliver(entry)
             finally:
                 entry.busy = False
                 self._busy -= 1
-            # Occurrences that arrived while the first was on its way start the series.
-            if entry.sent_count == 1 and entry.count > 1:
+            # Occurrences that arrived while the first was on its way start the series. After a
+            # failure the entry is forgotten, or it would fail again and again.
+            if sent and entry.sent_count == 1 and entry.count > 1:
                 self._enqueue(entry)
 
-    async def _deliver(self, entry: _Entry) -> None:
+    async def _deliver(self, entry: _Entry) -> bool:
+        """Send, trying again where that may help; whether it was sent."""
         for attempt in range(1, self._options.tries + 1):
             try:
                 await self._writer.call(Lane.EVENT, lambda: self._send(entry))
@@ -285,11 +287,12 @@ class EventRecorder:
             else:
                 self._sent += 1
                 self._metrics.kube_event("sent")
-                return
+                return True
         self._failed += 1
         self._metrics.kube_event("failed")
         # The next occurrence starts afresh instead of patching something that may not exist.
         self._drop(entry)
+        return False
 
     async def _send(self, entry: _Entry) -> None:
         count = entry.count

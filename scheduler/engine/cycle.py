@@ -72,7 +72,7 @@ class Unfit:
 class SchedulingAlgorithm:
     """Chooses a node for pods of one profile."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired to
         self,
         framework: Framework,
         table: NodeTable,

@@ -68,7 +68,7 @@ class Stopwatch:
         self.metrics.extension_point(point, status, self.profile, self.monotonic() - started)
 
     def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
-        """A plugin was asked about `count` rows; `started` is None unless the attempt is sampled."""
+        """A plugin was asked about `count` rows; `started` is None unless the cycle is sampled."""
         self.metrics.evaluated(plugin, point, self.profile, count)
         if started is not None:
             self.metrics.plugin(plugin, point, "Success", self.monotonic() - started)

@@ -189,7 +189,7 @@ class Search:
             self.results.settle(self._key(pod))
 
     def _reusable(self, pod: Pod) -> bool:
-        """Whether the shape says all: a node pin, or a node name in a replayed pod, is the pod's own."""
+        """Whether the shape says all: a node pin, or the node name of a replayed pod, does not."""
         return self._reuse and not pod.pin and not pod.spec.node_name
 
     # -- PreFilter -------------------------------------------------------------------------------

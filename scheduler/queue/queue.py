@@ -11,7 +11,7 @@ kept for in-flight pods only as long as they can matter.
 
 Pure: no asyncio, no thread, no clock but the one handed in. Touched from one event loop only; an
 operation never suspends, which is what upstream's locks are for. Behaviour: queue-and-events.md of
-kube-scheduler v1.36; where it differs, docs/differences-queue.md says so.
+kube-scheduler v1.36; where it differs, docs/differences.md says so.
 """
 
 from __future__ import annotations

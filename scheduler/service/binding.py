@@ -1,8 +1,8 @@
 """The binding cycle of one pod: wait at Permit, PreBind, Bind, PostBind (section 3.4 and 3.5).
 
-One task per pod. Until the wait at Permit ends the pod is in flight for the queue; after that only this task
-knows about it. Whatever goes wrong, reservations and the assumption are released exactly once, and only when it
-is certain that the pod is not bound.
+One task per pod. Until the wait at Permit ends the pod is in flight for the queue; after that only
+this task knows about it. Whatever goes wrong, reservations and the assumption are released exactly
+once, and only when it is certain that the pod is not bound.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class BindingCycle:
         self._subscriptions = subscriptions
         self._clock = clock
         self._metrics = metrics
-        #: Cycles past Permit. A pod that waits there holds no slot, so that a gang of any size completes.
+        #: Cycles past Permit. A pod that waits there holds no slot, so that a gang of any size
+        #: completes.
         self.active = 0
         #: Called when such a cycle ended.
         self.on_end: Callable[[], None] = lambda: None
@@ -87,7 +88,7 @@ class BindingCycle:
             failure = await self._bind(attempt)
         except AttemptError as problem:
             failure = from_error(problem)
-        except Exception as problem:  # task boundary: a fault of ours must not lose the pod
+        except Exception as problem:  # noqa: BLE001 - task boundary: a fault must not lose the pod
             _log.exception("binding cycle failed", pod=attempt.pod.key)
             failure = from_error(failed(f"binding cycle: {problem!r}", problem))
         if failure is None:
@@ -113,7 +114,7 @@ class BindingCycle:
     # -- PreBind ---------------------------------------------------------------------------------
 
     def _pre_flight(self, attempt: Attempt) -> tuple[list[list[Any]], bool]:
-        """PreBind plugins that have work, in groups that may run side by side, and whether any has."""
+        """PreBind plugins with work, in groups that may run side by side, and whether any has."""
         groups: list[list[Any]] = []
         open_group: list[Any] | None = None
         acts = False
@@ -236,7 +237,7 @@ class BindingCycle:
         for plugin in attempt.framework.post_bind:
             try:
                 await _maybe_await(plugin.post_bind(attempt.state, attempt.pod, attempt.node_name))
-            except Exception:  # plugin boundary: the pod is bound, nothing can undo that
+            except Exception:  # noqa: BLE001 - plugin boundary: nothing can undo the binding
                 _log.exception("PostBind plugin failed", plugin=plugin.name, pod=attempt.pod.key)
 
     # -- the end ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What this process serves over HTTPS, put together from its parts (framework-cycle-config.md 8.3)."""
+"""What this process serves over HTTPS, put together (framework-cycle-config.md 8.3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scheduler.service.wiring import Wiring
 
 RENEWAL_GRACE_SECONDS: Final = 20.0
-"""A leader counts as unhealthy when its Lease is older than the lease duration by this, as upstream."""
+"""Upstream's: by how much a leader's Lease may outlive its duration before it is unhealthy."""
 
 
 class Endpoints:
@@ -89,7 +89,7 @@ class Endpoints:
         self.port = server.port
 
     async def _reviewer(self, kubeconfig: str) -> ApiClient:
-        """The client that reviews go through: of the cluster we schedule for, unless told otherwise."""
+        """The client that reviews go through: our own cluster's, unless told otherwise."""
         if not kubeconfig:
             return self._client
         configuration = await load_configuration(kubeconfig=kubeconfig)

@@ -1,7 +1,7 @@
 """From watched objects to cache and queue (queue-and-events.md section 7).
 
-Runs on the loop between scheduling cycles, so a handler sees and leaves a consistent world. A handler that
-fails for one object is logged and counted; the others of the batch are still handled.
+Runs on the loop between scheduling cycles, so a handler sees and leaves a consistent world. A
+handler that fails for one object is logged and counted; the others of the batch are still handled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = structlog.get_logger(__name__)
 class EventHandlers:
     """Applies deltas of all resources."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired to
         self,
         cache: Cache,
         queue: SchedulingQueue,
@@ -93,7 +93,7 @@ class EventHandlers:
                 change(delta)
                 if publish:
                     self._subscriptions.publish_object(plural, *_old_and_new(delta))
-            except Exception:
+            except Exception:  # noqa: BLE001 - object boundary
                 # Object boundary: one object that breaks a handler must not stop the watch for all.
                 metadata = delta.object.metadata
                 self._metrics.handler_error(plural)

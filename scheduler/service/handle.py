@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from scheduler.api.pod import Pod
 from scheduler.cache import Cache, NodeOverlay
 from scheduler.engine import AttemptError, WaitingPod, WaitingPods
@@ -23,6 +25,9 @@ from scheduler.queue import SchedulingQueue
 
 if TYPE_CHECKING:
     from scheduler.engine import Framework
+
+
+_log = structlog.get_logger(__name__)
 
 
 class SubscriptionBoard:
@@ -52,18 +57,23 @@ class SubscriptionBoard:
 
     def publish_object(self, plural: str, old: Any | None, new: Any | None) -> None:
         """Tell subscribers about a change."""
-        for callback in self._objects.get(plural, ()):
-            callback(old, new)
+        _publish(self._objects.get(plural, ()), old, new)
 
     def publish_nomination(self, pod: Pod, node_name: str) -> None:
         """Tell subscribers about a nomination."""
-        for callback in self._nominations:
-            callback(pod, node_name)
+        _publish(self._nominations, pod, node_name)
 
     def publish_bind(self, pod: Pod, node_name: str) -> None:
         """Tell subscribers about a binding."""
-        for callback in self._binds:
-            callback(pod, node_name)
+        _publish(self._binds, pod, node_name)
+
+
+def _publish(callbacks: Iterable[Callable[..., None]], first: Any, second: Any) -> None:
+    for callback in callbacks:
+        try:
+            callback(first, second)
+        except Exception:  # noqa: BLE001 - plugin boundary: the other subscribers are told as well
+            _log.exception("a plugin's callback failed", callback=repr(callback))
 
 
 class ServiceWhatIf:
@@ -71,7 +81,8 @@ class ServiceWhatIf:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        #: Set once the profile's plugins exist; plugins may not run what-ifs from their constructor.
+        #: Set once the profile's plugins exist; plugins may not run what-ifs from their
+        #: constructor.
         self.framework: Framework | None = None
 
     def overlay(self, row: int) -> NodeInfo:
@@ -111,14 +122,16 @@ class ServiceWhatIf:
     ) -> Status | None:
         """Filters in two passes: with the node's nominated pods, then without."""
         framework = self._framework()
+        table = self._cache.table
+        overlay = node if isinstance(node, NodeOverlay) else NodeOverlay(table, node.row)
         nominees = [
             other
             for other in framework.handle.nominator.nominated_pods_for_node(node.name)
             if other.priority >= pod.priority and other.metadata.uid != pod.metadata.uid
         ]
         try:
-            if nominees and isinstance(node, NodeOverlay):
-                copy = node.copy()
+            if nominees:
+                copy = overlay.copy()
                 copied = state.clone()
                 for other in nominees:
                     copy.add_pod(other)
@@ -140,7 +153,7 @@ class ServiceWhatIf:
 class ServiceHandle:
     """Implements `framework.Handle` for one profile."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired to
         self,
         profile_name: str,
         *,

@@ -25,7 +25,7 @@ _NOTHING = NoObjects()
 
 
 class StoreListers:
-    """Implements `framework.Listers`. Stores are added while reflectors are built, before anything reads."""
+    """Implements `framework.Listers`. Stores are added before anything reads."""
 
     def __init__(self) -> None:
         self._stores: dict[str, Store[Any]] = {}

@@ -107,7 +107,7 @@ def read_configuration(options: RunOptions, registry: Registry | None = None) ->
         ConfigurationError: with every problem found, or saying why a file cannot be read.
     """
     add_plugin_directories(options.plugin_dirs)
-    return load_configuration(
+    configuration = load_configuration(
         _text(options.config_file) if options.config_file else None,
         registry=available_plugins() if registry is None else registry,
         default_plugins=plugins.DEFAULT_PLUGINS,
@@ -117,6 +117,13 @@ def read_configuration(options: RunOptions, registry: Registry | None = None) ->
         namespace=own_namespace(),
         overrides=options.overrides,
     )
+    if configuration.effective.extenders:
+        # Scheduling without them would put pods where an extender would have refused them.
+        raise ConfigurationError(
+            "extenders: HTTP extenders do not exist in this version of kubestow; remove them, or "
+            "write the rule as a plugin (docs/plugins.md)"
+        )
+    return configuration
 
 
 def available_plugins() -> Registry:

@@ -1,4 +1,4 @@
-"""Which resources are watched: what the scheduler itself needs, and what some plugin registered or reads."""
+"""Which resources are watched: what the scheduler needs, and what some plugin asks for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ EVENT_RESOURCES: Final[Mapping[str, str]] = {
 def watched_plurals(
     registered: Mapping[str, ActionType], plugins: Iterable[Any], subscribed: Iterable[str]
 ) -> tuple[str, ...]:
-    """Plurals to watch besides `ALWAYS`: registered for events, read through listers, or subscribed to.
+    """Plurals to watch besides `ALWAYS`: registered for events, read through listers, or subscribed
+    to.
 
     A plugin names what it reads in `required_resources`.
     """

@@ -1,7 +1,7 @@
 """The scheduling loop: pop, attempt, hand over to binding; pods back to back, in slices.
 
-Between slices the event loop runs everything else: watches, binds, timers. Nothing is scheduled while a relist
-is being applied, because the world is half old and half new then.
+Between slices the event loop runs everything else: watches, binds, timers. Nothing is scheduled
+while a relist is being applied, because the world is half old and half new then.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class SchedulingLoop:
         self._events = events
         self._clock = clock
         self._slice = slice_seconds
-        #: Binding cycles past Permit beyond which the loop pauses, so that an API server that stopped
-        #: answering does not make us assume the whole backlog.
+        #: Binding cycles past Permit beyond which the loop pauses, so that an API server that
+        #: stopped answering does not make us assume the whole backlog.
         self._most_binding = most_binding
         self._pauses = 0
         self._stopping = False

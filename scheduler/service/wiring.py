@@ -1,4 +1,4 @@
-"""Wiring: builds every long-lived object of a run, once, in the order in which they need each other."""
+"""Wiring: builds every long-lived object of a run, in the order of their needs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from scheduler.service.status_writer import StatusWriter
 _log = structlog.get_logger(__name__)
 
 MOST_BINDING_PER_SLOT = 20
-"""Binding cycles begun per bind slot before the loop pauses: a queue long enough to keep slots busy."""
+"""Binding cycles begun per bind slot before the loop pauses: enough to keep the slots busy."""
 
 
 class Wiring:
@@ -272,7 +272,7 @@ class Wiring:
     def _releasing(
         self, handler: Callable[[Sequence[Delta[Pod]]], None]
     ) -> Callable[[Sequence[Delta[Pod]]], None]:
-        """Give back the shapes of objects that were replaced or deleted, after they were handled."""
+        """Give back the shapes of replaced and deleted objects, after they were handled."""
 
         def handle(batch: Sequence[Delta[Pod]]) -> None:
             handler(batch)
@@ -321,7 +321,7 @@ def _readable(node: Node) -> Node:
 
 
 def _event_options(per_second: float | None) -> EventRecorderOptions:
-    """Limits of the event recorder; without a rate of its own the client's limit is the only one."""
+    """Limits of the recorder; without a rate of its own the client's is the only one."""
     if per_second is None:
         return EventRecorderOptions(qps=-1.0)
     return EventRecorderOptions(qps=per_second, burst=max(1, int(2 * per_second)))

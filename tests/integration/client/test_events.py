@@ -226,6 +226,24 @@ async def test_a_refused_event_is_given_up(server: FaultyServer, recorder: Event
     assert recorder.statistics().remembered == 0
 
 
+async def test_a_series_that_is_refused_is_not_tried_for_ever(
+    server: FaultyServer, recorder: EventRecorder
+) -> None:
+    server.on("POST", EVENTS_PATH, server.json({}, 201))
+    async with running(recorder):
+        failed_scheduling(recorder)
+        await until(lambda: recorder.statistics().sent == 1)
+        path = f"{EVENTS_PATH}/{server.seen[0].json['metadata']['name']}"
+        server.on("PATCH", path, server.status(403, "Forbidden"))
+        failed_scheduling(recorder)
+        await until(lambda: recorder.statistics().failed == 1)
+        # Events noted after it are sent, so the workers are not busy with the refused one.
+        failed_scheduling(recorder)
+        await until(lambda: recorder.statistics().sent == 2)
+    assert [seen.method for seen in server.seen] == ["POST", "PATCH", "POST"]
+    assert recorder.statistics().failed == 1
+
+
 async def test_the_rate_is_limited(
     server: FaultyServer, transport: Transport, manual: ManualClock
 ) -> None:

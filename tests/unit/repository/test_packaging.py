@@ -70,6 +70,7 @@ def foreign(open_directory: Path) -> Path:
         # Reads config and all in-tree plugins; the file is the one in the ConfigMap.
         ["kubestow", "config", "validate", "profile.yaml"],
         ["python", "-m", "scheduler", "--version"],
+        ["python", "-m", "scheduler", "config", "validate", "profile.yaml"],
     ],
     ids=" ".join,
 )

@@ -55,6 +55,12 @@ def test_the_clusters_own_scheduler_is_replaced_only_on_request(tmp_path: Path) 
     assert read_configuration(allowed).profiles[0].scheduler_name == "default-scheduler"
 
 
+def test_extenders_are_refused_rather_than_ignored(tmp_path: Path) -> None:
+    path = written(tmp_path, "extenders: [{urlPrefix: 'http://127.0.0.1:1', filterVerb: filter}]\n")
+    with pytest.raises(ConfigurationError, match="HTTP extenders do not exist"):
+        read_configuration(RunOptions(config_file=path))
+
+
 def test_a_plugin_folder_is_appended_never_prepended(tmp_path: Path) -> None:
     plugin_dir = tmp_path / "plugins"
     plugin_dir.mkdir()
