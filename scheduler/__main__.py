@@ -8,7 +8,7 @@ from pathlib import Path
 if not sys.flags.safe_path and Path(sys.path[0]).resolve() != Path(__file__).resolve().parents[1]:
     del sys.path[0]
 
-from scheduler.cli import main  # noqa: E402 - the path must be right first
+from scheduler.cli import main
 
 if __name__ == "__main__":
     main()

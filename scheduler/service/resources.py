@@ -27,8 +27,7 @@ EVENT_RESOURCES: Final[Mapping[str, str]] = {
 def watched_plurals(
     registered: Mapping[str, ActionType], plugins: Iterable[Any], subscribed: Iterable[str]
 ) -> tuple[str, ...]:
-    """Plurals to watch besides `ALWAYS`: registered for events, read through listers, or subscribed
-    to.
+    """Plurals to watch besides `ALWAYS`: registered for events, read by plugins, or subscribed to.
 
     A plugin names what it reads in `required_resources`.
     """
