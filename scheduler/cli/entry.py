@@ -65,6 +65,7 @@ COMMANDS: Final = {
     "demo": Entry("scheduler.cli.demo", "Watch it schedule a cluster of its own."),
     "config": Entry("scheduler.cli.config", "Check and print configurations."),
     "queue": Entry("scheduler.cli.queue", "Show which pods wait, and why."),
+    "explain": Entry("scheduler.cli.explain", "Show why a pod is where it is."),
     "apiserver": Entry("scheduler.cli.apiserver", "Serve an API server for experiments."),
     "version": Entry("scheduler.cli.version", "Show the version."),
 }

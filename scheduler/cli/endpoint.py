@@ -1,0 +1,332 @@
+"""How a command asks a running scheduler: where it is, who asks, and whom to trust.
+
+Shared by `kubestow queue` and `kubestow explain`. What is asked is read-only. Two rules protect the
+user's credentials: they are sent over TLS only, and those of the kubeconfig go to a server whose
+certificate is not verified only if it is this machine (a port-forward, or the pod itself).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import click
+
+if TYPE_CHECKING:
+    from scheduler.client.configuration import ClientConfiguration
+    from scheduler.client.errors import RequestError
+
+DEFAULT_SERVER: Final = "https://localhost:10259"
+ANSWER_SECONDS: Final = 30.0
+"""For one answer. Explaining a pod asks every plugin about every node."""
+
+TUNNEL: Final = "kubectl -n kubestow-system port-forward deployment/kubestow 10259"
+
+UNREACHABLE: Final = (
+    "cannot reach the scheduler at {server}: {text}\n"
+    "If it runs in the cluster, open a tunnel to it first and keep it open:\n"
+    f"  {TUNNEL}"
+)
+UNTRUSTED: Final = (
+    "the certificate of {server} is not trusted: {text}\n"
+    "Unless it is given a certificate, the scheduler makes one for itself that nobody knows.\n"
+    "  --insecure-skip-tls-verify   if the server is this machine or a tunnel you opened\n"
+    "  --ca-file FILE               the certificate, or the authority that signed it\n"
+    "  --tls-server-name NAME       if it is made out to another name"
+)
+WHO: Final = (
+    "{server} does not accept these credentials ({credentials}).\n"
+    "It takes bearer tokens that the cluster knows:\n"
+    '  --token "$(kubectl -n kubestow-system create token SERVICEACCOUNT)"'
+)
+MAY_NOT: Final = (
+    "{server} refused: {text} ({credentials}).\n"
+    "Whoever asks needs permission to get the path:\n"
+    "  kubectl create clusterrole kubestow-reader --verb=get --non-resource-url='/debug/*'\n"
+    "and a clusterrolebinding to it; a token is given with --token or --token-file"
+)
+NOT_SENT: Final = (
+    "none were sent: those of the kubeconfig are kept from a server that is not this machine "
+    "and need not prove who it is; give --ca-file, or --token"
+)
+NO_PAGE: Final = "{server} has no {path}: it is no kubestow scheduler, or an older one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Whom to ask, as the command line says."""
+
+    server: str
+    #: Empty: the user of the kubeconfig asks.
+    token: str
+    kubeconfig: str
+    context: str
+    ca_file: str
+    tls_server_name: str
+    insecure_skip_tls_verify: bool
+
+    def ask(self, path: str, query: Mapping[str, str]) -> bytes:
+        """The JSON at a path.
+
+        Raises:
+            click.ClickException: there is no answer; the message says why and what to do.
+        """
+        return asyncio.run(_ask(self, path, query))
+
+
+def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command and hand them over as `endpoint`."""
+
+    @functools.wraps(command)
+    def with_endpoint(**values: Any) -> None:
+        endpoint = Endpoint(
+            server=_server(values.pop("server")),
+            token=_token(values.pop("token"), values.pop("token_file")),
+            kubeconfig=values.pop("kubeconfig") or "",
+            context=values.pop("context") or "",
+            ca_file=values.pop("ca_file") or "",
+            tls_server_name=values.pop("tls_server_name") or "",
+            insecure_skip_tls_verify=values.pop("insecure_skip_tls_verify"),
+        )
+        command(endpoint=endpoint, **values)
+
+    decorated: Callable[..., None] = with_endpoint
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--server",
+        "-s",
+        default=DEFAULT_SERVER,
+        show_default=True,
+        metavar="URL",
+        help="The scheduler's HTTPS endpoint.",
+    ),
+    click.option("--token", metavar="TOKEN", help="Bearer token to show."),
+    click.option(
+        "--token-file",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="File with the bearer token; it does not appear in process lists.",
+    ),
+    click.option(
+        "--kubeconfig",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Whose user asks, unless a token is given. Default: as kubectl; in a pod its service "
+        "account.",
+    ),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option(
+        "--ca-file",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="PEM file with the scheduler's certificate or its authority.",
+    ),
+    click.option(
+        "--tls-server-name",
+        metavar="NAME",
+        help="Name the certificate must be made out to, if it is not the server's.",
+    ),
+    click.option(
+        "--insecure-skip-tls-verify",
+        is_flag=True,
+        help="Accept any certificate. For this machine and tunnels you opened yourself.",
+    ),
+)
+
+
+def _server(text: str) -> str:
+    """The address without a trailing slash; `https://` may be left out.
+
+    >>> _server("localhost:10259/")
+    'https://localhost:10259'
+    """
+    server = text if "://" in text else f"https://{text}"
+    parts = urlsplit(server)
+    if parts.scheme != "https" or not parts.hostname:
+        raise click.BadParameter(
+            f"{text!r}: write https://HOST:PORT (nothing is served over plain HTTP)",
+            param_hint="'--server'",
+        )
+    return server.rstrip("/")
+
+
+def _token(token: str | None, file: str | None) -> str:
+    """The token that was given; a mistake if it was given twice, or cannot be sent."""
+    if token and file:
+        raise click.UsageError("give --token or --token-file, not both")
+    if file:
+        try:
+            token = Path(file).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.BadParameter(str(error), param_hint="'--token-file'") from error
+        if not token:
+            raise click.BadParameter(f"{file} is empty", param_hint="'--token-file'")
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        raise click.UsageError("the token has characters that no token has; is it the right one?")
+    return token or ""
+
+
+def is_this_machine(server: str) -> bool:
+    """Whether the address can only be this machine.
+
+    >>> is_this_machine("https://[::1]:1"), is_this_machine("https://localhost.example.com")
+    (True, False)
+    """
+    host = urlsplit(server).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _ask(endpoint: Endpoint, path: str, query: Mapping[str, str]) -> bytes:
+    from multidict import CIMultiDict
+
+    from scheduler.client.errors import RequestError
+    from scheduler.client.transport import Transport
+
+    configuration = await _configuration(endpoint)
+    headers = CIMultiDict({"User-Agent": "kubestow/cli", "Accept": "application/json"})
+    authorization = await configuration.authorization()
+    if authorization:
+        headers["Authorization"] = authorization
+    async with Transport(configuration) as transport:
+        url = transport.url(f"{path}?{urlencode(query)}" if query else path)
+        try:
+            status, body, _ = await transport.request("GET", url, headers, None, ANSWER_SECONDS)
+        except RequestError as error:
+            raise click.ClickException(_no_answer(endpoint.server, error)) from error
+    if status == 200:
+        return body
+    raise click.ClickException(_refusal(endpoint, path, status, body, configuration.source))
+
+
+# -- credentials and trust -----------------------------------------------------------------------
+
+
+async def _configuration(endpoint: Endpoint) -> ClientConfiguration:
+    from scheduler.client.configuration import ClientConfiguration
+    from scheduler.client.credentials import StaticCredentials
+    from scheduler.client.errors import ConfigurationError
+
+    tls: ssl.SSLContext | None = None
+    credentials: Any = StaticCredentials()
+    try:
+        if endpoint.token:
+            credentials, source = StaticCredentials(f"Bearer {endpoint.token}"), "the given token"
+        elif endpoint.insecure_skip_tls_verify and not is_this_machine(endpoint.server):
+            source = NOT_SENT
+        else:
+            credentials, tls, source = await _of_the_cluster(endpoint)
+        context = _verifying(endpoint, tls)
+    except ConfigurationError as error:
+        raise click.ClickException(str(error)) from error
+    return ClientConfiguration(
+        server=endpoint.server,
+        ssl_context=context,
+        credentials=credentials,
+        server_hostname=endpoint.tls_server_name or None,
+        source=source,
+    )
+
+
+async def _of_the_cluster(endpoint: Endpoint) -> tuple[Any, ssl.SSLContext | None, str]:
+    """Credentials, TLS context (client certificate, cluster authority) and where they are from."""
+    from scheduler.client.configuration import load_configuration
+    from scheduler.client.credentials import StaticCredentials
+    from scheduler.client.errors import ConfigurationError
+
+    try:
+        found = await load_configuration(
+            kubeconfig=endpoint.kubeconfig or None, context=endpoint.context or None
+        )
+        # Asked here already, so that a credential that cannot be had is told like a missing one.
+        await found.authorization()
+    except ConfigurationError:
+        if endpoint.kubeconfig or endpoint.context:
+            raise
+        return StaticCredentials(), None, "none: there is no kubeconfig"
+    if await found.authorization() is None:
+        source = f"the client certificate of {found.source}, no token"
+    else:
+        source = f"the token of {found.source}"
+    return found.credentials, found.ssl_context, source
+
+
+def _verifying(endpoint: Endpoint, context: ssl.SSLContext | None) -> ssl.SSLContext:
+    """A context that verifies unless this endpoint is excused, whatever the kubeconfig says."""
+    if context is None:
+        context = ssl.create_default_context()
+        # As for API servers: certificates made by hand lack the extensions that Python 3.13 wants.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if endpoint.ca_file:
+        try:
+            context.load_verify_locations(endpoint.ca_file)
+        except OSError as error:
+            problem = f"--ca-file {endpoint.ca_file}: no PEM certificates ({error})"
+            raise click.ClickException(problem) from error
+    if endpoint.insecure_skip_tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.check_hostname = True
+    return context
+
+
+# -- what to say when there is no answer ---------------------------------------------------------
+
+
+def _no_answer(server: str, error: RequestError) -> str:
+    from aiohttp import ClientConnectorCertificateError, ClientConnectorDNSError, ClientSSLError
+
+    cause = error.__cause__
+    if isinstance(cause, ClientConnectorCertificateError):
+        problem = cause.certificate_error
+        reason = str(getattr(problem, "verify_message", "") or problem)
+        return UNTRUSTED.format(server=server, text=reason)
+    if isinstance(cause, ClientConnectorDNSError):
+        return UNREACHABLE.format(server=server, text="there is no host of that name")
+    if isinstance(cause, ClientSSLError):
+        return UNREACHABLE.format(server=server, text=f"no TLS there ({cause.os_error})")
+    refused = bool(getattr(error, "refused", False))
+    text = "nothing listens there (connection refused)" if refused else str(cause or error)
+    return UNREACHABLE.format(server=server, text=text or type(cause).__name__)
+
+
+def _refusal(endpoint: Endpoint, path: str, status: int, body: bytes, credentials: str) -> str:
+    server, text = endpoint.server, _said(body)
+    if status == 401:
+        return WHO.format(server=server, credentials=credentials)
+    if status == 403:
+        return MAY_NOT.format(server=server, text=text, credentials=credentials)
+    if status == 404 and text == "404 page not found":
+        return NO_PAGE.format(server=server, path=path)
+    if status in (400, 404):
+        return text
+    return f"{server} answered {status}: {text}"
+
+
+def _said(body: bytes) -> str:
+    """The message of a Status, or the text itself."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        status = json.loads(text)
+    except ValueError:
+        return text
+    return str(status.get("message", text)) if isinstance(status, dict) else text

@@ -1,0 +1,227 @@
+"""`kubestow explain`: why one pod is where it is, and what every node says to it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.queue import wide_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from scheduler.engine import Examination, NodeScore, PodExplanation, Rejection
+    from scheduler.queue import PodView
+    from scheduler.service.pod_pages import ExplainPage
+
+HELP: Final = """\
+Show where a pod stands and what every node would say to it now.
+
+For nodes that reject the pod: the first plugin that does, and its reasons. For nodes where it fits:
+the score of each plugin, as `raw>normalized` if the two differ; the total is the sum of normalized
+scores times weights. A cycle would take the node with the highest total.
+
+The running scheduler works this out when asked, from what it knows at that moment; nothing is
+scheduled, evicted or remembered. Preemption, Reserve and Permit are not tried.
+
+\b
+Through a tunnel, as the user of your kubeconfig:
+  kubectl -n kubestow-system port-forward deployment/kubestow 10259 &
+  kubestow explain default/web-0 --insecure-skip-tls-verify
+
+\b
+In the pod, as its service account:
+  kubectl -n kubestow-system exec deployment/kubestow -- \\
+      kubestow explain default/web-0 --insecure-skip-tls-verify
+"""
+
+_RESOLVABLE: Final = {
+    "Unschedulable": "might",
+    "UnschedulableAndUnresolvable": "cannot",
+    "Pending": "not needed",
+}
+
+
+@click.command("explain", help=HELP, short_help="Show why a pod is where it is.")
+@click.argument("pod", metavar="[NAMESPACE/]POD")
+@click.option("--namespace", "-n", default="default", show_default=True, help="Of POD alone.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 1000),
+    default=10,
+    show_default=True,
+    help="Feasible nodes shown with their scores, best first.",
+)
+@click.option(
+    "--examples",
+    type=click.IntRange(0, 1000),
+    default=3,
+    show_default=True,
+    help="Nodes named for each reason of a rejection.",
+)
+@click.option(
+    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+@endpoint_options
+def command(
+    *, endpoint: Endpoint, pod: str, namespace: str, nodes: int, examples: int, output: str
+) -> None:
+    """Show where a pod stands."""
+    if pod.count("/") > 1 or not all(pod.split("/")):
+        raise click.BadParameter(f"{pod!r}: write NAMESPACE/POD, or POD alone", param_hint="'POD'")
+    key = pod if "/" in pod else f"{namespace}/{pod}"
+    query = {"pod": key, "nodes": str(nodes), "examples": str(examples)}
+    body = endpoint.ask("/debug/explain", query)
+    if output == "json":
+        click.echo(body, nl=False)
+        return
+    from scheduler.cli.pod_words import STANDS_BY, decoded
+    from scheduler.service.pod_pages import ExplainPage
+
+    page: ExplainPage = decoded(body, ExplainPage)
+    if not page.leading:
+        click.echo(f"note: {STANDS_BY}", err=True)
+    show(page.pod, wide_console())
+
+
+def show(pod: PodExplanation, console: Console) -> None:
+    """Print an explanation."""
+    from rich.text import Text
+
+    title = Text(f"{pod.namespace}/{pod.name}", "bold")
+    details = f"  {pod.state}, profile {pod.profile}, priority {pod.priority}, uid {pod.uid}"
+    console.print(title.append(details, "not bold"))
+    console.print(pod.summary, markup=False)
+    if pod.queue is not None:
+        console.print()
+        console.print(_facts(pod.queue, pod.now))
+    if pod.nodes is not None:
+        _show_nodes(console, pod.nodes)
+
+
+def _facts(view: PodView, now: float) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from scheduler.cli.pod_words import held_by, next_try, span, woken_by
+
+    position = "" if view.position is None else f", {view.position} before it"
+    facts = {
+        "Queue": f"{view.place}{position}; {view.attempts} tries, there for "
+        f"{span(now - view.timestamp)}",
+        "Next try": next_try(view, now),
+        "Held by": held_by(view),
+        "Message": " ".join(view.message.split()),
+        "Last event": woken_by(view),
+        "Nominated to": view.nominated_node,
+    }
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value:
+            table.add_row(name, Text(value))
+    return table
+
+
+def _show_nodes(console: Console, nodes: Examination) -> None:
+    if nodes.error:
+        _heading(console, "An attempt would end with an error")
+        console.print(nodes.error, markup=False)
+    if nodes.rejections:
+        rejected = sum(each.nodes for each in nodes.rejections)
+        _heading(console, f"{rejected} of {nodes.nodes} nodes reject the pod")
+        console.print(_rejections(nodes.rejections))
+    if nodes.feasible:
+        _heading(console, f"It fits on {nodes.feasible} of {nodes.nodes} nodes")
+        if nodes.best and nodes.weights:
+            console.print(_scores(nodes, piped=not console.is_terminal))
+        elif nodes.best:
+            console.print(", ".join(each.node for each in nodes.best), markup=False)
+    for note in _notes(nodes):
+        console.print(f"note: {note}", markup=False)
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    console.print(text, markup=False, style="bold")
+
+
+def _rejections(rejections: tuple[Rejection, ...]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("NODES", justify="right", no_wrap=True)
+    table.add_column("PLUGIN", overflow="fold")
+    table.add_column("REASONS", overflow="fold")
+    table.add_column("PREEMPTION", no_wrap=True)
+    table.add_column("SUCH AS", overflow="fold")
+    for each in rejections:
+        reasons = "; ".join(each.reasons)
+        if each.only_nominated:
+            reasons += " (counting pods nominated to the node)"
+        more = ", ..." if each.examples and each.nodes > len(each.examples) else ""
+        table.add_row(
+            str(each.nodes),
+            Text(each.plugin),
+            Text(reasons),
+            _RESOLVABLE.get(each.status, each.status),
+            Text(", ".join(each.examples) + more),
+        )
+    return table
+
+
+def _scores(nodes: Examination, *, piped: bool) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("NODE", overflow="fold")
+    table.add_column("TOTAL", justify="right", no_wrap=True)
+    for plugin, weight in nodes.weights.items():
+        heading = f"{plugin} x{weight}" if piped else f"{_broken(plugin)}\nx{weight}"
+        table.add_column(Text(heading), justify="right", overflow="fold")
+    for each in nodes.best:
+        table.add_row(Text(each.node), str(each.total), *_score_cells(each, nodes.weights))
+    return table
+
+
+def _score_cells(node: NodeScore, weights: dict[str, int]) -> list[str]:
+    known = {score.plugin: score for score in node.scores}
+    cells = []
+    for plugin in weights:
+        score = known.get(plugin)
+        if score is None:
+            cells.append("")
+        elif score.raw == score.normalized:
+            cells.append(str(score.normalized))
+        else:
+            cells.append(f"{score.raw}>{score.normalized}")
+    return cells
+
+
+def _broken(name: str) -> str:
+    """A plugin's name on several lines, so that a column is not as wide as the name.
+
+    >>> _broken("NodeResourcesBalancedAllocation").split()
+    ['Node', 'Resources', 'Balanced', 'Allocation']
+    """
+    return "\n".join(re.findall(r"[A-Z]+[^A-Z]*|[^A-Z]+", name))
+
+
+def _notes(nodes: Examination) -> list[str]:
+    notes = list(nodes.notes)
+    if len(nodes.best) < nodes.feasible and nodes.best:
+        notes.append(f"{nodes.feasible - len(nodes.best)} more nodes fit (--nodes)")
+    if nodes.tied > 1 and nodes.weights:
+        notes.append(f"{nodes.tied} nodes share the highest total: one is picked at random")
+    if nodes.skipped_filters:
+        notes.append(f"filters with nothing to check: {', '.join(nodes.skipped_filters)}")
+    if nodes.skipped_scores:
+        notes.append(f"scores with nothing to say: {', '.join(nodes.skipped_scores)}")
+    return notes

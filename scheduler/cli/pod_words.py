@@ -1,0 +1,78 @@
+"""What is said about a waiting pod in one line: when it is tried again, who holds it, who woke it.
+
+Texts only; from the records of `/debug/queue` and `/debug/explain`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+import msgspec
+
+from scheduler.queue import Place, PodView
+
+STANDS_BY: Final = (
+    "this replica stands by: it schedules nothing, and its queue is not the leader's. The leader "
+    "holds the Lease: kubectl -n kubestow-system get lease kubestow"
+)
+NOT_UNDERSTOOD: Final = (
+    "the scheduler is of another version and answered something unknown ({error}); "
+    "-o json shows it as it is"
+)
+
+
+def decoded(body: bytes, kind: type[Any]) -> Any:
+    """The record of a page.
+
+    Raises:
+        click.ClickException: it is none.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise click.ClickException(NOT_UNDERSTOOD.format(error=error)) from error
+
+
+def span(seconds: float) -> str:
+    """A length of time, to be read at a glance.
+
+    >>> span(0.2), span(59.6), span(61), span(7260), span(200_000)
+    ('0s', '1m', '1m1s', '2h1m', '2d7h')
+    """
+    left = max(0, round(seconds))
+    parts: list[tuple[int, str]] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number or parts or unit == "s":
+            parts.append((number, unit))
+    return "".join(f"{number}{unit}" for number, unit in parts[:2] if number) or "0s"
+
+
+def next_try(view: PodView, now: float) -> str:
+    """When the pod is tried again."""
+    if view.next_retry is not None:
+        return f"in {span(view.next_retry - now)}: {view.next_retry_reason}"
+    if view.place is Place.GATED:
+        return "when the gate opens"
+    if view.place is Place.UNSCHEDULABLE:
+        return "after an event"
+    if view.place is Place.IN_FLIGHT:
+        return "now"
+    return view.next_retry_reason
+
+
+def held_by(view: PodView) -> str:
+    """The gate, or the plugins that rejected the pod last."""
+    if view.gating_plugin:
+        return f"gate {view.gating_plugin}"
+    pending = [f"{plugin} (pending)" for plugin in view.pending_plugins]
+    others = [each for each in view.unschedulable_plugins if each not in view.pending_plugins]
+    return ", ".join([*pending, *others])
+
+
+def woken_by(view: PodView) -> str:
+    """The event that moved the pod last, and the plugin whose hint said so."""
+    if not view.last_hint:
+        return view.last_event
+    return f"{view.last_event} (hint of {view.last_hint})"
