@@ -1,8 +1,8 @@
 """The process: start, run, stop (DESIGN section 7).
 
-Phases: read the configuration; connect; start reflectors and endpoints; wait for the first lists; lead (after
-election, if configured) until told to stop; let binds under way finish; release the Lease; end. A second signal
-ends the process at once.
+Phases: read the configuration; connect; start reflectors and endpoints; wait for the first lists;
+lead (after election, if configured) until told to stop; let binds under way finish; release the
+Lease; end. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ EXIT_FAILED: Final = 1
 EXIT_FORCED: Final = 130
 
 DRAIN_SECONDS: Final = 5.0
-"""How long binds and other writes under way may take after the signal, as upstream's grace period."""
+"""How long writes under way may take after the signal, as upstream's grace period."""
 
 LAST_WORDS_SECONDS: Final = 1.0
 """What events get in any case, however long the binds took."""
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Objects allocated before a collection. Decoded objects are untracked and requests make few cycles, so
-Python's default of 700 only makes pauses."""
+"""Objects allocated before a collection. Decoded objects are untracked and requests make few
+cycles, so Python's default of 700 only makes pauses."""
 
 
 def run(options: RunOptions) -> int:
@@ -79,6 +79,7 @@ class Application:
         self._stop = asyncio.Event()
         self._signals = 0
         self._exit_code = EXIT_OK
+        self._owns_process = True
         self.metrics = SchedulerMetrics(disabled=options.disabled_metrics)
         self._clock = SystemClock()
 
@@ -100,8 +101,10 @@ class Application:
     async def serve(self, *, handle_signals: bool = True) -> int:
         """Everything from connecting to the end.
 
-        A host in the same process keeps its own signal handlers, and calls `stop`.
+        A host in the same process keeps its own signal handlers and garbage collection, and calls
+        `stop`.
         """
+        self._owns_process = handle_signals
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM) if handle_signals else ():
             loop.add_signal_handler(number, self.request_stop)
@@ -196,10 +199,11 @@ class Application:
             task.cancel()
         if syncing not in done:
             return False
-        # What was read so far lives as long as the process: collections need not look at it again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        if self._owns_process:
+            # What was read so far lives as long as the process: no need to look at it again.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
         statistics = wiring.cache.statistics()
         _log.info(
             "synced",
@@ -239,7 +243,6 @@ class Application:
             stopping.cancel()
             scheduling.cancel()
             await asyncio.wait((scheduling,))
-
 
     async def _drain(self, wiring: Wiring) -> None:
         """Let what was decided be written: binds, the events about them, then all the rest."""
