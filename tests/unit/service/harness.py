@@ -1,0 +1,199 @@
+"""The parts of the service between engine and API server, with a recorder in place of the latter.
+
+Cache, queue, engine, failure handler, binding cycle and scheduling loop are real; time is a clock
+that the test moves, and what would be written is in `patches` and `events`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.api import Pod
+from scheduler.client.dispatcher import Dispatcher
+from scheduler.client.status_patch import PodStatusPatch
+from scheduler.engine import Engine, WaitingPods
+from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
+from scheduler.queue import EventFeatures, Place, SchedulingQueue, build_hint_map
+from scheduler.service.binding import BindingCycle
+from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.failure_handler import FailureHandler
+from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.scheduling_loop import SchedulingLoop
+from scheduler.service.status_writer import StatusWriter
+from tests.unit.engine.harness import PROFILE, World, plugin
+
+ANY_EVENT = ClusterEvent("*", ActionType.ALL)
+
+
+class RecordingDispatcher(Dispatcher):
+    """Keeps status patches instead of sending them."""
+
+    def __init__(self) -> None:
+        self.patches: list[PodStatusPatch] = []
+
+    def patch_status(self, patch: PodStatusPatch) -> None:
+        self.patches.append(patch)
+
+
+@dataclass
+class RecordedEvents:
+    """Implements `framework.Events`."""
+
+    notes: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def record(
+        self,
+        regarding: Any,
+        type: str,  # noqa: A002 - the Event field's own name
+        reason: str,
+        action: str,
+        note: str,
+        related: Any = None,
+    ) -> None:
+        self.notes.append((regarding.metadata.name, reason, note))
+
+
+@dataclass(frozen=True)
+class Move:
+    """One event that was offered to the queue."""
+
+    label: str
+    old: str
+    new: str
+    excludes: Callable[[Pod], bool]
+
+
+class Service:
+    """A scheduler of one profile. A pod called `bystander` fits nowhere, and any event wakes it."""
+
+    def __init__(self, *plugins: type[Any], watched: tuple[str, ...] = ()) -> None:
+        self.world = World(_refuser(), *plugins)
+        self.clock = self.world.clock
+        self.cache = self.world.cache
+        self.informer: dict[str, Pod] = {}
+        framework = self.world.framework
+        self.queue = SchedulingQueue(
+            self.clock,
+            framework.queue_sort.sort_key,
+            {PROFILE: framework.pre_enqueue},
+            {PROFILE: build_hint_map(framework.event_plugins(), queueing_hints=True)},
+            pod_lister=lambda namespace, name: self.informer.get(f"{namespace}/{name}"),
+        )
+        self.moves: list[Move] = []
+        self._record_moves()
+        self.waiting_pods = WaitingPods()
+        self.engine = Engine(
+            self.cache,
+            {PROFILE: framework},
+            self.queue.nominator,
+            clock=self.clock,
+            random=random.Random(1),
+            waiting_pods=self.waiting_pods,
+        )
+        self.dispatcher = RecordingDispatcher()
+        self.events = RecordedEvents()
+        self.metrics = SchedulerMetrics()
+        self.subscriptions = SubscriptionBoard()
+        for plural in watched:
+            self.subscriptions.on_object(plural, lambda old, new: None)
+        statuses = StatusWriter(self.dispatcher, self.clock)
+        self.failures = FailureHandler(
+            self.queue,
+            lambda namespace, name: self.informer.get(f"{namespace}/{name}"),
+            events=self.events,
+            statuses=statuses,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
+        self.binding = BindingCycle(
+            self.engine,
+            self.queue,
+            self.failures,
+            events=self.events,
+            statuses=statuses,
+            subscriptions=self.subscriptions,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
+        self.loop = SchedulingLoop(
+            self.engine,
+            self.queue,
+            self.binding,
+            self.failures,
+            events=self.events,
+            clock=self.clock,
+            slice_seconds=0.005,
+            most_binding=100,
+        )
+        self.handlers = EventHandlers(
+            self.cache,
+            self.queue,
+            self.waiting_pods,
+            scheduler_names={PROFILE},
+            registered={},
+            subscriptions=self.subscriptions,
+            clock=self.clock,
+            metrics=self.metrics,
+            features=EventFeatures(),
+        )
+
+    def _record_moves(self) -> None:
+        move = self.queue.move_all_to_active_or_backoff
+
+        def recorded(event: ClusterEvent, old: Any, new: Any, pre_check: Any = None) -> int:
+            was, now = ("" if each is None else each.metadata.name for each in (old, new))
+            excludes = (lambda pod: False) if pre_check is None else lambda pod: not pre_check(pod)
+            self.moves.append(Move(event.label, was, now, excludes))
+            return move(event, old, new, pre_check)
+
+        self.queue.move_all_to_active_or_backoff = recorded  # type: ignore[method-assign]
+
+    def pending(self, name: str, *, nominated: str = "", **spec: Any) -> Pod:
+        """A pod that the informer shows and the queue has."""
+        pod = self.world.pod(name, nominated=nominated, **spec)
+        self.informer[pod.key] = pod
+        self.queue.add(pod)
+        return pod
+
+    async def attempt(self, during: Callable[[], None] | None = None) -> None:
+        """Pop one pod and take it to the end; `during` is called between the two cycles."""
+        info = self.queue.pop()
+        assert info is not None, "nothing to schedule"
+        attempt = self.loop.schedule(info)
+        if during is not None:
+            during()
+        if attempt is not None:
+            await self.binding.run(attempt)
+        self.cache.validate()
+        self.queue.validate()
+
+    def place(self, pod: Pod) -> Place | None:
+        """Where the queue has a pod."""
+        places = {view.uid: view.place for view in self.queue.views()}
+        return places.get(pod.uid)
+
+    def nominated_to(self, name: str) -> str:
+        """The node that a pod is nominated to; empty for none."""
+        for node in self.queue.nominator.nominated_nodes():
+            for pod in self.queue.nominator.nominated_pods_for_node(node):
+                if pod.metadata.name == name:
+                    return node
+        return ""
+
+
+def _refuser() -> type[Any]:
+    """Refuses pods called bystander; registers every event, without a hint."""
+
+    def pre_filter(state: Any, pod: Pod, table: Any) -> Any:
+        return unresolvable("stay") if pod.metadata.name == "bystander" else None
+
+    return plugin(
+        "Refuser",
+        pre_filter=pre_filter,
+        filter=lambda *_: None,
+        events_to_register=lambda *_: [ClusterEventWithHint(ANY_EVENT)],
+    )

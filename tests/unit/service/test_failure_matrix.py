@@ -1,0 +1,303 @@
+"""What each failing stage undoes, publishes and says (framework-cycle-config.md 3.9, 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from scheduler.framework import (
+    SKIP,
+    Code,
+    NominatingInfo,
+    PostFilterResult,
+    Status,
+    error,
+    unschedulable,
+)
+from scheduler.queue import Place
+from tests.unit.engine.harness import Calls, plugin
+from tests.unit.service.harness import Service
+
+POOL, BACKOFF = Place.UNSCHEDULABLE, Place.BACKOFF
+UNSCHEDULABLE, BROKEN = "Unschedulable", "SchedulerError"
+NOBODY, OTHERS, ALL = "nobody", "others", "all"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One stage: the plugin that fails there, and what must follow."""
+
+    plugin: dict[str, Any]
+    place: Place
+    reason: str
+    message: str
+    released: bool
+    told: str = NOBODY
+    #: What the test does between the scheduling and the binding cycle.
+    during: Callable[[Service], None] | None = None
+    nodes: tuple[str, ...] = ("n1",)
+    nominated: str = ""
+
+
+def raising(text: str) -> Callable[..., Any]:
+    def method(*_: Any) -> Any:
+        raise ValueError(text)
+
+    return method
+
+
+def saying(answer: Any) -> Callable[..., Any]:
+    return lambda *_: answer
+
+
+def waiting(service: Service) -> Any:
+    (only,) = service.waiting_pods
+    return only
+
+
+WAIT = (Status(Code.WAIT), 60.0)
+BIND: dict[str, Any] = {"bind": saying(None)}
+NO = unschedulable("no")
+ONE = "0/1 nodes are available: 1 no."
+
+MATRIX: dict[str, Row] = {
+    "PreFilter error": Row(
+        {"pre_filter": saying(error("oh"))},
+        BACKOFF, BROKEN, 'running PreFilter plugin "P": oh', released=False,
+    ),
+    "Filter error": Row(
+        {"filter": saying(error("oh"))},
+        BACKOFF, BROKEN, 'running "P" filter plugin: oh', released=False,
+    ),
+    "Score error": Row(
+        {"score": saying(error("oh"))},
+        BACKOFF, BROKEN, 'running Score plugins: plugin "P" failed with: oh',
+        released=False, nodes=("n1", "n2"),
+    ),
+    "no nodes": Row(
+        {}, BACKOFF, UNSCHEDULABLE, "no nodes available to schedule pods", released=False, nodes=(),
+    ),
+    "no fit": Row({"filter": saying(NO)}, POOL, UNSCHEDULABLE, ONE, released=False),
+    "no fit, nomination": Row(
+        {
+            "filter": saying(NO),
+            "post_filter": saying(PostFilterResult(None, NominatingInfo("n1"))),
+        },
+        POOL, UNSCHEDULABLE, ONE, released=False, nominated="n1",
+    ),
+    "Reserve rejected": Row({"reserve": saying(NO)}, POOL, UNSCHEDULABLE, ONE, released=True),
+    "Reserve error": Row(
+        {"reserve": saying(error("oh"))},
+        BACKOFF, BROKEN, 'running Reserve plugin "P": oh', released=True,
+    ),
+    "Permit rejected": Row({"permit": saying((NO, 0.0))}, POOL, UNSCHEDULABLE, ONE, released=True),
+    "Permit error": Row(
+        {"permit": saying((error("oh"), 0.0))},
+        BACKOFF, BROKEN, 'running Permit plugin "P": oh', released=True,
+    ),
+    "PreBindPreFlight error": Row(
+        {"pre_bind_pre_flight": saying(error("oh")), "pre_bind": saying(None)},
+        BACKOFF, BROKEN, 'running PreBindPreFlight "P": oh', released=True, told=ALL,
+    ),
+    "PreBindPreFlight rejected": Row(
+        {"pre_bind_pre_flight": saying(NO), "pre_bind": saying(None)},
+        BACKOFF, BROKEN,
+        'PreBindPreFlight P returned "Unschedulable", which is unsupported. It is supposed to '
+        "return Success, Skip, or Error status",
+        released=True, told=ALL,
+    ),
+    "wait rejected": Row(
+        {"permit": saying(WAIT)}, POOL, UNSCHEDULABLE, ONE, released=True, told=OTHERS,
+        during=lambda service: waiting(service).reject("P", "no"),
+    ),
+    "wait timed out": Row(
+        {"permit": saying((Status(Code.WAIT), 0.0))}, POOL, UNSCHEDULABLE,
+        "0/1 nodes are available: 1 rejected due to timeout after waiting 0s at plugin P.",
+        released=True, told=OTHERS,
+    ),
+    "waiting pod preempted": Row(
+        {"permit": saying(WAIT)}, BACKOFF, BROKEN, "waiting on permit for pod: make room",
+        released=True, told=ALL,
+        during=lambda service: waiting(service).preempt("P", "make room"),
+    ),
+    "PreBind rejected": Row(
+        {"pre_bind": saying(NO)}, BACKOFF, UNSCHEDULABLE, "no", released=True, told=OTHERS,
+    ),
+    "PreBind error": Row(
+        {"pre_bind": saying(error("oh"))},
+        BACKOFF, BROKEN, 'running PreBind plugin "P": oh', released=True, told=ALL,
+    ),
+    "PreBind raises": Row(
+        {"pre_bind": raising("oh")},
+        BACKOFF, BROKEN, 'running PreBind plugin "P": oh', released=True, told=ALL,
+    ),
+    "Bind rejected": Row(
+        {"bind": saying(NO)}, BACKOFF, UNSCHEDULABLE, "no", released=True, told=OTHERS,
+    ),
+    "Bind error": Row(
+        {"bind": saying(error("oh"))},
+        BACKOFF, BROKEN, 'running Bind plugin "P": oh', released=True, told=ALL,
+    ),
+}  # fmt: skip
+
+
+async def failed(row: Row) -> tuple[Service, Any, Calls]:
+    """A service after the attempt of a row; its pod was nominated to a node called old."""
+    released = Calls()
+    ledger = plugin("Ledger", reserve=saying(None), unreserve=released("unreserve"))
+    service = Service(plugin("P", **(BIND | row.plugin)), ledger)
+    service.world.nodes(*row.nodes)
+    service.pending("bystander")
+    await service.attempt()
+    pod = service.pending("p", nominated="old", priority=10)
+    service.moves.clear()
+    service.events.notes.clear()
+    service.dispatcher.patches.clear()
+    during = row.during
+    await service.attempt(None if during is None else lambda: during(service))
+    return service, pod, released
+
+
+@pytest.mark.parametrize("stage", MATRIX)
+async def test_a_failed_attempt(stage: str) -> None:
+    row = MATRIX[stage]
+    service, pod, released = await failed(row)
+    assert service.place(pod) is row.place
+    assert released.made == ["unreserve"] * row.released
+    assert service.cache.get_pod(pod.uid) is None
+    (note,) = [note for note in service.events.notes if note[0] == "p"]
+    assert note == ("p", "FailedScheduling", row.message)
+    patch = service.dispatcher.patches[-1]
+    (condition,) = patch.conditions
+    assert (condition.type, condition.status) == ("PodScheduled", "False")
+    assert (condition.reason, condition.message) == (row.reason, row.message)
+    assert service.nominated_to("p") == row.nominated
+    assert patch.nominated_node_name == row.nominated
+
+
+@pytest.mark.parametrize("stage", [stage for stage, row in MATRIX.items() if row.nodes])
+async def test_who_hears_of_the_place_that_became_free(stage: str) -> None:
+    row = MATRIX[stage]
+    service, pod, _ = await failed(row)
+    bystander = service.informer["default/bystander"]
+    if row.told == NOBODY:
+        assert service.moves == []
+        assert service.place(bystander) is POOL
+        return
+    (move,) = service.moves
+    assert (move.label, move.old, move.new) == ("AssignedPodDelete", "p", "")
+    assert not move.excludes(bystander)
+    assert move.excludes(pod) == (row.told == OTHERS)
+    assert service.place(bystander) in (Place.ACTIVE, BACKOFF)
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ((SKIP, None, error("never")), None),
+        ((SKIP, error("oh"), None), 'running Bind plugin "B1": oh'),
+        ((None,), None),
+    ],
+)
+async def test_bind_plugins_are_asked_until_one_answers(
+    answers: tuple[Any, ...], reason: str | None
+) -> None:
+    calls = Calls()
+    binders = [
+        plugin(f"B{number}", bind=calls(str(number), answer))
+        for number, answer in enumerate(answers)
+    ]
+    service = Service(*binders)
+    service.world.nodes("n1")
+    service.pending("p")
+    await service.attempt()
+    notes = [note for _, _, note in service.events.notes]
+    assert notes == ([reason] if reason else ["Successfully assigned default/p to n1"])
+    assert calls.made == [str(number) for number in range(min(len(answers), 2))]
+
+
+async def test_a_pod_that_no_bind_plugin_takes_is_retried_without_a_word() -> None:
+    service = Service(plugin("B", bind=saying(SKIP)))
+    service.world.nodes("n1")
+    pod = service.pending("p")
+    await service.attempt()
+    assert service.place(pod) is BACKOFF
+    assert service.events.notes == []
+    assert service.dispatcher.patches == []
+
+
+@pytest.mark.parametrize("flight", [SKIP, None])
+async def test_the_expected_node_is_written_only_for_work_before_the_bind(flight: Any) -> None:
+    calls = Calls()
+    slow = plugin("P", pre_bind_pre_flight=saying(flight), pre_bind=calls("pre_bind"), **BIND)
+    service = Service(slow)
+    service.world.nodes("n1")
+    service.pending("p")
+    await service.attempt()
+    expected = [patch.nominated_node_name for patch in service.dispatcher.patches]
+    assert expected == ([] if flight is SKIP else ["n1"])
+    assert calls.made == ([] if flight is SKIP else ["pre_bind"])
+
+
+@pytest.mark.parametrize("change", ["deleted", "bound", "replaced", "updated"])
+async def test_what_the_informer_shows_meanwhile_decides_about_the_requeue(change: str) -> None:
+    """Facts 80 to 82."""
+    service = Service(plugin("P", **BIND, pre_bind=saying(error("oh"))))
+    service.world.nodes("n1")
+    pod = service.pending("p")
+    newest = {
+        "deleted": None,
+        "bound": service.world.pod("p", nodeName="n9"),
+        "replaced": service.world.pod("p"),
+        "updated": service.world.pod("p", priority=7),
+    }[change]
+
+    def meanwhile() -> None:
+        del service.informer[pod.key]
+        if newest is not None:
+            if change == "replaced":
+                newest.metadata.uid = "another"
+            service.informer[pod.key] = newest
+
+    await service.attempt(meanwhile)
+    requeued = [view.uid for view in service.queue.views()]
+    conditions = [patch for patch in service.dispatcher.patches if patch.conditions]
+    assert not service.queue.statistics().in_flight
+    if change == "updated":
+        assert requeued == [pod.uid]
+        service.clock.time += 10.0
+        service.queue.run_due()
+        info = service.queue.pop()
+        assert info is not None
+        assert info.pod.priority == 7
+        assert len(conditions) == 1
+    else:
+        assert requeued == []
+        assert conditions == []
+
+
+async def test_a_pod_that_is_being_deleted_is_dropped_with_an_event() -> None:
+    """Fact 85."""
+    service = Service(plugin("P", **BIND))
+    service.world.nodes("n1")
+    pod = service.pending("p")
+    pod.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+    await service.attempt()
+    note = "skip schedule deleting pod: default/p"
+    assert service.events.notes == [("p", "FailedScheduling", note)]
+    assert service.dispatcher.patches == []
+    assert service.place(pod) is None
+
+
+async def test_a_pod_in_the_cache_under_its_uid_cannot_be_assumed() -> None:
+    service = Service(plugin("P", **BIND))
+    service.world.nodes("n1")
+    pod = service.pending("p")
+    service.cache.add_pod(service.world.pod("p", nodeName="n1"))
+    await service.attempt()
+    assert service.place(pod) is BACKOFF
+    (patch,) = service.dispatcher.patches
+    assert patch.conditions[0].message == "pod p(default/p) is in the cache, so can't be assumed"
