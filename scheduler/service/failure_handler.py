@@ -8,8 +8,8 @@ import structlog
 
 from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Failure
-from scheduler.framework import Clock, Events
-from scheduler.queue import SchedulingQueue
+from scheduler.framework import Clock, Events, QueuedPodInfo
+from scheduler.queue import AlreadyQueuedError, SchedulingQueue
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.status_writer import StatusWriter
 
@@ -45,6 +45,14 @@ class FailureHandler:
         pods = (self._newest(*key.split("/", 1)) for key in keys)
         self._queue.activate([pod for pod in pods if pod is not None])
 
+    def _requeue(self, info: QueuedPodInfo) -> None:
+        try:
+            self._queue.add_unschedulable_if_not_present(info)
+        except AlreadyQueuedError as problem:
+            # An event brought the pod back while its binding cycle was under way, after it had been
+            # given up as assumed. It is queued, which is what matters.
+            _log.warning("pod is queued already", pod=info.key, error=str(problem))
+
     def handle(self, attempt: Attempt, failure: Failure) -> None:
         """Requeue the pod unless it is gone, bound or replaced; then say why it failed."""
         info = attempt.info
@@ -65,7 +73,7 @@ class FailureHandler:
             return
         else:
             info.pod = newest
-            self._queue.add_unschedulable_if_not_present(info)
+            self._requeue(info)
             self._queue.nominator.add_nominated_pod(newest, failure.nominating)
         if not failure.message:
             return

@@ -279,6 +279,21 @@ async def test_what_the_informer_shows_meanwhile_decides_about_the_requeue(chang
         assert conditions == []
 
 
+async def test_a_pod_that_is_queued_again_by_an_event_stays_queued_once() -> None:
+    """It was given up as assumed because it is being deleted, and then it changed once more."""
+    service = Service(plugin("P", **BIND, pre_bind=saying(error("oh"))))
+    service.world.nodes("n1")
+    pod = service.pending("p")
+
+    def meanwhile() -> None:
+        service.queue.done(pod.uid)
+        service.queue.add(pod)
+
+    await service.attempt(meanwhile)
+    assert service.place(pod) is Place.ACTIVE
+    assert not service.queue.statistics().in_flight
+
+
 async def test_a_pod_that_is_being_deleted_is_dropped_with_an_event() -> None:
     """Fact 85."""
     service = Service(plugin("P", **BIND))
