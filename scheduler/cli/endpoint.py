@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import socket
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from http.client import HTTPException, HTTPSConnection
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 import click
-
-if TYPE_CHECKING:
-    from scheduler.client.configuration import ClientConfiguration
-    from scheduler.client.errors import RequestError
 
 DEFAULT_SERVER: Final = "https://localhost:10259"
 ANSWER_SECONDS: Final = 30.0
@@ -79,7 +78,12 @@ class Endpoint:
         Raises:
             click.ClickException: there is no answer; the message says why and what to do.
         """
-        return asyncio.run(_ask(self, path, query))
+        access = _access(self)
+        target = f"{path}?{urlencode(query)}" if query else path
+        status, body = request(access, self.server, target)
+        if status == 200:
+            return body
+        raise click.ClickException(_refusal(self.server, path, status, body, access.credentials))
 
 
 def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -155,7 +159,11 @@ def _server(text: str) -> str:
     """
     server = text if "://" in text else f"https://{text}"
     parts = urlsplit(server)
-    if parts.scheme != "https" or not parts.hostname:
+    try:
+        usable = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise click.BadParameter(
             f"{text!r}: write https://HOST:PORT (nothing is served over plain HTTP)",
             param_hint="'--server'",
@@ -194,78 +202,91 @@ def is_this_machine(server: str) -> bool:
         return False
 
 
-async def _ask(endpoint: Endpoint, path: str, query: Mapping[str, str]) -> bytes:
-    from multidict import CIMultiDict
+class _Connection(HTTPSConnection):
+    """A connection whose certificate may have to be made out to another name than the host's."""
 
-    from scheduler.client.errors import RequestError
-    from scheduler.client.transport import Transport
+    def __init__(self, access: Access, host: str, port: int | None) -> None:
+        super().__init__(host, port, timeout=ANSWER_SECONDS, context=access.tls)
+        self._tls = access.tls
+        self._name = access.server_name or host
 
-    configuration = await _configuration(endpoint)
-    headers = CIMultiDict({"User-Agent": "kubestow/cli", "Accept": "application/json"})
-    authorization = await configuration.authorization()
-    if authorization:
-        headers["Authorization"] = authorization
-    async with Transport(configuration) as transport:
-        url = transport.url(f"{path}?{urlencode(query)}" if query else path)
+    def connect(self) -> None:
+        """Connect and shake hands."""
+        raw = socket.create_connection((self.host, self.port), self.timeout)
         try:
-            status, body, _ = await transport.request("GET", url, headers, None, ANSWER_SECONDS)
-        except RequestError as error:
-            raise click.ClickException(_no_answer(endpoint.server, error)) from error
-    if status == 200:
-        return body
-    raise click.ClickException(_refusal(endpoint, path, status, body, configuration.source))
+            self.sock = self._tls.wrap_socket(raw, server_hostname=self._name)
+        except BaseException:
+            raw.close()
+            raise
+
+
+def request(access: Access, server: str, target: str) -> tuple[int, bytes]:
+    """Status and body of one GET. A command asks once and ends: no session, no event loop.
+
+    Raises:
+        click.ClickException: there is no answer; the message says why and what to do.
+    """
+    parts = urlsplit(server)
+    headers = {"User-Agent": "kubestow/cli", "Accept": "application/json"}
+    if access.authorization:
+        headers["Authorization"] = access.authorization
+    with closing(_Connection(access, parts.hostname or "", parts.port)) as connection:
+        try:
+            connection.request("GET", parts.path + target, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read()
+        except (OSError, HTTPException) as error:
+            raise click.ClickException(_no_answer(server, error)) from error
 
 
 # -- credentials and trust -----------------------------------------------------------------------
 
 
-async def _configuration(endpoint: Endpoint) -> ClientConfiguration:
-    from scheduler.client.configuration import ClientConfiguration
-    from scheduler.client.credentials import StaticCredentials
-    from scheduler.client.errors import ConfigurationError
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How one server is asked."""
 
+    tls: ssl.SSLContext
+    #: The header; empty to ask as nobody.
+    authorization: str
+    #: Where it is from, for people.
+    credentials: str
+    server_name: str
+
+
+def _access(endpoint: Endpoint) -> Access:
     tls: ssl.SSLContext | None = None
-    credentials: Any = StaticCredentials()
-    try:
-        if endpoint.token:
-            credentials, source = StaticCredentials(f"Bearer {endpoint.token}"), "the given token"
-        elif endpoint.insecure_skip_tls_verify and not is_this_machine(endpoint.server):
-            source = NOT_SENT
-        else:
-            credentials, tls, source = await _of_the_cluster(endpoint)
-        context = _verifying(endpoint, tls)
-    except ConfigurationError as error:
-        raise click.ClickException(str(error)) from error
-    return ClientConfiguration(
-        server=endpoint.server,
-        ssl_context=context,
-        credentials=credentials,
-        server_hostname=endpoint.tls_server_name or None,
-        source=source,
-    )
+    authorization = ""
+    if endpoint.token:
+        authorization, credentials = f"Bearer {endpoint.token}", "the given token"
+    elif endpoint.insecure_skip_tls_verify and not is_this_machine(endpoint.server):
+        credentials = NOT_SENT
+    else:
+        authorization, credentials, tls = asyncio.run(_of_the_cluster(endpoint))
+    return Access(_verifying(endpoint, tls), authorization, credentials, endpoint.tls_server_name)
 
 
-async def _of_the_cluster(endpoint: Endpoint) -> tuple[Any, ssl.SSLContext | None, str]:
-    """Credentials, TLS context (client certificate, cluster authority) and where they are from."""
+async def _of_the_cluster(endpoint: Endpoint) -> tuple[str, str, ssl.SSLContext | None]:
+    """The header, where it is from, and a context with client certificate and authority."""
     from scheduler.client.configuration import load_configuration
-    from scheduler.client.credentials import StaticCredentials
     from scheduler.client.errors import ConfigurationError
 
     try:
         found = await load_configuration(
             kubeconfig=endpoint.kubeconfig or None, context=endpoint.context or None
         )
-        # Asked here already, so that a credential that cannot be had is told like a missing one.
-        await found.authorization()
-    except ConfigurationError:
+        header = await found.authorization()
+    except ConfigurationError as error:
         if endpoint.kubeconfig or endpoint.context:
-            raise
-        return StaticCredentials(), None, "none: there is no kubeconfig"
-    if await found.authorization() is None:
-        source = f"the client certificate of {found.source}, no token"
-    else:
-        source = f"the token of {found.source}"
-    return found.credentials, found.ssl_context, source
+            raise click.ClickException(str(error)) from error
+        return "", f"none: {error}", None
+    if header is None:
+        return (
+            "",
+            f"no token, but the client certificate, if any, of {found.source}",
+            (found.ssl_context),
+        )
+    return header, f"the token of {found.source}", found.ssl_context
 
 
 def _verifying(endpoint: Endpoint, context: ssl.SSLContext | None) -> ssl.SSLContext:
@@ -292,25 +313,25 @@ def _verifying(endpoint: Endpoint, context: ssl.SSLContext | None) -> ssl.SSLCon
 # -- what to say when there is no answer ---------------------------------------------------------
 
 
-def _no_answer(server: str, error: RequestError) -> str:
-    from aiohttp import ClientConnectorCertificateError, ClientConnectorDNSError, ClientSSLError
+def _no_answer(server: str, error: Exception) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return UNTRUSTED.format(server=server, text=error.verify_message)
+        case ssl.SSLError():
+            text = f"no TLS there ({error.reason or error})"
+        case ConnectionRefusedError():
+            text = "nothing listens there (connection refused)"
+        case socket.gaierror():
+            text = "there is no host of that name"
+        case TimeoutError():
+            text = f"no answer within {ANSWER_SECONDS:.0f} s"
+        case _:
+            text = f"{type(error).__name__}: {error}"
+    return UNREACHABLE.format(server=server, text=text)
 
-    cause = error.__cause__
-    if isinstance(cause, ClientConnectorCertificateError):
-        problem = cause.certificate_error
-        reason = str(getattr(problem, "verify_message", "") or problem)
-        return UNTRUSTED.format(server=server, text=reason)
-    if isinstance(cause, ClientConnectorDNSError):
-        return UNREACHABLE.format(server=server, text="there is no host of that name")
-    if isinstance(cause, ClientSSLError):
-        return UNREACHABLE.format(server=server, text=f"no TLS there ({cause.os_error})")
-    refused = bool(getattr(error, "refused", False))
-    text = "nothing listens there (connection refused)" if refused else str(cause or error)
-    return UNREACHABLE.format(server=server, text=text or type(cause).__name__)
 
-
-def _refusal(endpoint: Endpoint, path: str, status: int, body: bytes, credentials: str) -> str:
-    server, text = endpoint.server, _said(body)
+def _refusal(server: str, path: str, status: int, body: bytes, credentials: str) -> str:
+    text = _said(body)
     if status == 401:
         return WHO.format(server=server, credentials=credentials)
     if status == 403:

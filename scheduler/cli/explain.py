@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
-from scheduler.cli.queue import wide_console
+from scheduler.cli.reporting import counted
+from scheduler.cli.tables import put, wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,8 +41,8 @@ In the pod, as its service account:
 """
 
 _RESOLVABLE: Final = {
-    "Unschedulable": "might",
-    "UnschedulableAndUnresolvable": "cannot",
+    "Unschedulable": "might help",
+    "UnschedulableAndUnresolvable": "cannot help",
     "Pending": "not needed",
 }
 
@@ -92,13 +93,15 @@ def show(pod: PodExplanation, console: Console) -> None:
     """Print an explanation."""
     from rich.text import Text
 
+    from scheduler.cli.pod_words import one_line
+
     title = Text(f"{pod.namespace}/{pod.name}", "bold")
     details = f"  {pod.state}, profile {pod.profile}, priority {pod.priority}, uid {pod.uid}"
     console.print(title.append(details, "not bold"))
-    console.print(pod.summary, markup=False)
+    console.print(one_line(pod.summary), markup=False)
     if pod.queue is not None:
         console.print()
-        console.print(_facts(pod.queue, pod.now))
+        put(console, _facts(pod.queue, pod.now))
     if pod.nodes is not None:
         _show_nodes(console, pod.nodes)
 
@@ -107,15 +110,15 @@ def _facts(view: PodView, now: float) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from scheduler.cli.pod_words import held_by, next_try, span, woken_by
+    from scheduler.cli.pod_words import held_by, next_try, one_line, span, woken_by
 
-    position = "" if view.position is None else f", {view.position} before it"
+    place = view.place if not view.position else f"{view.place}, {view.position} before it"
+    attempts = counted(view.attempts, "attempt")
     facts = {
-        "Queue": f"{view.place}{position}; {view.attempts} tries, there for "
-        f"{span(now - view.timestamp)}",
+        "Queue": f"{place}; {attempts}, there for {span(now - view.timestamp)}",
         "Next try": next_try(view, now),
         "Held by": held_by(view),
-        "Message": " ".join(view.message.split()),
+        "Message": one_line(view.message),
         "Last event": woken_by(view),
         "Nominated to": view.nominated_node,
     }
@@ -129,17 +132,19 @@ def _facts(view: PodView, now: float) -> Table:
 
 
 def _show_nodes(console: Console, nodes: Examination) -> None:
+    from scheduler.cli.pod_words import one_line
+
     if nodes.error:
         _heading(console, "An attempt would end with an error")
-        console.print(nodes.error, markup=False)
+        console.print(one_line(nodes.error), markup=False)
     if nodes.rejections:
         rejected = sum(each.nodes for each in nodes.rejections)
         _heading(console, f"{rejected} of {nodes.nodes} nodes reject the pod")
-        console.print(_rejections(nodes.rejections))
+        put(console, _rejections(nodes.rejections, piped=not console.is_terminal))
     if nodes.feasible:
         _heading(console, f"It fits on {nodes.feasible} of {nodes.nodes} nodes")
         if nodes.best and nodes.weights:
-            console.print(_scores(nodes, piped=not console.is_terminal))
+            put(console, _scores(nodes, piped=not console.is_terminal))
         elif nodes.best:
             console.print(", ".join(each.node for each in nodes.best), markup=False)
     for note in _notes(nodes):
@@ -151,27 +156,29 @@ def _heading(console: Console, text: str) -> None:
     console.print(text, markup=False, style="bold")
 
 
-def _rejections(rejections: tuple[Rejection, ...]) -> Table:
+def _rejections(rejections: tuple[Rejection, ...], *, piped: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
+
+    from scheduler.cli.pod_words import one_line
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("NODES", justify="right", no_wrap=True)
     table.add_column("PLUGIN", overflow="fold")
     table.add_column("REASONS", overflow="fold")
     table.add_column("PREEMPTION", no_wrap=True)
-    table.add_column("SUCH AS", overflow="fold")
+    table.add_column("SUCH AS", no_wrap=True, overflow="ellipsis")
     for each in rejections:
-        reasons = "; ".join(each.reasons)
+        reasons = one_line("; ".join(each.reasons))
         if each.only_nominated:
             reasons += " (counting pods nominated to the node)"
-        more = ", ..." if each.examples and each.nodes > len(each.examples) else ""
+        more = ("...",) if each.examples and each.nodes > len(each.examples) else ()
         table.add_row(
             str(each.nodes),
             Text(each.plugin),
             Text(reasons),
             _RESOLVABLE.get(each.status, each.status),
-            Text(", ".join(each.examples) + more),
+            Text((", " if piped else "\n").join((*each.examples, *more))),
         )
     return table
 
@@ -217,7 +224,7 @@ def _broken(name: str) -> str:
 def _notes(nodes: Examination) -> list[str]:
     notes = list(nodes.notes)
     if len(nodes.best) < nodes.feasible and nodes.best:
-        notes.append(f"{nodes.feasible - len(nodes.best)} more nodes fit (--nodes)")
+        notes.append(f"{nodes.feasible - len(nodes.best)} more fit (--nodes)")
     if nodes.tied > 1 and nodes.weights:
         notes.append(f"{nodes.tied} nodes share the highest total: one is picked at random")
     if nodes.skipped_filters:

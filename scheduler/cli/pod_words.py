@@ -34,6 +34,16 @@ def decoded(body: bytes, kind: type[Any]) -> Any:
         raise click.ClickException(NOT_UNDERSTOOD.format(error=error)) from error
 
 
+def one_line(text: str) -> str:
+    r"""A message of a plugin as it may be shown: in one line, without terminal controls.
+
+    >>> one_line("0/3 nodes:\n  \x1b[31mred")
+    '0/3 nodes: ?[31mred'
+    """
+    line = " ".join(text.split())
+    return "".join(each if each.isprintable() else "?" for each in line)
+
+
 def span(seconds: float) -> str:
     """A length of time, to be read at a glance.
 

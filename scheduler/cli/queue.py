@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.tables import put, wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from scheduler.queue import PodView
     from scheduler.service.pod_pages import QueuePage
-
-PIPED_WIDTH: Final = 10_000
-"""Columns of a pipe: a pod is one line there, for grep and awk."""
-
 
 HELP: Final = """\
 Show the pods that wait to be scheduled by a running scheduler.
@@ -82,16 +80,14 @@ def show(page: QueuePage, console: Console) -> None:
         where = f" in namespace {page.namespace}" if page.namespace else ""
         console.print(f"no pod waits{where}", markup=False)
         return
-    console.print(_table(page, piped=not console.is_terminal))
+    piped = not console.is_terminal
+    # Many pods wait for the same reason: on a terminal it is told once, below.
+    reasons = {} if piped else _reasons(page)
+    put(console, _table(page, reasons))
+    if reasons:
+        put(console, _legend(page, reasons))
     for line in _left_out(page):
         console.print(line, markup=False)
-
-
-def wide_console() -> Console:
-    """A console as wide as the terminal, and without end in a pipe."""
-    from rich.console import Console
-
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
 def counts(page: QueuePage) -> str:
@@ -105,10 +101,18 @@ def counts(page: QueuePage) -> str:
     )
 
 
-def _table(page: QueuePage, *, piped: bool) -> Table:
+def _reasons(page: QueuePage) -> dict[str, int]:
+    """Every distinct message, numbered as it first occurs."""
+    from scheduler.cli.pod_words import one_line
+
+    messages = dict.fromkeys(one_line(view.message) for view in page.pods if view.message)
+    return {message: number for number, message in enumerate(messages, 1)}
+
+
+def _table(page: QueuePage, reasons: dict[str, int]) -> Table:
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False, show_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("PLACE", no_wrap=True)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("POD", overflow="fold")
@@ -117,29 +121,45 @@ def _table(page: QueuePage, *, piped: bool) -> Table:
     table.add_column("HELD BY", overflow="fold")
     table.add_column("LAST EVENT", overflow="fold")
     for view in page.pods:
-        table.add_row(*_cells(view, page.now, piped=piped))
+        table.add_row(*_cells(view, page.now, reasons))
     return table
 
 
-def _cells(view: PodView, now: float, *, piped: bool) -> tuple[Any, ...]:
+def _cells(view: PodView, now: float, reasons: dict[str, int]) -> tuple[str | Text, ...]:
     from rich.text import Text
 
-    from scheduler.cli.pod_words import held_by, next_try, woken_by
+    from scheduler.cli.pod_words import held_by, next_try, one_line, woken_by
 
-    position = "" if view.position is None else str(view.position)
-    held = Text(held_by(view))
-    if view.message:
-        held.append(": " if piped and held else "\n" if held else "")
-        held.append(_one_line(view.message), "" if piped else "dim")
+    held, message = held_by(view), one_line(view.message)
+    if message in reasons:
+        held = f"{held} [{reasons[message]}]".strip()
+    elif message:
+        held = f"{held}: {message}" if held else message
     return (
-        Text(view.place, "" if piped else _STYLES.get(view.place, "")),
-        position,
+        Text(view.place, _STYLES.get(view.place, "")),
+        "" if view.position is None else str(view.position),
         Text(f"{view.namespace}/{view.name}"),
         str(view.attempts),
         Text(next_try(view, now)),
-        held,
+        Text(held),
         Text(woken_by(view)),
     )
+
+
+def _legend(page: QueuePage, reasons: dict[str, int]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from scheduler.cli.pod_words import one_line
+
+    counts = Counter(one_line(view.message) for view in page.pods)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("PODS", justify="right", no_wrap=True)
+    table.add_column("WHY", overflow="fold")
+    for message, number in reasons.items():
+        table.add_row(Text(f"[{number}]"), str(counts[message]), Text(message))
+    return table
 
 
 _STYLES: Final = {
@@ -149,10 +169,6 @@ _STYLES: Final = {
     "unschedulable": "red",
     "gated": "blue",
 }
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _left_out(page: QueuePage) -> list[str]:

@@ -1,0 +1,168 @@
+"""The real application on an embedded cluster, and commands that ask it over HTTPS."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from config import FeatureGates
+from scheduler.cli.endpoint import Access, request
+from scheduler.cli.entry import program
+from scheduler.service.application import Application
+from scheduler.service.options import RunOptions, ServingOptions
+from simulator import EmbeddedCluster
+from simulator.objects import JsonObject
+from simulator.subresources import Reviewer
+from tests.envtest.ports import free_port
+from tests.integration.service.harness import PATIENCE_SECONDS, configuration, until
+
+READER, STRANGER = "reader-token", "stranger-token"
+
+
+def _user(token: str) -> JsonObject | None:
+    users = {READER: "reader", STRANGER: "stranger"}
+    return {"username": users[token]} if token in users else None
+
+
+def _may(spec: JsonObject) -> bool:
+    asked = spec.get("nonResourceAttributes", {})
+    return (
+        spec.get("user") == "reader"
+        and asked.get("verb") == "get"
+        and str(asked.get("path")).startswith("/debug/")
+    )
+
+
+@dataclass
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Site:
+    """A running scheduler as its users see it."""
+
+    cluster: EmbeddedCluster
+    port: int
+    folder: Path
+
+    @property
+    def server(self) -> str:
+        return f"https://localhost:{self.port}"
+
+    @property
+    def ca_file(self) -> str:
+        """The certificate that the scheduler made for itself."""
+        return str(self.folder / "kube-scheduler.crt")
+
+    def kubeconfig(self, token: str = READER, **cluster: Any) -> str:
+        """A kubeconfig whose user has this token."""
+        path = self.cluster.write_kubeconfig(self.folder / f"{token}.yaml")
+        config = yaml.safe_load(path.read_text())
+        config["users"][0]["user"] = {"token": token} if token else {}
+        config["clusters"][0]["cluster"].update(cluster)
+        path.write_text(yaml.safe_dump(config))
+        return str(path)
+
+    async def run(self, *arguments: str) -> Ended:
+        """Run a command line exactly as given."""
+        # The command has an event loop of its own; the scheduler runs on the test's.
+        ended = await asyncio.to_thread(CliRunner().invoke, program, arguments)
+        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+            raise ended.exception
+        return Ended(ended.exit_code, ended.stdout, ended.stderr)
+
+    async def ask(self, *arguments: str, token: str = READER) -> Ended:
+        """Run a command as somebody, trusting the certificate."""
+        trust = ("--server", self.server, "--ca-file", self.ca_file)
+        return await self.run(*arguments, *trust, "--token", token)
+
+    async def get(self, path: str) -> Ended:
+        """A page as the reader sees it; `code` is the HTTP status."""
+        access = Access(
+            ssl.create_default_context(cafile=self.ca_file), f"Bearer {READER}", "", "localhost"
+        )
+        status, body = await asyncio.to_thread(request, access, self.server, path)
+        return Ended(status, body.decode(), "")
+
+    async def said(self, *arguments: str) -> str:
+        """The output of a command that succeeds."""
+        ended = await self.ask(*arguments)
+        assert (ended.code, ended.err) == (0, "")
+        return ended.out
+
+
+Open = Callable[..., AbstractAsyncContextManager[Site]]
+
+
+@pytest.fixture(autouse=True)
+def garbage_collection() -> Iterator[None]:
+    """A run freezes and tunes the collector of its process, which is ours."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+@pytest.fixture
+def scheduling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Starts a scheduler; settings of its configuration by keyword.
+
+    `before` prepares the cluster; `gates` is what `--feature-gates` would say.
+    """
+    # Nobody's own cluster is asked by accident.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    @asynccontextmanager
+    async def run(
+        *plugins: type[Any],
+        before: Callable[[EmbeddedCluster], None] | None = None,
+        gates: str = "",
+        **document: Any,
+    ) -> AsyncIterator[Site]:
+        reviewer = Reviewer(_user, _may)
+        async with EmbeddedCluster(controllers=(), reviewer=reviewer, seed=1) as cluster:
+            if before is not None:
+                before(cluster)
+            site = Site(cluster, free_port(), tmp_path)
+            settings = {"leaderElection": {"leaderElect": False}, **document}
+            loaded, registry = configuration(plugins, settings)
+            loaded = replace(loaded, feature_gates=FeatureGates.parse([gates] if gates else []))
+            options = RunOptions(
+                master=cluster.url,
+                serving=ServingOptions(
+                    bind_address="127.0.0.1", secure_port=site.port, cert_dir=str(tmp_path)
+                ),
+            )
+            application = Application(loaded, registry, options)
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(application.serve(handle_signals=False))
+                try:
+                    await _answers(site)
+                    yield site
+                finally:
+                    application.stop()
+                assert await task == 0
+
+    return run
+
+
+async def _answers(site: Site) -> None:
+    await until(lambda: Path(site.ca_file).exists(), "a certificate")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await site.ask("queue")).code:
+            pass

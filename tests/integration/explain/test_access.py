@@ -1,0 +1,249 @@
+"""Who may ask, whom a command trusts, and what it says when there is no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scheduler.cli import endpoint
+from scheduler.cli.entry import program
+from tests.envtest.ports import free_port
+from tests.integration.explain.conftest import READER, STRANGER, Ended, Open
+
+SHOWN = "active 0, backoff 0, unschedulable 0, gated 0, in flight 0"
+INSECURE = "--insecure-skip-tls-verify"
+
+
+def run(*arguments: str) -> Ended:
+    ended = CliRunner().invoke(program, arguments)
+    return Ended(ended.exit_code, ended.stdout, ended.stderr)
+
+
+# -- who asks ------------------------------------------------------------------------------------
+
+
+async def test_the_user_of_the_kubeconfig_asks(
+    scheduling: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scheduling() as site:
+        trust = ("--server", site.server, "--ca-file", site.ca_file)
+        named = await site.run("queue", *trust, "--kubeconfig", site.kubeconfig())
+        assert (named.code, named.out.splitlines()[0]) == (0, SHOWN)
+        monkeypatch.setenv("KUBECONFIG", site.kubeconfig())
+        found = await site.run("queue", *trust)
+        assert (found.code, found.out) == (0, named.out)
+        absent = await site.run("queue", *trust, "--kubeconfig", "/nowhere")
+        assert absent.code == 1
+        assert "kubeconfig /nowhere: no such file" in absent.err
+
+
+async def test_a_token_beats_the_kubeconfig(scheduling: Open, tmp_path: Path) -> None:
+    async with scheduling() as site:
+        file = tmp_path / "token"
+        file.write_text(f"{READER}\n")
+        trust = ("--server", site.server, "--ca-file", site.ca_file)
+        stranger = ("--kubeconfig", site.kubeconfig(STRANGER))
+        assert (await site.run("queue", *trust, *stranger)).code == 1
+        assert (await site.run("queue", *trust, *stranger, "--token-file", str(file))).code == 0
+
+
+@pytest.mark.parametrize(
+    ("token", "texts"),
+    [
+        (STRANGER, ('User "stranger" cannot get path "/debug/queue"', "kubestow-reader")),
+        ("nobody's", ("does not accept these credentials (the given token)", "create token")),
+    ],
+)
+async def test_a_refusal_says_who_was_refused_and_what_to_do(
+    scheduling: Open, token: str, texts: tuple[str, ...]
+) -> None:
+    async with scheduling() as site:
+        ended = await site.ask("queue", token=token)
+    assert (ended.code, ended.out) == (1, "")
+    for text in texts:
+        assert text in ended.err
+
+
+async def test_without_any_credentials_the_reason_is_told(scheduling: Open) -> None:
+    async with scheduling() as site:
+        ended = await site.run("queue", "--server", site.server, "--ca-file", site.ca_file)
+    assert ended.code == 1
+    assert 'User "system:anonymous" cannot get path "/debug/queue"' in ended.err
+    assert "none: invalid configuration: no configuration has been provided" in ended.err
+
+
+# -- whom to trust -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+async def test_a_certificate_nobody_knows_is_refused_with_the_ways_out(
+    scheduling: Open, host: str
+) -> None:
+    async with scheduling() as site:
+        where = ("--server", f"{host}:{site.port}")
+        refused = await site.run("queue", *where, "--token", READER)
+        assert (refused.code, refused.out) == (1, "")
+        assert "is not trusted: self-signed certificate" in refused.err
+        for way in (INSECURE, "--ca-file", "--tls-server-name"):
+            assert way in refused.err
+        assert (await site.run("queue", *where, "--token", READER, INSECURE)).code == 0
+        trusted = ("--ca-file", site.ca_file)
+        assert (await site.run("queue", *where, "--token", READER, *trusted)).code == 0
+
+
+async def test_a_kubeconfig_that_verifies_nothing_excuses_its_own_server_only(
+    scheduling: Open,
+) -> None:
+    async with scheduling() as site:
+        # https, so that the kubeconfig has TLS settings at all; it is not connected to.
+        careless = {"server": "https://cluster.invalid", "insecure-skip-tls-verify": True}
+        kubeconfig = site.kubeconfig(READER, **careless)
+        asked = ("queue", "--server", site.server, "--kubeconfig", kubeconfig)
+        refused = await site.run(*asked)
+        assert "is not trusted" in refused.err
+        assert (await site.run(*asked, "--ca-file", site.ca_file)).code == 0
+
+
+async def test_the_certificate_must_be_made_out_to_the_server_or_the_name_given(
+    scheduling: Open,
+) -> None:
+    async with scheduling() as site:
+        asked = ("queue", "--server", site.server, "--ca-file", site.ca_file, "--token", READER)
+        wrong = await site.run(*asked, "--tls-server-name", "kubestow.example.com")
+        assert "Hostname mismatch" in wrong.err
+        assert (await site.run(*asked, "--tls-server-name", "127.0.0.1")).code == 0
+
+
+async def test_credentials_of_the_kubeconfig_are_not_sent_to_an_unverified_stranger(
+    scheduling: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scheduling() as site:
+        asked = ("queue", "--server", site.server, "--kubeconfig", site.kubeconfig(), INSECURE)
+        assert (await site.run(*asked)).code == 0
+        # The same server, as if it were on another machine.
+        monkeypatch.setattr(endpoint, "is_this_machine", lambda _: False)
+        refused = await site.run(*asked)
+        assert refused.code == 1
+        assert 'User "system:anonymous"' in refused.err
+        assert "those of the kubeconfig are kept from a server that is not this machine" in (
+            refused.err
+        )
+        assert (await site.run(*asked, "--token", READER)).code == 0
+        verified = ("queue", "--server", site.server, "--kubeconfig", site.kubeconfig())
+        assert (await site.run(*verified, "--ca-file", site.ca_file)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("server", "here"),
+    [
+        ("https://localhost:1", True),
+        ("https://127.8.9.1", True),
+        ("https://[::1]:10259", True),
+        ("https://localhost.example.com", False),
+        ("https://10.0.0.1:10259", False),
+        ("https://0.0.0.0:10259", False),
+        ("https://user@localhost", True),
+        ("https://localhost@example.com", False),
+    ],
+)
+def test_only_loopback_is_this_machine(server: str, here: bool) -> None:
+    assert endpoint.is_this_machine(server) is here
+
+
+# -- bad arguments and bad answers ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["queue", "--server", "http://localhost:10259"], "nothing is served over plain HTTP"),
+        (["queue", "--server", "https://"], "write https://HOST:PORT"),
+        (["queue", "--server", "localhost:port"], "write https://HOST:PORT"),
+        (["queue", "--limit", "0"], "0 is not in the range 1<=x<=10000"),
+        (["queue", "--token", "a", "--token-file", __file__], "not both"),
+        (["queue", "--token", "a\nb"], "characters that no token has"),
+        (["queue", "--ca-file", "/nowhere"], "does not exist"),
+        (["explain"], "Missing argument"),
+        (["explain", "a/b/c"], "write NAMESPACE/POD"),
+        (["explain", "/web"], "write NAMESPACE/POD"),
+        (["explain", "web", "--nodes", "-1"], "range 0<=x<=1000"),
+    ],
+)
+def test_mistakes_in_arguments_are_told_before_anything_is_asked(
+    arguments: list[str], text: str
+) -> None:
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert text in ended.err
+
+
+def test_a_file_that_is_no_certificate_and_an_empty_token_file_are_named(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    no_token = run("queue", "--token-file", str(empty))
+    assert (no_token.code, f"{empty} is empty" in no_token.err) == (2, True)
+    no_certificate = run("queue", "--token", "t", "--ca-file", __file__)
+    assert (no_certificate.code, "no PEM certificates" in no_certificate.err) == (1, True)
+
+
+def test_nobody_there() -> None:
+    ended = run("queue", "--server", f"https://localhost:{free_port()}", "--token", "t")
+    assert (ended.code, ended.out) == (1, "")
+    assert "nothing listens there (connection refused)" in ended.err
+    assert endpoint.TUNNEL in ended.err
+
+
+def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> object:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_connection", unknown)
+    ended = run("queue", "--server", "scheduler.invalid:1", "--token", "t")
+    assert "there is no host of that name" in ended.err
+
+
+@asynccontextmanager
+async def answering(body: bytes) -> AsyncIterator[str]:
+    """A server without TLS that answers everything so."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(64)
+        writer.write(body)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_a_server_without_tls_is_told_apart() -> None:
+    async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
+        ended = await asyncio.to_thread(run, "queue", "--server", server, "--token", "t")
+    assert (ended.code, "no TLS there" in ended.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "text"),
+    [
+        (404, b"404 page not found\n", "has no /debug/queue: it is no kubestow scheduler, or"),
+        (429, b"Too many requests\n", "answered 429: Too many requests"),
+        (500, b'{"kind":"Status","message":"oh no"}', "answered 500: oh no"),
+        (200, b"<html>", "is of another version and answered something unknown"),
+        (200, b'{"now": 1}', "is of another version and answered something unknown"),
+    ],
+)
+def test_other_answers(
+    monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, text: str
+) -> None:
+    monkeypatch.setattr(endpoint, "request", lambda *_: (status, body))
+    ended = run("queue", "--token", "t")
+    assert (ended.code, ended.out) == (1, "")
+    assert text in ended.err

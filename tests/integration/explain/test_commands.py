@@ -1,0 +1,283 @@
+"""`kubestow queue` and `kubestow explain` against a running scheduler, over HTTPS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+
+from scheduler.framework import Code, Status
+from simulator import EmbeddedCluster
+from tests.integration.explain.conftest import Open, Site
+from tests.integration.service.harness import (
+    PATIENCE_SECONDS,
+    bound_to,
+    condition,
+    node,
+    plugin,
+    pod,
+    until,
+)
+
+
+async def waiting(site: Site, name: str) -> None:
+    """Until the pod was tried and rejected, and the world was told."""
+    await until(lambda: condition(site.cluster, name).get("status") == "False", f"{name} rejected")
+
+
+def row(table: str, start: str) -> list[str]:
+    """The cells of the only line that begins so."""
+    (line,) = [line for line in table.splitlines() if line.startswith(start)]
+    return re.split(r"\s{2,}", line.strip())
+
+
+# -- what is shown -------------------------------------------------------------------------------
+
+
+async def test_the_queue_shows_one_line_for_each_pod(scheduling: Open) -> None:
+    async with scheduling() as site:
+        site.cluster.create(node("n1", cpu="2"))
+        site.cluster.create(pod("held", gates=["example.com/quota", "example.com/data"]))
+        site.cluster.create(pod("big", cpu="8"))
+        await waiting(site, "big")
+        shown = await site.said("queue")
+    lines = shown.splitlines()
+    assert lines[0] == "active 0, backoff 0, unschedulable 1, gated 1, in flight 0"
+    assert row(shown, "PLACE")[:2] == ["PLACE", "#"]
+    place, name, tries, retry, held, event = row(shown, "unschedulable")
+    assert (place, name, tries) == ("unschedulable", "default/big", "1")
+    assert re.fullmatch(r"in (4m\d+s|5m): periodic flush", retry)
+    assert held.startswith("NodeResourcesFit: 0/1 nodes are available: 1 Insufficient cpu.")
+    assert event == "ScheduleAttemptFailure"
+    assert row(shown, "gated") == [
+        "gated",
+        "default/held",
+        "0",
+        "when the gate opens",
+        "gate SchedulingGates: waiting for scheduling gates: [example.com/quota example.com/data]",
+        "UnschedulablePodAdd",
+    ]
+
+
+async def test_the_queue_names_the_event_and_the_hint_that_woke_a_pod(scheduling: Open) -> None:
+    slow = {"podInitialBackoffSeconds": 3600, "podMaxBackoffSeconds": 3600}
+    # Otherwise a pod in backoff is popped while there is nothing else to do.
+    async with scheduling(gates="SchedulerPopFromBackoffQ=false", **slow) as site:
+        site.cluster.create(node("n1", cpu="2"))
+        site.cluster.create(pod("big", cpu="8"))
+        await waiting(site, "big")
+        # Too small still, so nothing to wake for; then large enough.
+        site.cluster.create(node("n2", cpu="2"))
+        site.cluster.create(node("n3", cpu="9"))
+        view = await view_of(site, "big", place="backoff")
+        shown = await site.said("queue")
+    assert (view["last_event"], view["last_hint"]) == ("NodeAdd", "NodeResourcesFit")
+    assert (view["position"], view["attempts"]) == (0, 1)
+    place, number, name, _, retry, _, event = row(shown, "backoff  ")
+    assert (place, number, name) == ("backoff", "0", "default/big")
+    assert re.fullmatch(r"in (1h|59m\d+s|1h0?m?): backoff", retry)
+    assert event == "NodeAdd (hint of NodeResourcesFit)"
+
+
+async def view_of(site: Site, name: str, **wanted: str) -> dict[str, Any]:
+    """The queue's record of a pod, once it is as wanted."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            page = json.loads(await site.said("queue", "-o", "json"))
+            for view in page["pods"]:
+                if view["name"] == name and wanted.items() <= view.items():
+                    return dict(view)
+
+
+async def test_the_queue_can_be_narrowed(scheduling: Open) -> None:
+    async with scheduling() as site:
+        for name in ("a", "b", "c"):
+            site.cluster.create(pod(name, gates=["g"]))
+        elsewhere = pod("d", gates=["g"])
+        elsewhere["metadata"]["namespace"] = "kube-system"
+        site.cluster.create(elsewhere)
+        await until_gated(site, 4)
+        first = await site.said("queue", "--limit", "1")
+        assert first.splitlines()[-1] == "not shown: 3 gated (--limit)"
+        only = await site.said("queue", "-n", "kube-system")
+        assert [row(only, "gated")[1], "default" in only] == ["kube-system/d", False]
+        assert (await site.said("queue", "-n", "nowhere")).splitlines()[-1] == (
+            "no pod waits in namespace nowhere"
+        )
+        page = json.loads(await site.said("queue", "-o", "json"))
+        assert len(page["pods"]) == page["statistics"]["gated"] == 4
+        assert page["leading"] is True
+
+
+async def until_gated(site: Site, number: int) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            page = json.loads(await site.said("queue", "-o", "json"))
+            if page["statistics"]["gated"] == number:
+                return
+
+
+async def test_a_pod_that_fits_nowhere_is_explained_by_plugin_and_reason(
+    scheduling: Open,
+) -> None:
+    async with scheduling() as site:
+        for index in range(5):
+            site.cluster.create(node(f"small{index}", cpu="1"))
+        tainted = node("tainted", cpu="1")
+        tainted["spec"] = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+        site.cluster.create(tainted)
+        site.cluster.create(pod("web", cpu="2"))
+        await waiting(site, "web")
+        shown = await site.said("explain", "default/web", "--examples", "2")
+        again = await site.said("explain", "web", "-o", "json")
+    lines = shown.splitlines()
+    assert lines[0].startswith("default/web  queued, profile kubestow, priority 0, uid ")
+    assert lines[1].endswith("it fits on 0 of 6 nodes now")
+    assert row(shown, "Queue")[1].startswith("unschedulable; 1 attempt, there for ")
+    assert row(shown, "Held by")[1] == "NodeResourcesFit, TaintToleration"
+    assert "6 of 6 nodes reject the pod" in lines
+    assert [re.split(r"\s{2,}", line.strip()) for line in lines if "cannot" in line] == [
+        ["5", "NodeResourcesFit", "Insufficient cpu", "cannot help", "small0, small1, ..."],
+        ["1", "TaintToleration", "node(s) had untolerated taint(s)", "cannot help", "tainted"],
+    ]
+    explained = json.loads(again)["pod"]
+    assert (explained["state"], explained["nodes"]["feasible"]) == ("queued", 0)
+    assert explained["nodes"]["rejections"][0]["examples"] == ["small0", "small1", "small2"]
+
+
+async def test_a_gated_pod_shows_its_gate_and_the_scores_of_nodes(scheduling: Open) -> None:
+    async with scheduling() as site:
+        site.cluster.create(node("large", cpu="8"))
+        site.cluster.create(node("small", cpu="2"))
+        site.cluster.create(node("tiny", cpu="1"))
+        site.cluster.create(pod("held", cpu="2", gates=["quota"]))
+        await until_gated(site, 1)
+        shown = await site.said("explain", "default/held", "--nodes", "1")
+    lines = shown.splitlines()
+    assert lines[1].startswith("held at the gate of plugin SchedulingGates")
+    assert lines[1].endswith("once let in, it would fit on 2 of 3 nodes now")
+    assert "It fits on 2 of 3 nodes" in lines
+    heading = row(shown, "NODE ")
+    assert heading[:2] == ["NODE", "TOTAL"]
+    assert "NodeResourcesFit x1" in heading
+    assert row(shown, "large")[0] == "large"
+    assert "note: 1 more fit (--nodes)" in lines
+    assert row(shown, "    1  NodeResourcesFit")[-1] == "tiny"
+
+
+async def test_a_bound_pod_and_a_pod_of_another_scheduler_say_so(scheduling: Open) -> None:
+    async with scheduling() as site:
+        site.cluster.create(node("n1"))
+        site.cluster.create(pod("mine"))
+        site.cluster.create(pod("theirs", schedulerName="default-scheduler"))
+        await until(lambda: bound_to(site.cluster, "mine"), "bound")
+        mine = await said_of(site, "mine", "bound to node n1")
+        theirs = await said_of(site, "theirs", "not ours")
+    assert mine["node"] == "n1"
+    assert mine["since"]
+    assert mine["nodes"] is theirs["nodes"] is None
+    assert 'schedulerName is "default-scheduler"' in theirs["summary"]
+
+
+async def said_of(site: Site, name: str, summary: str) -> dict[str, Any]:
+    """The explanation, once its summary begins so."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            ended = await site.ask("explain", name, "-o", "json")
+            pod: dict[str, Any] = json.loads(ended.out)["pod"] if not ended.code else {}
+            if pod.get("summary", "").startswith(summary):
+                return pod
+
+
+async def test_a_pod_that_waits_at_permit_says_so(scheduling: Open) -> None:
+    gang = plugin("Gang", permit=lambda *_: (Status(Code.WAIT), 600.0))
+    async with scheduling(gang) as site:
+        site.cluster.create(node("n1"))
+        site.cluster.create(pod("member"))
+        said = await said_of(site, "member", "node n1 was chosen; waits at Permit for Gang")
+        assert said["state"] == "waiting-at-permit"
+
+
+async def test_a_plugin_that_fails_is_named(scheduling: Open) -> None:
+    def fail(*_: object) -> None:
+        msg = "the database is down"
+        raise RuntimeError(msg)
+
+    async with scheduling(plugin("Licences", filter=fail)) as site:
+        site.cluster.create(node("n1"))
+        site.cluster.create(pod("web"))
+        await waiting(site, "web")
+        shown = await site.said("explain", "default/web")
+        queue = await site.said("queue")
+    assert "An attempt would end with an error" in shown
+    assert 'running "Licences" filter plugin: the database is down' in shown
+    assert "(1 after an error)" in queue
+    assert "backoff after an error" in queue
+
+
+async def test_a_replica_that_stands_by_says_so(scheduling: Open) -> None:
+    election = {"leaderElect": True, "resourceName": "taken", "resourceNamespace": "default"}
+    async with scheduling(leaderElection=election, before=somebody_leads) as site:
+        site.cluster.create(pod("web", gates=["g"]))
+        await until_gated(site, 1)
+        queue = await site.ask("queue")
+        explained = await site.ask("explain", "web")
+    assert "gated" in queue.out
+    assert "held at the gate" in explained.out
+    assert "this replica stands by" in queue.err
+    assert "this replica stands by" in explained.err
+
+
+def somebody_leads(cluster: EmbeddedCluster) -> None:
+    """Another replica holds the Lease for an hour."""
+    spec = {
+        "holderIdentity": "another",
+        "leaseDurationSeconds": 3600,
+        "renewTime": "2030-01-01T00:00:00.000000Z",
+    }
+    metadata = {"name": "taken", "namespace": "default"}
+    kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    cluster.create({**kind, "metadata": metadata, "spec": spec})
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["explain", "default/ghost"], 'no pod "default/ghost": it does not exist, or'),
+        (["explain", "ghost", "-n", "kube-system"], 'no pod "kube-system/ghost"'),
+    ],
+)
+async def test_unknown_pods_are_an_error(scheduling: Open, arguments: list[str], text: str) -> None:
+    async with scheduling() as site:
+        ended = await site.ask(*arguments)
+    assert (ended.code, ended.out) == (1, "")
+    assert text in ended.err
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("queue?limit=0", 400, "limit=0: give a number from 1 to 10000"),
+        ("queue?limit=many", 400, "limit=many: not a number"),
+        ("explain", 400, "say which pod: /debug/explain?pod=NAMESPACE/NAME"),
+        ("explain?pod=web", 400, "say which pod"),
+        ("explain?pod=default/web&nodes=1001", 400, "nodes=1001: give a number from 0 to 1000"),
+        ("explain?pod=default/web&nodes=-1", 400, "nodes=-1: not a number"),
+        ("explain?pod=default/ghost", 404, 'no pod "default/ghost"'),
+        ("explain?pod=a/b/c", 404, 'no pod "a/b/c"'),
+    ],
+)
+async def test_the_pages_refuse_what_they_do_not_understand(
+    scheduling: Open, path: str, status: int, text: str
+) -> None:
+    async with scheduling() as site:
+        site.cluster.create(pod("web", gates=["g"]))
+        await until_gated(site, 1)
+        answer = await site.get(f"/debug/{path}")
+    assert (answer.code, text in answer.out) == (status, True)

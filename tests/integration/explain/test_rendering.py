@@ -1,0 +1,148 @@
+"""What a terminal of 100 columns shows: nothing is cut off, and reasons are told once."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from scheduler.cli import explain, queue
+from scheduler.engine import (
+    Examination,
+    NodeScore,
+    PluginScore,
+    PodExplanation,
+    PodState,
+    Rejection,
+)
+from scheduler.queue import Place, PodView, QueueStatistics
+from scheduler.service.pod_pages import QueuePage
+
+WIDTH = 100
+NODE = "ip-10-0-13-17.eu-central-1.compute.internal"
+PLUGINS = (
+    "NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality", "TaintToleration",
+    "NodeAffinity", "PodTopologySpread", "InterPodAffinity",
+)  # fmt: skip
+
+VIEW = PodView(
+    namespace="analytics",
+    name="nightly-batch-7f9c5d8b6-x2k4v",
+    uid="u",
+    profile="kubestow",
+    place=Place.UNSCHEDULABLE,
+    position=None,
+    attempts=12,
+    timestamp=900.0,
+    next_retry=1_245.0,
+    next_retry_reason="periodic flush",
+    gating_plugin="",
+    message="0/32 nodes are available: 30 Insufficient cpu,\n2 node(s) had untolerated taint(s).",
+    unschedulable_plugins=("NodeResourcesFit", "Quota", "TaintToleration"),
+    pending_plugins=("Quota",),
+    nominated_node="",
+    last_event="ScheduleAttemptFailure",
+    last_hint="",
+)
+
+
+def terminal() -> Console:
+    return Console(file=io.StringIO(), width=WIDTH, force_terminal=True, color_system=None)
+
+
+def lines(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue().splitlines()
+    assert max(map(len, shown)) <= WIDTH
+    return shown
+
+
+def words(shown: list[str]) -> str:
+    return " ".join(" ".join(shown).split())
+
+
+def page(*views: PodView, **changes: int) -> QueuePage:
+    numbers: dict[str, Any] = dict.fromkeys(QueueStatistics.__dataclass_fields__, 0)
+    statistics = QueueStatistics(**numbers | changes)
+    return QueuePage(1_000.0, True, "", 2, statistics, list(views))
+
+
+def test_pods_that_wait_for_the_same_reason_share_one_line_about_it() -> None:
+    console = terminal()
+    gated = replace(
+        VIEW, name="g", place=Place.GATED, gating_plugin="Gate", next_retry=None, message="no"
+    )
+    second = replace(VIEW, name="second", next_retry=None)
+    queue.show(page(VIEW, second, gated, unschedulable=9, gated=1), console)
+    shown = lines(console)
+    text = words(shown)
+    assert text.count("0/32 nodes are available") == 1
+    assert "[1] 2 0/32 nodes are available: 30 Insufficient cpu, 2 node(s) had" in text
+    assert "[2] 1 no" in text
+    # Cells fold, so only their beginnings stand beside each other.
+    assert any("in 4m5s: periodic" in line and "Quota (pending)" in line for line in shown)
+    assert any("second" in line and "after an event" in line for line in shown)
+    assert any("when the gate" in line and "gate Gate [2]" in line for line in shown)
+    assert shown[-1].rstrip() == "not shown: 7 unschedulable (--limit)"
+
+
+def test_text_of_plugins_is_shown_as_it_is_without_control_over_the_terminal() -> None:
+    console = terminal()
+    queue.show(page(replace(VIEW, message="[red]\x1b]0;owned\x07 [/]"), unschedulable=1), console)
+    assert "[red]?]0;owned? [/]" in words(lines(console))
+
+
+def explanation(nodes: Examination, **changes: object) -> PodExplanation:
+    told = PodExplanation(
+        "analytics", "p", "u", "kubestow", 7, PodState.QUEUED, "told", 1_000.0,
+        queue=VIEW, nodes=nodes,
+    )  # fmt: skip
+    return replace(told, **changes)  # type: ignore[arg-type]
+
+
+def test_scores_of_a_whole_profile_and_long_names_of_nodes_fit() -> None:
+    console = terminal()
+    scores = tuple(PluginScore(name, 7, 7, 14) for name in PLUGINS[:-1])
+    affinity = PluginScore(PLUGINS[-1], -12345, 100, 200)
+    nodes = Examination(
+        nodes=40,
+        feasible=3,
+        rejections=(
+            Rejection("NodeResourcesFit", "Unschedulable", ("Insufficient cpu",), 30, (NODE,) * 2),
+            Rejection("Quota", "Pending", ("later",), 7, ("n1",), only_nominated=True),
+        ),
+        best=(NodeScore(NODE, 284, (*scores, affinity)), NodeScore("n2", 284, scores)),
+        tied=2,
+        weights=dict.fromkeys(PLUGINS, 2),
+        skipped_filters=("NodePorts",),
+        skipped_scores=("DynamicResources",),
+    )
+    explain.show(explanation(nodes), console)
+    shown = lines(console)
+    text = words(shown)
+    assert "37 of 40 nodes reject the pod" in text
+    assert any(line.lstrip().startswith("30 ") and "might help" in line for line in shown)
+    assert any(NODE in line for line in shown)
+    assert any("Quota" in line and "later (counting" in line for line in shown)
+    assert "It fits on 3 of 40 nodes" in text
+    assert any(line.startswith("n2") and "284" in line for line in shown)
+    for note in ("1 more fit", "2 nodes share the highest total", "NodePorts", "DynamicResources"):
+        assert note in text
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        (Examination(0, 0, notes=("the cluster has no nodes",)), "note: the cluster has no nodes"),
+        (Examination(2, 0, error="running P: \x1b[0m no"), "with an error running P: ?[0m no"),
+        # A profile that scores nothing.
+        (Examination(1, 1, best=(NodeScore("n1", 0, ()),)), "It fits on 1 of 1 nodes n1"),
+    ],
+)
+def test_explanations_without_tables(nodes: Examination, told: str) -> None:
+    console = terminal()
+    explain.show(explanation(nodes, queue=None), console)
+    assert told in words(lines(console))
