@@ -56,19 +56,20 @@ def test_namespaced_objects_stay_in_the_own_namespace() -> None:
 
 def test_each_rule_is_preceded_by_a_comment_that_names_who_needs_it() -> None:
     lines = (MANIFESTS / "rbac.yaml").read_text().splitlines()
-    rules = [number for number, line in enumerate(lines) if line.startswith("  - apiGroups:")]
+    begins = ("  - apiGroups:", "  - nonResourceURLs:")
+    rules = [number for number, line in enumerate(lines) if line.startswith(begins)]
     assert len(rules) == len(only("ClusterRole")["rules"]) + len(only("Role")["rules"])
     unexplained = [lines[n + 1] for n in rules if not re.match(r"  # [\w, ]+", lines[n - 1])]
     assert not unexplained
 
 
 def grants() -> list[tuple[str, str]]:
-    """Return verb and resource of every rule that holds for the whole cluster."""
+    """Return verb and resource (or path) of every rule that holds for the whole cluster."""
     return [
         (verb, resource)
         for rule in only("ClusterRole")["rules"]
         for verb in rule["verbs"]
-        for resource in rule["resources"]
+        for resource in rule.get("resources", rule.get("nonResourceURLs"))
     ]
 
 
