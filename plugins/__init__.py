@@ -20,6 +20,7 @@ from plugins.node_ports import NodePorts
 from plugins.node_unschedulable import NodeUnschedulable
 from plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.noderesources.fit import NodeResourcesFit
+from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
@@ -37,6 +38,7 @@ __all__ = [
     "NodeResourcesBalancedAllocation",
     "NodeResourcesFit",
     "NodeUnschedulable",
+    "PodTopologySpread",
     "PrioritySort",
     "SchedulingGates",
     "TaintToleration",
@@ -81,8 +83,9 @@ def in_tree() -> tuple[type[Any], ...]:
         NodeAffinity,
         NodePorts,
         NodeResourcesFit,
-        # Here follow VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone,
-        # PodTopologySpread and InterPodAffinity.
+        # Here follow VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone.
+        PodTopologySpread,
+        # Here follows InterPodAffinity.
         DynamicResources,
         # Here follows DefaultPreemption.
         NodeResourcesBalancedAllocation,

@@ -1,7 +1,8 @@
 """NodeTable: every node as a row of columns (DESIGN section 4).
 
 Invariants, checked by `validate()`:
-- usage columns of a row equal the sums over the pods placed on it;
+- usage columns of a row equal the sums over the pods placed on it, and so do the counts of pods by
+  selector and of their affinity terms;
 - a row is either a node (`valid`), a ghost (pods but no node), or free;
 - every change visible to a plugin is in the change log.
 
@@ -22,12 +23,16 @@ from scheduler.cache.columns import FIRST_SCALAR, NumericColumns
 from scheduler.cache.indexes import ImageIndex, PortIndex
 from scheduler.cache.interning import LabelColumn, TaintSets
 from scheduler.cache.node_info import NodeView
+from scheduler.cache.selector_counts import SelectorCounts
+from scheduler.cache.term_index import TermIndex
 from scheduler.framework.nodes import (
     BoolColumn,
     Columns,
     ImageState,
     Int32Column,
     Int64Column,
+    OwnedTerm,
+    PodTerm,
     Rows,
 )
 
@@ -62,6 +67,8 @@ class NodeTable:
         self._labels: dict[str, LabelColumn] = {}
         self._images = ImageIndex()
         self._ports = PortIndex()
+        self.selector_counts = SelectorCounts(self.columns.capacity)
+        self.terms = TermIndex(self.columns.capacity)
         self._versions: dict[str, int] = {}
         self._views: dict[int, NodeView] = {}
 
@@ -174,6 +181,21 @@ class NodeTable:
     def label_values(self, key: str) -> LabelColumn:
         """The dictionary of a label key."""
         return self._label(key)
+
+    def pod_counts(self, terms: Sequence[PodTerm], *, terminating: bool) -> Int32Column:
+        """Pods per row that match all terms; the column is built on first use."""
+        return self.selector_counts.counts(terms, terminating=terminating)
+
+    def owned_terms(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> Sequence[OwnedTerm]:
+        """Affinity terms of placed pods that match a pod."""
+        return self.terms.speaking_of(namespace, labels, namespace_labels)
+
+    @property
+    def has_owned_terms(self) -> bool:
+        """Whether any placed pod has an affinity term."""
+        return not self.terms.empty
 
     def node_info(self, row: int) -> NodeView:
         """The scalar view of a row; the same object for the same row."""
@@ -299,20 +321,32 @@ class NodeTable:
         """Count a pod on a row. The caller (`Cache`) makes sure that it is counted once."""
         self._pods[row][pod.metadata.uid] = pod
         self._account(pod, row, 1)
+        self.selector_counts.add(pod, row)
+        self.terms.add(pod, row)
 
     def remove_pod(self, pod: Pod, row: int) -> None:
         """Stop counting a pod, with the object it was counted with."""
         del self._pods[row][pod.metadata.uid]
         self._account(pod, row, -1)
+        self.selector_counts.remove(pod, row)
+        self.terms.remove(pod, row)
         self._release_if_empty(row)
 
     def replace_pod(self, old: Pod, new: Pod, row: int) -> None:
         """Swap the object of a counted pod; usage changes only if the shape did."""
+        relabelled = (
+            old.metadata.labels != new.metadata.labels or old.terminating != new.terminating
+        )
+        if relabelled:
+            self.selector_counts.remove(old, row)
+            self.selector_counts.add(new, row)
         if old.shape is new.shape:
             self._pods[row][new.metadata.uid] = new
-            if old.metadata.labels != new.metadata.labels or old.terminating != new.terminating:
+            if relabelled:
                 self.log.append(row, _USAGE)
             return
+        self.terms.remove(old, row)
+        self.terms.add(new, row)
         self._account(old, row, -1)
         self._pods[row][new.metadata.uid] = new
         self._account(new, row, 1)
@@ -408,6 +442,8 @@ class NodeTable:
         self._pods += [{} for _ in range(more)]
         for column in self._labels.values():
             column.grow(self.columns.capacity)
+        self.selector_counts.grow(self.columns.capacity)
+        self.terms.grow(self.columns.capacity)
 
     def _release_if_empty(self, row: int) -> None:
         if self._nodes[row] is None and not self._pods[row]:
@@ -450,6 +486,9 @@ class NodeTable:
             yield f"node_count is {self._node_count}, valid rows {int(self.columns.valid.sum())}"
         if set(self._free) & set(self._row_by_name.values()):
             yield "a row is both free and in use"
+        placed = [(row, pod) for row, pods in enumerate(self._pods) for pod in pods.values()]
+        yield from self.selector_counts.validate(placed)
+        yield from self.terms.validate(placed)
 
 
 def _differs_otherwise(old: Node, new: Node) -> bool:

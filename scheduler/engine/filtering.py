@@ -227,10 +227,18 @@ class Filtering:
 
     # -- everything else -------------------------------------------------------------------------
 
-    @property
-    def reuse_only(self) -> bool:
-        """Whether `ShapeResult.verdict` is the whole truth for this profile."""
-        return not self._volatile and not self.scalar
+    def reuse_only(self, state: CycleState) -> bool:
+        """Whether `ShapeResult.verdict` is the whole truth in this cycle.
+
+        So it is when every plugin that must be asked each time sat out in PreFilter.
+        """
+        if self.scalar:
+            return False
+        skipped = state.skip_filter
+        for slot in self._volatile:  # noqa: SIM110 - a generator would double the cost
+            if slot.name not in skipped:
+                return False
+        return True
 
     def ask_volatile(
         self, state: CycleState, pod: Pod, verdict: np.ndarray, codes: dict[int, Codes]

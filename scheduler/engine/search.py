@@ -282,7 +282,7 @@ class Search:
         filtering = self.filtering
         filtering.refresh(entry, state, pod)
         nominated = self._nominated_rows(pod)
-        if filtering.reuse_only and self._complete and not nominated:
+        if filtering.reuse_only(state) and self._complete and not nominated:
             rows = entry.feasible_rows()
             if len(rows):
                 return Found(rows, entry, True, self._table.node_count - len(rows))

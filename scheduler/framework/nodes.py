@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntFlag
-from typing import Protocol
+from enum import IntEnum, IntFlag
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources
+from scheduler.api.selectors import CompiledLabelSelector
 
 BoolColumn = NDArray[np.bool_]
 Int32Column = NDArray[np.int32]
@@ -170,6 +171,47 @@ class LabelValues(Protocol):
         ...
 
 
+class PodTerm(NamedTuple):
+    """Which pods to count: all that match, in some namespaces."""
+
+    namespaces: frozenset[str] | None
+    """Names; None for every namespace."""
+    selector: CompiledLabelSelector
+
+
+class TermKind(IntEnum):
+    """Which list of a pod's affinity a term is from."""
+
+    REQUIRED = 0
+    REQUIRED_ANTI = 1
+    PREFERRED = 2
+    PREFERRED_ANTI = 3
+
+
+class OwnedTerm(Protocol):
+    """An affinity term that placed pods have, identical terms of many pods taken together."""
+
+    @property
+    def kind(self) -> TermKind:
+        """The list it is from."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """The weight of a preferred term, 0 for a required one."""
+        ...
+
+    @property
+    def topology_key(self) -> str:
+        """The node label that says which nodes belong together."""
+        ...
+
+    @property
+    def counts(self) -> Int32Column:
+        """(capacity,): pods per row that have the term; also of rows that are no nodes."""
+        ...
+
+
 class NodeTableView(Protocol):
     """All nodes in columns.
 
@@ -270,6 +312,28 @@ class NodeTableView(Protocol):
     @property
     def declared_features(self) -> Sequence[frozenset[str]]:
         """`status.declaredFeatures` per row."""
+        ...
+
+    def pod_counts(self, terms: Sequence[PodTerm], *, terminating: bool) -> Int32Column:
+        """(capacity,): placed pods that match all `terms`, bound or assumed.
+
+        `terminating` says whether pods that are being deleted count. Rows that are no nodes count
+        too. Made on first use, then kept up to date while it is in use.
+        """
+        ...
+
+    def owned_terms(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> Sequence[OwnedTerm]:
+        """Affinity terms of placed pods that match a pod with `labels` in `namespace`.
+
+        Lists that cannot be parsed have no terms.
+        """
+        ...
+
+    @property
+    def has_owned_terms(self) -> bool:
+        """Whether any placed pod has an affinity or anti-affinity term towards pods."""
         ...
 
     def node_info(self, row: int) -> NodeInfo:

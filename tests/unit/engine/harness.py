@@ -25,6 +25,7 @@ from scheduler.framework import (
     Registry,
 )
 from scheduler.framework.plugin import SCORE
+from scheduler.service.listers import StoreListers
 
 PROFILE = "test"
 
@@ -83,6 +84,7 @@ class Handle:
         self.clock = world.clock
         self.table = world.cache.table
         self.nominator = world.nominations
+        self.listers = StoreListers()
         self.feature_gates: Mapping[str, bool] = {}
 
 

@@ -36,6 +36,36 @@ def taint(text: str) -> dict[str, str]:
     return {"key": key, "value": value, "effect": effect}
 
 
+class Objects:
+    """Listers by plural over plain lists; `Cluster.add_object` fills them."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, list[Any]] = {}
+
+    def __getitem__(self, plural: str) -> ObjectsOfKind:
+        return ObjectsOfKind(self.known.get(plural, []))
+
+
+class ObjectsOfKind:
+    """Implements `framework.Lister`."""
+
+    def __init__(self, objects: list[Any]) -> None:
+        self._objects = objects
+
+    def get(self, name: str, namespace: str = "") -> Any | None:
+        for each in self._objects:
+            if (each.metadata.namespace, each.metadata.name) == (namespace, name):
+                return each
+        return None
+
+    def list(self, namespace: str | None = None) -> Iterable[Any]:
+        return [
+            each
+            for each in self._objects
+            if namespace is None or each.metadata.namespace == namespace
+        ]
+
+
 class Cluster:
     """A cache with nodes and placed pods."""
 
@@ -44,6 +74,7 @@ class Cluster:
     ) -> None:
         self.cache = Cache()
         self.shapes = PodShapes()
+        self.objects = Objects()
         for each in nodes:
             self.cache.set_node(each)
         for name, pods in (placed or {}).items():
@@ -65,8 +96,16 @@ class Cluster:
         self.cache.add_pod(self.intern(pod))
         return pod
 
+    def add_object(self, plural: str, made: Any) -> None:
+        """Something that listers show, such as a Service."""
+        self.objects.known.setdefault(plural, []).append(made)
+        self.table.bump(plural)
+
     def handle(self, api: Any = None, **gates: bool) -> Handle:
-        return cast("Handle", SimpleNamespace(table=self.table, feature_gates=gates, api=api))
+        return cast(
+            "Handle",
+            SimpleNamespace(table=self.table, feature_gates=gates, api=api, listers=self.objects),
+        )
 
 
 def pod(spec: dict[str, Any] | None = None, **parts: Any) -> Pod:

@@ -1,0 +1,1 @@
+"""PodTopologySpread: pods that belong together, spread over zones, nodes or other domains."""

@@ -1,0 +1,195 @@
+"""Which constraints a pod has: its own, or else the profile's defaults (plugins.md 4.11).
+
+A pod with any constraint of its own gets no default at all. The selector of the defaults is deduced
+from the Services that select the pod and from its controller; without either there are none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from plugins.pod_topology_spread.arguments import (
+    DO_NOT_SCHEDULE,
+    HONOR,
+    SCHEDULE_ANYWAY,
+    PodTopologySpreadArgs,
+)
+from scheduler.api.meta import OwnerReference
+from scheduler.api.pod import Pod, TopologySpreadConstraint
+from scheduler.api.selectors import (
+    IN,
+    NOTHING,
+    CompiledLabelSelector,
+    Requirement,
+    SelectorError,
+    compile_label_selector,
+    compile_map_selector,
+)
+from scheduler.api.shape import PodShape
+from scheduler.framework import Handle
+
+MATCH_LABEL_KEYS_GATE: Final = "MatchLabelKeysInPodTopologySpread"
+"""Feature gate of `matchLabelKeys`; on in v1.36."""
+
+OWNER_PLURALS: Final = {
+    ("v1", "ReplicationController"): "replicationcontrollers",
+    ("apps/v1", "ReplicaSet"): "replicasets",
+    ("apps/v1", "StatefulSet"): "statefulsets",
+}
+REQUIRED_RESOURCES: Final = ("services", *OWNER_PLURALS.values())
+
+_MAX_REMEMBERED: Final = 4096
+
+
+class Constraint(NamedTuple):
+    """One constraint, ready to count with."""
+
+    max_skew: int
+    topology_key: str
+    selector: CompiledLabelSelector
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+    def matches(self, pod: Pod) -> bool:
+        """Whether the labels of a pod satisfy the selector; the namespace is not looked at."""
+        return self.selector.matches(pod.metadata.labels)
+
+
+class _Parsed(NamedTuple):
+    """Constraints of one kind, and the label keys to add for each."""
+
+    constraints: tuple[Constraint, ...]
+    match_label_keys: tuple[tuple[str, ...], ...]
+    error: SelectorError | None = None
+
+
+class Constraints:
+    """Finds the constraints of pods; remembers what it parsed and deduced."""
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self._handle = handle
+        self._uses_label_keys = handle.feature_gates.get(MATCH_LABEL_KEYS_GATE, True)
+        self._default_hard = self._parse(args.constraints, DO_NOT_SCHEDULE)
+        self._default_soft = self._parse(args.constraints, SCHEDULE_ANYWAY)
+        self._parsed: dict[PodShape, tuple[_Parsed, _Parsed]] = {}
+        self._selectors: dict[tuple[object, ...], CompiledLabelSelector] = {}
+        self._versions: tuple[int, ...] = ()
+
+    @property
+    def any_hard_default(self) -> bool:
+        """Whether pods without constraints of their own may get hard ones."""
+        return bool(self._default_hard.constraints)
+
+    def hard(self, pod: Pod) -> tuple[Constraint, ...]:
+        """DoNotSchedule constraints, in the pod's order; SelectorError if one cannot be parsed."""
+        if not pod.shape.spec.topology_spread_constraints:
+            return self._deduced(self._default_hard, pod)
+        return self._own(pod, 0)
+
+    def soft(self, pod: Pod) -> tuple[Constraint, ...]:
+        """ScheduleAnyway constraints; otherwise as `hard`."""
+        if not pod.shape.spec.topology_spread_constraints:
+            return self._deduced(self._default_soft, pod)
+        return self._own(pod, 1)
+
+    def _own(self, pod: Pod, kind: int) -> tuple[Constraint, ...]:
+        shape = pod.shape
+        pair = self._parsed.get(shape)
+        if pair is None:
+            if len(self._parsed) >= _MAX_REMEMBERED:
+                self._parsed.clear()
+            listed = shape.spec.topology_spread_constraints
+            pair = self._parsed[shape] = (
+                self._parse(listed, DO_NOT_SCHEDULE),
+                self._parse(listed, SCHEDULE_ANYWAY),
+            )
+        constraints, keys, problem = pair[kind]
+        if problem is not None:
+            raise problem
+        if not any(keys):
+            return constraints
+        labels = pod.metadata.labels
+        return tuple(
+            each._replace(
+                selector=each.selector.also(
+                    [Requirement(key, IN, (labels[key],)) for key in names if key in labels]
+                )
+            )
+            for each, names in zip(constraints, keys, strict=True)
+        )
+
+    def _parse(self, listed: tuple[TopologySpreadConstraint, ...], kind: str) -> _Parsed:
+        wanted = [each for each in listed if each.when_unsatisfiable == kind]
+        try:
+            constraints = tuple(map(_constraint, wanted))
+        except SelectorError as problem:
+            return _Parsed((), (), problem.with_traceback(None))
+        if not self._uses_label_keys:
+            return _Parsed(constraints, ((),) * len(constraints))
+        return _Parsed(constraints, tuple(each.match_label_keys for each in wanted))
+
+    # -- defaults --------------------------------------------------------------------------------
+
+    def _deduced(self, defaults: _Parsed, pod: Pod) -> tuple[Constraint, ...]:
+        if not defaults.constraints:
+            return ()
+        selector = self._default_selector(pod)
+        if selector.empty:
+            return ()
+        return tuple(each._replace(selector=selector) for each in defaults.constraints)
+
+    def _default_selector(self, pod: Pod) -> CompiledLabelSelector:
+        version = self._handle.table.version
+        versions = tuple([version(plural) for plural in REQUIRED_RESOURCES])
+        if versions != self._versions or len(self._selectors) >= _MAX_REMEMBERED:
+            self._selectors.clear()
+            self._versions = versions
+        metadata, owner = pod.metadata, pod.shape.controller_owner
+        key = (metadata.namespace, owner, frozenset(metadata.labels.items()))
+        found = self._selectors.get(key)
+        if found is None:
+            found = self._selectors[key] = self._select(pod, owner)
+        return found
+
+    def _select(self, pod: Pod, owner: OwnerReference | None) -> CompiledLabelSelector:
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        merged: dict[str, str] = {}
+        for service in self._handle.listers["services"].list(namespace):
+            chosen = service.spec.selector
+            if chosen is not None and compile_map_selector(chosen).matches(labels):
+                merged |= chosen
+        controller = self._controller(owner, namespace)
+        if controller is None:
+            return compile_map_selector(merged)
+        chosen = controller.spec.selector
+        if owner is not None and owner.kind == "ReplicationController":
+            return compile_map_selector(merged | (chosen or {}))
+        return compile_map_selector(merged).also(_readable(chosen).requirements)
+
+    def _controller(self, owner: OwnerReference | None, namespace: str) -> Any | None:
+        if owner is None:
+            return None
+        plural = OWNER_PLURALS.get((owner.api_version, owner.kind))
+        if plural is None:
+            return None
+        return self._handle.listers[plural].get(owner.name, namespace)
+
+
+def _readable(selector: Any) -> CompiledLabelSelector:
+    """A controller's selector; one that cannot be parsed adds nothing, as upstream."""
+    try:
+        return compile_label_selector(selector)
+    except SelectorError:
+        return NOTHING
+
+
+def _constraint(constraint: TopologySpreadConstraint) -> Constraint:
+    return Constraint(
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key,
+        selector=compile_label_selector(constraint.label_selector),
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        honors_affinity=constraint.node_affinity_policy in (None, HONOR),
+        honors_taints=constraint.node_taints_policy == HONOR,
+    )

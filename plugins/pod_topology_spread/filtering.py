@@ -1,0 +1,250 @@
+"""Hard constraints: counts per domain, and what a pod more or less changes in them.
+
+Counts are arrays over the value ids of the topology label. They are shared by all copies of a
+state; what a what-if changes is kept beside them, so that a copy costs little.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from plugins.pod_topology_spread.constraints import Constraint
+from plugins.pod_topology_spread.inclusion import Inclusion
+from plugins.row_selection import selector
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    Codes,
+    Int32Column,
+    Int64Column,
+    LabelValues,
+    NodeInfo,
+    NodeTableView,
+    PodTerm,
+    Rows,
+)
+
+SKEWED: Final = 1
+"""Filter code: the skew would be too large."""
+MISSING: Final = 2
+"""Filter code: the node has no such domain at all."""
+
+_NO_DOMAIN: Final = -1
+_NO_COUNT: Final = (1 << 31) - 1
+
+
+class Smallest:
+    """The two domains with the fewest pods, kept up to date as upstream does.
+
+    Only two are known: when the smallest grows past the second, a third may be smaller than both.
+    Upstream accepts that, since a what-if changes one node; so do we.
+    """
+
+    __slots__ = ("count", "domain", "next_count", "next_domain")
+
+    def __init__(
+        self,
+        domain: int = _NO_DOMAIN,
+        count: int = _NO_COUNT,
+        next_domain: int = _NO_DOMAIN,
+        next_count: int = _NO_COUNT,
+    ) -> None:
+        self.domain = domain
+        self.count = count
+        self.next_domain = next_domain
+        self.next_count = next_count
+
+    @classmethod
+    def of(cls, domains: Rows, counts: Int64Column) -> Smallest:
+        """The smallest of `domains`, whose counts are `counts`."""
+        if not len(domains):
+            return cls()
+        first = int(counts.argmin())
+        if len(domains) == 1:
+            return cls(int(domains[0]), int(counts[0]))
+        # Twice a minimum over what is left and right of the first is quicker than sorting.
+        others = counts.copy()
+        others[first] = _NO_COUNT
+        second = int(others.argmin())
+        return cls(
+            int(domains[first]), int(counts[first]), int(domains[second]), int(counts[second])
+        )
+
+    def update(self, domain: int, count: int) -> None:
+        """Take note that `domain` has `count` pods now."""
+        if domain == self.domain:
+            self.count = count
+            if count > self.next_count:
+                self._swap()
+        elif domain == self.next_domain:
+            self.next_count = count
+            if self.count > count:
+                self._swap()
+        elif count < self.count:
+            self.next_domain, self.next_count = self.domain, self.count
+            self.domain, self.count = domain, count
+        elif count < self.next_count:
+            self.next_domain, self.next_count = domain, count
+
+    def clone(self) -> Smallest:
+        """A copy."""
+        return Smallest(self.domain, self.count, self.next_domain, self.next_count)
+
+    def _swap(self) -> None:
+        self.domain, self.next_domain = self.next_domain, self.domain
+        self.count, self.next_count = self.next_count, self.count
+
+
+class Domains:
+    """One constraint with its domains; nothing here changes once made."""
+
+    __slots__ = ("constraint", "counts", "enough", "own", "values")
+
+    def __init__(
+        self,
+        constraint: Constraint,
+        values: LabelValues,
+        counts: Int64Column,
+        registered: int,
+        own: int,
+    ) -> None:
+        self.constraint = constraint
+        self.values = values
+        #: Pods per value id; the last entry, for nodes without the label, is 0.
+        self.counts = counts
+        #: Whether there are as many domains as the constraint wants at least.
+        self.enough = registered >= constraint.min_domains
+        #: 1 when the incoming pod counts for itself.
+        self.own = own
+
+
+class HardState:
+    """What Filter reads. `clone` is cheap."""
+
+    __slots__ = ("changes", "domains", "smallest")
+
+    def __init__(
+        self,
+        domains: tuple[Domains, ...],
+        smallest: list[Smallest],
+        changes: list[dict[int, int]],
+    ) -> None:
+        self.domains = domains
+        self.smallest = smallest
+        #: Per constraint: domain to pods more (or less) than in `Domains.counts`.
+        self.changes = changes
+
+    def clone(self) -> HardState:
+        """A copy that may change on its own."""
+        return HardState(
+            self.domains,
+            [each.clone() for each in self.smallest],
+            [dict(each) for each in self.changes],
+        )
+
+    def minimum(self, index: int) -> int:
+        """Pods in the smallest domain of a constraint, 0 while domains are too few."""
+        return self.smallest[index].count if self.domains[index].enough else 0
+
+    def code(self, node: NodeInfo) -> int:
+        """0, or the code of the first constraint that turns the node down."""
+        labels = node.labels
+        for index, domain in enumerate(self.domains):
+            constraint = domain.constraint
+            value = labels.get(constraint.topology_key)
+            if value is None:
+                return MISSING
+            count = self._count(index, value)
+            if count + domain.own - self.minimum(index) > constraint.max_skew:
+                return SKEWED
+        return 0
+
+    def codes(self, table: NodeTableView, rows: Rows) -> Codes:
+        """As `code`, for many rows."""
+        index = selector(table, rows)
+        result: Codes | None = None
+        for position, domain in enumerate(self.domains):
+            verdict = self._verdict(position)
+            codes: Codes = verdict[table.label_column(domain.constraint.topology_key)[index]]
+            result = codes if result is None else np.where(result == 0, codes, result)
+        return np.zeros(len(rows), dtype=np.int32) if result is None else result
+
+    def change(self, inclusion: Inclusion, pod: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+        """`other` came to (+1) or left (-1) `node`. Upstream counts terminating pods here."""
+        if other.metadata.namespace != pod.metadata.namespace:
+            return
+        labels = node.labels
+        if any(each.constraint.topology_key not in labels for each in self.domains):
+            return
+        for index, domain in enumerate(self.domains):
+            constraint = domain.constraint
+            if not constraint.matches(other) or not inclusion.includes(constraint, pod, node):
+                continue
+            value = labels[constraint.topology_key]
+            changes = self.changes[index]
+            value_id = domain.values.ids[value]
+            changes[value_id] = changes.get(value_id, 0) + by
+            self.smallest[index].update(value_id, self._count(index, value))
+
+    def _count(self, index: int, value: str) -> int:
+        domain = self.domains[index]
+        value_id = domain.values.ids.get(value, -1)
+        base = int(domain.counts[value_id]) if value_id < len(domain.counts) - 1 else 0
+        return base + self.changes[index].get(value_id, 0)
+
+    def _verdict(self, index: int) -> Codes:
+        """Per value id, and last for a missing label, the filter code."""
+        domain = self.domains[index]
+        counts = domain.counts
+        if self.changes[index]:
+            counts = counts.copy()
+            for value_id, by in self.changes[index].items():
+                counts[value_id] += by
+        limit = domain.constraint.max_skew + self.minimum(index) - domain.own
+        verdict: Codes = (counts > limit).astype(np.int32)
+        verdict[-1] = MISSING
+        return verdict
+
+
+def hard_state(
+    constraints: tuple[Constraint, ...], inclusion: Inclusion, pod: Pod, table: NodeTableView
+) -> HardState:
+    """Count pods per domain, over nodes that have all topology keys and that the policies admit."""
+    rows = table.rows
+    index = selector(table, rows)
+    keys = dict.fromkeys(each.topology_key for each in constraints)
+    columns = {key: table.label_column(key)[index] for key in keys}
+    complete = np.ones(len(rows), dtype=np.bool_)
+    for column in columns.values():
+        complete &= column >= 0
+    masks = inclusion.masks(constraints, pod, table, rows, index)
+    domains, smallest = [], []
+    for constraint, mask in zip(constraints, masks, strict=True):
+        column = columns[constraint.topology_key]
+        values = table.label_values(constraint.topology_key)
+        slots = np.where(complete if mask is None else complete & mask, column, len(values.ids))
+        counts = domain_counts(slots, len(values.ids), matching(constraint, pod, table)[index])
+        present = np.bincount(slots, minlength=len(values.ids) + 1)[:-1]
+        registered = np.flatnonzero(present)
+        smallest.append(Smallest.of(registered, counts[registered]))
+        domains.append(
+            Domains(constraint, values, counts, len(registered), int(constraint.matches(pod)))
+        )
+    return HardState(tuple(domains), smallest, [{} for _ in domains])
+
+
+def matching(constraint: Constraint, pod: Pod, table: NodeTableView) -> Int32Column:
+    """(capacity,): pods per row that count; an empty selector counts none, as upstream."""
+    if constraint.selector.empty or constraint.selector.nothing:
+        return np.zeros(table.capacity, dtype=np.int32)
+    namespaces = frozenset((pod.metadata.namespace,))
+    return table.pod_counts((PodTerm(namespaces, constraint.selector),), terminating=False)
+
+
+def domain_counts(slots: Rows | Int32Column, values: int, pods: Int32Column) -> Int64Column:
+    """Sum `pods` by slot; slot `values` is for those that do not count, and reads 0."""
+    # float64 is exact here: a row has far fewer than 2**53 pods.
+    counts: Int64Column = np.bincount(slots, weights=pods, minlength=values + 1).astype(np.int64)
+    counts[values] = 0
+    return counts

@@ -1,0 +1,156 @@
+"""PodTopologySpread (plugins.md 4.11): hard constraints filter, soft ones score.
+
+Results depend on the pods of the whole cluster and on the pod's own labels, so nothing is reused
+between pods; counts per selector are kept by the node table, and a cycle only sums them by domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
+
+from plugins import names
+from plugins.arguments import ArgumentProblem, require_valid
+from plugins.pod_topology_spread.arguments import (
+    SYSTEM,
+    PodTopologySpreadArgs,
+    argument_problems,
+)
+from plugins.pod_topology_spread.constraints import REQUIRED_RESOURCES, Constraints
+from plugins.pod_topology_spread.filtering import MISSING, HardState, hard_state
+from plugins.pod_topology_spread.inclusion import Inclusion
+from plugins.pod_topology_spread.requeueing import spread_events
+from plugins.pod_topology_spread.scoring import SoftState, soft_state
+from scheduler.api.pod import Pod
+from scheduler.api.selectors import SelectorError
+from scheduler.framework import (
+    NEVER,
+    SKIP,
+    ClusterEventWithHint,
+    Codes,
+    CycleState,
+    Handle,
+    Int64Column,
+    NodeInfo,
+    NodeTableView,
+    ReuseRule,
+    Rows,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+
+_TEXT: Final = "node(s) didn't match pod topology spread constraints"
+SKEWED: Final = unschedulable(_TEXT)
+MISSING_LABEL: Final = unresolvable(f"{_TEXT} (missing required label)")
+
+_HARD: Final = "PreFilterPodTopologySpread"
+_SOFT: Final = "PreScorePodTopologySpread"
+
+
+class PodTopologySpread:
+    """Keeps the difference between a node's domain and the emptiest one small."""
+
+    name: ClassVar[str] = names.POD_TOPOLOGY_SPREAD
+    args_type: ClassVar[type[PodTopologySpreadArgs]] = PodTopologySpreadArgs
+    required_resources: ClassVar[tuple[str, ...]] = REQUIRED_RESOURCES
+    pre_filter_reusable: ClassVar[bool] = False
+    filter_reuse: ClassVar[ReuseRule | None] = NEVER
+    pre_score_reusable: ClassVar[bool] = False
+    score_reuse: ClassVar[ReuseRule | None] = NEVER
+
+    def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
+        args = args or PodTopologySpreadArgs()
+        require_valid(self.validate_args(args))
+        self._constraints = Constraints(args, handle)
+        self._inclusion = Inclusion(handle)
+        self._system = args.defaulting_type == SYSTEM
+
+    @staticmethod
+    def validate_args(args: PodTopologySpreadArgs) -> Iterator[ArgumentProblem]:
+        """Default constraints must be complete and without a selector."""
+        return argument_problems(args)
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Count pods per domain; Skip without hard constraints."""
+        try:
+            constraints = self._constraints.hard(pod)
+        except SelectorError as problem:
+            return error(f"obtaining pod's hard topology spread constraints: {problem}")
+        if not constraints:
+            return SKIP
+        state.write(_HARD, hard_state(constraints, self._inclusion, pod, table))
+        return None
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """One pod more in the node's domains."""
+        _hard(state).change(self._inclusion, pod, added, node, 1)
+        return None
+
+    def remove_pod(
+        self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
+    ) -> Status | None:
+        """One pod less in the node's domains."""
+        _hard(state).change(self._inclusion, pod, removed, node, -1)
+        return None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """The first constraint that turns the node down decides."""
+        code = _hard(state).code(node)
+        return self.filter_status(state, pod, code) if code else None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        return _hard(state).codes(table, rows)
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """Too much skew, or no domain at all."""
+        return MISSING_LABEL if code == MISSING else SKEWED
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
+    ) -> Status | None:
+        """Count pods in the domains of feasible nodes; Skip without soft constraints."""
+        try:
+            constraints = self._constraints.soft(pod)
+        except SelectorError as problem:
+            return error(f"obtaining pod's soft topology spread constraints: {problem}")
+        if not constraints or not table.node_count:
+            return SKIP
+        require_all = bool(pod.shape.spec.topology_spread_constraints) or not self._system
+        state.write(
+            _SOFT,
+            soft_state(constraints, self._inclusion, pod, table, feasible, require_all=require_all),
+        )
+        return None
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Weighted number of matching pods in the node's domains: fewer is better."""
+        return _soft(state).score(pod, node)
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        """As `score`."""
+        return _soft(state).scores(table, rows)
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
+    ) -> Int64Column:
+        """Turn the order round: the fewest pods become 100."""
+        return _soft(state).normalized(rows, scores)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Pods that count come, go or change; nodes change the domains."""
+        return spread_events(self._constraints)
+
+
+def _hard(state: CycleState) -> HardState:
+    found: HardState = state.read(_HARD)
+    return found
+
+
+def _soft(state: CycleState) -> SoftState:
+    found: SoftState = state.read(_SOFT)
+    return found

@@ -1,0 +1,104 @@
+"""Which events may help a pod that PodTopologySpread rejected (queue-and-events.md section 8).
+
+Only hard constraints matter. The functions take them, so that they know nothing of the plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from plugins.pod_topology_spread.constraints import Constraint, Constraints
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    QueueingHint,
+)
+
+HardConstraints = Callable[[Pod], Sequence[Constraint]]
+
+
+def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
+    """The registrations."""
+    hints = _Hints(constraints.hard)
+    return (
+        ClusterEventWithHint(
+            ClusterEvent(
+                EventResource.POD,
+                ActionType.ADD
+                | ActionType.DELETE
+                | ActionType.UPDATE_POD_LABEL
+                | ActionType.UPDATE_POD_TOLERATION,
+            ),
+            hints.after_pod_change,
+        ),
+        ClusterEventWithHint(
+            ClusterEvent(
+                EventResource.NODE,
+                ActionType.ADD
+                | ActionType.DELETE
+                | ActionType.UPDATE_NODE_LABEL
+                | ActionType.UPDATE_NODE_TAINT,
+            ),
+            hints.after_node_change,
+            # Default constraints depend on namespace and labels too; own ones on the shape alone.
+            per_shape=not constraints.any_hard_default,
+        ),
+    )
+
+
+class _Hints:
+    def __init__(self, hard: HardConstraints) -> None:
+        self._hard = hard
+
+    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+        """A pod that some constraint counts came or went, or one began or ceased to count."""
+        for each in (old, new):
+            if each is not None and not _involved(each, pod):
+                return QueueingHint.SKIP
+        constraints = self._hard(pod)
+        if old is not None and new is not None:
+            return _queue_if(_update_helps(pod, old, new, constraints))
+        one = new if old is None else old
+        return _queue_if(one is not None and any(each.matches(one) for each in constraints))
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
+        """Domains change: a node with all topology keys came, went, moved or changed its taints."""
+        keys = [each.topology_key for each in self._hard(pod)]
+        had, has = _has_all(old, keys), _has_all(new, keys)
+        if old is None or new is None or had != has:
+            return _queue_if(had or has)
+        before, after = old.metadata.labels, new.metadata.labels
+        moved = any(before.get(key) != after.get(key) for key in keys)
+        return _queue_if(has and (moved or old.spec.taints != new.spec.taints))
+
+
+def _update_helps(pod: Pod, old: Pod, new: Pod, constraints: Sequence[Constraint]) -> bool:
+    own = new.metadata.uid == pod.metadata.uid
+    if own and old.spec.tolerations != new.spec.tolerations:
+        # The nodes that count for a constraint may be others now.
+        tolerations_matter = any(each.honors_taints for each in constraints)
+    else:
+        tolerations_matter = False
+    return tolerations_matter or any(each.matches(old) != each.matches(new) for each in constraints)
+
+
+def _involved(other: Pod, pod: Pod) -> bool:
+    if other.metadata.uid == pod.metadata.uid:
+        return True
+    placed = other.spec.node_name or other.status.nominated_node_name
+    return bool(placed) and other.metadata.namespace == pod.metadata.namespace
+
+
+def _has_all(node: Node | None, keys: Sequence[str]) -> bool:
+    if node is None:
+        return False
+    labels: Mapping[str, str] = node.metadata.labels
+    return all(key in labels for key in keys)
+
+
+def _queue_if(helps: bool) -> QueueingHint:
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

@@ -1,0 +1,130 @@
+"""Terms of inter-pod affinity, compiled: which pods they speak of, and where.
+
+Invariant: terms that state the same compile to equal, hashable values, so that identical terms of
+many pods can share one entry of an index. A list of terms that cannot be parsed stays empty and is
+reported in `errors`; whether that matters is for the reader to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from scheduler.api.meta import LabelSelector
+from scheduler.api.pod import Affinity, PodAffinityTerm, WeightedPodAffinityTerm
+from scheduler.api.selectors import (
+    CompiledLabelSelector,
+    SelectorError,
+    compile_label_selector,
+)
+
+
+class AffinityTerm(NamedTuple):
+    """One term: pods that match, in nodes with the same value of `topology_key`."""
+
+    namespaces: frozenset[str]
+    """The names listed, or the owner's namespace when neither names nor a selector are given."""
+    namespace_selector: CompiledLabelSelector | None
+    """Adds the namespaces with matching labels; None adds none."""
+    selector: CompiledLabelSelector
+    topology_key: str
+
+    def matches(
+        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
+    ) -> bool:
+        """Whether a pod with `labels`, in a namespace with `namespace_labels`, is spoken of."""
+        if namespace not in self.namespaces and (
+            self.namespace_selector is None or not self.namespace_selector.matches(namespace_labels)
+        ):
+            return False
+        return self.selector.matches(labels)
+
+
+class WeightedAffinityTerm(NamedTuple):
+    """A preferred term."""
+
+    weight: int
+    term: AffinityTerm
+
+
+@dataclass(frozen=True, slots=True)
+class PodAffinityTerms:
+    """All terms of one pod."""
+
+    required: tuple[AffinityTerm, ...] = ()
+    required_anti: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[WeightedAffinityTerm, ...] = ()
+    preferred_anti: tuple[WeightedAffinityTerm, ...] = ()
+    errors: tuple[str, ...] = ()
+    """`<list>: <problem>` for every list that could not be parsed, in upstream's order."""
+
+    @property
+    def parsing_problem(self) -> str:
+        """The errors as upstream joins them, empty when there are none."""
+        return self.errors[0] if len(self.errors) == 1 else f"[{', '.join(self.errors)}]"
+
+
+NO_TERMS = PodAffinityTerms()
+
+
+def compile_pod_affinity(affinity: Affinity | None, namespace: str) -> PodAffinityTerms:
+    """Compile what a pod in `namespace` says. Never raises."""
+    if affinity is None:
+        return NO_TERMS
+    near, far = affinity.pod_affinity, affinity.pod_anti_affinity
+    if near is None and far is None:
+        return NO_TERMS
+    errors: list[str] = []
+    return PodAffinityTerms(
+        required=_terms(near.required if near else (), namespace, "requiredAffinityTerms", errors),
+        required_anti=_terms(
+            far.required if far else (), namespace, "requiredAntiAffinityTerms", errors
+        ),
+        preferred=_weighted(
+            near.preferred if near else (), namespace, "preferredAffinityTerms", errors
+        ),
+        preferred_anti=_weighted(
+            far.preferred if far else (), namespace, "preferredAntiAffinityTerms", errors
+        ),
+        errors=tuple(errors),
+    )
+
+
+def _terms(
+    terms: Iterable[PodAffinityTerm], namespace: str, name: str, errors: list[str]
+) -> tuple[AffinityTerm, ...]:
+    try:
+        return tuple(_term(each, namespace) for each in terms)
+    except SelectorError as problem:
+        errors.append(f"{name}: {problem}")
+        return ()
+
+
+def _weighted(
+    terms: Iterable[WeightedPodAffinityTerm], namespace: str, name: str, errors: list[str]
+) -> tuple[WeightedAffinityTerm, ...]:
+    try:
+        return tuple(
+            WeightedAffinityTerm(each.weight, _term(each.pod_affinity_term, namespace))
+            for each in terms
+        )
+    except SelectorError as problem:
+        errors.append(f"{name}: {problem}")
+        return ()
+
+
+def _term(term: PodAffinityTerm, namespace: str) -> AffinityTerm:
+    names = term.namespaces
+    if not names and term.namespace_selector is None:
+        names = (namespace,)
+    return AffinityTerm(
+        frozenset(names),
+        _optional(term.namespace_selector),
+        compile_label_selector(term.label_selector),
+        term.topology_key,
+    )
+
+
+def _optional(selector: LabelSelector | None) -> CompiledLabelSelector | None:
+    return None if selector is None else compile_label_selector(selector)

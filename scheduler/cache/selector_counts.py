@@ -1,0 +1,215 @@
+"""SelectorCounts: how many pods each selector in use matches, per row (DESIGN section 4).
+
+Pods are grouped by namespace, labels, and whether they are being deleted; a group knows how many
+pods it has on each row. A selector that is asked for gets a column, summed once over the groups it
+matches; from then on a pod's coming or going touches the columns of its group and nothing else.
+
+Invariant, checked by `validate`: groups and columns equal a recount over all placed pods. Columns
+that nobody asked for lately are dropped. The class does not know nodes: rows are the table's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.framework.nodes import Int32Column, PodTerm
+
+DEFAULT_MAX_BYTES: Final = 32 << 20
+"""Bytes of columns to keep; at 8192 rows that is a thousand selectors."""
+
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+
+_Key = tuple[str, bytes, bool]
+_ColumnKey = tuple[tuple[PodTerm, ...], bool]
+
+
+class _Group:
+    """Pods that no selector can tell apart."""
+
+    __slots__ = ("columns", "labels", "namespace", "rows", "terminating")
+
+    def __init__(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> None:
+        self.namespace = namespace
+        self.labels = labels
+        self.terminating = terminating
+        #: Row to number of pods, without zeros.
+        self.rows: dict[int, int] = {}
+        #: Columns that count this group.
+        self.columns: list[_Column] = []
+
+
+class _Column:
+    """The count per row of one conjunction of terms."""
+
+    __slots__ = ("counts", "terminating", "terms")
+
+    def __init__(self, terms: tuple[PodTerm, ...], terminating: bool, capacity: int) -> None:
+        self.terms = terms
+        #: Whether pods being deleted count.
+        self.terminating = terminating
+        self.counts: Int32Column = np.zeros(capacity, dtype=np.int32)
+
+    def matches(self, group: _Group) -> bool:
+        if group.terminating and not self.terminating:
+            return False
+        for namespaces, selector in self.terms:
+            if namespaces is not None and group.namespace not in namespaces:
+                return False
+            if not selector.matches(group.labels):
+                return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorStatistics:
+    """Sizes, and how columns fared since start."""
+
+    groups: int
+    columns: int
+    bytes: int
+    misses: int
+    evictions: int
+
+
+class SelectorCounts:
+    """Counts of pods by selector. Written by the node table only."""
+
+    def __init__(self, capacity: int, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._capacity = capacity
+        self._max_bytes = max_bytes
+        self._groups: dict[_Key, _Group] = {}
+        self._by_namespace: dict[str, dict[_Key, _Group]] = {}
+        self._columns: OrderedDict[_ColumnKey, _Column] = OrderedDict()
+        self._misses = 0
+        self._evictions = 0
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def add(self, pod: Pod, row: int) -> None:
+        """Count a pod on a row."""
+        key = _key_of(pod)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._new_group(key, pod)
+        group.rows[row] = group.rows.get(row, 0) + 1
+        for column in group.columns:
+            column.counts[row] += 1
+
+    def remove(self, pod: Pod, row: int) -> None:
+        """Stop counting a pod, given with the labels it was counted with."""
+        key = _key_of(pod)
+        group = self._groups[key]
+        left = group.rows[row] - 1
+        if left:
+            group.rows[row] = left
+        else:
+            del group.rows[row]
+        for column in group.columns:
+            column.counts[row] -= 1
+        if not group.rows:
+            del self._groups[key]
+            peers = self._by_namespace[group.namespace]
+            del peers[key]
+            if not peers:
+                del self._by_namespace[group.namespace]
+
+    def grow(self, capacity: int) -> None:
+        """Make room for `capacity` rows."""
+        self._capacity = capacity
+        for column in self._columns.values():
+            grown = np.zeros(capacity, dtype=np.int32)
+            grown[: len(column.counts)] = column.counts
+            column.counts = grown
+        self._drop_beyond_limit()
+
+    # -- columns ---------------------------------------------------------------------------------
+
+    def counts(self, terms: Sequence[PodTerm], *, terminating: bool) -> Int32Column:
+        """(capacity,): pods per row that match every term; a live column, to be read only."""
+        key = (tuple(terms), terminating)
+        column = self._columns.get(key)
+        if column is None:
+            return self._new_column(key).counts
+        self._columns.move_to_end(key)
+        return column.counts
+
+    def _new_group(self, key: _Key, pod: Pod) -> _Group:
+        namespace = pod.metadata.namespace
+        group = _Group(namespace, pod.metadata.labels, pod.terminating)
+        group.columns = [each for each in self._columns.values() if each.matches(group)]
+        self._groups[key] = group
+        self._by_namespace.setdefault(namespace, {})[key] = group
+        return group
+
+    def _new_column(self, key: _ColumnKey) -> _Column:
+        self._misses += 1
+        column = _Column(*key, self._capacity)
+        counts = column.counts
+        for group in self._candidates(column):
+            if column.matches(group):
+                group.columns.append(column)
+                for row, count in group.rows.items():
+                    counts[row] += count
+        self._columns[key] = column
+        self._drop_beyond_limit()
+        return column
+
+    def _candidates(self, column: _Column) -> Iterable[_Group]:
+        """Groups of the namespaces that all terms allow."""
+        named = [each.namespaces for each in column.terms if each.namespaces is not None]
+        if not named:
+            return list(self._groups.values())
+        allowed = frozenset.intersection(*named)
+        return [
+            group
+            for namespace in allowed
+            for group in self._by_namespace.get(namespace, {}).values()
+        ]
+
+    def _drop_beyond_limit(self) -> None:
+        # The newest column stays whatever it weighs: its reader holds it.
+        while len(self._columns) > 1 and len(self._columns) * self._capacity * 4 > self._max_bytes:
+            _, dropped = self._columns.popitem(last=False)
+            self._evictions += 1
+            for group in self._candidates(dropped):
+                if dropped in group.columns:
+                    group.columns.remove(dropped)
+
+    # -- inspection ------------------------------------------------------------------------------
+
+    def statistics(self) -> SelectorStatistics:
+        """Current sizes."""
+        return SelectorStatistics(
+            groups=len(self._groups),
+            columns=len(self._columns),
+            bytes=len(self._columns) * self._capacity * 4,
+            misses=self._misses,
+            evictions=self._evictions,
+        )
+
+    def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
+        """Every difference from a recount over (row, pod), as a sentence."""
+        expected = SelectorCounts(self._capacity)
+        for row, pod in placed:
+            expected.add(pod, row)
+        if {key: group.rows for key, group in self._groups.items()} != {
+            key: group.rows for key, group in expected._groups.items()
+        }:
+            yield "selector counts: groups differ from the pods placed"
+        for (terms, terminating), column in self._columns.items():
+            if not np.array_equal(column.counts, expected.counts(terms, terminating=terminating)):
+                yield f"selector counts: {terms} differs from the pods placed"
+        if sum(map(len, self._by_namespace.values())) != len(self._groups):
+            yield "selector counts: namespaces and groups differ"
+
+
+def _key_of(pod: Pod) -> _Key:
+    metadata = pod.metadata
+    return metadata.namespace, _encode(metadata.labels), metadata.deletion_timestamp is not None

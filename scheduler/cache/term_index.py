@@ -1,0 +1,237 @@
+"""TermIndex: the affinity terms of placed pods, identical ones counted together (DESIGN section 4).
+
+A cycle asks which terms speak of its pod; the answer is found per distinct term, never per pod, and
+remembered until a distinct term comes or goes. A term that is read gets a column of pods per row,
+kept up to date after.
+
+Invariant, checked by `validate`: terms and their counts equal a recount over all placed pods.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from scheduler.api.pod import Affinity, Pod
+from scheduler.api.pod_affinity import AffinityTerm, compile_pod_affinity
+from scheduler.api.shape import PodShape
+from scheduler.framework.nodes import Int32Column, OwnedTerm, TermKind
+
+MAX_COLUMNS: Final = 512
+_MAX_ANSWERS: Final = 1024
+
+_TermKey = tuple[TermKind, int, AffinityTerm]
+_OwnerKey = tuple[PodShape, str]
+_Answer = tuple[OwnedTerm, ...]
+
+
+class _Term:
+    """One distinct term and the pods that have it; implements `framework.OwnedTerm`."""
+
+    __slots__ = ("_counts", "_index", "kind", "rows", "term", "weight")
+
+    def __init__(self, key: _TermKey, index: TermIndex) -> None:
+        self.kind, self.weight, self.term = key
+        #: Row to number of pods, without zeros.
+        self.rows: dict[int, int] = {}
+        self._counts: Int32Column | None = None
+        self._index = index
+
+    @property
+    def topology_key(self) -> str:
+        return self.term.topology_key
+
+    @property
+    def counts(self) -> Int32Column:
+        """(capacity,): pods per row that have the term; live, to be read only."""
+        if self._counts is None:
+            self._counts = self._made()
+        self._index.used(self)
+        return self._counts
+
+    def consistent(self) -> bool:
+        """Whether the column, if there is one, says what `rows` says."""
+        return self._counts is None or np.array_equal(self._counts, self._made())
+
+    def _made(self) -> Int32Column:
+        counts = np.zeros(self._index.capacity, dtype=np.int32)
+        for row, count in self.rows.items():
+            counts[row] = count
+        return counts
+
+    def change(self, row: int, by: int) -> None:
+        left = self.rows.get(row, 0) + by
+        if left:
+            self.rows[row] = left
+        else:
+            del self.rows[row]
+        if self._counts is not None:
+            self._counts[row] = left
+
+    def forget_counts(self) -> None:
+        self._counts = None
+
+
+class _Owner:
+    """What pods of one shape and namespace own."""
+
+    __slots__ = ("pods", "terms")
+
+    def __init__(self, terms: list[_Term]) -> None:
+        self.terms = terms
+        self.pods = 0
+
+
+class TermIndex:
+    """Affinity terms of placed pods. Written by the node table only."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._owners: dict[_OwnerKey, _Owner] = {}
+        self._terms: dict[_TermKey, _Term] = {}
+        #: Terms by the namespaces they list, and those that select namespaces by label.
+        self._by_namespace: dict[str, dict[_TermKey, _Term]] = {}
+        self._selecting: dict[_TermKey, _Term] = {}
+        self._columns: OrderedDict[int, _Term] = OrderedDict()
+        self._answers: dict[tuple[object, ...], _Answer] = {}
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def add(self, pod: Pod, row: int) -> None:
+        """Count the terms of a pod on a row."""
+        affinity = pod.shape.spec.affinity
+        if affinity is None or not _has_terms(affinity):
+            return
+        key = (pod.shape, pod.metadata.namespace)
+        owner = self._owners.get(key)
+        if owner is None:
+            owner = self._owners[key] = self._new_owner(affinity, pod.metadata.namespace)
+        owner.pods += 1
+        for term in owner.terms:
+            term.change(row, 1)
+
+    def remove(self, pod: Pod, row: int) -> None:
+        """Stop counting the terms of a pod, given with the shape it was counted with."""
+        affinity = pod.shape.spec.affinity
+        if affinity is None or not _has_terms(affinity):
+            return
+        key = (pod.shape, pod.metadata.namespace)
+        owner = self._owners[key]
+        owner.pods -= 1
+        if not owner.pods:
+            del self._owners[key]
+        for term in owner.terms:
+            term.change(row, -1)
+            if not term.rows:
+                self._forget(term)
+
+    def grow(self, capacity: int) -> None:
+        """Make room for `capacity` rows."""
+        self.capacity = capacity
+        for term in self._columns.values():
+            term.forget_counts()
+        self._columns.clear()
+
+    # -- questions -------------------------------------------------------------------------------
+
+    @property
+    def empty(self) -> bool:
+        """Whether no placed pod has a term."""
+        return not self._terms
+
+    def speaking_of(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> _Answer:
+        """The distinct terms that match a pod."""
+        if not self._terms:
+            return ()
+        # Namespace labels matter only where some term selects by them.
+        seen = frozenset(namespace_labels.items()) if self._selecting else None
+        key = (namespace, frozenset(labels.items()), seen)
+        answer = self._answers.get(key)
+        if answer is None:
+            if len(self._answers) >= _MAX_ANSWERS:
+                self._answers.clear()
+            candidates = self._by_namespace.get(namespace, {}) | self._selecting
+            answer = self._answers[key] = tuple(
+                each
+                for each in candidates.values()
+                if each.term.matches(namespace, namespace_labels, labels)
+            )
+        return answer
+
+    def used(self, term: _Term) -> None:
+        """Remember that a column was read; the ones read longest ago are dropped."""
+        columns = self._columns
+        columns[id(term)] = term
+        columns.move_to_end(id(term))
+        if len(columns) > MAX_COLUMNS:
+            columns.popitem(last=False)[1].forget_counts()
+
+    # -- internals -------------------------------------------------------------------------------
+
+    def _new_owner(self, affinity: Affinity, namespace: str) -> _Owner:
+        compiled = compile_pod_affinity(affinity, namespace)
+        keys: list[_TermKey] = [
+            *((TermKind.REQUIRED, 0, each) for each in compiled.required),
+            *((TermKind.REQUIRED_ANTI, 0, each) for each in compiled.required_anti),
+            *((TermKind.PREFERRED, weight, each) for weight, each in compiled.preferred),
+            *((TermKind.PREFERRED_ANTI, weight, each) for weight, each in compiled.preferred_anti),
+        ]
+        return _Owner([self._term(key) for key in keys])
+
+    def _term(self, key: _TermKey) -> _Term:
+        found = self._terms.get(key)
+        if found is None:
+            found = self._terms[key] = _Term(key, self)
+            self._answers.clear()
+            for places in self._places(found.term):
+                places[key] = found
+        return found
+
+    def _forget(self, term: _Term) -> None:
+        key = (term.kind, term.weight, term.term)
+        if self._terms.pop(key, None) is None:
+            # The same term twice on one pod: forgotten with its first occurrence.
+            return
+        self._answers.clear()
+        self._columns.pop(id(term), None)
+        if term.term.namespace_selector is not None:
+            del self._selecting[key]
+        for namespace in term.term.namespaces:
+            peers = self._by_namespace[namespace]
+            del peers[key]
+            if not peers:
+                del self._by_namespace[namespace]
+
+    def _places(self, term: AffinityTerm) -> Iterable[dict[_TermKey, _Term]]:
+        if term.namespace_selector is not None:
+            yield self._selecting
+        for namespace in term.namespaces:
+            yield self._by_namespace.setdefault(namespace, {})
+
+    # -- inspection ------------------------------------------------------------------------------
+
+    def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
+        """Every difference from a recount over (row, pod), as a sentence."""
+        expected = TermIndex(self.capacity)
+        for row, pod in placed:
+            expected.add(pod, row)
+        if {key: term.rows for key, term in self._terms.items()} != {
+            key: term.rows for key, term in expected._terms.items()
+        }:
+            yield "affinity terms differ from those of the pods placed"
+        for term in self._columns.values():
+            if not term.consistent():
+                yield f"affinity term {term.term}: the column differs from the counts"
+        if {key: owner.pods for key, owner in self._owners.items()} != {
+            key: owner.pods for key, owner in expected._owners.items()
+        }:
+            yield "owners of affinity terms differ from the pods placed"
+
+
+def _has_terms(affinity: Affinity) -> bool:
+    return affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
