@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod
+from scheduler.api.ports import HostPort
 from scheduler.api.requests import Resources
 from scheduler.framework.nodes import ImageState
 
@@ -112,25 +113,40 @@ class NodeView:
 class NodeOverlay(NodeView):
     """A private copy of a node's pods; pods are added and removed without touching the table."""
 
-    __slots__ = ("_pods",)
+    __slots__ = ("_freed_ports", "_pods", "_requested")
 
     def __init__(self, table: NodeTable, row: int) -> None:
         super().__init__(table, row)
         self._pods = dict(table.pods_on(row))
+        #: Kept up to date by additions and removals, for a what-if asks after each of them.
+        self._requested = table.requested_of(row)
+        #: Ports of removed pods. As upstream, whose ports are a set, a port is free once any of its
+        #: holders is removed.
+        self._freed_ports: frozenset[HostPort] = frozenset()
 
     def copy(self) -> NodeOverlay:
         """Another overlay with the same pods."""
         other = NodeOverlay(self._table, self._row)
         other._pods = dict(self._pods)
+        other._requested = self._requested
+        other._freed_ports = self._freed_ports
         return other
 
     def add_pod(self, pod: Pod) -> None:
         """Pretend that `pod` is here."""
+        self.remove_pod(pod)
         self._pods[pod.metadata.uid] = pod
+        self._requested = _changed(self._requested, pod.shape.assigned, 1)
+        if self._freed_ports:
+            self._freed_ports = self._freed_ports.difference(pod.shape.host_ports)
 
     def remove_pod(self, pod: Pod) -> None:
         """Pretend that `pod` is gone."""
-        self._pods.pop(pod.metadata.uid, None)
+        known = self._pods.pop(pod.metadata.uid, None)
+        if known is not None:
+            self._requested = _changed(self._requested, known.shape.assigned, -1)
+            if known.shape.host_ports:
+                self._freed_ports = self._freed_ports.union(known.shape.host_ports)
 
     @property
     def pods(self) -> Iterable[Pod]:
@@ -145,7 +161,7 @@ class NodeOverlay(NodeView):
     @property
     def requested(self) -> Resources:
         """Sum over the pods of the what-if."""
-        return sum_resources(pod.shape.assigned for pod in self._pods.values())
+        return self._requested
 
     @property
     def non_zero_requested(self) -> tuple[int, int]:
@@ -159,26 +175,26 @@ class NodeOverlay(NodeView):
         used: dict[tuple[str, int], dict[str, int]] = {}
         for pod in self._pods.values():
             for ip, protocol, port in pod.shape.host_ports:
+                if (ip, protocol, port) in self._freed_ports:
+                    continue
                 counts = used.setdefault((protocol, port), {})
                 counts[ip] = counts.get(ip, 0) + 1
         return used
 
 
-def sum_resources(amounts: Iterable[Resources]) -> Resources:
-    """The sum; scalar resources by name."""
-    cpu = memory = storage = 0
-    scalars: dict[str, int] = {}
-    for each in amounts:
-        cpu += each.milli_cpu
-        memory += each.memory
-        storage += each.ephemeral_storage
-        for name, amount in each.scalars:
-            scalars[name] = scalars.get(name, 0) + amount
+def _changed(total: Resources, amounts: Resources, sign: int) -> Resources:
+    """`total` with `amounts` added or taken away; scalar resources that come to 0 are left out."""
+    scalars = total.scalars
+    if amounts.scalars:
+        by_name = dict(scalars)
+        for name, amount in amounts.scalars:
+            by_name[name] = by_name.get(name, 0) + sign * amount
+        scalars = tuple(sorted((name, each) for name, each in by_name.items() if each))
     return Resources(
-        milli_cpu=cpu,
-        memory=memory,
-        ephemeral_storage=storage,
-        scalars=tuple(sorted(scalars.items())),
+        milli_cpu=total.milli_cpu + sign * amounts.milli_cpu,
+        memory=total.memory + sign * amounts.memory,
+        ephemeral_storage=total.ephemeral_storage + sign * amounts.ephemeral_storage,
+        scalars=scalars,
     )
 
 

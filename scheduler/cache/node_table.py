@@ -23,6 +23,7 @@ from scheduler.cache.columns import FIRST_SCALAR, NumericColumns
 from scheduler.cache.indexes import ImageIndex, PortIndex
 from scheduler.cache.interning import LabelColumn, TaintSets
 from scheduler.cache.node_info import NodeView
+from scheduler.cache.priority_usage import PriorityUsage
 from scheduler.cache.selector_counts import SelectorCounts
 from scheduler.cache.term_index import TermIndex
 from scheduler.framework.nodes import (
@@ -52,6 +53,7 @@ class NodeTable:
 
     def __init__(self) -> None:
         self.columns = NumericColumns()
+        self.priorities = PriorityUsage(self.columns)
         self.log = ChangeLog()
         self._row_by_name: dict[str, int] = {}
         self._names: list[str] = [""] * self.columns.capacity
@@ -70,6 +72,8 @@ class NodeTable:
         self.selector_counts = SelectorCounts(self.columns.capacity)
         self.terms = TermIndex(self.columns.capacity)
         self._versions: dict[str, int] = {}
+        #: Grows with every named version.
+        self.revision = 0
         self._views: dict[int, NodeView] = {}
 
     # -- reading: NodeTableView ------------------------------------------------------------------
@@ -221,6 +225,7 @@ class NodeTable:
     def bump(self, name: str) -> None:
         """Say that what `name` stands for changed."""
         self._versions[name] = self._versions.get(name, 0) + 1
+        self.revision += 1
 
     # -- reading, per row: used by NodeView ------------------------------------------------------
 
@@ -375,6 +380,7 @@ class NodeTable:
         columns.non_zero_requested[0, row] += sign * cpu
         columns.non_zero_requested[1, row] += sign * memory
         columns.pod_count[row] += sign
+        self.priorities.account(shape, row, sign)
         changed = _USAGE
         if shape.host_ports:
             self._ports.account(row, shape.host_ports, sign)
@@ -434,6 +440,7 @@ class NodeTable:
 
     def _grow(self, rows: int) -> None:
         self.columns.grow_rows(rows)
+        self.priorities.grow()
         more = self.columns.capacity - len(self._names)
         self._names += [""] * more
         self._nodes += [None] * more

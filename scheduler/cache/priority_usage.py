@@ -1,0 +1,114 @@
+"""What pods of each priority use on each row, so that preemption can rule out rows numerically.
+
+Invariant: for every row, the bands plus `unbanded` count each pod on it exactly once, with the
+amounts of its shape. Bounded: beyond `MAX_BANDS` distinct (priority, schedulerName) pairs, pods of
+further pairs are only counted, in `unbanded`; rows that have some must be looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+
+from scheduler.api.shape import PodShape
+from scheduler.cache.columns import NumericColumns
+from scheduler.framework.nodes import Int64Column
+
+MAX_BANDS: Final = 64
+
+Band = tuple[int, str]
+"""(priority, schedulerName)."""
+
+
+class _Usage:
+    """Pods and amounts of one band, per row."""
+
+    __slots__ = ("amounts", "pods", "total")
+
+    def __init__(self, resources: int, capacity: int) -> None:
+        self.amounts: Int64Column = np.zeros((resources, capacity), dtype=np.int64)
+        self.pods: Int64Column = np.zeros(capacity, dtype=np.int64)
+        #: Over all rows; the band goes when it falls to zero.
+        self.total = 0
+
+
+class PriorityUsage:
+    """Owned and kept by the node table."""
+
+    __slots__ = ("_bands", "_columns", "_overflow", "unbanded")
+
+    def __init__(self, columns: NumericColumns) -> None:
+        self._columns = columns
+        self._bands: dict[Band, _Usage] = {}
+        self._overflow: dict[Band, int] = {}
+        #: (capacity,): pods in no band.
+        self.unbanded: Int64Column = np.zeros(columns.capacity, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._bands)
+
+    def account(self, shape: PodShape, row: int, sign: int) -> None:
+        """Count a pod on a row (+1), or no longer (-1); resource columns exist already."""
+        spec = shape.spec
+        key = (spec.priority or 0, spec.scheduler_name)
+        usage = self._bands.get(key)
+        if usage is None:
+            if key in self._overflow or len(self._bands) >= MAX_BANDS:
+                self._account_unbanded(key, row, sign)
+                return
+            columns = self._columns
+            usage = self._bands[key] = _Usage(len(columns.requested), columns.capacity)
+        assigned = shape.assigned
+        amounts = usage.amounts
+        amounts[0, row] += sign * assigned.milli_cpu
+        amounts[1, row] += sign * assigned.memory
+        if assigned.ephemeral_storage:
+            amounts[2, row] += sign * assigned.ephemeral_storage
+        for name, amount in assigned.scalars:
+            index = self._columns.resource(name)
+            if index >= len(amounts):
+                amounts = self._widen(usage)
+            amounts[index, row] += sign * amount
+        usage.pods[row] += sign
+        usage.total += sign
+        if not usage.total:
+            del self._bands[key]
+
+    def below(
+        self, priority: int, schedulers: Collection[str] | None
+    ) -> tuple[Int64Column, Int64Column]:
+        """(amounts as `NumericColumns.requested`, number) of banded pods below `priority`.
+
+        Only pods of `schedulers`, unless None.
+        """
+        columns = self._columns
+        amounts = np.zeros_like(columns.requested)
+        pods = np.zeros(columns.capacity, dtype=np.int64)
+        for (band, scheduler), usage in self._bands.items():
+            if band < priority and (schedulers is None or scheduler in schedulers):
+                amounts[: len(usage.amounts)] += usage.amounts
+                pods += usage.pods
+        return amounts, pods
+
+    def grow(self) -> None:
+        """Follow the columns to a greater capacity."""
+        more = self._columns.capacity - len(self.unbanded)
+        self.unbanded = np.pad(self.unbanded, (0, more))
+        for usage in self._bands.values():
+            usage.pods = np.pad(usage.pods, (0, more))
+            usage.amounts = np.pad(usage.amounts, ((0, 0), (0, more)))
+
+    def _account_unbanded(self, key: Band, row: int, sign: int) -> None:
+        left = self._overflow.get(key, 0) + sign
+        if left:
+            self._overflow[key] = left
+        else:
+            del self._overflow[key]
+        self.unbanded[row] += sign
+
+    def _widen(self, usage: _Usage) -> Int64Column:
+        more = len(self._columns.requested) - len(usage.amounts)
+        usage.amounts = np.pad(usage.amounts, ((0, more), (0, 0)))
+        return usage.amounts
