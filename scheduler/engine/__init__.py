@@ -7,6 +7,7 @@ from scheduler.engine.examination import Examination, NodeScore, PluginScore, Re
 from scheduler.engine.explain import Explainer, PodExplanation, PodState
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import EngineMetrics
+from scheduler.engine.preemption import Evaluator
 from scheduler.engine.runtime import AttemptError, Framework, ProfileSpec
 from scheduler.engine.waiting import WaitingPod, WaitingPods
 
@@ -16,6 +17,7 @@ __all__ = [
     "Diagnosis",
     "Engine",
     "EngineMetrics",
+    "Evaluator",
     "Examination",
     "Explainer",
     "Failure",

@@ -26,6 +26,7 @@ from scheduler.framework import (
     Int64Column,
     NominatingInfo,
     Nominator,
+    PostFilterOutcome,
     PostFilterResult,
     Rows,
     Status,
@@ -67,6 +68,7 @@ class Unfit:
 
     error: FitError
     nominating: NominatingInfo | None
+    post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
 
 
 class SchedulingAlgorithm:
@@ -178,14 +180,16 @@ class SchedulingAlgorithm:
 
     def _post_filter(self, state: CycleState, pod: Pod, unfit: FitError) -> Unfit:
         diagnosis = unfit.diagnosis
-        if not self._framework.post_filter or diagnosis.skip_post_filter:
+        if not self._framework.post_filter:
+            return Unfit(unfit, CLEAR_NOMINATION, PostFilterOutcome.NO_PLUGIN)
+        if diagnosis.skip_post_filter:
             return Unfit(unfit, CLEAR_NOMINATION)
         started = self._stopwatch.monotonic()
         result = self._run_post_filter(state, pod, diagnosis)
         status = result.status or Status(Code.SUCCESS)
         self._stopwatch.point("PostFilter", status.code.label, started)
         diagnosis.post_filter_message = status.message
-        return Unfit(unfit, result.nominating)
+        return Unfit(unfit, result.nominating, result.outcome or _outcome(status))
 
     def _run_post_filter(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
@@ -198,6 +202,7 @@ class SchedulingAlgorithm:
         reasons: list[str] = []
         first_rejector = ""
         nominating: NominatingInfo | None = None
+        outcome: PostFilterOutcome | None = None
         state.outcome = diagnosis
         for plugin in self._framework.post_filter:
             try:
@@ -208,14 +213,23 @@ class SchedulingAlgorithm:
             if status is None or status.success:
                 return answer
             if status.code.label == "UnschedulableAndUnresolvable":
-                return PostFilterResult(status.by(plugin.name), answer.nominating)
+                return PostFilterResult(status.by(plugin.name), answer.nominating, answer.outcome)
             if not status.rejected:
                 return PostFilterResult(
-                    Status(Code.ERROR, status.reasons, plugin.name, status.error)
+                    Status(Code.ERROR, status.reasons, plugin.name, status.error),
+                    outcome=answer.outcome,
                 )
             reasons += status.reasons
             first_rejector = first_rejector or plugin.name
             nominating = answer.nominating or nominating
+            outcome = answer.outcome or outcome
         return PostFilterResult(
-            Status(Code.UNSCHEDULABLE, tuple(reasons), first_rejector), nominating
+            Status(Code.UNSCHEDULABLE, tuple(reasons), first_rejector), nominating, outcome
         )
+
+
+def _outcome(status: Status) -> PostFilterOutcome:
+    """How PostFilter ended, where its plugins do not say so themselves."""
+    if status.success:
+        return PostFilterOutcome.NOMINATED
+    return PostFilterOutcome.FAILED if status.rejected else PostFilterOutcome.NOT_RUN

@@ -6,7 +6,7 @@ distinct pair, and a name-to-status map only if a PostFilter plugin asks for one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -108,6 +108,24 @@ class TableStatuses(NodeToStatus):
         self._build()
         return super().nodes_for_code(all_nodes, code)
 
+    def rows_for_code(self, code: Code) -> Rows:
+        """Rows of nodes whose status has `code`, ascending; quick unless `absent` has it."""
+        verdicts, table = self._verdicts, self._table
+        if self._built or self.absent.code is code:
+            names = [table.names[row] for row in table.rows.tolist()]
+            found = [table.row_of(name) for name in self.nodes_for_code(names, code)]
+            return np.array(found, dtype=np.intp)
+        chosen = np.zeros(len(verdicts.rows), dtype=np.bool_)
+        own = np.isin(verdicts.rows, list(verdicts.explicit))
+        pairs = (verdicts.plugins.astype(np.int64) << 32) | verdicts.codes.astype(np.int64)
+        for pair in np.unique(pairs[~own]).tolist():
+            if verdicts.status_of(pair >> 32, pair & 0xFFFFFFFF).code is code:
+                chosen |= pairs == pair
+        chosen &= ~own
+        rows = verdicts.rows[chosen].tolist()
+        rows += [row for row, status in verdicts.explicit.items() if status.code is code]
+        return np.array(sorted(rows), dtype=np.intp)
+
 
 @dataclass(slots=True)
 class Diagnosis:
@@ -145,10 +163,7 @@ class Diagnosis:
         if self.pre_filter_message:
             text += f" {self.pre_filter_message}."
         else:
-            counts = self.reasons()
-            if counts:
-                entries = sorted(f"{count} {reason}" for reason, count in counts.items())
-                text += f" {', '.join(entries)}."
+            text = fit_message(self.node_count, self.reasons())
         if self.post_filter_message:
             text += f" {self.post_filter_message}"
         return text
@@ -170,6 +185,14 @@ class Diagnosis:
         if self.verdicts is not None:
             return self.verdicts.groups()
         return [(status, 1) for _, status in self.statuses.explicit()]
+
+
+def fit_message(nodes: int, counts: Mapping[str, int]) -> str:
+    """Upstream's text for a pod that fits on none of `nodes`, from reason to number of nodes."""
+    text = f"0/{nodes} nodes are available:"
+    if counts:
+        text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in counts.items()))}."
+    return text
 
 
 def status_reasons(status: Status) -> tuple[str, ...]:

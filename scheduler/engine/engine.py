@@ -116,7 +116,9 @@ class Engine:
         try:
             outcome = self.algorithms[framework.profile_name].schedule(state, pod)
             if isinstance(outcome, Unfit):
-                attempt.failure = failure.from_fit_error(outcome.error, outcome.nominating)
+                attempt.failure = failure.from_fit_error(
+                    outcome.error, outcome.nominating, outcome.post_filter
+                )
             else:
                 attempt.result = outcome
         except NoNodesError as problem:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 
 from scheduler.engine.diagnosis import FitError
 from scheduler.engine.runtime import AttemptError
-from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, QueuedPodInfo, Status
+from scheduler.framework import (
+    CLEAR_NOMINATION,
+    NominatingInfo,
+    PostFilterOutcome,
+    QueuedPodInfo,
+    Status,
+)
 
 REASON_UNSCHEDULABLE = "Unschedulable"
 REASON_SCHEDULER_ERROR = "SchedulerError"
@@ -31,6 +37,8 @@ class Failure:
     requeue_after: float | None = None
     #: Whether the pod was turned down, as opposed to an error on our side.
     rejected: bool = True
+    #: How PostFilter ended.
+    post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
 
     @property
     def result(self) -> str:
@@ -43,12 +51,15 @@ class Failure:
         info.unschedulable_plugins = set(self.unschedulable_plugins)
         info.pending_plugins = set(self.pending_plugins)
         info.last_message = self.message
+        info.post_filter = self.post_filter
         if self.requeue_after is not None:
             info.requeue_at = now + self.requeue_after
 
 
 def from_fit_error(
-    unfit: FitError, nominating: NominatingInfo | None = CLEAR_NOMINATION
+    unfit: FitError,
+    nominating: NominatingInfo | None = CLEAR_NOMINATION,
+    post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN,
 ) -> Failure:
     """No node fits, or Reserve, Permit or the wait for Permit turned the pod down."""
     diagnosis = unfit.diagnosis
@@ -59,6 +70,7 @@ def from_fit_error(
         unschedulable_plugins=frozenset(diagnosis.unschedulable_plugins),
         pending_plugins=frozenset(diagnosis.pending_plugins),
         requeue_after=diagnosis.requeue_after,
+        post_filter=post_filter,
     )
 
 

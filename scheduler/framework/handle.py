@@ -6,13 +6,15 @@ that service, simulator and tests can each give their own. Nothing here has beha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from scheduler.api.meta import Condition
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.framework.nodes import NodeInfo, NodeTableView
 from scheduler.framework.plugin import NominatingInfo
+from scheduler.framework.preemption import PreemptionSearch
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 
@@ -134,6 +136,16 @@ class ApiWriter(Protocol):
         """
         ...
 
+    async def evict(
+        self, pods: Sequence[Pod], condition: Condition
+    ) -> Sequence[bool | BaseException]:
+        """Put `condition` on each pod, then delete it (only this UID); all pods side by side.
+
+        One answer per pod: True when the API server took the deletion, False when the pod was gone
+        already, or the error. A pod that has the condition is deleted without a patch.
+        """
+        ...
+
 
 class WaitingPod(Protocol):
     """A pod that waits at Permit."""
@@ -156,6 +168,10 @@ class WaitingPod(Protocol):
 
         False when the wait was over already.
         """
+        ...
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        """End the wait with an error, in favour of another pod; False when it was over already."""
         ...
 
 
@@ -245,6 +261,11 @@ class Handle(Protocol):
         ...
 
     @property
+    def preemption(self) -> PreemptionSearch:
+        """The search for victims among this profile's nodes."""
+        ...
+
+    @property
     def api(self) -> ApiWriter:
         """Writes to the API server, for PreBind, Bind and PostBind."""
         ...
@@ -278,4 +299,15 @@ class Handle(Protocol):
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """The pod that waits at Permit under this UID, or None."""
+        ...
+
+    def preempt_binding(self, uid: str, message: str) -> bool:
+        """Stop the PreBind of a pod in favour of another; False when it is not in PreBind."""
+        ...
+
+    def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` on the owner's loop, beyond the end of the cycle; errors are logged.
+
+        For writes that a cycle must not wait for. `work` may await `api` and nothing else.
+        """
         ...

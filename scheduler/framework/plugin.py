@@ -23,7 +23,7 @@ from scheduler.api.pod import Pod
 from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.node_status import NodeToStatus
 from scheduler.framework.nodes import Codes, Columns, Int64Column, NodeInfo, NodeTableView, Rows
-from scheduler.framework.queued import QueuedPodInfo
+from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 
@@ -314,6 +314,8 @@ class PostFilterResult:
 
     status: Status | None
     nominating: NominatingInfo | None = None
+    #: How it ended, for plugins that react to it; None: to be told from the status.
+    outcome: PostFilterOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,480 @@
+"""Preemption: on which node the pod would fit if pods of lower priority were gone.
+
+Follows framework-cycle-config.md 5.3 to 5.7. Pure: everything happens on overlays and on clones of
+the cycle state. Three steps, each on what the one before left over:
+
+1. numbers for all nodes at once: nodes without possible victims, and nodes where the pod would not
+   fit even without them, as far as columnar filters can tell;
+2. a dry run per node in scalar form, with the filters that removals can affect;
+3. the choice among candidates.
+
+A search without a candidate is remembered per shape until the node table changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeOverlay, NodeTable
+from scheduler.engine.cycle import Randomness
+from scheduler.engine.diagnosis import TableStatuses, fit_message, status_reasons
+from scheduler.engine.disruption_budgets import DisruptionBudgets
+from scheduler.engine.emptied_table import EmptiedTable
+from scheduler.engine.filtering import FilterSlot, filter_slots
+from scheduler.engine.runtime import AttemptError, Framework, call_filter
+from scheduler.framework import (
+    Code,
+    Codes,
+    Columns,
+    CycleState,
+    Int64Column,
+    Listers,
+    NodeToStatus,
+    Nominator,
+    Rows,
+    Status,
+    unresolvable,
+)
+from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules
+
+NO_NODES: Final = "no nodes available"
+NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+
+_OF_PODS: Final = Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS
+_UNKNOWABLE: Final = _OF_PODS & ~Columns.USAGE
+_SUM_OFFSET: Final = 1 << 31
+_MOST_REMEMBERED: Final = 512
+
+_SURVIVES, _EXACT, _VICTIMLESS = 0, -1, -2
+
+
+class DryRun(Protocol):
+    """What became of every node looked at."""
+
+    candidates: list[Candidate]
+    rejected: dict[str, Status]
+
+
+def _unmeasured(victims: int) -> None:
+    """Measure nothing."""
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """Implements `DryRun`."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    #: By node name; only where the dry run got as far as a node of its own.
+    rejected: dict[str, Status] = field(default_factory=dict)
+    errors: dict[str, None] = field(default_factory=dict)
+    #: Reason to number of nodes, for nodes ruled out by numbers.
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Screen:
+    """What the numbers say, per entry of `rows`."""
+
+    rows: Rows
+    #: `_SURVIVES`, `_EXACT` (all filters must be asked), `_VICTIMLESS`, or filter index + 1.
+    verdict: np.ndarray
+    #: The rejecting filter's code.
+    codes: Codes
+
+
+@dataclass(slots=True)
+class _Trial:
+    """One search."""
+
+    state: CycleState
+    pod: Pod
+    rules: PreemptionRules
+    #: Filters that are not skipped.
+    slots: tuple[FilterSlot, ...]
+    #: Those among them whose answer removals can change.
+    dynamic: tuple[FilterSlot, ...]
+    #: Whether some plugin keeps state that AddPod and RemovePod change.
+    extends: bool
+    removable: Callable[[Pod], bool]
+    budgets: DisruptionBudgets
+    #: Row to the pods nominated there that count.
+    nominees: dict[int, list[Pod]]
+
+
+class Evaluator:
+    """Implements `framework.PreemptionSearch` for one profile."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        table: NodeTable,
+        nominator: Nominator,
+        listers: Listers,
+        *,
+        random: Randomness,
+        own_schedulers: Sequence[str],
+        observe: Callable[[int], None] = _unmeasured,
+    ) -> None:
+        """`observe` is told the number of victims of every attempt."""
+        self._framework = framework
+        self._table = table
+        self._nominator = nominator
+        self._listers = listers
+        self._random = random
+        self._own = frozenset(own_schedulers)
+        self._observe = observe
+        self._slots = filter_slots(framework)
+        self._extending = frozenset(p.name for p in framework.pre_filter if _extends(p))
+        #: (shape, pin, rules) to (stamp, message) of searches that found nothing.
+        self._fruitless: dict[Any, tuple[tuple[int, int], str]] = {}
+
+    def observe(self, victims: int) -> None:
+        """Count one attempt."""
+        self._observe(victims)
+
+    def find(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
+    ) -> PreemptionFinding:
+        """Dry-run preemption where it may help, and choose a node."""
+        if not self._table.node_count:
+            return PreemptionFinding(error=NO_NODES)
+        key, stamp = self._memory(state, pod, rules)
+        if key is not None:
+            remembered = self._fruitless.get(key)
+            if remembered is not None and remembered[0] == stamp:
+                return PreemptionFinding(message=remembered[1])
+        rows = self._potential(statuses)
+        outcome = _Outcome()
+        if len(rows):
+            wanted = max(
+                len(rows) * rules.min_candidate_nodes_percentage // 100,
+                rules.min_candidate_nodes_absolute,
+            )
+            offset = self._random.randrange(len(rows))
+            order = np.concatenate((rows[offset:], rows[:offset]))
+            self._examine(self._trial(state, pod, rules), order, wanted, outcome)
+        if outcome.candidates:
+            return PreemptionFinding(chosen=self._choose(outcome.candidates))
+        if outcome.errors:
+            return PreemptionFinding(error=_aggregate(list(outcome.errors)))
+        message = self._message(outcome, len(rows))
+        if key is not None:
+            if len(self._fruitless) >= _MOST_REMEMBERED:
+                self._fruitless.clear()
+            self._fruitless[key] = stamp, message
+        return PreemptionFinding(message=message)
+
+    def dry_run(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
+    ) -> DryRun:
+        """All candidates and, node by node, why the others are none; for inspection."""
+        rows, outcome = self._potential(statuses), _Outcome()
+        trial = self._trial(state, pod, rules)
+        screen = _Screen(
+            rows, np.full(len(rows), _EXACT, dtype=np.int32), np.zeros(len(rows), dtype=np.int32)
+        )
+        self._run(trial, screen, len(rows) + 1, outcome)
+        return outcome
+
+    # -- preparation -----------------------------------------------------------------------------
+
+    def _potential(self, statuses: NodeToStatus) -> Rows:
+        """Rows where preemption may help: those with the status Unschedulable."""
+        if isinstance(statuses, TableStatuses):
+            return statuses.rows_for_code(Code.UNSCHEDULABLE)
+        table = self._table
+        names = [table.names[row] for row in table.rows.tolist()]
+        found = statuses.nodes_for_code(names, Code.UNSCHEDULABLE)
+        return np.array([table.row_of(name) for name in found], dtype=np.intp)
+
+    def _trial(self, state: CycleState, pod: Pod, rules: PreemptionRules) -> _Trial:
+        slots = tuple(slot for slot in self._slots if slot.name not in state.skip_filter)
+        own, priority = self._own, pod.priority
+
+        def removable(other: Pod) -> bool:
+            return other.priority < priority and (
+                not rules.own_victims_only or other.spec.scheduler_name in own
+            )
+
+        return _Trial(
+            state,
+            pod,
+            rules,
+            slots,
+            tuple(slot for slot in slots if self._affected(slot)),
+            bool(self._extending - state.skip_filter),
+            removable,
+            DisruptionBudgets(self._listers["poddisruptionbudgets"].list()),
+            self._nominees(pod),
+        )
+
+    def _affected(self, slot: FilterSlot) -> bool:
+        """Whether pods on a node can matter to a filter."""
+        return not slot.reusable or bool(slot.columns & _OF_PODS) or slot.name in self._extending
+
+    def _tells_by_columns(self, slot: FilterSlot) -> bool:
+        """Whether a filter can be asked about many emptied nodes at once."""
+        return slot.reusable and not slot.columns & _UNKNOWABLE and slot.name not in self._extending
+
+    def _nominees(self, pod: Pod) -> dict[int, list[Pod]]:
+        found: dict[int, list[Pod]] = {}
+        for name in self._nominator.nominated_nodes():
+            row = self._table.row_of(name)
+            if row is None:
+                continue
+            relevant = [
+                other
+                for other in self._nominator.nominated_pods_for_node(name)
+                if other.priority >= pod.priority and other.metadata.uid != pod.metadata.uid
+            ]
+            if relevant:
+                found[row] = relevant
+        return found
+
+    # -- step 1: numbers -------------------------------------------------------------------------
+
+    def _examine(self, trial: _Trial, rows: Rows, wanted: int, outcome: _Outcome) -> None:
+        screen = self._screen(trial, rows)
+        for verdict, code, count in _groups(screen):
+            status = NO_VICTIMS
+            if verdict != _VICTIMLESS:
+                slot = self._slots[verdict - 1]
+                status = slot.plugin.filter_status(trial.state, trial.pod, code)
+            for reason in status_reasons(status):
+                outcome.counts[reason] = outcome.counts.get(reason, 0) + count
+        self._run(trial, screen, wanted, outcome)
+
+    def _screen(self, trial: _Trial, rows: Rows) -> _Screen:
+        table, pod = self._table, trial.pod
+        own = self._own if trial.rules.own_victims_only else None
+        amounts, pods = table.priorities.below(pod.priority, own)
+        verdict = np.zeros(len(rows), dtype=np.int32)
+        codes = np.zeros(len(rows), dtype=np.int32)
+        verdict[pods[rows] == 0] = _VICTIMLESS
+        verdict[table.priorities.unbanded[rows] != 0] = _EXACT
+        for row in trial.nominees:
+            verdict[(rows == row) & (verdict == _SURVIVES)] = _EXACT
+        emptied: Any = EmptiedTable(
+            table, table.requested - amounts, table.pod_count - pods, trial.removable
+        )
+        unknown = False
+        for slot in trial.slots:
+            left = np.flatnonzero(verdict == _SURVIVES)
+            if not len(left):
+                break
+            answers = self._ask(slot, trial, emptied, rows[left])
+            if answers is None:
+                unknown = True
+                continue
+            refused = answers != 0
+            # A filter that was not asked might have refused first, for a reason of its own.
+            verdict[left[refused]] = _EXACT if unknown else slot.index + 1
+            codes[left[refused]] = answers[refused]
+        return _Screen(rows, verdict, codes)
+
+    def _ask(self, slot: FilterSlot, trial: _Trial, emptied: Any, rows: Rows) -> Codes | None:
+        if not self._tells_by_columns(slot):
+            return None
+        try:
+            codes: Codes = slot.plugin.filter_rows(trial.state, trial.pod, emptied, rows)
+        except Exception:  # noqa: BLE001 - plugin boundary: a true fault shows again in scalar form
+            return None
+        return codes if len(codes) == len(rows) else None
+
+    # -- step 2: dry runs ------------------------------------------------------------------------
+
+    def _run(self, trial: _Trial, screen: _Screen, wanted: int, outcome: _Outcome) -> None:
+        """Dry-run what the numbers left, until there are enough candidates."""
+        left = np.flatnonzero((screen.verdict == _SURVIVES) | (screen.verdict == _EXACT))
+        clean: list[Candidate] = []
+        violating: list[Candidate] = []
+        exact = screen.verdict[left] == _EXACT
+        for row, all_filters in zip(screen.rows[left].tolist(), exact.tolist(), strict=True):
+            name = self._table.names[row]
+            slots = trial.slots if all_filters else trial.dynamic
+            try:
+                answer = self._without_victims(trial, row, slots)
+            except AttemptError as problem:
+                outcome.errors[problem.status.message] = None
+                continue
+            if isinstance(answer, Status):
+                outcome.rejected[name] = answer
+                for reason in status_reasons(answer):
+                    outcome.counts[reason] = outcome.counts.get(reason, 0) + 1
+                continue
+            if not answer.victims:
+                text = f'expected at least one victim pod on node "{name}"'
+                outcome.errors[text] = None
+                continue
+            same = violating if answer.pdb_violations else clean
+            if len(same) < wanted:
+                same.append(answer)
+            if clean and len(clean) + len(violating) >= wanted:
+                break
+        outcome.candidates = clean + violating
+
+    def _without_victims(
+        self, trial: _Trial, row: int, slots: Sequence[FilterSlot]
+    ) -> Candidate | Status:
+        """The least set of victims on one node, or why removing them all does not help."""
+        node = NodeOverlay(self._table, row)
+        lower = [pod for pod in node.pods if trial.removable(pod)]
+        if not lower:
+            return NO_VICTIMS
+        state = trial.state.clone() if trial.extends else trial.state
+        for pod in lower:
+            self._remove(trial, state, pod, node)
+        status = self._fits(trial, state, node, slots)
+        if status is not None:
+            return status
+        lower.sort(key=_importance)
+        violating, others = trial.budgets.split(lower)
+        victims: list[Pod] = []
+        violations = 0
+        for pod in violating:
+            if not self._reprieved(trial, state, pod, node, slots):
+                victims.append(pod)
+                violations += 1
+        victims += [pod for pod in others if not self._reprieved(trial, state, pod, node, slots)]
+        if violating and others:
+            victims.sort(key=_importance)
+        return Candidate(node.name, tuple(victims), violations)
+
+    def _reprieved(
+        self,
+        trial: _Trial,
+        state: CycleState,
+        pod: Pod,
+        node: NodeOverlay,
+        slots: Sequence[FilterSlot],
+    ) -> bool:
+        """Put a pod back if the incoming one still fits then."""
+        node.add_pod(pod)
+        if trial.extends:
+            self._framework.add_pod(state, trial.pod, pod, node)
+        if self._fits(trial, state, node, slots) is None:
+            return True
+        self._remove(trial, state, pod, node)
+        return False
+
+    def _remove(self, trial: _Trial, state: CycleState, pod: Pod, node: NodeOverlay) -> None:
+        node.remove_pod(pod)
+        if trial.extends:
+            self._framework.remove_pod(state, trial.pod, pod, node)
+
+    def _fits(
+        self, trial: _Trial, state: CycleState, node: NodeOverlay, slots: Sequence[FilterSlot]
+    ) -> Status | None:
+        """Filters in two passes: with the node's nominated pods, then without."""
+        nominees = trial.nominees.get(node.row)
+        if nominees:
+            copy, copied = node.copy(), state.clone()
+            for other in nominees:
+                copy.add_pod(other)
+                self._framework.add_pod(copied, trial.pod, other, copy)
+            status = _refusal(slots, copied, trial.pod, copy)
+            if status is not None:
+                return status
+        return _refusal(slots, state, trial.pod, node)
+
+    # -- step 3: the choice ----------------------------------------------------------------------
+
+    def _choose(self, candidates: Sequence[Candidate]) -> Candidate:
+        """The candidate that does the least harm, ties broken at random."""
+        ranked = [(_harm(each), each) for each in candidates]
+        least = min(harm for harm, _ in ranked)
+        finalists = [each for harm, each in ranked if harm == least]
+        latest = max(_latest_start(each) for each in finalists)
+        finalists = [each for each in finalists if _latest_start(each) == latest]
+        if len(finalists) == 1:
+            return finalists[0]
+        return finalists[self._random.randrange(len(finalists))]
+
+    # -- no candidate ----------------------------------------------------------------------------
+
+    def _message(self, outcome: _Outcome, examined: int) -> str:
+        counts, nodes = dict(outcome.counts), self._table.node_count
+        if examined < nodes:
+            counts[NOT_HELPFUL] = counts.get(NOT_HELPFUL, 0) + nodes - examined
+        return fit_message(nodes, counts)
+
+    def _memory(
+        self, state: CycleState, pod: Pod, rules: PreemptionRules
+    ) -> tuple[Any, tuple[int, int]]:
+        """Under which key, and until when, a fruitless search is remembered; no key: not at all.
+
+        Only where shape and node table say all: no plugin looks at other pods through its own
+        state, and each declares what its answers depend on.
+        """
+        table = self._table
+        stamp = table.sequence, table.revision
+        if (
+            pod.shape.volumes
+            or self._extending - state.skip_filter
+            or not all(slot.reusable or slot.name in state.skip_filter for slot in self._slots)
+        ):
+            return None, stamp
+        return (pod.shape.id, pod.pin, pod.spec.node_name, rules), stamp
+
+
+def _groups(screen: _Screen) -> Iterator[tuple[int, int, int]]:
+    """(verdict, code, number of rows) of what the numbers ruled out."""
+    out = (screen.verdict > 0) | (screen.verdict == _VICTIMLESS)
+    if not out.any():
+        return
+    pairs: Int64Column = (screen.verdict[out].astype(np.int64) << 32) | screen.codes[out].astype(
+        np.int64
+    )
+    values, counts = np.unique(pairs, return_counts=True)
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        yield value >> 32, value & 0xFFFFFFFF, count
+
+
+def _refusal(
+    slots: Sequence[FilterSlot], state: CycleState, pod: Pod, node: NodeOverlay
+) -> Status | None:
+    for slot in slots:
+        status = call_filter(slot.plugin, state, pod, node)
+        if status is not None:
+            return status
+    return None
+
+
+def _importance(pod: Pod) -> tuple[int, bool, str]:
+    """Sorts the most important first: high priority, then long running. Not started: last."""
+    start = pod.status.start_time
+    return -pod.priority, start is None, start or ""
+
+
+def _harm(candidate: Candidate) -> tuple[int, int, int, int]:
+    victims = candidate.victims
+    return (
+        candidate.pdb_violations,
+        victims[0].priority,
+        sum(pod.priority + _SUM_OFFSET for pod in victims),
+        len(victims),
+    )
+
+
+def _latest_start(candidate: Candidate) -> tuple[bool, str]:
+    """The earliest start among the victims of the highest priority."""
+    highest = candidate.victims[0].priority
+    starts = (pod.status.start_time for pod in candidate.victims if pod.priority == highest)
+    return min((start is None, start or "") for start in starts)
+
+
+def _aggregate(texts: Sequence[str]) -> str:
+    """Distinct errors as Kubernetes joins them."""
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _extends(plugin: Any) -> bool:
+    return callable(getattr(plugin, "add_pod", None)) or callable(
+        getattr(plugin, "remove_pod", None)
+    )
