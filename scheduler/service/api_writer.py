@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from random import Random
 from typing import Any
 
+import msgspec
+
+from scheduler.api.meta import Condition
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.client.binding import BindOutcome
+from scheduler.client.clock import second_time
 from scheduler.client.dispatcher import Dispatcher, Lane
+from scheduler.client.errors import ApiError
 from scheduler.client.events import EventRecorder
 from scheduler.client.resources import RESOURCES
 from scheduler.client.rest import MERGE_PATCH, ApiClient
+from scheduler.client.status_patch import (
+    concerns_another_pod,
+    plan_status_patch,
+    send_status_patch,
+)
 from scheduler.framework import Status, error
 from scheduler.service.metrics import SchedulerMetrics
 
@@ -24,11 +37,16 @@ class ServiceApiWriter:
     """Implements `framework.ApiWriter`; every write passes the dispatcher and its leader fence."""
 
     def __init__(
-        self, client: ApiClient, dispatcher: Dispatcher, metrics: SchedulerMetrics
+        self,
+        client: ApiClient,
+        dispatcher: Dispatcher,
+        metrics: SchedulerMetrics,
+        random: Random | None = None,
     ) -> None:
         self._client = client
         self._dispatcher = dispatcher
         self._metrics = metrics
+        self._random = random or Random()
 
     async def bind(self, pod: Pod, node_name: str) -> Status | None:
         """Bind; returns only when the outcome is certain, however long that takes.
@@ -64,6 +82,32 @@ class ServiceApiWriter:
         await self._dispatcher.call(
             Lane.BIND, lambda: self._client.delete(RESOURCES[plural], name, namespace, uid=uid)
         )
+
+    async def evict(
+        self, pods: Sequence[Pod], condition: Condition
+    ) -> Sequence[bool | BaseException]:
+        """Condition, then deletion, of all pods side by side; True, False (gone) or the error."""
+        return await asyncio.gather(
+            *(self._evict(pod, condition) for pod in pods), return_exceptions=True
+        )
+
+    async def _evict(self, pod: Pod, condition: Condition) -> bool:
+        metadata = pod.metadata
+        own = msgspec.structs.replace(condition, observed_generation=metadata.generation or None)
+        patch = plan_status_patch(pod, own, None, second_time(self._client.clock.now()))
+        try:
+            if patch is not None:
+                await self._dispatcher.call(
+                    Lane.BIND, lambda: send_status_patch(self._client, patch, self._random)
+                )
+            await self.delete("pods", metadata.name, metadata.namespace, metadata.uid)
+        except ApiError as problem:
+            # A deletion conflicts only with its UID precondition: the name is another pod's now.
+            conflict = problem.verb == "DELETE" and problem.status == HTTPStatus.CONFLICT
+            if conflict or concerns_another_pod(problem):
+                return False
+            raise
+        return True
 
 
 class ProfileEvents:

@@ -243,6 +243,7 @@ class Application:
             stopping.cancel()
             scheduling.cancel()
             await asyncio.wait((scheduling,))
+            await wiring.background.cancel()
 
     async def _drain(self, wiring: Wiring) -> None:
         """Let what was decided be written: binds, the events about them, then all the rest."""
@@ -251,6 +252,7 @@ class Application:
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 await wiring.loop.drained()
+                await wiring.background.finished()
         except TimeoutError:
             _log.warning("binds still under way are given up", count=wiring.binding.active)
         # Events go through the dispatcher, which takes nothing any more once it is closing.

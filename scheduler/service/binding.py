@@ -60,8 +60,20 @@ class BindingCycle:
         #: Cycles past Permit. A pod that waits there holds no slot, so that a gang of any size
         #: completes.
         self.active = 0
+        #: PreBind work under way, by UID, and why it is to be given up.
+        self._pre_binding: dict[str, asyncio.Task[None]] = {}
+        self._preempted: dict[str, str] = {}
         #: Called when such a cycle ended.
         self.on_end: Callable[[], None] = lambda: None
+
+    def preempt(self, uid: str, message: str) -> bool:
+        """Give up the PreBind of a pod in favour of another; False when it is not in PreBind."""
+        work = self._pre_binding.get(uid)
+        if work is None or work.done():
+            return False
+        self._preempted[uid] = message
+        work.cancel()
+        return True
 
     async def run(self, attempt: Attempt) -> None:
         """The whole cycle; never raises but for cancellation."""
@@ -101,8 +113,8 @@ class BindingCycle:
         if acts and attempt.waiting is None:
             self._statuses.expected_on(attempt.info.pod, attempt.node_name)
         self._queue.done(attempt.info.uid)
-        for group in groups:
-            await self._pre_bind(attempt, group)
+        if groups:
+            await self._pre_bind_all(attempt, groups)
         status = await self._run_bind(attempt)
         if status is not None and not status.success:
             if status.code is Code.SKIP or isinstance(status.error, PodMovedOnError):
@@ -157,6 +169,28 @@ class BindingCycle:
                 "unsupported. It is supposed to return Success, Skip, or Error status"
             )
         return answer
+
+    async def _pre_bind_all(self, attempt: Attempt, groups: Sequence[Sequence[Any]]) -> None:
+        """PreBind in a task of its own, so that a preemptor can stop it and nothing else."""
+        uid = attempt.info.uid
+
+        async def work() -> None:
+            for group in groups:
+                await self._pre_bind(attempt, group)
+
+        task = asyncio.create_task(work(), name=f"prebind {attempt.info.key}")
+        self._pre_binding[uid] = task
+        try:
+            await task
+        except asyncio.CancelledError:
+            message = self._preempted.get(uid)
+            if message is None:
+                task.cancel()
+                raise
+            raise failed(message) from None
+        finally:
+            self._pre_binding.pop(uid, None)
+            self._preempted.pop(uid, None)
 
     async def _pre_bind(self, attempt: Attempt, group: Sequence[Any]) -> None:
         if len(group) == 1:

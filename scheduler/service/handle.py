@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -21,7 +21,9 @@ from scheduler.framework import (
     Nominator,
     Status,
 )
+from scheduler.framework.preemption import PreemptionSearch
 from scheduler.queue import SchedulingQueue
+from scheduler.service.background import BackgroundTasks
 
 if TYPE_CHECKING:
     from scheduler.engine import Framework
@@ -165,6 +167,7 @@ class ServiceHandle:
         subscriptions: SubscriptionBoard,
         api: ApiWriter,
         events: Events,
+        background: BackgroundTasks,
     ) -> None:
         self.profile_name = profile_name
         self.clock = clock
@@ -176,8 +179,13 @@ class ServiceHandle:
         self.what_if = ServiceWhatIf(cache)
         self._cache = cache
         self._waiting_pods = waiting_pods
+        self._background = background
         #: Set when the queue exists; it is built from the plugins, so after them.
         self.queue: SchedulingQueue | None = None
+        #: Set when the queue exists, for it looks at nominations.
+        self.evaluator: PreemptionSearch | None = None
+        #: Set when binding cycles exist: `BindingCycle.preempt`.
+        self.stop_binding: Callable[[str, str], bool] = _nothing_to_stop
 
     @property
     def table(self) -> NodeTableView:
@@ -188,6 +196,14 @@ class ServiceHandle:
     def nominator(self) -> Nominator:
         """Nominations."""
         return self._queue().nominator
+
+    @property
+    def preemption(self) -> PreemptionSearch:
+        """The search for victims."""
+        if self.evaluator is None:
+            msg = "the search for victims does not exist yet: use it from extension points"
+            raise RuntimeError(msg)
+        return self.evaluator
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""
@@ -205,8 +221,21 @@ class ServiceHandle:
         """One waiting pod, or None."""
         return self._waiting_pods.get(uid)
 
+    def preempt_binding(self, uid: str, message: str) -> bool:
+        """Stop the PreBind of a pod; False when it is not in PreBind."""
+        return self.stop_binding(uid, message)
+
+    def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` in a task of the process."""
+        self._background.start(work, name)
+
     def _queue(self) -> SchedulingQueue:
         if self.queue is None:
             msg = "the queue does not exist yet: use it from extension points, not from __init__"
             raise RuntimeError(msg)
         return self.queue
+
+
+def _nothing_to_stop(uid: str, message: str) -> bool:  # noqa: ARG001 - the signature is the seam
+    """Before binding cycles exist."""
+    return False

@@ -24,11 +24,12 @@ from scheduler.client.reflector import Delta, DeltaType, Reflector, ReflectorOpt
 from scheduler.client.resources import NODES, PODS, RESOURCES
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from scheduler.engine import Engine, Framework, WaitingPods
+from scheduler.engine import Engine, Evaluator, Framework, WaitingPods
 from scheduler.framework import Registry
 from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
 from scheduler.queue.decompose import EventFeatures
 from scheduler.service.api_writer import ProfileEvents, ServiceApiWriter
+from scheduler.service.background import BackgroundTasks
 from scheduler.service.binding import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.failure_handler import FailureHandler
@@ -97,6 +98,7 @@ class Wiring:
         self.listers = StoreListers()
         self.subscriptions = SubscriptionBoard()
         self.waiting_pods = WaitingPods()
+        self.background = BackgroundTasks()
         first = configuration.profiles[0].scheduler_name
         self.events = ProfileEvents(self.recorder, first)
         self._handles: dict[str, ServiceHandle] = {}
@@ -123,6 +125,8 @@ class Wiring:
             clock=self.clock,
             metrics=metrics,
         )
+        for handle in self._handles.values():
+            handle.stop_binding = self.binding.preempt
         self.loop = SchedulingLoop(
             self.engine,
             self.queue,
@@ -152,8 +156,9 @@ class Wiring:
             waiting_pods=self.waiting_pods,
             feature_gates=self.configuration.feature_gates,
             subscriptions=self.subscriptions,
-            api=ServiceApiWriter(self.client, self.dispatcher, self.metrics),
+            api=ServiceApiWriter(self.client, self.dispatcher, self.metrics, self._random),
             events=self.events,
+            background=self.background,
         )
         self._handles[profile.scheduler_name] = handle
         framework = Framework(profile, self._registry, handle)
@@ -189,8 +194,17 @@ class Wiring:
         )
         queue.nominator.subscribe(self.subscriptions.publish_nomination)
         queue.nominator.subscribe_nodes(self.cache.table.note_nominations)
-        for handle in self._handles.values():
+        for name, handle in self._handles.items():
             handle.queue = queue
+            handle.evaluator = Evaluator(
+                self.frameworks[name],
+                self.cache.table,
+                queue.nominator,
+                self.listers,
+                random=self._random,
+                own_schedulers=tuple(self.frameworks),
+                observe=self.metrics.preemption,
+            )
         return queue
 
     def _features(self) -> EventFeatures:

@@ -1,0 +1,48 @@
+"""BackgroundTasks: work that plugins began in a cycle and that outlives it, such as evictions.
+
+Every task is owned here: its failure is logged, and none is left behind at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+
+class BackgroundTasks:
+    """Touched from one event loop; tasks may begin only while it runs."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` in a task of its own."""
+        task = asyncio.get_running_loop().create_task(_logged(work, name), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finished(self) -> None:
+        """Wait until everything that was begun has ended."""
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    async def cancel(self) -> None:
+        """Cancel what is left, and wait for its end."""
+        for task in self._tasks:
+            task.cancel()
+        await self.finished()
+
+
+async def _logged(work: Coroutine[Any, Any, None], name: str) -> None:
+    try:
+        await work
+    except Exception:  # noqa: BLE001 - task boundary: nobody awaits the task
+        _log.exception("background work failed", task=name)
