@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from plugins import names
 from plugins.default_binder import DefaultBinder
+from plugins.default_preemption import DefaultPreemption
 from plugins.dynamic_resources import DynamicResources
 from plugins.image_locality import ImageLocality
 from plugins.node_affinity import NodeAffinity
@@ -29,6 +30,7 @@ __all__ = [
     "DEFAULT_ORDER",
     "DEFAULT_PLUGINS",
     "DefaultBinder",
+    "DefaultPreemption",
     "DynamicResources",
     "ImageLocality",
     "NodeAffinity",
@@ -87,7 +89,7 @@ def in_tree() -> tuple[type[Any], ...]:
         PodTopologySpread,
         # Here follows InterPodAffinity.
         DynamicResources,
-        # Here follows DefaultPreemption.
+        DefaultPreemption,
         NodeResourcesBalancedAllocation,
         ImageLocality,
         DefaultBinder,

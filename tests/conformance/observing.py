@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from scheduler.api import Pod
-from scheduler.engine import Attempt, AttemptError, FitError
+from scheduler.engine import Attempt, AttemptError, Evaluator, FitError
 from scheduler.engine.cycle import Unfit
 from scheduler.engine.diagnosis import Diagnosis
 from scheduler.engine.scoring import ScoreSlot, _call_score, call_score_rows
@@ -306,7 +306,9 @@ def _post_filter(world: World, observation: Observation) -> None:
         if not world.framework.post_filter or diagnosis.skip_post_filter:
             return
         result = world.plain._run_post_filter(state, world.pod, diagnosis)
-        observation.actual["postFilter"] = _post_filter_record(result)
+        record = _post_filter_record(result)
+        record.update(_dry_runs(world, state, diagnosis))
+        observation.actual["postFilter"] = record
         outcome = world.plain.schedule(CycleState(), world.pod)
         assert isinstance(outcome, Unfit)
         if outcome.error.diagnosis.message() != observation.actual["message"]:
@@ -327,6 +329,26 @@ def _post_filter_record(result: PostFilterResult) -> Record:
         else:
             record["clearsNomination"] = True
     return record
+
+
+def _dry_runs(world: World, state: CycleState, diagnosis: Diagnosis) -> Record:
+    """What a preemption on each node would take, or why it would not help."""
+    rules = world.preemption_rules()
+    if rules is None:
+        return {}
+    evaluator = world.framework.handle.preemption
+    assert isinstance(evaluator, Evaluator)
+    found = evaluator.dry_run(state, world.pod, diagnosis.statuses, rules)
+    return {
+        "candidates": {
+            each.node_name: {
+                "victims": [pod.key for pod in each.victims],
+                "pdbViolations": each.pdb_violations,
+            }
+            for each in found.candidates
+        },
+        "rejected": {name: status_record(status) for name, status in found.rejected.items()},
+    }
 
 
 # -- reuse ---------------------------------------------------------------------------------------

@@ -7,20 +7,22 @@ cluster. kube-scheduler's own defaults are in force, for the vectors were made w
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from config import Configuration, load_configuration
-from plugins import DEFAULT_ORDER, in_tree
+from plugins import DEFAULT_ORDER, in_tree, names
+from plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from plugins.names import UPSTREAM_NAMES
 from scheduler import api
 from scheduler.api import Pod, PodShapes
 from scheduler.cache import Cache
-from scheduler.engine import Engine, Framework, SchedulingAlgorithm, WaitingPods
+from scheduler.engine import Engine, Evaluator, Framework, SchedulingAlgorithm, WaitingPods
 from scheduler.engine.metrics import NoMetrics
 from scheduler.framework import Lister, Nominator, Registry, WaitingPod, WhatIf
+from scheduler.framework.preemption import PreemptionRules
 from scheduler.queue.nominator import QueueNominator
 from scheduler.service.handle import ServiceWhatIf
 from tests.conformance.reading import Vector
@@ -131,6 +133,8 @@ class VectorHandle:
         self.events: Any = Unavailable("events")
         self.subscriptions = ForgetfulSubscriptions()
         self.feature_gates = gates
+        #: Set once the profile's plugins exist.
+        self.preemption: Any = Unavailable("preemption")
 
     @property
     def what_if(self) -> WhatIf:
@@ -150,6 +154,14 @@ class VectorHandle:
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """None."""
         return None
+
+    def preempt_binding(self, uid: str, message: str) -> bool:
+        """Nothing is being bound."""
+        return False
+
+    def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Evictions are suppressed, as they were when the vectors were made."""
+        work.close()
 
 
 class World:
@@ -184,6 +196,11 @@ class World:
             pod.status.nominated_node_name = ""
         self._shapes.intern(pod)
         return pod
+
+    def preemption_rules(self) -> PreemptionRules | None:
+        """What DefaultPreemption tells the search, None where the profile does without it."""
+        plugin = self.framework.plugins.get(names.DEFAULT_PREEMPTION)
+        return plugin.rules if isinstance(plugin, DefaultPreemption) else None
 
     def names(self, rows: Iterable[int]) -> list[str]:
         """Node names of rows, sorted."""
@@ -227,6 +244,14 @@ class World:
             handle = VectorHandle(self, name, self.configuration.feature_gates)
             found[name] = Framework(profile, registry, handle)
             handle.service_what_if.framework = found[name]
+            handle.preemption = Evaluator(
+                found[name],
+                self.cache.table,
+                self.nominator,
+                self.listers,
+                random=random.Random(0),
+                own_schedulers=(),
+            )
         return found
 
     def _engine(self, *, reuse: bool) -> Engine:
@@ -244,7 +269,8 @@ class World:
 
 
 def _configuration(given: Any | None) -> Configuration:
-    return load_configuration(
+    """kube-scheduler's, which means that pods of all schedulers may be victims."""
+    configuration = load_configuration(
         None if given is None else msgspec.json.encode(given).decode(),
         registry=Registry(in_tree()),
         default_plugins=DEFAULT_ORDER,
@@ -252,3 +278,8 @@ def _configuration(given: Any | None) -> Configuration:
         tolerate_missing=True,
         upstream=True,
     )
+    for profile in configuration.profiles:
+        arguments = profile.args.get(names.DEFAULT_PREEMPTION)
+        if isinstance(arguments, DefaultPreemptionArgs):
+            arguments.victim_schedulers = "All"
+    return configuration

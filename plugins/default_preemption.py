@@ -1,0 +1,299 @@
+"""DefaultPreemption: evicts pods of lower priority for a pod that fits nowhere (plugins.md 5).
+
+The plugin says who may preempt and carries the decision out; the search for victims is the
+engine's (`Handle.preemption`). Evictions run in the background: PostFilter answers with the
+nominated node at once, and the pod is kept out of the active queue until the last victim is going.
+
+Differences from upstream: by default only pods of this process's own profiles are victims
+(`victimSchedulers`); deletions carry the victim's UID, so a pod that took over the name is safe;
+with the gate SchedulerAsyncPreemption off evictions run in the background as well, only the gate
+in PreEnqueue is open then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final, Literal
+
+from plugins import names
+from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
+from scheduler.api.meta import Condition
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    CLEAR_NOMINATION,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Code,
+    CycleState,
+    EventResource,
+    Handle,
+    NodeToStatus,
+    NominatingInfo,
+    PostFilterOutcome,
+    PostFilterResult,
+    QueueingHint,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules
+
+PREFIX: Final = "preemption: "
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+WAITING: Final = "waiting for the preemption for this pod to be finished"
+
+PREEMPTED: Final = "preempted"
+PREEMPTED_IN_PRE_BIND: Final = f"preempted by {names.DEFAULT_PREEMPTION}"
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+CONDITION_MESSAGE: Final = "{scheduler}: preempting to accommodate a higher priority pod"
+
+EVENT_REASON: Final = "Preempted"
+EVENT_ACTION: Final = "Preempting"
+EVENT_NOTE: Final = "Preempted by pod {uid} on node {node}"
+
+_GATE: Final = "SchedulerAsyncPreemption"
+_POLICY_NEVER: Final = "Never"
+_PERCENT: Final = 100
+
+
+class DefaultPreemptionArgs(Arguments):
+    """Arguments of DefaultPreemption. The first two are upstream's, with its defaults."""
+
+    min_candidate_nodes_percentage: int = 10
+    """Of the nodes where preemption may help, how many percent to find victims on; 0 to 100."""
+
+    min_candidate_nodes_absolute: int = 100
+    """On how many nodes at least, 0 or more. Both zero is refused."""
+
+    victim_schedulers: Literal["Own", "All"] = "Own"
+    """`Own`: only pods whose schedulerName is a profile of this process. `All`: as upstream."""
+
+
+class DefaultPreemption:
+    """Makes room for important pods."""
+
+    name: ClassVar[str] = names.DEFAULT_PREEMPTION
+    args_type: ClassVar[type[DefaultPreemptionArgs]] = DefaultPreemptionArgs
+    required_resources: ClassVar[tuple[str, ...]] = ("poddisruptionbudgets",)
+
+    def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
+        args = args or DefaultPreemptionArgs()
+        require_valid(self.validate_args(args))
+        self._handle = handle
+        self._asynchronous = handle.feature_gates.get(_GATE, True)
+        #: What the search is told; for those who look at its dry runs.
+        self.rules = PreemptionRules(
+            args.min_candidate_nodes_percentage,
+            args.min_candidate_nodes_absolute,
+            own_victims_only=args.victim_schedulers == "Own",
+        )
+        #: UID of every pod with evictions under way, to the last victim once it is its turn.
+        self._preempting: dict[str, Pod | None] = {}
+
+    @staticmethod
+    def validate_args(args: DefaultPreemptionArgs) -> Iterator[ArgumentProblem]:
+        """Both numbers in range, and not both zero."""
+        percentage = args.min_candidate_nodes_percentage
+        absolute = args.min_candidate_nodes_absolute
+        first, second = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
+        if not 0 <= percentage <= _PERCENT:
+            yield invalid(first, percentage, "not in valid range [0, 100]")
+        if absolute < 0:
+            yield invalid(second, absolute, "not in valid range [0, inf)")
+        if not percentage and not absolute:
+            zero = "cannot be zero at the same time as {}"
+            yield invalid(first, percentage, zero.format(second))
+            yield invalid(second, absolute, zero.format(first))
+
+    # -- PreEnqueue ------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        """Keep the pod back while its victims have not all been told to go."""
+        uid = pod.metadata.uid
+        if uid not in self._preempting:
+            return None
+        last = self._preempting[uid]
+        if last is not None:
+            newest = self._newest(last)
+            if newest is None or newest.terminating:
+                return None
+        return unresolvable(WAITING)
+
+    # -- PostFilter ------------------------------------------------------------------------------
+
+    def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
+        """Find victims, have them evicted, nominate the node."""
+        victims = 0
+        try:
+            newest = self._newest(pod)
+            if newest is None:
+                return PostFilterResult(error(f'{PREFIX}pod "{pod.metadata.name}" not found'))
+            ineligible = self._ineligible(newest, statuses)
+            if ineligible is not None:
+                return ineligible
+            finding = self._handle.preemption.find(state, newest, statuses, self.rules)
+            if finding.chosen is None:
+                return _nothing_found(finding)
+            victims = self._carry_out(newest, finding.chosen)
+            return PostFilterResult(
+                None, NominatingInfo(finding.chosen.node_name), PostFilterOutcome.NOMINATED
+            )
+        finally:
+            self._handle.preemption.observe(victims)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Deleted pods, so that the event reaches a gated preemptor; the hint itself never wakes.
+
+        The plugins that rejected the pod decide whether it is worth another attempt.
+        """
+        event = ClusterEvent(EventResource.POD, ActionType.DELETE)
+        return (ClusterEventWithHint(event, _never),) if self._asynchronous else ()
+
+    # -- eligibility -----------------------------------------------------------------------------
+
+    def _ineligible(self, pod: Pod, statuses: NodeToStatus) -> PostFilterResult | None:
+        if pod.spec.preemption_policy == _POLICY_NEVER:
+            return PostFilterResult(
+                unschedulable(PREFIX + NEVER), outcome=PostFilterOutcome.INELIGIBLE
+            )
+        nominated = pod.status.nominated_node_name
+        if not nominated:
+            return None
+        row = self._handle.table.row_of(nominated)
+        if row is None or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return None
+        for other in self._handle.table.node_info(row).pods:
+            if other.priority < pod.priority and _leaves_for_another(other):
+                return PostFilterResult(
+                    unschedulable(PREFIX + TERMINATING), outcome=PostFilterOutcome.NOMINATED
+                )
+        return None
+
+    def _newest(self, pod: Pod) -> Pod | None:
+        metadata = pod.metadata
+        found: Pod | None = self._handle.listers["pods"].get(metadata.name, metadata.namespace)
+        return found if found is not None and found.metadata.uid == metadata.uid else None
+
+    # -- actuation -------------------------------------------------------------------------------
+
+    def _carry_out(self, pod: Pod, candidate: Candidate) -> int:
+        """Begin the evictions; the number of victims, 0 if all of them are leaving already."""
+        victims = [each for each in candidate.victims if not each.terminating]
+        if not victims:
+            return 0
+        if self._asynchronous:
+            self._preempting[pod.metadata.uid] = None
+        self._handle.run_in_background(
+            self._preempt(pod, candidate.node_name, victims), f"preempt for {pod.key}"
+        )
+        return len(candidate.victims)
+
+    async def _preempt(self, pod: Pod, node_name: str, victims: Sequence[Pod]) -> None:
+        """All but the last victim side by side, then the last one.
+
+        The pod is activated when something failed, and also when the last victim was gone before:
+        its deletion was then seen while the gate was still closed.
+        """
+        uid, retry = pod.metadata.uid, True
+        problems: list[BaseException] = []
+        try:
+            problems += await self._clear_lower_nominations(pod, node_name)
+            *others, last = victims
+            _, failures = await self._evict(pod, node_name, others)
+            problems += failures
+            if not failures:
+                if self._asynchronous:
+                    self._preempting[uid] = last
+                gone, failures = await self._evict(pod, node_name, (last,))
+                problems += failures
+                retry = gone or bool(problems)
+        finally:
+            self._preempting.pop(uid, None)
+            if retry:
+                self._handle.activate((pod,))
+        if problems:
+            msg = f"preempting pods on node {node_name} for {pod.key}"
+            raise BaseExceptionGroup(msg, problems)
+
+    async def _clear_lower_nominations(self, pod: Pod, node_name: str) -> list[BaseException]:
+        """Pods of lower priority cannot count on the node any more."""
+        problems: list[BaseException] = []
+        for other in self._handle.nominator.nominated_pods_for_node(node_name):
+            if other.priority >= pod.priority or not other.status.nominated_node_name:
+                continue
+            metadata = other.metadata
+            body = {"metadata": {"uid": metadata.uid}, "status": {"nominatedNodeName": None}}
+            try:
+                await self._handle.api.patch(
+                    "pods", metadata.name, metadata.namespace, body, "status"
+                )
+            except Exception as problem:  # noqa: BLE001 - write boundary: the evictions go on
+                problems.append(problem)
+        return problems
+
+    async def _evict(
+        self, pod: Pod, node_name: str, victims: Sequence[Pod]
+    ) -> tuple[bool, list[BaseException]]:
+        """Whether a victim was gone already, and what failed."""
+        to_delete = []
+        for each in victims:
+            if self._stopped_before_bind(each):
+                self._tell(pod, node_name, each)
+            else:
+                to_delete.append(each)
+        if not to_delete:
+            return False, []
+        answers = await self._handle.api.evict(to_delete, _condition(pod))
+        for each, answer in zip(to_delete, answers, strict=True):
+            if answer is True:
+                self._tell(pod, node_name, each)
+        problems = [answer for answer in answers if isinstance(answer, BaseException)]
+        return any(answer is False for answer in answers), problems
+
+    def _stopped_before_bind(self, victim: Pod) -> bool:
+        """A victim that is not bound yet needs no deletion: it goes back to the queue."""
+        uid = victim.metadata.uid
+        waiting = self._handle.waiting_pod(uid)
+        if waiting is not None and waiting.preempt(self.name, PREEMPTED):
+            return True
+        return self._handle.preempt_binding(uid, PREEMPTED_IN_PRE_BIND)
+
+    def _tell(self, pod: Pod, node_name: str, victim: Pod) -> None:
+        note = EVENT_NOTE.format(uid=pod.metadata.uid, node=node_name)
+        self._handle.events.record(victim, "Normal", EVENT_REASON, EVENT_ACTION, note, pod)
+
+
+def _never(_pod: Pod, _old: object, _new: object) -> QueueingHint:
+    return QueueingHint.SKIP
+
+
+def _nothing_found(finding: PreemptionFinding) -> PostFilterResult:
+    if finding.error:
+        return PostFilterResult(error(PREFIX + finding.error))
+    return PostFilterResult(
+        unschedulable(PREFIX + finding.message), CLEAR_NOMINATION, PostFilterOutcome.FAILED
+    )
+
+
+def _leaves_for_another(pod: Pod) -> bool:
+    """Whether a pod is terminating because a scheduler preempted it."""
+    return pod.terminating and any(
+        each.type == DISRUPTION_TARGET
+        and each.status == "True"
+        and each.reason == PREEMPTION_BY_SCHEDULER
+        for each in pod.status.conditions
+    )
+
+
+def _condition(pod: Pod) -> Condition:
+    return Condition(
+        type=DISRUPTION_TARGET,
+        status="True",
+        reason=PREEMPTION_BY_SCHEDULER,
+        message=CONDITION_MESSAGE.format(scheduler=pod.spec.scheduler_name),
+    )
