@@ -14,6 +14,7 @@ from plugins.default_binder import DefaultBinder
 from plugins.default_preemption import DefaultPreemption
 from plugins.dynamic_resources import DynamicResources
 from plugins.image_locality import ImageLocality
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
 from plugins.node_declared_features import NodeDeclaredFeatures
 from plugins.node_name import NodeName
@@ -33,6 +34,7 @@ __all__ = [
     "DefaultPreemption",
     "DynamicResources",
     "ImageLocality",
+    "InterPodAffinity",
     "NodeAffinity",
     "NodeDeclaredFeatures",
     "NodeName",
@@ -87,7 +89,7 @@ def in_tree() -> tuple[type[Any], ...]:
         NodeResourcesFit,
         # Here follow VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone.
         PodTopologySpread,
-        # Here follows InterPodAffinity.
+        InterPodAffinity,
         DynamicResources,
         DefaultPreemption,
         NodeResourcesBalancedAllocation,

@@ -1,0 +1,170 @@
+"""Required terms: counts per topology pair, and what a pod more or less changes in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from plugins.inter_pod_affinity.pairs import Pairs
+from plugins.inter_pod_affinity.terms import OwnTerms
+from plugins.row_selection import selector
+from scheduler.api.pod import Pod
+from scheduler.api.pod_affinity import PodAffinityTerms
+from scheduler.framework import (
+    BoolColumn,
+    Codes,
+    Int32Column,
+    NodeInfo,
+    NodeTableView,
+    Rows,
+    TermKind,
+)
+
+AFFINITY: Final = 1
+"""Filter code: the pod's own affinity is not met."""
+ANTI_AFFINITY: Final = 2
+"""Filter code: the pod's own anti-affinity objects."""
+EXISTING_ANTI_AFFINITY: Final = 3
+"""Filter code: the anti-affinity of a pod that is there objects."""
+
+
+class RequiredState:
+    """What Filter reads. `clone` is cheap."""
+
+    __slots__ = ("affinity", "anti", "existing", "matches_itself", "namespace_labels", "own")
+
+    def __init__(self, own: OwnTerms, pod: Pod, namespace_labels: Mapping[str, str]) -> None:
+        self.own = own
+        self.namespace_labels = namespace_labels
+        #: Whether the pod may be the first of its group.
+        self.matches_itself = own.all_required_match(pod)
+        #: Pods that match all own affinity terms, counted once per term.
+        self.affinity = Pairs()
+        #: Pods per own anti-affinity term they match.
+        self.anti = Pairs()
+        #: Anti-affinity terms of other pods that match this one.
+        self.existing = Pairs()
+
+    def clone(self) -> RequiredState:
+        """A copy that may change on its own."""
+        other = RequiredState.__new__(RequiredState)
+        other.own = self.own
+        other.namespace_labels = self.namespace_labels
+        other.matches_itself = self.matches_itself
+        other.affinity = self.affinity.clone()
+        other.anti = self.anti.clone()
+        other.existing = self.existing.clone()
+        return other
+
+    @property
+    def idle(self) -> bool:
+        """Whether no node can be turned down."""
+        own = self.own
+        return not own.required and not own.required_anti and not self.existing.total
+
+    def code(self, node: NodeInfo) -> int:
+        """0, or the code of the first kind of term that turns the node down."""
+        labels = node.labels
+        if self.own.required and not self._near(labels):
+            return AFFINITY
+        if any(_holds(self.anti, each.topology_key, labels) for each in self.own.required_anti):
+            return ANTI_AFFINITY
+        if any(_holds(self.existing, key, labels) for key in self.existing.keys):
+            return EXISTING_ANTI_AFFINITY
+        return 0
+
+    def codes(self, table: NodeTableView, rows: Rows) -> Codes:
+        """As `code`, for many rows."""
+        index = selector(table, rows)
+        codes = np.zeros(len(rows), dtype=np.int32)
+        for key in self.existing.keys:
+            codes[_where(self.existing, table, key, index)] = EXISTING_ANTI_AFFINITY
+        for key in dict.fromkeys(each.topology_key for each in self.own.required_anti):
+            codes[_where(self.anti, table, key, index)] = ANTI_AFFINITY
+        if self.own.required:
+            codes[~self._near_mask(table, index)] = AFFINITY
+        return codes
+
+    def change(
+        self, pod: Pod, other: Pod, terms: PodAffinityTerms, node: NodeInfo, by: int
+    ) -> None:
+        """`other`, whose terms are `terms`, came to (+1) or left (-1) `node`."""
+        labels = node.labels
+        metadata = pod.metadata
+        for term in terms.required_anti:
+            if term.matches(metadata.namespace, self.namespace_labels, metadata.labels):
+                _change(self.existing, term.topology_key, labels, by)
+        if self.own.all_required_match(other):
+            for each in self.own.required:
+                _change(self.affinity, each.topology_key, labels, by)
+        for each in self.own.required_anti:
+            if each.matches(other):
+                _change(self.anti, each.topology_key, labels, by)
+
+    @property
+    def _starts_group(self) -> bool:
+        return self.matches_itself and not self.affinity.total
+
+    def _near(self, labels: Mapping[str, str]) -> bool:
+        keys = [each.topology_key for each in self.own.required]
+        if any(key not in labels for key in keys):
+            return False
+        return self._starts_group or all(_holds(self.affinity, key, labels) for key in keys)
+
+    def _near_mask(self, table: NodeTableView, index: slice | Rows) -> BoolColumn:
+        keys = dict.fromkeys(each.topology_key for each in self.own.required)
+        if self._starts_group:
+            masks = [table.label_column(key)[index] >= 0 for key in keys]
+        else:
+            masks = [_where(self.affinity, table, key, index) for key in keys]
+        near: BoolColumn = np.logical_and.reduce(masks)
+        return near
+
+
+def required_state(
+    own: OwnTerms, pod: Pod, table: NodeTableView, namespace_labels: Mapping[str, str]
+) -> RequiredState:
+    """Count placed pods, terminating ones included."""
+    state = RequiredState(own, pod, namespace_labels)
+    if table.has_owned_terms:
+        _count_existing(state, pod, table)
+    if own.required:
+        # One pod must match all terms: what is counted is their conjunction.
+        everything = tuple(each.pods for each in own.required)
+        pods = table.pod_counts(everything, terminating=True)
+        for each in own.required:
+            state.affinity.add(table, each.topology_key, pods)
+    for each in own.required_anti:
+        pods = table.pod_counts((each.pods,), terminating=True)
+        state.anti.add(table, each.topology_key, pods)
+    return state
+
+
+def _count_existing(state: RequiredState, pod: Pod, table: NodeTableView) -> None:
+    metadata = pod.metadata
+    by_key: dict[str, Int32Column] = {}
+    for term in table.owned_terms(metadata.namespace, metadata.labels, state.namespace_labels):
+        if term.kind is TermKind.REQUIRED_ANTI:
+            known = by_key.get(term.topology_key)
+            by_key[term.topology_key] = term.counts if known is None else known + term.counts
+    for key, counts in by_key.items():
+        state.existing.add(table, key, counts)
+
+
+def _holds(pairs: Pairs, key: str, labels: Mapping[str, str]) -> bool:
+    value = labels.get(key)
+    return value is not None and pairs.number(key, value) > 0
+
+
+def _where(pairs: Pairs, table: NodeTableView, key: str, index: slice | Rows) -> BoolColumn:
+    """Rows whose value of `key` has pods; id -1, no such label, reads the last entry: False."""
+    found: BoolColumn = pairs.positive(table, key)[table.label_column(key)[index]]
+    return found
+
+
+def _change(pairs: Pairs, key: str, labels: Mapping[str, str], by: int) -> None:
+    value = labels.get(key)
+    if value is not None:
+        pairs.change(key, value, by)

@@ -1,0 +1,98 @@
+"""Pairs: numbers by topology pair, that is by label key and value of nodes.
+
+The numbers are arrays over the value ids of each key, shared by all copies; what a what-if changes
+is kept beside them, so that a copy costs little.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plugins.row_selection import selector
+from scheduler.framework import BoolColumn, Int32Column, Int64Column, LabelValues, NodeTableView
+
+
+class Pairs:
+    """Counts (or sums of weights) by (key, value). `add` builds; `change` is for what-ifs."""
+
+    __slots__ = ("_base", "_changes", "_values", "total")
+
+    def __init__(self) -> None:
+        self._base: dict[str, Int64Column] = {}
+        self._values: dict[str, LabelValues] = {}
+        self._changes: dict[tuple[str, str], int] = {}
+        #: Sum over all pairs.
+        self.total = 0
+
+    def clone(self) -> Pairs:
+        """A copy that may change on its own."""
+        other = Pairs()
+        other._base = self._base
+        other._values = self._values
+        other._changes = dict(self._changes)
+        other.total = self.total
+        return other
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys with a number other than 0."""
+        return [*dict.fromkeys([*self._base, *(key for key, _ in self._changes)])]
+
+    def add(
+        self, table: NodeTableView, key: str, per_row: Int32Column | Int64Column
+    ) -> None:  # fmt: skip
+        """Add a column (capacity,) to the pairs of its rows; rows without the key do not count."""
+        values = table.label_values(key)
+        size = len(values.ids)
+        index = selector(table, table.rows)
+        codes = table.label_column(key)[index]
+        slots = np.where(codes < 0, np.int32(size), codes)
+        # float64 is exact: weights are at most 100, and pods far below 2**46.
+        sums: Int64Column = np.bincount(
+            slots, weights=per_row[index], minlength=size + 1
+        ).astype(np.int64)  # fmt: skip
+        sums[size] = 0
+        if not sums.any():
+            return
+        known = self._base.get(key)
+        self._base[key] = sums if known is None else known + sums
+        self._values[key] = values
+        self.total += int(sums.sum())
+
+    def change(self, key: str, value: str, by: int) -> None:
+        """Add to one pair."""
+        pair = (key, value)
+        left = self._changes.get(pair, 0) + by
+        if left:
+            self._changes[pair] = left
+        else:
+            del self._changes[pair]
+        self.total += by
+
+    def number(self, key: str, value: str) -> int:
+        """The number of one pair."""
+        changed = self._changes.get((key, value), 0) if self._changes else 0
+        base = self._base.get(key)
+        if base is None:
+            return changed
+        value_id = self._values[key].ids.get(value)
+        return changed if value_id is None else int(base[value_id]) + changed
+
+    def per_value(self, table: NodeTableView, key: str) -> Int64Column:
+        """Numbers by value id of `key`, and a last one, 0, for nodes without the key."""
+        base = self._base.get(key)
+        changes = [(value, by) for (changed, value), by in self._changes.items() if changed == key]
+        if base is not None and not changes:
+            return base
+        values = table.label_values(key)
+        numbers: Int64Column = np.zeros(len(values.ids) + 1, dtype=np.int64)
+        if base is not None:
+            numbers[: len(base) - 1] = base[:-1]
+        for value, by in changes:
+            numbers[values.ids[value]] += by
+        return numbers
+
+    def positive(self, table: NodeTableView, key: str) -> BoolColumn:
+        """Which values of `key` have a number above 0; the last entry, no such label, is False."""
+        above: BoolColumn = self.per_value(table, key) > 0
+        return above

@@ -1,0 +1,195 @@
+"""InterPodAffinity (plugins.md 4.12): terms about other pods, and other pods' terms about this one.
+
+Results depend on the pods of the whole cluster and on the pod's own labels, so nothing is reused
+between pods. Nor does a cycle look at pods: the node table keeps counts per selector, and the
+terms of placed pods grouped by what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
+
+from plugins import names
+from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
+from plugins.inter_pod_affinity.filtering import (
+    AFFINITY,
+    ANTI_AFFINITY,
+    RequiredState,
+    required_state,
+)
+from plugins.inter_pod_affinity.requeueing import affinity_events
+from plugins.inter_pod_affinity.scoring import PreferredState, normalized, preferred_state
+from plugins.inter_pod_affinity.terms import NAMESPACES, Terms
+from scheduler.api.pod import Affinity, Pod
+from scheduler.framework import (
+    NEVER,
+    SKIP,
+    ClusterEventWithHint,
+    Codes,
+    CycleState,
+    Handle,
+    Int64Column,
+    NodeInfo,
+    NodeTableView,
+    ReuseRule,
+    Rows,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+
+AFFINITY_UNMET: Final = unresolvable("node(s) didn't match pod affinity rules")
+ANTI_AFFINITY_VIOLATED: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
+EXISTING_VIOLATED: Final = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
+
+_REQUIRED: Final = "PreFilterInterPodAffinity"
+_PREFERRED: Final = "PreScoreInterPodAffinity"
+_MAX_WEIGHT: Final = 100
+
+
+class InterPodAffinityArgs(Arguments):
+    """Arguments of InterPodAffinity."""
+
+    hard_pod_affinity_weight: int = 1
+    """What a required affinity term of a placed pod adds to the score of its domain when it matches
+    the incoming pod, 0 to 100. Default 1: such pods attract each other a little."""
+
+    ignore_preferred_terms_of_existing_pods: bool = False
+    """For pods without preferred terms of their own, leave scores alone altogether, required terms
+    of placed pods included. Default: false."""
+
+
+class InterPodAffinity:
+    """Keeps pods near those they need and away from those they cannot stand."""
+
+    name: ClassVar[str] = names.INTER_POD_AFFINITY
+    args_type: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
+    required_resources: ClassVar[tuple[str, ...]] = (NAMESPACES,)
+    # The anti-affinity of placed pods concerns every pod.
+    pre_filter_reusable: ClassVar[bool] = False
+    filter_reuse: ClassVar[ReuseRule | None] = NEVER
+    pre_score_reusable: ClassVar[bool] = False
+    score_reuse: ClassVar[ReuseRule | None] = NEVER
+
+    def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
+        args = args or InterPodAffinityArgs()
+        require_valid(self.validate_args(args))
+        self._terms = Terms(handle)
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignores_others = args.ignore_preferred_terms_of_existing_pods
+
+    @staticmethod
+    def validate_args(args: InterPodAffinityArgs) -> Iterator[ArgumentProblem]:
+        """The weight must be from 0 to 100."""
+        weight = args.hard_pod_affinity_weight
+        if not 0 <= weight <= _MAX_WEIGHT:
+            yield invalid("hardPodAffinityWeight", weight, "not in valid range [0, 100]")
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Count; Skip when neither the pod nor any placed pod has something to say."""
+        if not table.has_owned_terms and not _has_terms(pod):
+            return SKIP
+        own = self._terms.own(pod)
+        if own.parsing_problem:
+            return unresolvable(f"parsing pod: {own.parsing_problem}")
+        found = required_state(own, pod, table, self._terms.namespace_labels(pod))
+        if found.idle:
+            return SKIP
+        state.write(_REQUIRED, found)
+        return None
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """One pod more in the node's domains, with its own terms."""
+        _required(state).change(pod, added, self._terms.compiled(added), node, 1)
+        return None
+
+    def remove_pod(
+        self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
+    ) -> Status | None:
+        """One pod less in the node's domains."""
+        _required(state).change(pod, removed, self._terms.compiled(removed), node, -1)
+        return None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Own affinity, own anti-affinity, then that of placed pods."""
+        code = _required(state).code(node)
+        return self.filter_status(state, pod, code) if code else None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        return _required(state).codes(table, rows)
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """Which kind of term turned the node down."""
+        if code == AFFINITY:
+            return AFFINITY_UNMET
+        return ANTI_AFFINITY_VIOLATED if code == ANTI_AFFINITY else EXISTING_VIOLATED
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
+    ) -> Status | None:
+        """Sum up weights; Skip when no pod contributes."""
+        prefers = _has_preferences(pod.shape.spec.affinity)
+        if not prefers and (self._ignores_others or not table.has_owned_terms):
+            # Without terms anywhere the pod's own required ones do not matter for the score, but
+            # upstream reads them and stumbles over what cannot be parsed.
+            return SKIP if self._ignores_others else self._skip_unless_broken(pod)
+        own = self._terms.own(pod)
+        if own.parsing_problem:
+            return error(f"failed to parse pod: {own.parsing_problem}")
+        labels = self._terms.namespace_labels(pod)
+        found = preferred_state(own, pod, table, labels, self._hard_weight)
+        if not found.contributed:
+            return SKIP
+        state.write(_PREFERRED, found)
+        return None
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Sum of the weights that the node's domains have gathered."""
+        return _preferred(state).score(node)
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        """As `score`."""
+        return _preferred(state).scores(table, rows)
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
+    ) -> Int64Column:
+        """The lowest score becomes 0, the highest 100."""
+        return normalized(scores)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Pods that terms speak of come, go or change; nodes change domains."""
+        return affinity_events(self._terms)
+
+    def _skip_unless_broken(self, pod: Pod) -> Status:
+        problem = self._terms.own(pod).parsing_problem if _has_terms(pod) else ""
+        return error(f"failed to parse pod: {problem}") if problem else SKIP
+
+
+def _has_terms(pod: Pod) -> bool:
+    affinity = pod.shape.spec.affinity
+    return affinity is not None and (
+        affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+    )
+
+
+def _has_preferences(affinity: Affinity | None) -> bool:
+    return affinity is not None and any(
+        each is not None and bool(each.preferred)
+        for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
+    )
+
+
+def _required(state: CycleState) -> RequiredState:
+    found: RequiredState = state.read(_REQUIRED)
+    return found
+
+
+def _preferred(state: CycleState) -> PreferredState:
+    found: PreferredState = state.read(_PREFERRED)
+    return found

@@ -1,0 +1,109 @@
+"""Which events may help a pod that InterPodAffinity rejected (queue-and-events.md section 8).
+
+As upstream, namespace selectors are held against no labels here, and of several anti-affinity terms
+all must match, though one suffices to reject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from plugins.inter_pod_affinity.terms import Terms
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.api.pod_affinity import AffinityTerm, compile_pod_affinity
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    QueueingHint,
+)
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+def affinity_events(terms: Terms) -> Sequence[ClusterEventWithHint]:
+    """The registrations."""
+    hints = _Hints(terms)
+    return (
+        ClusterEventWithHint(
+            ClusterEvent(
+                EventResource.POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL
+            ),
+            hints.after_pod_change,
+        ),
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+            hints.after_node_change,
+            # Topology keys are all it reads, and they are the shape's.
+            per_shape=True,
+        ),
+    )
+
+
+class _Hints:
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+
+    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+        """A wanted pod came, an unwanted one went, or the labels of the pod itself changed."""
+        if new is not None and new.metadata.uid == pod.metadata.uid:
+            return QueueingHint.QUEUE
+        if not all(_placed(each) for each in (old, new) if each is not None):
+            return QueueingHint.SKIP
+        terms = self._terms.compiled(pod)
+        wanted, unwanted = terms.required, terms.required_anti
+        if terms.errors:
+            return QueueingHint.QUEUE
+        if new is None:
+            return _queue_if(old is not None and _leaving_helps(pod, unwanted, old))
+        if old is None:
+            return _queue_if(_all_match(wanted, new))
+        return _queue_if(
+            (_all_match(wanted, new) and not _all_match(wanted, old))
+            or (_all_match(unwanted, old) and not _all_match(unwanted, new))
+        )
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        """The node entered a domain the pod may want, or left one it must avoid."""
+        terms = self._terms.compiled(pod)
+        if terms.errors:
+            return QueueingHint.QUEUE
+        after = new.metadata.labels
+        if old is None:
+            has_domain = any(each.topology_key in after for each in terms.required)
+            return _queue_if(has_domain or bool(terms.required_anti))
+        before = old.metadata.labels
+        entered = any(_entered(each.topology_key, before, after) for each in terms.required)
+        left = any(_entered(each.topology_key, after, before) for each in terms.required_anti)
+        return _queue_if(entered or left)
+
+
+def _leaving_helps(pod: Pod, unwanted: Sequence[AffinityTerm], gone: Pod) -> bool:
+    if _all_match(unwanted, gone):
+        return True
+    theirs = compile_pod_affinity(gone.spec.affinity, gone.metadata.namespace)
+    return _all_match(theirs.required_anti, pod)
+
+
+def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    """Whether all terms match; False without terms."""
+    metadata = pod.metadata
+    return bool(terms) and all(
+        each.matches(metadata.namespace, _NO_LABELS, metadata.labels) for each in terms
+    )
+
+
+def _entered(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Whether `after` has a value of `key` that `before` had not."""
+    return key in after and before.get(key) != after[key]
+
+
+def _placed(pod: Pod) -> bool:
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+
+
+def _queue_if(helps: bool) -> QueueingHint:
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

@@ -1,0 +1,109 @@
+"""Preferred terms, the pod's own and those of others, as sums of weights per topology pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from plugins.inter_pod_affinity.pairs import Pairs
+from plugins.inter_pod_affinity.terms import OwnTerms
+from plugins.row_selection import selector
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    MAX_NODE_SCORE,
+    BoolColumn,
+    Int64Column,
+    NodeInfo,
+    NodeTableView,
+    OwnedTerm,
+    Rows,
+    TermKind,
+)
+
+
+class PreferredState:
+    """What Score reads."""
+
+    __slots__ = ("_keys", "contributed", "pairs")
+
+    def __init__(self) -> None:
+        self.pairs = Pairs()
+        #: Whether any pod took part at all; sums may still be 0.
+        self.contributed = False
+        self._keys: dict[str, tuple[Int64Column, BoolColumn]] = {}
+
+    def collect(self, table: NodeTableView, key: str, weight: int, pods: Int64Column) -> None:
+        """Take in `weight` for every pod of a column (capacity,)."""
+        known = self._keys.get(key)
+        weighted, present = pods * np.int64(weight), pods > 0
+        if known is not None:
+            weighted += known[0]
+            present |= known[1]
+        self._keys[key] = weighted, present
+
+    def sum_up(self, table: NodeTableView) -> None:
+        """Make `pairs` of what was collected."""
+        for key, (weighted, present) in self._keys.items():
+            if not self.contributed:
+                self.contributed = bool((present & (table.label_column(key) >= 0)).any())
+            self.pairs.add(table, key, weighted)
+        self._keys.clear()
+
+    def score(self, node: NodeInfo) -> int:
+        """Sum over the node's labels; may be negative."""
+        labels = node.labels
+        return sum(self.pairs.number(key, labels[key]) for key in self.pairs.keys if key in labels)
+
+    def scores(self, table: NodeTableView, rows: Rows) -> Int64Column:
+        """As `score`, for many rows."""
+        index = selector(table, rows)
+        total = np.zeros(len(rows), dtype=np.int64)
+        for key in self.pairs.keys:
+            total += self.pairs.per_value(table, key)[table.label_column(key)[index]]
+        return total
+
+
+def preferred_state(
+    own: OwnTerms,
+    pod: Pod,
+    table: NodeTableView,
+    namespace_labels: Mapping[str, str],
+    hard_weight: int,
+) -> PreferredState:
+    """Sum up weights over placed pods, terminating ones included."""
+    state = PreferredState()
+    for each in own.preferred:
+        pods = table.pod_counts((each.pods,), terminating=True)
+        state.collect(table, each.topology_key, each.weight, pods.astype(np.int64))
+    if table.has_owned_terms:
+        metadata = pod.metadata
+        for term in table.owned_terms(metadata.namespace, metadata.labels, namespace_labels):
+            weight = _weight(term, hard_weight)
+            if weight:
+                state.collect(table, term.topology_key, weight, term.counts.astype(np.int64))
+    state.sum_up(table)
+    return state
+
+
+def _weight(term: OwnedTerm, hard_weight: int) -> int:
+    match term.kind:
+        case TermKind.REQUIRED:
+            return hard_weight
+        case TermKind.PREFERRED:
+            return term.weight
+        case TermKind.PREFERRED_ANTI:
+            return -term.weight
+    return 0
+
+
+def normalized(scores: Int64Column) -> Int64Column:
+    """Scale from the lowest to the highest score; all 0 when they are equal."""
+    lowest = int(scores.min()) if len(scores) else 0
+    spread = int(scores.max()) - lowest if len(scores) else 0
+    if not spread:
+        return np.zeros(len(scores), dtype=np.int64)
+    # Divide first, as upstream does in float64, for the result is cut off.
+    share = (scores - lowest).astype(np.float64) / float(spread)
+    final: Int64Column = (float(MAX_NODE_SCORE) * share).astype(np.int64)
+    return final
