@@ -34,14 +34,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 @pytest.fixture(autouse=True)
-def _connections_cut_by_killed_servers_are_no_leak(
+def _connections_cut_by_a_killed_server_leak_nothing(
     request: pytest.FixtureRequest,
 ) -> Iterator[None]:
     """Collect what a killed API server left behind before another test is blamed for it.
 
-    asyncio loses track of a transport whose TLS handshake is cancelled while the peer dies, and says
-    so (ResourceWarning) whenever the collector happens to run, by default in some later test. Tests
-    without a real server keep the strict rule.
+    asyncio loses track of a transport whose TLS handshake is cancelled while the peer dies, and
+    says so (ResourceWarning) whenever the collector happens to run: by default in some later test.
+    Tests without a real server keep the strict rule.
     """
     yield
     if request.node.get_closest_marker("envtest") is not None:
