@@ -50,7 +50,6 @@ def _ga(name: str, *, locked: bool = True) -> FeatureGate:
 
 
 UPSTREAM_GATES: Final = (
-    _ga("SchedulerQueueingHints"),
     _beta("SchedulerPopFromBackoffQ"),
     _beta("SchedulerAsyncPreemption"),
     _beta("SchedulerAsyncAPICalls", default=False),
@@ -100,9 +99,12 @@ OWN_GATES: Final = (
     _alpha("PodTopologySpreadFallbackMode"),
     _alpha("ResourceQuotaDeferredEnforcement"),
     # Gone upstream since it cannot be switched off; manifests and charts still name it.
-    _ga("PodSchedulingReadiness"),
+    _ga("PodSchedulingReadiness", locked=False),
+    # Locked upstream; here the way out for a cluster in which a hint is wrong.
+    _ga("SchedulerQueueingHints", locked=False),
 )
-"""What kubestow adds: KEP-3990, KEP-5465, and KEP-3521's old name."""
+"""What kubestow adds: KEP-3990 and KEP-5465; KEP-3521 and KEP-4247, which upstream no longer lets
+anybody switch off."""
 
 GATES: Final[Mapping[str, FeatureGate]] = {
     gate.name: gate for gate in (*UPSTREAM_GATES, *OWN_GATES)

@@ -47,6 +47,7 @@ REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimit
 """Refused by upstream with a text of their own; NodeVolumeLimits does their work."""
 
 GATED_DEFAULTS: Final[Mapping[str, str]] = {
+    "SchedulingGates": "PodSchedulingReadiness",
     "DynamicResources": "DynamicResourceAllocation",
     "NodeDeclaredFeatures": "NodeDeclaredFeatures",
     "GangScheduling": "GangScheduling",

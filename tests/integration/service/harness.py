@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import plugins as in_tree
-from config import Configuration, load_configuration
+from config import Configuration, FeatureGates, load_configuration
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.transport import Transport
@@ -76,7 +76,9 @@ def _ignore(self: object, args: object, handle: object) -> None: ...
 
 
 def configuration(
-    plugins: Sequence[type[Any]], document: Mapping[str, Any]
+    plugins: Sequence[type[Any]],
+    document: Mapping[str, Any],
+    feature_gates: FeatureGates | None = None,
 ) -> tuple[Configuration, Registry]:
     """The default profile plus `plugins` at all their points.
 
@@ -101,6 +103,7 @@ def configuration(
         registry=registry,
         default_plugins=in_tree.DEFAULT_PLUGINS,
         missing=missing_plugins(),
+        feature_gates=feature_gates,
     )
     return loaded, registry
 
@@ -110,13 +113,15 @@ def wire(
     plugins: Sequence[type[Any]] = (),
     document: Mapping[str, Any] | None = None,
     fence: Fence | None = None,
+    options: RunOptions | None = None,
 ) -> Wiring:
     """All parts, not running."""
-    loaded, registry = configuration(plugins, document or {})
+    options = options or RunOptions()
+    loaded, registry = configuration(plugins, document or {}, options.feature_gates)
     return Wiring(
         loaded,
         registry,
-        RunOptions(),
+        options,
         transport,
         fence=fence or OpenFence(),
         metrics=SchedulerMetrics(),
@@ -129,11 +134,12 @@ async def scheduling(
     plugins: Sequence[type[Any]] = (),
     *,
     fence: Fence | None = None,
+    options: RunOptions | None = None,
     **document: Any,
 ) -> AsyncIterator[Wiring]:
     """Run a scheduler; it has synced when the context is entered."""
     async with Transport(ClientConfiguration(server=cluster.url)) as transport:
-        wiring = wire(transport, plugins, document, fence)
+        wiring = wire(transport, plugins, document, fence, options)
         async with asyncio.TaskGroup() as group:
             tasks: list[asyncio.Task[Any]] = [
                 group.create_task(reflector.run()) for reflector in wiring.reflectors

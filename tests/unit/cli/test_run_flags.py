@@ -358,7 +358,7 @@ def test_feature_gates_are_joined_over_repetitions(shell: Shell) -> None:
         (["--leader-elekt=false"], 2, "--leader-elect"),
         (["--config"], 2, "requires an argument"),
         (["--feature-gates=Nope=true"], 1, "unrecognized feature gate: Nope"),
-        (["--feature-gates=SchedulerQueueingHints=false"], 1, "feature is locked to true"),
+        (["--feature-gates=SidecarContainers=false"], 1, "feature is locked to true"),
         (["--feature-gates=A,B=x"], 1, '"A" has no value'),
     ],
 )

@@ -32,6 +32,7 @@ def test_our_own_gates() -> None:
         "PodTopologySpreadFallbackMode": False,
         "ResourceQuotaDeferredEnforcement": False,
         "PodSchedulingReadiness": True,
+        "SchedulerQueueingHints": True,
     }
 
 

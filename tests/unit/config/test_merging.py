@@ -195,11 +195,19 @@ def test_defaults_come_in_the_order_handed_in_less_what_is_missing() -> None:
     ]
 
 
-def test_a_gate_takes_its_plugin_out_of_the_defaults() -> None:
+@pytest.mark.parametrize(
+    ("gate", "plugin"),
+    [
+        ("NodeDeclaredFeatures", "NodeDeclaredFeatures"),
+        ("PodSchedulingReadiness", "SchedulingGates"),
+    ],
+)
+def test_a_gate_takes_its_plugin_out_of_the_defaults(gate: str, plugin: str) -> None:
     from config import FeatureGates
 
-    gates = FeatureGates.parse("NodeDeclaredFeatures=false")
-    assert "NodeDeclaredFeatures" not in load(None, feature_gates=gates).profiles[0].plugins
+    assert plugin in load(None).profiles[0].plugins
+    gates = FeatureGates.parse(f"{gate}=false")
+    assert plugin not in load(None, feature_gates=gates).profiles[0].plugins
 
 
 @pytest.mark.parametrize(
