@@ -6,8 +6,8 @@ that service, simulator and tests can each give their own. Nothing here has beha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from scheduler.api.meta import Condition
 from scheduler.api.node import Node
@@ -109,8 +109,16 @@ class WhatIf(Protocol):
         ...
 
 
+class ObjectKey(NamedTuple):
+    """An object to wait for; `namespace` is empty for cluster-scoped kinds."""
+
+    plural: str
+    namespace: str
+    name: str
+
+
 class ApiWriter(Protocol):
-    """The only way a plugin writes to the API server."""
+    """The only way a plugin writes to the API server, and waits for what that brings about."""
 
     async def bind(self, pod: Pod, node_name: str) -> Status | None:
         """Bind; returns when the outcome is certain, however long that takes.
@@ -133,6 +141,18 @@ class ApiWriter(Protocol):
         """Delete an object; with `uid` only that one, not a successor of the same name.
 
         Errors as `patch`.
+        """
+        ...
+
+    async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
+        """Wait until `look` has nothing to wait for any more.
+
+        `look` reads the listers and gives the objects whose next change is worth another look;
+        their plurals must be watched (`required_resources`). It is called at once and after every
+        such change, and may raise to give up. A pod that waits here holds no binding slot.
+
+        Returns:
+            True when `look` gave nothing; False when so many `seconds` passed first.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
 from random import Random
 from typing import Any
@@ -25,8 +25,9 @@ from scheduler.client.status_patch import (
     plan_status_patch,
     send_status_patch,
 )
-from scheduler.framework import Status, error
+from scheduler.framework import ObjectKey, Status, error
 from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.object_waits import ObjectWaits
 
 
 class PodMovedOnError(Exception):
@@ -41,9 +42,11 @@ class ServiceApiWriter:
         client: ApiClient,
         dispatcher: Dispatcher,
         metrics: SchedulerMetrics,
+        waits: ObjectWaits,
         random: Random | None = None,
     ) -> None:
         self._client = client
+        self._waits = waits
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._random = random or Random()
@@ -82,6 +85,10 @@ class ServiceApiWriter:
         await self._dispatcher.call(
             Lane.BIND, lambda: self._client.delete(RESOURCES[plural], name, namespace, uid=uid)
         )
+
+    async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
+        """Look until there is nothing to wait for; False when the time is up first."""
+        return await self._waits.until(look, seconds)
 
     async def evict(
         self, pods: Sequence[Pod], condition: Condition

@@ -57,13 +57,13 @@ class BindingCycle:
         self._subscriptions = subscriptions
         self._clock = clock
         self._metrics = metrics
-        #: Cycles past Permit. A pod that waits there holds no slot, so that a gang of any size
-        #: completes.
+        #: Cycles past Permit that have something to do. A pod that waits there, or for its volumes,
+        #: holds no slot, so that a gang of any size completes.
         self.active = 0
         #: PreBind work under way, by UID, and why it is to be given up.
         self._pre_binding: dict[str, asyncio.Task[None]] = {}
         self._preempted: dict[str, str] = {}
-        #: Called when such a cycle ended.
+        #: Called when there is one less of them.
         self.on_end: Callable[[], None] = lambda: None
 
     def preempt(self, uid: str, message: str) -> bool:
@@ -74,6 +74,12 @@ class BindingCycle:
         self._preempted[uid] = message
         work.cancel()
         return True
+
+    def waits(self, begins: bool) -> None:
+        """A cycle begins, or ends, to wait for objects in PreBind."""
+        self.active += -1 if begins else 1
+        if begins:
+            self.on_end()
 
     async def run(self, attempt: Attempt) -> None:
         """The whole cycle; never raises but for cancellation."""

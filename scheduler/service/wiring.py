@@ -36,6 +36,7 @@ from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.handle import ServiceHandle, SubscriptionBoard
 from scheduler.service.listers import StoreListers
 from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import RunOptions
 from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
 from scheduler.service.scheduling_loop import SchedulingLoop
@@ -97,6 +98,7 @@ class Wiring:
         self.cache = Cache()
         self.listers = StoreListers()
         self.subscriptions = SubscriptionBoard()
+        self.waits = ObjectWaits(self.subscriptions)
         self.waiting_pods = WaitingPods()
         self.background = BackgroundTasks()
         first = configuration.profiles[0].scheduler_name
@@ -125,6 +127,7 @@ class Wiring:
             clock=self.clock,
             metrics=metrics,
         )
+        self.waits.on_wait = self.binding.waits
         for handle in self._handles.values():
             handle.stop_binding = self.binding.preempt
         self.loop = SchedulingLoop(
@@ -156,7 +159,9 @@ class Wiring:
             waiting_pods=self.waiting_pods,
             feature_gates=self.configuration.feature_gates,
             subscriptions=self.subscriptions,
-            api=ServiceApiWriter(self.client, self.dispatcher, self.metrics, self._random),
+            api=ServiceApiWriter(
+                self.client, self.dispatcher, self.metrics, self.waits, self._random
+            ),
             events=self.events,
             background=self.background,
         )

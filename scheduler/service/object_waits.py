@@ -1,0 +1,88 @@
+"""ObjectWaits: binding cycles that wait for the API server to change objects, such as volumes.
+
+Event driven: a wait looks again when an object it named has changed, and at no other time. While it
+waits its binding cycle does not count against the limit, for it sends nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Any
+
+from scheduler.framework import ObjectKey
+from scheduler.service.handle import SubscriptionBoard
+
+
+class ObjectWaits:
+    """All waits of the process. Touched from one event loop."""
+
+    def __init__(self, subscriptions: SubscriptionBoard) -> None:
+        self._subscriptions = subscriptions
+        self._waiters: dict[ObjectKey, set[asyncio.Future[None]]] = {}
+        self._subscribed: set[str] = set()
+        #: Called with True when a wait begins and with False when it ends.
+        self.on_wait: Callable[[bool], None] = _nobody
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    async def until(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
+        """As `framework.ApiWriter.wait_for`."""
+        keys = look()
+        if not keys:
+            return True
+        self._count(begins=True)
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                while keys:
+                    await self._change_of(keys)
+                    keys = look()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return False
+        finally:
+            self._count(begins=False)
+        return True
+
+    def _count(self, *, begins: bool) -> None:
+        self._waiting += 1 if begins else -1
+        self.on_wait(begins)
+
+    async def _change_of(self, keys: Collection[ObjectKey]) -> None:
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for key in keys:
+            self._subscribe(key.plural)
+            self._waiters.setdefault(key, set()).add(changed)
+        try:
+            await changed
+        finally:
+            for key in keys:
+                waiters = self._waiters.get(key)
+                if waiters is not None:
+                    waiters.discard(changed)
+                    if not waiters:
+                        del self._waiters[key]
+
+    def _subscribe(self, plural: str) -> None:
+        if plural in self._subscribed:
+            return
+        self._subscribed.add(plural)
+
+        def published(old: Any | None, new: Any | None) -> None:
+            item = old if new is None else new
+            if self._waiters and item is not None:
+                self._changed(ObjectKey(plural, item.metadata.namespace, item.metadata.name))
+
+        self._subscriptions.on_object(plural, published)
+
+    def _changed(self, key: ObjectKey) -> None:
+        for waiter in self._waiters.get(key, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _nobody(begins: bool) -> None:
+    """Before binding cycles exist."""
