@@ -20,12 +20,16 @@ from plugins.node_declared_features import NodeDeclaredFeatures
 from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
 from plugins.node_unschedulable import NodeUnschedulable
+from plugins.node_volume_limits import NodeVolumeLimits
 from plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.noderesources.fit import NodeResourcesFit
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
+from plugins.volume_restrictions import VolumeRestrictions
+from plugins.volume_zone import VolumeZone
+from plugins.volumebinding.plugin import VolumeBinding
 
 __all__ = [
     "DEFAULT_ORDER",
@@ -42,10 +46,14 @@ __all__ = [
     "NodeResourcesBalancedAllocation",
     "NodeResourcesFit",
     "NodeUnschedulable",
+    "NodeVolumeLimits",
     "PodTopologySpread",
     "PrioritySort",
     "SchedulingGates",
     "TaintToleration",
+    "VolumeBinding",
+    "VolumeRestrictions",
+    "VolumeZone",
     "in_tree",
 ]
 
@@ -87,7 +95,10 @@ def in_tree() -> tuple[type[Any], ...]:
         NodeAffinity,
         NodePorts,
         NodeResourcesFit,
-        # Here follow VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone.
+        VolumeRestrictions,
+        NodeVolumeLimits,
+        VolumeBinding,
+        VolumeZone,
         PodTopologySpread,
         InterPodAffinity,
         DynamicResources,

@@ -233,6 +233,24 @@ class CinderVolume(Value, frozen=True):
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
+class PortworxVolume(Value, frozen=True):
+    """In-line Portworx volume."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class AzureFileVolume(Value, frozen=True):
+    """In-line Azure file share."""
+
+    share_name: str = ""
+
+
+class VsphereVolume(Value, frozen=True):
+    """In-line vSphere volume."""
+
+    volume_path: str = ""
+
+
 class ImageVolumeSource(Value, frozen=True):
     """`volumes[].image`."""
 
@@ -252,6 +270,9 @@ class Volume(Object):
     csi: CSIVolumeSource | None = None
     azure_disk: AzureDiskVolume | None = None
     cinder: CinderVolume | None = None
+    portworx_volume: PortworxVolume | None = None
+    azure_file: AzureFileVolume | None = None
+    vsphere_volume: VsphereVolume | None = None
     image: ImageVolumeSource | None = None
 
 

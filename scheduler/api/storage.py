@@ -5,7 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from scheduler.api.meta import LabelSelector, Object, ObjectMeta, RawQuantity, ResourceList
-from scheduler.api.pod import NodeSelector, PersistentVolumeClaimSpec
+from scheduler.api.pod import (
+    AWSElasticBlockStore,
+    AzureDiskVolume,
+    CinderVolume,
+    GCEPersistentDisk,
+    NodeSelector,
+    PersistentVolumeClaimSpec,
+    PortworxVolume,
+)
 
 
 class ObjectReference(Object):
@@ -43,6 +51,12 @@ class PersistentVolumeSpec(Object):
     volume_mode: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIPersistentVolumeSource | None = None
+    # In-tree sources that CSI migration translates.
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    azure_disk: AzureDiskVolume | None = None
+    cinder: CinderVolume | None = None
+    portworx_volume: PortworxVolume | None = None
     volume_attributes_class_name: str | None = None
     persistent_volume_reclaim_policy: str = ""
 
@@ -124,6 +138,7 @@ class CSIDriverSpec(Object):
 
     storage_capacity: bool | None = None
     attach_required: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(Object):

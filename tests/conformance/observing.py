@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from plugins import VolumeBinding
+from plugins.names import VOLUME_BINDING
 from scheduler.api import Pod
 from scheduler.engine import Attempt, AttemptError, Evaluator, FitError
 from scheduler.engine.cycle import Unfit
@@ -130,6 +132,9 @@ def _filter_and_score(world: World, observation: Observation) -> None:
     if decision.feasible:
         table = world.cache.table
         rows = sorted(row for name in decision.feasible if (row := table.row_of(name)) is not None)
+        plans = _volume_plans(world, state, rows)
+        if plans:
+            actual["volumePlan"] = plans
         actual["score"] = _scores(world, pod, state, np.array(rows, dtype=np.intp), observation)
 
 
@@ -176,7 +181,8 @@ def _filter_columnar(world: World, plugin: Any, state: CycleState) -> dict[str, 
             if code
         }
     except Exception as problem:  # noqa: BLE001 - plugin boundary
-        return dict.fromkeys(table.names, status_record(error(problem)))
+        names = [table.names[row] for row in table.rows.tolist()]
+        return dict.fromkeys(names, status_record(error(problem)))
 
 
 def _verdicts(
@@ -212,6 +218,26 @@ def _verdicts(
     if decision.statuses and decision.statuses != verdicts:
         observation.forms.append(f"scalar {verdicts}, engine {decision.statuses}")
     return decision.statuses or verdicts
+
+
+def _volume_plans(world: World, state: CycleState, rows: list[int]) -> dict[str, Record]:
+    """By feasible node what would be bound and what provisioned, unless there is neither."""
+    plugin = world.framework.plugins.get(VOLUME_BINDING)
+    if not isinstance(plugin, VolumeBinding) or plugin.name in state.skip_filter:
+        return {}
+    plans = {}
+    for row in rows:
+        plan = plugin.plan(state, world.cache.table.node_info(row))
+        record: Record = {}
+        if plan.bindings:
+            record["static"] = {
+                claim.metadata.name: volume.metadata.name for claim, volume in plan.bindings
+            }
+        if plan.provisions:
+            record["provision"] = sorted(each.claim.metadata.name for each in plan.provisions)
+        if record:
+            plans[world.cache.table.names[row]] = record
+    return plans
 
 
 # -- Score ---------------------------------------------------------------------------------------
@@ -367,6 +393,8 @@ def _reuse(world: World) -> Iterator[str]:
         beside = decide(world.plain, table, second)
         yield from _compared("beside the first", beside, decide(world.algorithm, table, second))
         world.engine.abandon(attempt)
+    # Texts may name the pod, so the second is compared with itself.
+    fresh = decide(world.plain, table, second)
     yield from _compared("after the first left", fresh, decide(world.algorithm, table, second))
 
 

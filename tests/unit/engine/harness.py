@@ -25,6 +25,7 @@ from scheduler.framework import (
     Registry,
 )
 from scheduler.framework.plugin import SCORE
+from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.listers import StoreListers
 
 PROFILE = "test"
@@ -85,6 +86,7 @@ class Handle:
         self.table = world.cache.table
         self.nominator = world.nominations
         self.listers = StoreListers()
+        self.subscriptions = SubscriptionBoard()
         self.feature_gates: Mapping[str, bool] = {}
 
 

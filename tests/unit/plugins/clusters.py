@@ -6,7 +6,7 @@ tests checks the scalar and the columnar code at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -37,10 +37,21 @@ def taint(text: str) -> dict[str, str]:
 
 
 class Objects:
-    """Listers by plural over plain lists; `Cluster.add_object` fills them."""
+    """Listers by plural over plain lists, and subscriptions; `Cluster.add_object` fills them."""
 
     def __init__(self) -> None:
         self.known: dict[str, list[Any]] = {}
+        self._callbacks: list[tuple[str, Callable[[Any | None, Any | None], None]]] = []
+
+    def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
+        """As `framework.Subscriptions`."""
+        self._callbacks.append((plural, callback))
+
+    def publish(self, plural: str, old: Any | None, new: Any | None) -> None:
+        """Tell those who subscribed."""
+        for wanted, callback in self._callbacks:
+            if wanted == plural:
+                callback(old, new)
 
     def __getitem__(self, plural: str) -> ObjectsOfKind:
         return ObjectsOfKind(self.known.get(plural, []))
@@ -97,14 +108,35 @@ class Cluster:
         return pod
 
     def add_object(self, plural: str, made: Any) -> None:
-        """Something that listers show, such as a Service."""
-        self.objects.known.setdefault(plural, []).append(made)
+        """Something that listers show, such as a Service; an object of that name is replaced."""
+        known = self.objects.known.setdefault(plural, [])
+        old = self._known(plural, made)
+        if old is not None:
+            known.remove(old)
+        known.append(made)
         self.table.bump(plural)
+        self.objects.publish(plural, old, made)
+
+    def delete_object(self, plural: str, made: Any) -> None:
+        """Listers do not show it any more."""
+        old = self._known(plural, made)
+        self.objects.known[plural].remove(old)
+        self.table.bump(plural)
+        self.objects.publish(plural, old, None)
+
+    def _known(self, plural: str, made: Any) -> Any | None:
+        return self.objects[plural].get(made.metadata.name, made.metadata.namespace)
 
     def handle(self, api: Any = None, **gates: bool) -> Handle:
         return cast(
             "Handle",
-            SimpleNamespace(table=self.table, feature_gates=gates, api=api, listers=self.objects),
+            SimpleNamespace(
+                table=self.table,
+                feature_gates=gates,
+                api=api,
+                listers=self.objects,
+                subscriptions=self.objects,
+            ),
         )
 
 

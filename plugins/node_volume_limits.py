@@ -1,0 +1,270 @@
+"""NodeVolumeLimits: a node takes so many volumes of each CSI driver (plugins.md 4.14).
+
+Kept of upstream's oddity: a volume that is still attached but used by no pod of the node counts
+once as attached and once more for the pod that asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, Final
+
+from plugins import names
+from plugins.row_selection import all_pass
+from plugins.volumebinding.attachments import (
+    Attachments,
+    ClaimMissingError,
+    VolumesError,
+    limits_of,
+    node_volumes,
+)
+from plugins.volumebinding.claims import after_any_own_claim
+from plugins.volumebinding.migration import CSIVolume, plugin_of_source, translate_inline
+from scheduler.api.pod import Pod, Volume
+from scheduler.api.storage import CSIDriver, CSINode, VolumeAttachment
+from scheduler.framework import (
+    NEVER,
+    SKIP,
+    ActionType,
+    BoolColumn,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Codes,
+    CycleState,
+    EventResource,
+    Handle,
+    NoArgs,
+    NodeInfo,
+    NodeTableView,
+    QueueingHint,
+    ReuseRule,
+    Rows,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+
+TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
+NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
+
+GATE: Final = "VolumeLimitScaling"
+"""Feature gate of the check that a driver is installed; alpha and off in v1.36."""
+
+_NO_CSI_NODE: Final = None
+_ANY_CSI_NODE: Final = CSINode()
+_MISSING_CLAIM, _TOO_MANY, _FIRST_DRIVER = 1, 2, 3
+
+
+class NodeVolumeLimits:
+    """Counts volumes per driver."""
+
+    name: ClassVar[str] = names.NODE_VOLUME_LIMITS
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+    required_resources: ClassVar[tuple[str, ...]] = (
+        "csidrivers",
+        "csinodes",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "storageclasses",
+        "volumeattachments",
+    )
+    # Claims are looked up in the pod's namespace, which is not part of its shape.
+    filter_reuse: ClassVar[ReuseRule | None] = NEVER
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self._handle = handle
+        self._attachments = Attachments(handle)
+        self._resolver = self._attachments.resolver
+        self._check_installed = handle.feature_gates.get(GATE, False)
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Skip a pod without volumes that could count."""
+        return None if any(map(_may_count, pod.shape.spec.volumes)) else SKIP
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a node that the pod's volumes would overfill."""
+        csi_node: CSINode | None = self._handle.listers["csinodes"].get(node.name)
+        try:
+            new = self._resolver.of_pod(pod, csi_node, incoming=True)
+        except ClaimMissingError as missing:
+            return unresolvable(str(missing))
+        if not new:
+            return None
+        for driver in self._drivers_to_check(new):
+            if not _installed(driver, csi_node):
+                return unschedulable(NOT_INSTALLED.format(driver))
+        limits = limits_of(csi_node)
+        if not limits:
+            return None
+        present = node_volumes(
+            self._resolver, node.pods, self._attachments.of_node(node.name), csi_node
+        )
+        added = _by_driver(new - present.used)
+        if any(
+            present.counts.get(driver, 0) + count > limits[driver]
+            for driver, count in added.items()
+            if driver in limits
+        ):
+            return TOO_MANY
+        return None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`. Raises VolumesError where a pod's volumes cannot be told."""
+        codes = all_pass(rows)
+        try:
+            # In-tree volumes count on nodes with a CSINode; only these have limits.
+            new = self._resolver.of_pod(pod, _ANY_CSI_NODE, incoming=True)
+        except ClaimMissingError:
+            codes[:] = _MISSING_CLAIM
+            return codes
+        if not new:
+            return codes
+        self._check_drivers(codes, pod, new, table, rows)
+        attachments = self._attachments
+        attachments.sync(table)
+        if attachments.limited:
+            self._raise_if_broken(rows[codes == 0])
+            over = self._overfull(new)
+            codes[(codes == 0) & over[rows]] = _TOO_MANY
+        return codes
+
+    def _overfull(self, new: Collection[CSIVolume]) -> BoolColumn:
+        """(capacity,): rows that the volumes would overfill."""
+        attachments = self._attachments
+        over: BoolColumn | None = None
+        for driver in sorted({volume.driver for volume in new}):
+            limits = attachments.limits(driver)
+            total = attachments.counts(driver).copy()
+            for volume in new:
+                if volume.driver == driver:
+                    total += 1
+                    users = attachments.users.get(volume)
+                    if users:
+                        total[list(users)] -= 1
+            # A row where all of them are in use already adds nothing, however full it is.
+            added = total > attachments.counts(driver)
+            here = (limits >= 0) & (total > limits) & added
+            over = here if over is None else over | here
+        assert over is not None
+        return over
+
+    def _raise_if_broken(self, rows: Rows) -> None:
+        broken = self._attachments.broken
+        if not broken:
+            return
+        limited = self._attachments.limited_rows()
+        for row in rows.tolist():
+            if row in broken and limited[row]:
+                raise VolumesError(broken[row])
+
+    def _check_drivers(
+        self,
+        codes: Codes,
+        pod: Pod,
+        new: Collection[CSIVolume],
+        table: NodeTableView,
+        rows: Rows,
+    ) -> None:
+        wanted = self._drivers_to_check(new)
+        if not wanted:
+            return
+        everywhere = {v.driver for v in self._resolver.of_pod(pod, _NO_CSI_NODE, incoming=True)}
+        lister = self._handle.listers["csinodes"]
+        for position, row in enumerate(rows.tolist()):
+            csi_node: CSINode | None = lister.get(table.names[row])
+            for index, driver in enumerate(wanted):
+                counted = csi_node is not None or driver in everywhere
+                if counted and not _installed(driver, csi_node):
+                    codes[position] = _FIRST_DRIVER + index
+                    break
+
+    def _drivers_to_check(self, new: Collection[CSIVolume]) -> list[str]:
+        """Drivers that must be installed, sorted; none unless the gate is on."""
+        if not self._check_installed:
+            return []
+        lister = self._handle.listers["csidrivers"]
+        found = []
+        for driver in sorted({volume.driver for volume in new}):
+            known: CSIDriver | None = lister.get(driver)
+            if known is not None and known.spec.prevent_pod_scheduling_if_missing:
+                found.append(driver)
+        return found
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """Too many volumes, a claim that is missing, or a driver that is not installed."""
+        if code == _TOO_MANY:
+            return TOO_MANY
+        try:
+            new = self._resolver.of_pod(pod, _ANY_CSI_NODE, incoming=True)
+        except ClaimMissingError as missing:
+            return unresolvable(str(missing))
+        drivers = self._drivers_to_check(new)
+        return unschedulable(NOT_INSTALLED.format(drivers[code - _FIRST_DRIVER]))
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Limits rise, volumes go, or a claim of the pod appears."""
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.CSI_NODE, ActionType.ADD | ActionType.UPDATE),
+                _after_csi_node_change,
+                per_shape=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.DELETE),
+                _after_pod_delete,
+                per_shape=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
+                after_any_own_claim,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE),
+                _after_detach,
+                per_shape=True,
+            ),
+        )
+
+
+def _may_count(volume: Volume) -> bool:
+    return (
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or bool(plugin_of_source(volume))
+    )
+
+
+def _installed(driver: str, csi_node: CSINode | None) -> bool:
+    return csi_node is not None and any(each.name == driver for each in csi_node.spec.drivers)
+
+
+def _by_driver(volumes: Collection[CSIVolume]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for volume in volumes:
+        counts[volume.driver] = counts.get(volume.driver, 0) + 1
+    return counts
+
+
+def _after_csi_node_change(_pod: Pod, old: CSINode | None, new: CSINode) -> QueueingHint:
+    if old is None:
+        return QueueingHint.QUEUE
+    before = limits_of(old)
+    raised = any(count > before.get(driver, 0) for driver, count in limits_of(new).items())
+    return QueueingHint.QUEUE if raised else QueueingHint.SKIP
+
+
+def _after_pod_delete(_pod: Pod, old: Pod, _new: Any) -> QueueingHint:
+    placed = bool(old.spec.node_name or old.status.nominated_node_name)
+    if placed and any(map(_may_count, old.shape.volumes)):
+        return QueueingHint.QUEUE
+    return QueueingHint.SKIP
+
+
+def _after_detach(pod: Pod, old: VolumeAttachment, _new: Any) -> QueueingHint:
+    for volume in pod.shape.volumes:
+        if volume.persistent_volume_claim is not None:
+            return QueueingHint.QUEUE
+        inline = translate_inline(volume)
+        if inline is not None and inline.driver == old.spec.attacher:
+            return QueueingHint.QUEUE
+    return QueueingHint.SKIP

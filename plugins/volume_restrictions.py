@@ -1,0 +1,218 @@
+"""VolumeRestrictions: disks and claims that only one pod can use at a time (plugins.md 4.13).
+
+Kept of upstream's oddities: a ReadWriteOncePod claim in use rejects every node, also the one where
+it is used; AddPod and RemovePod compare claim names without namespaces; a pod that PreFilter
+skipped does not notice a nominated pod that will use its claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from plugins import names
+from plugins.row_selection import all_pass
+from plugins.volumebinding.claims import CLAIM_NOT_FOUND, READ_WRITE_ONCE_POD, after_own_claim
+from plugins.volumebinding.volume_pods import VolumePods
+from scheduler.api.pod import Pod, Volume
+from scheduler.api.storage import PersistentVolumeClaim
+from scheduler.framework import (
+    NEVER,
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Codes,
+    CycleState,
+    EventResource,
+    Handle,
+    NoArgs,
+    NodeInfo,
+    NodeTableView,
+    QueueingHint,
+    ReuseRule,
+    Rows,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+
+DISK_CONFLICT: Final = unschedulable("node(s) had no available disk")
+CLAIM_IN_USE: Final = unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
+)
+
+_STATE: Final = names.VOLUME_RESTRICTIONS
+_DISK, _CLAIM = 1, 2
+
+
+@dataclass(slots=True)
+class _State:
+    """What PreFilter found out; changed by AddPod and RemovePod."""
+
+    #: Names of the pod's ReadWriteOncePod claims.
+    exclusive: frozenset[str]
+    #: How many uses of them there are.
+    conflicts: int
+
+    def clone(self) -> _State:
+        return _State(self.exclusive, self.conflicts)
+
+
+class VolumeRestrictions:
+    """Compares the pod's disks and exclusive claims with those in use."""
+
+    name: ClassVar[str] = names.VOLUME_RESTRICTIONS
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+    required_resources: ClassVar[tuple[str, ...]] = ("persistentvolumeclaims",)
+    # Claims are looked up in the pod's namespace, which is not part of its shape.
+    filter_reuse: ClassVar[ReuseRule | None] = NEVER
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self._handle = handle
+        self._pods = VolumePods()
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Find exclusive claims in use; skip a pod without them and without exclusive disks."""
+        volumes = pod.shape.spec.volumes
+        if not volumes:
+            return SKIP
+        found = self._exclusive_claims(pod)
+        if isinstance(found, Status):
+            return found
+        conflicts = 0
+        if found:
+            self._pods.sync(table)
+            users = self._pods.claim_users
+            conflicts = sum(f"{pod.metadata.namespace}/{name}" in users for name in found)
+        if not conflicts and not any(map(_exclusive_disk, volumes)):
+            return SKIP
+        state.write(_STATE, _State(found, conflicts))
+        return None
+
+    def _exclusive_claims(self, pod: Pod) -> frozenset[str] | Status:
+        claims = pod.shape.claims
+        if not claims:
+            return frozenset()
+        lister = self._handle.listers["persistentvolumeclaims"]
+        exclusive = set()
+        for name in claims:
+            claim: PersistentVolumeClaim | None = lister.get(name, pod.metadata.namespace)
+            if claim is None:
+                return unresolvable(CLAIM_NOT_FOUND.format(name))
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                exclusive.add(name)
+        return frozenset(exclusive)
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Count the claims of a pod that a what-if adds."""
+        self._count(state, added, 1)
+        return None
+
+    def remove_pod(
+        self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
+    ) -> Status | None:
+        """Uncount the claims of a pod that a what-if removes."""
+        self._count(state, removed, -1)
+        return None
+
+    def _count(self, state: CycleState, other: Pod, sign: int) -> None:
+        known: _State = state.read(_STATE)
+        known.conflicts += sign * sum(name in known.exclusive for name in other.shape.claims)
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a node with a conflicting disk, or every node when a claim is taken."""
+        wanted = _exclusive_disks(pod)
+        if wanted and _conflicts(wanted, node.pods):
+            return DISK_CONFLICT
+        known: _State = state.read(_STATE)
+        return CLAIM_IN_USE if known.conflicts > 0 else None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        known: _State = state.read(_STATE)
+        wanted = _exclusive_disks(pod)
+        codes = all_pass(rows)
+        if known.conflicts > 0:
+            codes[:] = _CLAIM
+        if not wanted:
+            return codes
+        self._pods.sync(table)
+        taken = [row for row, pods in self._pods.by_row.items() if _conflicts(wanted, pods)]
+        if taken:
+            codes[np.isin(rows, taken)] = _DISK
+        return codes
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """The disk is taken, or the claim."""
+        return DISK_CONFLICT if code == _DISK else CLAIM_IN_USE
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """A pod goes, a node comes, or a claim of the pod appears."""
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.DELETE),
+                _after_pod_delete,
+                per_shape=True,
+            ),
+            ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
+                after_own_claim,
+                per_shape=True,
+            ),
+        )
+
+
+def _exclusive_disk(volume: Volume) -> bool:
+    return (
+        volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.iscsi is not None
+        or volume.rbd is not None
+    )
+
+
+def _exclusive_disks(pod: Pod) -> list[Volume]:
+    return [each for each in pod.shape.volumes if _exclusive_disk(each)]
+
+
+def _conflicts(wanted: Sequence[Volume], pods: Iterable[Pod]) -> bool:
+    return any(
+        _conflict(volume, other)
+        for pod in pods
+        for other in pod.shape.volumes
+        if _exclusive_disk(other)
+        for volume in wanted
+    )
+
+
+def _conflict(one: Volume, other: Volume) -> bool:
+    """Whether two in-line volumes are the same disk and cannot be used at once."""
+    gce, other_gce = one.gce_persistent_disk, other.gce_persistent_disk
+    if gce and other_gce and gce.pd_name == other_gce.pd_name:
+        return not (gce.read_only and other_gce.read_only)
+    ebs, other_ebs = one.aws_elastic_block_store, other.aws_elastic_block_store
+    if ebs and other_ebs and ebs.volume_id == other_ebs.volume_id:
+        return True
+    iscsi, other_iscsi = one.iscsi, other.iscsi
+    if iscsi and other_iscsi and iscsi.iqn == other_iscsi.iqn:
+        return not (iscsi.read_only and other_iscsi.read_only)
+    rbd, other_rbd = one.rbd, other.rbd
+    if rbd and other_rbd and (rbd.pool, rbd.image) == (other_rbd.pool, other_rbd.image):
+        shared = not set(rbd.monitors).isdisjoint(other_rbd.monitors)
+        return shared and not (rbd.read_only and other_rbd.read_only)
+    return False
+
+
+def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:
+    if old.metadata.namespace != pod.metadata.namespace:
+        return QueueingHint.SKIP
+    shared = not set(pod.shape.claims).isdisjoint(old.shape.claims)
+    if shared or _conflicts(_exclusive_disks(pod), (old,)):
+        return QueueingHint.QUEUE
+    return QueueingHint.SKIP

@@ -1,0 +1,240 @@
+"""VolumeZone: pods go to the zone and region that labels of their volumes name (plugins.md 4.16).
+
+Claims of ephemeral volumes are not looked at. Kept of upstream's oddities: a volume's beta label is
+satisfied by a node's GA label, but not the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from plugins import names
+from plugins.row_selection import all_pass, selector
+from plugins.volumebinding.claims import (
+    CLAIM_NOT_FOUND,
+    NO_BINDING_MODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    after_own_claim,
+    claim_class,
+)
+from scheduler.api.pod import Pod
+from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from scheduler.framework import (
+    NEVER,
+    SKIP,
+    ActionType,
+    BoolColumn,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Codes,
+    CycleState,
+    EventResource,
+    Handle,
+    Int32Column,
+    NoArgs,
+    NodeInfo,
+    NodeTableView,
+    QueueingHint,
+    ReuseRule,
+    Rows,
+    Status,
+    unresolvable,
+)
+
+ZONE_CONFLICT: Final = unresolvable("node(s) had no available volume zone")
+NO_CLAIM_NAME: Final = unresolvable("PersistentVolumeClaim had no name")
+NO_CLASS: Final = unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
+NO_VOLUME_NAME: Final = unresolvable("PersistentVolume had no name")
+VOLUME_NOT_FOUND: Final = 'persistentvolume "{}" not found'
+CLASS_NOT_FOUND: Final = 'storageclass.storage.k8s.io "{}" not found'
+
+_GA_KEYS: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+TOPOLOGY_KEYS: Final = (*_GA_KEYS, *_GA_KEYS.values())
+
+_STATE: Final = names.VOLUME_ZONE
+_SEPARATOR: Final = "__"
+
+
+class _Requirement(NamedTuple):
+    """A label that a volume puts on its node."""
+
+    key: str
+    values: frozenset[str]
+
+
+class VolumeZone:
+    """Compares topology labels of bound volumes with those of nodes."""
+
+    name: ClassVar[str] = names.VOLUME_ZONE
+    args_type: ClassVar[type[NoArgs]] = NoArgs
+    required_resources: ClassVar[tuple[str, ...]] = (
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "storageclasses",
+    )
+    # Claims are looked up in the pod's namespace, which is not part of its shape.
+    filter_reuse: ClassVar[ReuseRule | None] = NEVER
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self._handle = handle
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Collect what the pod's volumes demand; skip a pod without demands."""
+        if not pod.shape.spec.volumes:
+            return SKIP
+        found = self._requirements(pod)
+        if isinstance(found, Status):
+            return found
+        if not found:
+            return SKIP
+        state.write(_STATE, found)
+        return None
+
+    def _requirements(self, pod: Pod) -> tuple[_Requirement, ...] | Status:
+        found: list[_Requirement] = []
+        for name in pod.shape.claims:
+            volume = self._volume(pod, name)
+            if isinstance(volume, Status):
+                return volume
+            if volume is not None:
+                found += topology_of(volume)
+        return tuple(found)
+
+    def _volume(self, pod: Pod, name: str) -> PersistentVolume | Status | None:
+        """The volume of a claim; None for a claim that waits for its first consumer."""
+        if not name:
+            return NO_CLAIM_NAME
+        listers = self._handle.listers
+        claim: PersistentVolumeClaim | None = listers["persistentvolumeclaims"].get(
+            name, pod.metadata.namespace
+        )
+        if claim is None:
+            return unresolvable(CLAIM_NOT_FOUND.format(name))
+        if not claim.spec.volume_name:
+            return self._unbound(claim)
+        volume: PersistentVolume | None = listers["persistentvolumes"].get(claim.spec.volume_name)
+        if volume is None:
+            return unresolvable(VOLUME_NOT_FOUND.format(claim.spec.volume_name))
+        return volume
+
+    def _unbound(self, claim: PersistentVolumeClaim) -> Status | None:
+        class_name = claim_class(claim)
+        if not class_name:
+            return NO_CLASS
+        found: StorageClass | None = self._handle.listers["storageclasses"].get(class_name)
+        if found is None:
+            return unresolvable(CLASS_NOT_FOUND.format(class_name))
+        if found.volume_binding_mode is None:
+            return unresolvable(NO_BINDING_MODE.format(class_name))
+        return None if found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else NO_VOLUME_NAME
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a node of another zone; a node without any topology label passes."""
+        required = self._state(state, pod)
+        if isinstance(required, Status):
+            return required
+        labels = node.labels
+        if not required or not any(key in labels for key in TOPOLOGY_KEYS):
+            return None
+        for key, values in required:
+            value = labels.get(key)
+            if value is None:
+                value = labels.get(_GA_KEYS.get(key, key))
+            if value is None or value not in values:
+                return ZONE_CONFLICT
+        return None
+
+    def _state(self, state: CycleState, pod: Pod) -> tuple[_Requirement, ...] | Status:
+        known: tuple[_Requirement, ...] | None = state.get(_STATE)
+        return self._requirements(pod) if known is None else known
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        required = self._state(state, pod)
+        if isinstance(required, Status) or not required:
+            return all_pass(rows)
+        index = selector(table, rows)
+        columns = {key: table.label_column(key)[index] for key in TOPOLOGY_KEYS}
+        labelled = np.zeros(len(rows), dtype=np.bool_)
+        for column in columns.values():
+            labelled |= column >= 0
+        rejected = np.zeros(len(rows), dtype=np.bool_)
+        for key, values in required:
+            accepted = _one_of(table, key, values, columns[key])
+            ga = _GA_KEYS.get(key)
+            if ga is not None:
+                accepted |= (columns[key] < 0) & _one_of(table, ga, values, columns[ga])
+            rejected |= ~accepted
+        codes: Codes = (labelled & rejected).astype(np.int32)
+        return codes
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """The one rejection."""
+        return ZONE_CONFLICT
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """A class, node, claim or volume appears or changes in what is read here."""
+        changed = ActionType.ADD | ActionType.UPDATE
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD),
+                _after_class_add,
+                per_shape=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, changed),
+                after_own_claim,
+                per_shape=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.PERSISTENT_VOLUME, changed),
+                _after_volume_change,
+                per_shape=True,
+            ),
+        )
+
+
+def topology_of(volume: PersistentVolume) -> list[_Requirement]:
+    """What a volume's zone and region labels demand; a label with an empty part demands nothing."""
+    found = []
+    for key in TOPOLOGY_KEYS:
+        text = volume.metadata.labels.get(key)
+        if text is None:
+            continue
+        values = [part.strip() for part in text.split(_SEPARATOR)]
+        if all(values):
+            found.append(_Requirement(key, frozenset(values)))
+    return found
+
+
+def _one_of(
+    table: NodeTableView, key: str, values: frozenset[str], column: Int32Column
+) -> BoolColumn:
+    ids = table.label_values(key).ids
+    mask = np.zeros(len(column), dtype=np.bool_)
+    for value in values:
+        if value in ids:
+            mask |= column == ids[value]
+    return mask
+
+
+def _after_class_add(_pod: Pod, _old: None, new: StorageClass) -> QueueingHint:
+    waits = new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+    return QueueingHint.QUEUE if waits else QueueingHint.SKIP
+
+
+def _after_volume_change(
+    _pod: Pod, old: PersistentVolume | None, new: PersistentVolume
+) -> QueueingHint:
+    if old is None or topology_of(old) != topology_of(new):
+        return QueueingHint.QUEUE
+    return QueueingHint.SKIP

@@ -1,0 +1,1 @@
+"""VolumeBinding and what it shares with the other volume plugins."""

@@ -1,0 +1,64 @@
+"""AssumeCache: objects as they will be once our writes have landed.
+
+Invariant: an assumed object hides the one that was watched when it was assumed, and no other: as
+soon as a newer one arrives, or the object is deleted, the watch is right again. Nothing has to be
+told when a write lands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
+from scheduler.framework import Lister
+
+T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
+
+
+class AssumeCache(Generic[T]):
+    """A lister's objects, with what one plugin has assumed about some of them."""
+
+    def __init__(self, lister: Callable[[], Lister]) -> None:
+        self._lister = lister
+        #: (namespace, name) to (watched object when assumed, assumed object).
+        self._assumed: dict[tuple[str, str], tuple[T, T]] = {}
+
+    def __len__(self) -> int:
+        return len(self._assumed)
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        """The object as it is or will be, None when there is none."""
+        watched = self.watched(name, namespace)
+        entry = self._assumed.get((namespace, name))
+        if entry is None:
+            return watched
+        if watched is None or _version(watched) != _version(entry[0]):
+            del self._assumed[namespace, name]
+            return watched
+        return entry[1]
+
+    def watched(self, name: str, namespace: str = "") -> T | None:
+        """The object as last seen."""
+        found: T | None = self._lister().get(name, namespace)
+        return found
+
+    def assume(self, assumed: T) -> bool:
+        """Let `assumed` hide the watched object; False when there is a newer one, or none."""
+        metadata = assumed.metadata
+        watched = self.watched(metadata.name, metadata.namespace)
+        if watched is None or _version(watched) != _version(assumed):
+            return False
+        self._assumed[metadata.namespace, metadata.name] = (watched, assumed)
+        return True
+
+    def restore(self, assumed: T) -> None:
+        """Take an assumption back; nothing happens when another one has taken its place."""
+        key = assumed.metadata.namespace, assumed.metadata.name
+        entry = self._assumed.get(key)
+        if entry is not None and entry[1] is assumed:
+            del self._assumed[key]
+
+
+def _version(item: PersistentVolume | PersistentVolumeClaim) -> tuple[str, str]:
+    return item.metadata.uid, item.metadata.resource_version
