@@ -106,7 +106,7 @@ def test_the_default_plugins_are_listed_in_order_with_weights() -> None:
 
 
 def test_missing_plugins_are_named_as_missing() -> None:
-    absent = section("Default plugins").rpartition("Not in this version:")[2]
+    absent = section("Default plugins").partition("Not in this version:")[2]
     assert set(re.findall(r"`([A-Z]\w+)`", absent)) == missing_plugins()
 
 
