@@ -6,7 +6,7 @@ distinct pair, and a name-to-status map only if a PostFilter plugin asks for one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -139,7 +139,7 @@ class Diagnosis:
     pending_plugins: set[str] = field(default_factory=set)
     pre_filter_message: str = ""
     post_filter_message: str = ""
-    #: Seconds after which a rejecting plugin wants another attempt; the earliest of all.
+    #: Seconds after which a rejecting plugin wants another attempt; the earliest counts.
     requeue_after: float | None = None
     #: PodScheduled reason, when every rejecting status asks for the same one.
     condition_reason: str = ""
@@ -151,6 +151,17 @@ class Diagnosis:
             self.unschedulable_plugins.add(status.plugin)
             if status.code is Code.PENDING:
                 self.pending_plugins.add(status.plugin)
+        self._wish(status)
+
+    def heed(self, rejections: Sequence[Status]) -> None:
+        """What all rejections together ask for: a reason if they agree, no PostFilter if all do."""
+        reasons = {status.condition_reason for status in rejections}
+        self.condition_reason = reasons.pop() if len(reasons) == 1 else ""
+        self.skip_post_filter = bool(rejections) and all(s.skip_post_filter for s in rejections)
+        for status in rejections:
+            self._wish(status)
+
+    def _wish(self, status: Status) -> None:
         if status.requeue_after is not None:
             known = self.requeue_after
             self.requeue_after = (

@@ -45,6 +45,11 @@ class Failure:
         """Label of `scheduler_schedule_attempts_total`."""
         return "unschedulable" if self.reason != REASON_SCHEDULER_ERROR else "error"
 
+    @property
+    def own_reason(self) -> bool:
+        """Whether a plugin chose the reason (`Status.condition_reason`)."""
+        return self.reason not in (REASON_UNSCHEDULABLE, REASON_SCHEDULER_ERROR)
+
     def apply(self, info: QueuedPodInfo, now: float) -> None:
         """Put the rejectors and the wish for a time onto the queue record."""
         info.clear_rejectors()
@@ -76,9 +81,9 @@ def from_fit_error(
 
 def from_status(status: Status) -> Failure:
     """PreBind or Bind failed: no plugin is recorded, so the pod takes error backoff."""
-    reason = REASON_UNSCHEDULABLE if status.rejected else REASON_SCHEDULER_ERROR
+    own = status.condition_reason or REASON_UNSCHEDULABLE
     return Failure(
-        reason=reason,
+        reason=own if status.rejected else REASON_SCHEDULER_ERROR,
         message=status.message,
         nominating=CLEAR_NOMINATION,
         rejected=status.rejected,

@@ -5,7 +5,7 @@ Follows framework-cycle-config.md 2.4 to 2.9.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -199,7 +199,7 @@ class Search:
     ) -> Narrowing:
         """Run PreFilter; raises FitError when the pod is rejected."""
         narrowing = Narrowing()
-        remembered: Status | None = None
+        rejections: list[Status] = []
         for plugin in self._framework.pre_filter:
             answer = self._call_pre_filter(plugin, state, pod, entry)
             if answer is None:
@@ -222,10 +222,10 @@ class Search:
                 )
             status = answer.by(plugin.name)
             if status.code.label == "UnschedulableAndUnresolvable":
-                raise self._rejected_by_pre_filter(status, Narrowing(), diagnosis)
-            remembered = status
-        if remembered is not None:
-            raise self._rejected_by_pre_filter(remembered, narrowing, diagnosis)
+                raise self._rejected_by_pre_filter([*rejections, status], Narrowing(), diagnosis)
+            rejections.append(status)
+        if rejections:
+            raise self._rejected_by_pre_filter(rejections, narrowing, diagnosis)
         return narrowing
 
     def _call_pre_filter(
@@ -255,14 +255,15 @@ class Search:
         return answer
 
     def _rejected_by_pre_filter(
-        self, status: Status, narrowing: Narrowing, diagnosis: Diagnosis
+        self, rejections: Sequence[Status], narrowing: Narrowing, diagnosis: Diagnosis
     ) -> FitError:
+        """The last rejection is the one reported, as upstream; the wishes of all of them count."""
+        status = rejections[-1]
         diagnosis.pre_filter_message = status.message
         diagnosis.statuses = NodeToStatus(absent=status)
         diagnosis.unschedulable_plugins.update(narrowing.plugins)
         diagnosis.add(status)
-        diagnosis.condition_reason = status.condition_reason
-        diagnosis.skip_post_filter = status.skip_post_filter
+        diagnosis.heed(rejections)
         return FitError(diagnosis)
 
     def _no_common_node(self, narrowing: Narrowing, diagnosis: Diagnosis) -> FitError:
@@ -272,7 +273,7 @@ class Search:
             if len(names) == 1
             else f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
         )
-        return self._rejected_by_pre_filter(unresolvable(reason), narrowing, diagnosis)
+        return self._rejected_by_pre_filter([unresolvable(reason)], narrowing, diagnosis)
 
     # -- Filter over everything, with reuse ------------------------------------------------------
 
@@ -454,10 +455,10 @@ class Search:
         groups = rejected.groups()
         for status, _ in groups:
             diagnosis.add(status)
-        reasons = {status.condition_reason for status, _ in groups}
-        if len(reasons) == 1:
-            diagnosis.condition_reason = reasons.pop()
-        diagnosis.skip_post_filter = bool(groups) and all(s.skip_post_filter for s, _ in groups)
+        diagnosis.heed([status for status, _ in groups])
+        if len(rejected.rows) < diagnosis.node_count:
+            # PreFilter left some nodes out; nobody has a reason of its own for these.
+            diagnosis.condition_reason = ""
         diagnosis.verdicts = rejected
         diagnosis.statuses = TableStatuses(rejected, self._table, absent)
         return FitError(diagnosis)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from scheduler.framework import (
     Columns,
     CycleState,
     NominatingInfo,
+    PostFilterResult,
     PreFilterResult,
     ReuseRule,
     Status,
@@ -337,6 +339,49 @@ def test_a_condition_reason_holds_only_if_all_nodes_agree(
     assert attempt.failure is not None
     assert attempt.failure.reason == expected
     assert attempt.failure.rejected
+
+
+QUOTA = Status(Code.UNSCHEDULABLE, ("quota",), condition_reason="Quota", skip_post_filter=True)
+NEVER = replace(QUOTA, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+PLAIN = unschedulable("plain", requeue_after=7.0)
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason", "skipped", "requeue_after"),
+    [
+        ((QUOTA,), "Quota", True, None),
+        ((NEVER,), "Quota", True, None),
+        ((QUOTA, QUOTA), "Quota", True, None),
+        ((PLAIN, QUOTA), "Unschedulable", False, 7.0),
+        ((QUOTA, PLAIN), "Unschedulable", False, 7.0),
+        ((PLAIN, NEVER), "Unschedulable", False, 7.0),
+        ((NEVER, PLAIN), "Quota", True, None),
+    ],
+)
+def test_pre_filter_rejections_are_heeded_together(
+    answers: tuple[Status, ...], reason: str, skipped: bool, requeue_after: float | None
+) -> None:
+    calls = Calls()
+    world = three_nodes(
+        *(
+            plugin(f"P{number}", pre_filter=lambda *_, answer=answer: answer)
+            for number, answer in enumerate(answers)
+        ),
+        plugin("Last", post_filter=calls("PostFilter", PostFilterResult(unschedulable("no")))),
+    )
+    failure = world.attempt().failure
+    assert failure is not None
+    assert (failure.reason, calls.made == []) == (reason, skipped)
+    assert failure.requeue_after == requeue_after
+
+
+def test_a_condition_reason_of_filter_does_not_speak_for_nodes_that_pre_filter_left_out() -> None:
+    world = three_nodes(
+        plugin("N", pre_filter=narrowing("node1", "node2")), plugin("Q", filter=answering(QUOTA))
+    )
+    failure = world.attempt().failure
+    assert failure is not None
+    assert failure.reason == "Unschedulable"
 
 
 # -- how many nodes are looked at ----------------------------------------------------------------

@@ -71,9 +71,11 @@ def test_a_rejection_is_reported_over_one_node(
     assert post_filter.made == []
 
 
-def test_a_rejection_may_choose_its_reason_and_time() -> None:
+@pytest.mark.parametrize("point", ["reserve", "permit"])
+def test_a_rejection_may_choose_its_reason_and_time(point: str) -> None:
     status = Status(Code.UNSCHEDULABLE, ("no",), requeue_after=7.0, condition_reason="Quota")
-    attempt = one_node(plugin("P", reserve=lambda *_: status)).attempt()
+    answer = permitting(status) if point == "permit" else (lambda *_: status)
+    attempt = one_node(plugin("P", **{point: answer})).attempt()
     assert attempt.failure is not None
     assert (attempt.failure.reason, attempt.failure.requeue_after) == ("Quota", 7.0)
     assert attempt.failure.rejected

@@ -126,6 +126,10 @@ MATRIX: dict[str, Row] = {
     "PreBind rejected": Row(
         {"pre_bind": saying(NO)}, BACKOFF, UNSCHEDULABLE, "no", released=True, told=OTHERS,
     ),
+    "PreBind rejected with a reason of its own": Row(
+        {"pre_bind": saying(Status(Code.UNSCHEDULABLE, ("no",), condition_reason="Quota"))},
+        BACKOFF, "Quota", "no", released=True, told=OTHERS,
+    ),
     "PreBind error": Row(
         {"pre_bind": saying(error("oh"))},
         BACKOFF, BROKEN, 'running PreBind plugin "P": oh', released=True, told=ALL,
