@@ -198,6 +198,10 @@ class KubestowConfiguration(Section, frozen=True):
     watch_silence_timeout: timedelta = timedelta(seconds=70)
     #: How often plugins that wait for time to pass are asked. 30 s, as KEP-3990 proposes.
     time_based_hint_period: timedelta = timedelta(seconds=30)
+    #: How long a PodScheduled condition with a plugin's own reason waits before it is written, so
+    #: that what has passed by then is never written. 1 s: people do not notice, and a gate's answer
+    #: is rarely its last one.
+    status_delay: timedelta = timedelta(seconds=1)
     #: Kubernetes Events written a second at most, averaged; more wait, then are dropped and
     #: counted. None: `clientConnection.qps`, which events have to themselves, apart from binds, as
     #: upstream.

@@ -164,6 +164,11 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
             problems.add(
                 f"kubestow.{key}", invalid(format_duration(value), "must be greater than zero")
             )
+    if options.status_delay < timedelta():
+        problems.add(
+            "kubestow.statusDelay",
+            invalid(format_duration(options.status_delay), "must be non-negative"),
+        )
     # Without a lease that can run out there is nobody who could bind at the same time.
     if not election.leader_elect or election.lease_duration <= election.renew_deadline:
         return

@@ -10,6 +10,7 @@ from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Failure
 from scheduler.framework import Clock, Events, QueuedPodInfo
 from scheduler.queue import AlreadyQueuedError, SchedulingQueue
+from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.status_writer import StatusWriter
 
@@ -32,13 +33,16 @@ class FailureHandler:
         statuses: StatusWriter,
         clock: Clock,
         metrics: SchedulerMetrics,
+        gates: GateReporter | None = None,
     ) -> None:
+        """`gates` delays conditions that have a plugin's own reason; None writes them at once."""
         self._queue = queue
         self._newest = newest
         self._events = events
         self._statuses = statuses
         self._clock = clock
         self._metrics = metrics
+        self._gates = gates
 
     def activate(self, keys: Iterable[str]) -> None:
         """Move pods, named "namespace/name", to the active queue; unknown ones are ignored."""
@@ -88,9 +92,17 @@ class FailureHandler:
             pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, failure.message
         )
         if newest is not None:
-            self._statuses.not_scheduled(
-                newest,
-                failure.reason,
-                failure.message,
-                None if failure.nominating is None else failure.nominating.node_name,
-            )
+            self._write_status(info, newest, failure)
+
+    def _write_status(self, info: QueuedPodInfo, pod: Pod, failure: Failure) -> None:
+        nominated = None if failure.nominating is None else failure.nominating.node_name
+        if (
+            self._gates is None
+            or not failure.own_reason
+            or nominated not in (None, pod.status.nominated_node_name)
+        ):
+            self._statuses.not_scheduled(pod, failure.reason, failure.message, nominated)
+        elif not info.gated:
+            # Many pods that a plugin holds may be let in at once and turned down again. (Where a
+            # gate closed behind the pod, the gate's words are newer.)
+            self._gates.rejected(info, failure.reason, failure.message)

@@ -18,6 +18,7 @@ from scheduler.service.failure_handler import (
     EVENT_FAILED_SCHEDULING,
     FailureHandler,
 )
+from scheduler.service.gate_reporter import GateReporter
 
 LONGEST_SLEEP: Final = 60.0
 """Seconds; the wall clock may jump while the loop sleeps by the monotonic one."""
@@ -26,7 +27,7 @@ LONGEST_SLEEP: Final = 60.0
 class SchedulingLoop:
     """Owns queue, engine and cache while it runs; the only caller of `Engine.attempt`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired to
         self,
         engine: Engine,
         queue: SchedulingQueue,
@@ -37,6 +38,7 @@ class SchedulingLoop:
         clock: Clock,
         slice_seconds: float,
         most_binding: int,
+        gates: GateReporter | None = None,
     ) -> None:
         self._engine = engine
         self._queue = queue
@@ -55,6 +57,9 @@ class SchedulingLoop:
         queue.on_ready = self._wake.set
         queue.on_timer = self._wake.set
         binding.on_end = self._binding_ended
+        self._gates = gates
+        if gates is not None:
+            gates.on_timer = self._wake.set
 
     def pause(self, begins: bool) -> None:
         """A relist begins or ends."""
@@ -79,6 +84,8 @@ class SchedulingLoop:
         async with asyncio.TaskGroup() as cycles:
             while True:
                 self._queue.run_due()
+                if self._gates is not None:
+                    self._gates.run_due()
                 if self._stopping or self._pauses or not self._schedule_slice(cycles):
                     await self._sleep()
                 else:
@@ -139,6 +146,9 @@ class SchedulingLoop:
         delay = LONGEST_SLEEP
         if wakeup is not None:
             delay = min(max(wakeup - self._clock.now(), 0.0), LONGEST_SLEEP)
+        due = None if self._gates is None else self._gates.next_due()
+        if due is not None:
+            delay = min(delay, max(due - self._clock.monotonic(), 0.0))
         try:
             async with asyncio.timeout(delay):
                 await self._wake.wait()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
@@ -20,19 +23,21 @@ class StatusWriter:
     def __init__(self, dispatcher: Dispatcher, clock: Clock) -> None:
         self._dispatcher = dispatcher
         self._clock = clock
+        #: Told the UID whenever a failed attempt is written; whether another condition may still be
+        #: on its way, so that the pod known here proves nothing.
+        self.on_not_scheduled: Callable[[str], bool] = lambda _uid: False
 
     def not_scheduled(
         self, pod: Pod, reason: str, message: str, nominated_node_name: str | None
     ) -> None:
         """Say why the pod is pending; None leaves its nomination alone, "" clears it."""
-        condition = Condition(
-            type=POD_SCHEDULED,
-            status="False",
-            reason=reason,
-            message=message,
-            observed_generation=pod.metadata.generation or None,
-        )
-        self._submit(pod, condition, nominated_node_name)
+        afresh = self.on_not_scheduled(pod.uid)
+        known = _unsure(pod) if afresh else pod
+        self._submit(known, _why(pod, reason, message), nominated_node_name)
+
+    def held(self, pod: Pod, reason: str, message: str, *, afresh: bool) -> None:
+        """Say what holds the pod; `afresh`: even if the pod, as known here, says so already."""
+        self._submit(_unsure(pod) if afresh else pod, _why(pod, reason, message), None)
 
     def expected_on(self, pod: Pod, node_name: str) -> None:
         """Say where the pod will be bound, before slow binding work begins."""
@@ -42,3 +47,23 @@ class StatusWriter:
         patch = plan_status_patch(pod, condition, nominated, second_time(self._clock.now()))
         if patch is not None:
             self._dispatcher.patch_status(patch)
+
+
+def _why(pod: Pod, reason: str, message: str) -> Condition:
+    return Condition(
+        type=POD_SCHEDULED,
+        status="False",
+        reason=reason,
+        message=message,
+        observed_generation=pod.metadata.generation or None,
+    )
+
+
+def _unsure(pod: Pod) -> Pod:
+    """The pod with a condition that equals none to be written, but keeps its transition time."""
+    conditions = tuple(
+        msgspec.structs.replace(each, reason="") if each.type == POD_SCHEDULED else each
+        for each in pod.status.conditions
+    )
+    status = msgspec.structs.replace(pod.status, conditions=conditions)
+    return msgspec.structs.replace(pod, status=status)

@@ -33,6 +33,7 @@ from scheduler.service.background import BackgroundTasks
 from scheduler.service.binding import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.failure_handler import FailureHandler
+from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.handle import ServiceHandle, SubscriptionBoard
 from scheduler.service.listers import StoreListers
 from scheduler.service.metrics import SchedulerMetrics
@@ -109,6 +110,15 @@ class Wiring:
         self.queue = self._queue()
         self.engine = self._engine()
         self.statuses = StatusWriter(self.dispatcher, self.clock)
+        self.gates = GateReporter(
+            self.queue,
+            self._newest_pod,
+            self.statuses.held,
+            self.clock,
+            delay=seconds(settings.status_delay),
+        )
+        self.queue.on_gated = self.gates.held
+        self.statuses.on_not_scheduled = self.gates.superseded
         self.failures = FailureHandler(
             self.queue,
             self._newest_pod,
@@ -116,6 +126,7 @@ class Wiring:
             statuses=self.statuses,
             clock=self.clock,
             metrics=metrics,
+            gates=self.gates,
         )
         self.binding = BindingCycle(
             self.engine,
@@ -139,6 +150,7 @@ class Wiring:
             clock=self.clock,
             slice_seconds=seconds(settings.slice),
             most_binding=settings.bind_concurrency * MOST_BINDING_PER_SLOT,
+            gates=self.gates,
         )
         self.reflectors = self._reflectors()
         metrics.add_source(self._report)
@@ -319,6 +331,7 @@ class Wiring:
         """Everything that can say how it is doing."""
         return {
             "queue": self.queue.statistics(),
+            "gates": self.gates.statistics(),
             "cache": self.cache.statistics(),
             "engine": self.engine.statistics(),
             "shapes": self.shapes.statistics(),

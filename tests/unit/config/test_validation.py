@@ -148,6 +148,10 @@ ONE_MISTAKE = [
         "kubestow: {slice: -1ms}",
         'kubestow.slice: Invalid value: "-1ms": must be greater than zero',
     ),
+    (
+        "kubestow: {statusDelay: -1s}",
+        'kubestow.statusDelay: Invalid value: "-1s": must be non-negative',
+    ),
     ("kubestow: {bindConcurrency: 0}", "kubestow.bindConcurrency: Invalid value: 0: must be at"),
     ("kubestow: {eventsPerSecond: 0}", "kubestow.eventsPerSecond: Invalid value: 0: must be gr"),
     ("kubestow: {sead: 1}", 'kubestow.sead: unknown field "sead"; did you mean "seed"?'),
