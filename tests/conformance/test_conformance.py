@@ -1,7 +1,4 @@
-"""The families that must agree by now do, and the runner notices when something does not.
-
-`message` and `postFilter` hold what DefaultPreemption says; they join when it exists.
-"""
+"""Every vector of every family agrees, and the runner notices when something does not."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from plugins import in_tree
 from tests.conformance.__main__ import main
 from tests.conformance.comparing import ASPECTS, compare, differences, select_aspects
 from tests.conformance.observing import Observation, observe
@@ -22,17 +18,6 @@ from tests.conformance.reading import FAMILIES, VECTORS, VectorError, VectorFile
 from tests.conformance.running import run_file
 from tests.conformance.units import SUFFIX, UNIT_FILES
 from tests.conformance.world import MISSING, World
-
-REQUIRED = (
-    "basic",
-    "resources",
-    "taints",
-    "nodeaffinity",
-    "ports",
-    "images",
-    "scoring",
-    "gates",
-)
 
 COUNTS = {
     "basic": 30,
@@ -51,10 +36,6 @@ COUNTS = {
     "mixed": 44,
 }
 
-#: What only agrees once DefaultPreemption exists.
-LATER = ("postFilter", "message") if "DefaultPreemption" not in {p.name for p in in_tree()} else ()
-
-
 def vector(family: str, number: int) -> dict[str, Any]:
     for each in VectorFile(VECTORS / f"{family}{SUFFIX}", family).vectors():
         if each["id"] == f"shared-{family}-{number:04}":
@@ -62,19 +43,11 @@ def vector(family: str, number: int) -> dict[str, Any]:
     raise AssertionError(f"no vector {number} in {family}")
 
 
-@pytest.mark.parametrize("family", REQUIRED)
+@pytest.mark.parametrize("family", COUNTS)
 def test_every_vector_of_the_family_agrees(family: str) -> None:
-    result = run_file(VectorFile(VECTORS / f"{family}{SUFFIX}", family), select_aspects((), LATER))
+    result = run_file(VectorFile(VECTORS / f"{family}{SUFFIX}", family), select_aspects(()))
     assert result.findings == []
     assert (result.agree, result.total) == (COUNTS[family], COUNTS[family])
-
-
-def test_our_own_forms_and_remembered_results_agree_in_all_other_families() -> None:
-    for family in sorted(set(COUNTS) - set(REQUIRED)):
-        file = VectorFile(VECTORS / f"{family}{SUFFIX}", family)
-        result = run_file(file, select_aspects(("forms", "reuse")))
-        assert result.findings == []
-        assert result.total == COUNTS[family]
 
 
 def test_all_committed_files_are_found_in_the_order_of_the_table() -> None:
