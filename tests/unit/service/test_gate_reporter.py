@@ -62,17 +62,17 @@ class Desk:
         self.written.append((pod.metadata.name, reason, message))
         self.afresh.append(afresh)
 
-    def pod(self, name: str = "a", **condition: str) -> QueuedPodInfo:
+    def pod(self, name: str = "a", reason: str = "", message: str = "") -> QueuedPodInfo:
         """A pod that a gate holds."""
         info = QueuedPodInfo(make_pod(name), 0.0, gating_plugin="Quota")
         self.queued.add(info.uid)
-        self.show(info, **condition)
+        self.show(info, reason, message)
         return info
 
-    def show(self, info: QueuedPodInfo, **condition: str) -> None:
+    def show(self, info: QueuedPodInfo, reason: str = "", message: str = "") -> None:
         """The informer delivers the pod, with a condition if one is given."""
-        if condition:
-            made = Condition(type=POD_SCHEDULED, status="False", **condition)
+        if reason:
+            made = Condition(type=POD_SCHEDULED, status="False", reason=reason, message=message)
             status = msgspec.structs.replace(info.pod.status, conditions=(made,))
             info.pod = msgspec.structs.replace(info.pod, status=status)
         self.informer[info.key] = info.pod
