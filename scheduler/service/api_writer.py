@@ -109,9 +109,9 @@ class ServiceApiWriter:
                 )
             await self.delete("pods", metadata.name, metadata.namespace, metadata.uid)
         except ApiError as problem:
-            # A deletion conflicts only with its UID precondition: the name is another pod's now.
-            conflict = problem.verb == "DELETE" and problem.status == HTTPStatus.CONFLICT
-            if conflict or concerns_another_pod(problem):
+            # Neither write names a resourceVersion, so a conflict is about the UID: the name is
+            # another pod's now.
+            if problem.status == HTTPStatus.CONFLICT or concerns_another_pod(problem):
                 return False
             raise
         return True

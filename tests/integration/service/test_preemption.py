@@ -1,0 +1,179 @@
+"""Evictions end to end: pods on their way to a node, writes that fail, names that changed hands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api import Pod
+from scheduler.api.meta import Condition
+from scheduler.service.background import BackgroundTasks
+from simulator import EmbeddedCluster, FaultRule
+from tests.integration.service.harness import (
+    bound_to,
+    condition,
+    event_notes,
+    find,
+    node,
+    plugin,
+    pod,
+    sample,
+    scheduling,
+    settled,
+    until,
+)
+from tests.integration.service.test_binding_cycle import Gatekeeper
+
+QUICK = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+
+
+def victim(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    """A pod that ends at once when it is deleted."""
+    return pod(name, cpu, terminationGracePeriodSeconds=0, **spec)
+
+
+def preemptor(cpu: str = "1") -> dict[str, Any]:
+    return pod("p", cpu, priorityClassName="high")
+
+
+@pytest.fixture
+def cluster(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+    return cluster
+
+
+async def test_victims_go_and_the_preemptor_takes_their_place(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1", cpu="2"))
+    async with scheduling(cluster) as scheduler:
+        for name in ("a", "b"):
+            cluster.create(victim(name))
+        await until(lambda: bound_to(cluster, "a") and bound_to(cluster, "b"), "victims bound")
+        cluster.create(preemptor("2"))
+        await until(lambda: bound_to(cluster, "p") == "n1", "preemptor bound")
+        await until(lambda: len(event_notes(cluster, "Preempted")) == 2, "events")
+        await settled(scheduler)
+        assert find(cluster, "a") is None
+        assert find(cluster, "b") is None
+        assert sample(scheduler, "scheduler_preemption_attempts_total") == 1
+        assert sample(scheduler, "scheduler_preemption_victims_sum") == 2
+        assert len(scheduler.background) == 0
+
+
+async def test_a_victim_that_waits_at_permit_goes_back_to_the_queue(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1", cpu="1"))
+    async with scheduling(cluster, [Gatekeeper], **QUICK) as scheduler:
+        cluster.create(victim("wait"))
+        await until(lambda: "wait" in Gatekeeper.waiting(), "the victim waits")
+        cluster.create(preemptor())
+        await until(lambda: bound_to(cluster, "p") == "n1", "preemptor bound")
+        await until(lambda: condition(cluster, "wait"), "the victim is told")
+        await until(lambda: event_notes(cluster, "Preempted"), "an event")
+        await settled(scheduler)
+        waiting = find(cluster, "wait")
+        assert waiting is not None
+        assert "deletionTimestamp" not in waiting["metadata"]
+        types = [each["type"] for each in waiting["status"].get("conditions", ())]
+        assert "DisruptionTarget" not in types
+        assert not bound_to(cluster, "wait")
+
+
+async def test_a_victim_in_pre_bind_is_stopped(cluster: EmbeddedCluster) -> None:
+    held, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def pre_bind(_state: Any, incoming: Any, _node: str) -> None:
+        if incoming.metadata.name != "victim":
+            return
+        held.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    cluster.create(node("n1", cpu="1"))
+    async with scheduling(cluster, [plugin("Slow", pre_bind=pre_bind)], **QUICK) as scheduler:
+        cluster.create(victim("victim"))
+        await held.wait()
+        cluster.create(preemptor())
+        await until(lambda: bound_to(cluster, "p") == "n1", "preemptor bound")
+        assert cancelled.is_set()
+        note = "preempted by DefaultPreemption"
+        await until(
+            lambda: any(note in each for each in event_notes(cluster, "FailedScheduling")), note
+        )
+        await settled(scheduler)
+        assert not bound_to(cluster, "victim")
+        stopped = find(cluster, "victim")
+        assert stopped is not None
+        assert "deletionTimestamp" not in stopped["metadata"]
+
+
+async def test_evictions_that_fail_are_tried_again(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1", cpu="1"))
+    cluster.faults.add(
+        FaultRule(action="error", verb="delete", resource="pods", code=500, name="a", times=1)
+    )
+    async with scheduling(cluster, **QUICK) as scheduler:
+        cluster.create(victim("a"))
+        await until(lambda: bound_to(cluster, "a"), "victim bound")
+        cluster.create(preemptor())
+        await until(lambda: bound_to(cluster, "p") == "n1", "preemptor bound")
+        await settled(scheduler)
+        assert sample(scheduler, "scheduler_preemption_attempts_total") >= 2
+        assert len(event_notes(cluster, "Preempted")) == 1
+
+
+async def test_a_pod_that_took_over_the_name_is_not_evicted(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    target = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    async with scheduling(cluster) as scheduler:
+        cluster.create(victim("a"))
+        await until(lambda: bound_to(cluster, "a"), "bound")
+        known: Any = scheduler.listers["pods"].get("a", "default")
+        other = msgspec.structs.replace(
+            known, metadata=msgspec.structs.replace(known.metadata, uid="another")
+        )
+        # With the condition there already, the deletion's own precondition has to notice.
+        marked = msgspec.structs.replace(
+            other, status=msgspec.structs.replace(other.status, conditions=(target,))
+        )
+        missing = msgspec.convert(
+            {"metadata": {"name": "gone", "namespace": "default", "uid": "gone"}}, Pod
+        )
+        writer: Any = next(iter(scheduler.frameworks.values())).handle.api
+        assert await writer.evict([other, marked, missing], target) == [False, False, False]
+        assert bound_to(cluster, "a") == "n1"
+        assert await writer.evict([known], target) == [True]
+        assert find(cluster, "a") is None
+
+
+async def test_background_work_is_owned_and_its_failure_logged(capsys: Any) -> None:
+    tasks = BackgroundTasks()
+    ended: list[str] = []
+
+    async def fails() -> None:
+        msg = "on purpose"
+        raise RuntimeError(msg)
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("forever")
+
+    work: list[Coroutine[Any, Any, None]] = [fails(), forever()]
+    for number, each in enumerate(work):
+        tasks.start(each, f"work {number}")
+    assert len(tasks) == 2
+    await until(lambda: len(tasks) == 1, "the one that fails has ended")
+    assert "on purpose" in "".join(capsys.readouterr())
+    await tasks.cancel()
+    assert ended == ["forever"]
+    assert len(tasks) == 0
