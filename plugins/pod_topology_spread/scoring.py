@@ -140,7 +140,7 @@ def soft_state(
     *,
     require_all: bool,
 ) -> SoftState:
-    """Count pods in the domains that feasible nodes have, over all nodes.
+    """Count pods by domain over all nodes, and how many domains feasible nodes have.
 
     `require_all`: nodes that lack one of the topology keys neither count nor score.
     """
@@ -182,7 +182,6 @@ def soft_state(
         if missing == size + 1:
             slots = np.minimum(slots, size)
         counts = domain_counts(slots, size, pods[index])[:-1]
-        counts[~registered[:size]] = 0
         weight = math.log(int(np.count_nonzero(registered)) + 2)
         weighted.append(Weighted(constraint, weight, counts, pods, values))
     return SoftState(weighted, ignored)

@@ -1,0 +1,239 @@
+"""Counts by selector and by affinity term equal a recount over all pods, whatever happened before.
+
+The recount here walks over pods; it knows nothing of groups, columns or their limits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+
+from scheduler.api import LabelSelector, Pod
+from scheduler.api.pod_affinity import compile_pod_affinity
+from scheduler.api.selectors import (
+    DOES_NOT_EXIST,
+    EVERYTHING,
+    NOTHING,
+    CompiledLabelSelector,
+    Requirement,
+    compile_label_selector,
+)
+from scheduler.cache.cache import CacheError
+from scheduler.cache.selector_counts import SelectorCounts
+from scheduler.cache.term_index import TermIndex
+from scheduler.framework import PodTerm, TermKind
+from tests.unit.cache.objects import node
+from tests.unit.cache.objects import pod as plain_pod
+from tests.unit.plugins.clusters import Cluster, pod
+from tests.unit.plugins.random_neighbours import REQUIRED, SPACES, Maker, seeds
+
+A = compile_label_selector(LabelSelector(match_labels={"app": "a"}))
+NO_TIER = CompiledLabelSelector((Requirement("tier", DOES_NOT_EXIST),))
+ONE, BOTH = frozenset(("one",)), frozenset(SPACES)
+QUESTIONS = (
+    (PodTerm(ONE, A),),
+    (PodTerm(BOTH, NO_TIER),),
+    (PodTerm(None, EVERYTHING),),
+    (PodTerm(None, NOTHING),),
+    (PodTerm(None, A), PodTerm(ONE, NO_TIER)),
+)
+QUICK = settings(
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+)
+
+
+def recounted(cluster: Cluster, terms: tuple[PodTerm, ...], *, terminating: bool) -> list[int]:
+    counts = [0] * cluster.table.capacity
+    for row in range(cluster.table.capacity):
+        for each in cluster.table.pods_on(row).values():
+            if each.terminating and not terminating:
+                continue
+            counts[row] += all(
+                (term.namespaces is None or each.metadata.namespace in term.namespaces)
+                and term.selector.matches(each.metadata.labels)
+                for term in terms
+            )
+    return counts
+
+
+@QUICK
+@given(seed=seeds)
+def test_counts_equal_a_recount_after_any_sequence_of_events(seed: int) -> None:
+    maker = Maker(seed)
+    cluster = maker.cluster()
+    for _ in range(6):
+        for terms in maker.random.sample(QUESTIONS, 2):
+            for terminating in (False, True):
+                counts = cluster.table.pod_counts(terms, terminating=terminating)
+                assert counts.tolist() == recounted(cluster, terms, terminating=terminating)
+        maker.change(cluster)
+        cluster.cache.validate()
+
+
+@QUICK
+@given(seed=seeds)
+def test_owned_terms_equal_a_walk_over_pods_after_any_sequence_of_events(seed: int) -> None:
+    maker = Maker(seed)
+    cluster, labels = maker.cluster(), maker.labels()
+    for _ in range(5):
+        space = maker.space()
+        space_labels = {"team": "t"} if space == "one" else {}
+        found = {
+            (each.kind, each.weight, each.topology_key): 0
+            for each in cluster.table.owned_terms(space, labels, space_labels)
+        }
+        for each in cluster.table.owned_terms(space, labels, space_labels):
+            found[each.kind, each.weight, each.topology_key] += int(each.counts.sum())
+        assert found == _walked(cluster, space, labels, space_labels)
+        maker.change(cluster)
+        cluster.cache.validate()
+
+
+def _walked(
+    cluster: Cluster, space: str, labels: dict[str, str], space_labels: dict[str, str]
+) -> dict[tuple[TermKind, int, str], int]:
+    found: dict[tuple[TermKind, int, str], int] = {}
+    for row in range(cluster.table.capacity):
+        for owner in cluster.table.pods_on(row).values():
+            terms = compile_pod_affinity(owner.spec.affinity, owner.metadata.namespace)
+            listed = [
+                *((TermKind.REQUIRED, 0, each) for each in terms.required),
+                *((TermKind.REQUIRED_ANTI, 0, each) for each in terms.required_anti),
+                *((TermKind.PREFERRED, weight, each) for weight, each in terms.preferred),
+                *((TermKind.PREFERRED_ANTI, weight, each) for weight, each in terms.preferred_anti),
+            ]
+            for kind, weight, each in listed:
+                if each.matches(space, space_labels, labels):
+                    key = (kind, weight, each.topology_key)
+                    found[key] = found.get(key, 0) + 1
+    return found
+
+
+def labelled(uid: str, app: str, **metadata: Any) -> Pod:
+    return plain_pod(uid, "n1", labels={"app": app}, **metadata)
+
+
+def test_a_pod_of_unchanged_shape_moves_between_selectors_when_its_labels_change() -> None:
+    cluster = Cluster([node("n1")])
+    term = (PodTerm(None, A),)
+    counts = cluster.table.pod_counts(term, terminating=False)
+    cluster.cache.add_pod(labelled("p", "a"))
+    assert counts.tolist()[0] == 1
+    cluster.cache.update_pod(labelled("p", "b"))
+    assert counts.tolist()[0] == 0
+    cluster.cache.update_pod(labelled("p", "a", deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert counts.tolist()[0] == 0
+    assert cluster.table.pod_counts(term, terminating=True).tolist()[0] == 1
+
+
+def test_assumed_pods_count_until_they_are_forgotten() -> None:
+    cluster = Cluster([node("n1")])
+    counts = cluster.table.pod_counts((PodTerm(None, A),), terminating=False)
+    cluster.cache.assume_pod(plain_pod("p", labels={"app": "a"}), "n1")
+    assert counts.sum() == 1
+    cluster.cache.forget_pod("p")
+    assert counts.sum() == 0
+
+
+def test_columns_read_longest_ago_are_dropped_and_no_longer_kept_up_to_date() -> None:
+    index = SelectorCounts(capacity=4, max_bytes=4 * 4 * 2)
+    index.add(labelled("p", "a"), 1)
+    first = index.counts((PodTerm(None, A),), terminating=True)
+    second = index.counts((PodTerm(None, EVERYTHING),), terminating=True)
+    third = index.counts((PodTerm(None, NO_TIER),), terminating=True)
+    index.add(labelled("q", "a"), 2)
+    assert (first.tolist(), second.tolist()) == ([0, 1, 0, 0], [0, 1, 1, 0])
+    assert third.tolist() == [0, 1, 1, 0]
+    statistics = index.statistics()
+    assert (statistics.columns, statistics.evictions, statistics.bytes) == (2, 1, 32)
+    assert index.counts((PodTerm(None, A),), terminating=True).tolist() == [0, 1, 1, 0]
+    assert not list(index.validate([(1, labelled("p", "a")), (2, labelled("q", "a"))]))
+
+
+def test_columns_grow_with_the_table() -> None:
+    index = SelectorCounts(capacity=2)
+    index.add(labelled("p", "a"), 1)
+    index.counts((PodTerm(None, A),), terminating=True)
+    index.grow(4)
+    index.add(labelled("q", "a"), 3)
+    assert index.counts((PodTerm(None, A),), terminating=True).tolist() == [0, 1, 0, 1]
+
+
+def test_nothing_is_left_when_the_last_pod_goes() -> None:
+    index = SelectorCounts(capacity=2)
+    one = labelled("p", "a")
+    index.add(one, 0)
+    index.remove(one, 0)
+    assert index.statistics().groups == 0
+
+
+def anti(app: str, key: str = "zone", uid: str = "owner") -> Pod:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    spec = {"affinity": {"podAntiAffinity": {REQUIRED: [term, term]}}}
+    return pod(spec, metadata={"uid": uid})
+
+
+def test_identical_terms_of_different_pods_are_one() -> None:
+    index = TermIndex(capacity=4)
+    index.add(anti("a"), 0)
+    index.add(anti("a"), 2)
+    (found,) = index.speaking_of("default", {"app": "a"}, {})
+    # Each pod has the term twice.
+    assert found.counts.tolist() == [2, 0, 2, 0]
+    assert (found.kind, found.topology_key, found.weight) == (TermKind.REQUIRED_ANTI, "zone", 0)
+
+
+def test_terms_vanish_with_their_last_owner_also_from_remembered_answers() -> None:
+    index = TermIndex(capacity=2)
+    first, second = anti("a"), anti("a", key="rack")
+    index.add(first, 0)
+    assert len(index.speaking_of("default", {"app": "a"}, {})) == 1
+    index.add(second, 1)
+    assert len(index.speaking_of("default", {"app": "a"}, {})) == 2
+    index.remove(first, 0)
+    (left,) = index.speaking_of("default", {"app": "a"}, {})
+    assert left.topology_key == "rack"
+    index.remove(second, 1)
+    assert index.empty
+    assert index.speaking_of("default", {"app": "a"}, {}) == ()
+
+
+def test_terms_that_select_namespaces_look_at_their_labels_anew() -> None:
+    index = TermIndex(capacity=1)
+    term = {
+        "labelSelector": {},
+        "topologyKey": "zone",
+        "namespaceSelector": {"matchLabels": {"team": "t"}},
+    }
+    index.add(pod({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}}), 0)
+    assert index.speaking_of("one", {}, {}) == ()
+    assert len(index.speaking_of("one", {}, {"team": "t"})) == 1
+    assert index.speaking_of("one", {}, {"team": "other"}) == ()
+
+
+def test_term_columns_grow_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.cache.term_index.MAX_COLUMNS", 1)
+    index = TermIndex(capacity=1)
+    index.add(anti("a"), 0)
+    index.add(anti("a", key="rack"), 0)
+    for _ in range(2):
+        for each in index.speaking_of("default", {"app": "a"}, {}):
+            assert each.counts.tolist() == [2]
+    index.grow(2)
+    for each in index.speaking_of("default", {"app": "a"}, {}):
+        assert each.counts.tolist() == [2, 0]
+
+
+def test_a_cache_whose_counts_are_wrong_says_so() -> None:
+    cluster = Cluster([node("n1")])
+    cluster.cache.add_pod(labelled("p", "a"))
+    counts = cluster.table.pod_counts((PodTerm(None, A),), terminating=True)
+    counts += np.int32(1)
+    with pytest.raises(CacheError, match=r"selector counts: .* differs from the pods placed"):
+        cluster.cache.validate()

@@ -1,0 +1,215 @@
+"""InterPodAffinity on random clusters: the contract, and a walk over pods as the other opinion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from plugins import InterPodAffinity
+from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
+from scheduler.api import Pod
+from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms, compile_pod_affinity
+from scheduler.cache import NodeOverlay
+from scheduler.framework import CycleState, NodeInfo, Status
+from scheduler.framework.testing import PluginCase, check_plugin_contract
+from tests.unit.plugins.clusters import Cluster
+from tests.unit.plugins.random_neighbours import Maker, seeds
+
+QUICK = settings(
+    max_examples=300,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+)
+ARGUMENTS = (
+    InterPodAffinityArgs(),
+    InterPodAffinityArgs(hard_pod_affinity_weight=0),
+    InterPodAffinityArgs(hard_pod_affinity_weight=7, ignore_preferred_terms_of_existing_pods=True),
+)
+arguments = st.sampled_from(ARGUMENTS)
+
+
+@settings(QUICK, max_examples=80)
+@given(seed=seeds, args=arguments)
+def test_contract(seed: int, args: InterPodAffinityArgs) -> None:
+    maker = Maker(seed)
+    cluster = maker.cluster()
+    asking = [maker.pod() for _ in range(2)]
+    case = PluginCase(cluster.table, [cluster.intern(each) for each in asking])
+    check_plugin_contract(InterPodAffinity(args, cluster.handle()), case)
+
+
+def terms_of(pod: Pod) -> PodAffinityTerms:
+    return compile_pod_affinity(pod.spec.affinity, pod.metadata.namespace)
+
+
+def speaks_of(cluster: Cluster, term: AffinityTerm, pod: Pod, *, own: bool) -> bool:
+    """Whether `term` is about `pod`.
+
+    Upstream holds a namespace selector of the incoming pod's `own` terms against names it knows,
+    and then against no labels; one of a placed pod against the labels of the namespace.
+    """
+    labels = {"team": "t"} if pod.metadata.namespace == "one" else {}
+    if term.matches(pod.metadata.namespace, labels, pod.metadata.labels):
+        # The namespace `two` has no object: for a pod's own terms it is in no list of namespaces.
+        return not own or pod.metadata.namespace == "one" or _without_labels(term, pod)
+    return own and _without_labels(term, pod)
+
+
+def _without_labels(term: AffinityTerm, pod: Pod) -> bool:
+    return term.matches(pod.metadata.namespace, {}, pod.metadata.labels)
+
+
+def placed(cluster: Cluster) -> Iterator[tuple[NodeInfo, Pod]]:
+    for row in cluster.table.rows.tolist():
+        node = cluster.table.node_info(row)
+        for each in node.pods:
+            yield node, each
+
+
+def together(node: NodeInfo, other: NodeInfo, key: str) -> bool:
+    return key in node.labels and node.labels[key] == other.labels.get(key)
+
+
+def expected_code(cluster: Cluster, pod: Pod, node: NodeInfo) -> str | None:
+    own, everyone = terms_of(pod), list(placed(cluster))
+    if own.required:
+        fitting = [
+            where
+            for where, other in everyone
+            if all(speaks_of(cluster, each, other, own=True) for each in own.required)
+        ]
+        met = all(
+            any(together(node, where, each.topology_key) for where in fitting)
+            for each in own.required
+        )
+        nobody = not any(
+            each.topology_key in where.labels for where in fitting for each in own.required
+        )
+        itself = all(speaks_of(cluster, each, pod, own=True) for each in own.required)
+        has_keys = all(each.topology_key in node.labels for each in own.required)
+        if not has_keys or not (met or (nobody and itself)):
+            return "node(s) didn't match pod affinity rules"
+    for each in own.required_anti:
+        if any(
+            together(node, where, each.topology_key) and speaks_of(cluster, each, other, own=True)
+            for where, other in everyone
+        ):
+            return "node(s) didn't match pod anti-affinity rules"
+    for where, other in everyone:
+        for each in terms_of(other).required_anti:
+            if together(node, where, each.topology_key) and speaks_of(
+                cluster, each, pod, own=False
+            ):
+                return "node(s) didn't satisfy existing pods anti-affinity rules"
+    return None
+
+
+@QUICK
+@given(seed=seeds)
+def test_filter_equals_a_walk_over_pods(seed: int) -> None:
+    maker = Maker(seed)
+    cluster, pod = maker.cluster(), maker.pod(terms=0.8)
+    cluster.intern(pod)
+    assume(not terms_of(pod).errors)
+    plugin, state = InterPodAffinity(None, cluster.handle()), CycleState()
+    answer = plugin.pre_filter(state, pod, cluster.table)
+    assert answer is None or answer.skip
+    for row in cluster.table.rows.tolist():
+        node = cluster.table.node_info(row)
+        status = None if answer is not None else plugin.filter(state, pod, node)
+        reason = None if status is None else status.message
+        assert reason == expected_code(cluster, pod, node)
+
+
+def contributions(
+    cluster: Cluster, pod: Pod, args: InterPodAffinityArgs
+) -> Iterator[tuple[NodeInfo, str, int]]:
+    """(node, key, weight) of every pod that takes part."""
+    own = terms_of(pod)
+    for where, other in placed(cluster):
+        theirs = terms_of(other)
+        listed = [
+            *((w, each) for w, each in own.preferred),
+            *((-w, each) for w, each in own.preferred_anti),
+        ]
+        for weight, each in listed:
+            if speaks_of(cluster, each, other, own=True):
+                yield where, each.topology_key, weight
+        listed = [
+            *((args.hard_pod_affinity_weight, each) for each in theirs.required),
+            *((w, each) for w, each in theirs.preferred),
+            *((-w, each) for w, each in theirs.preferred_anti),
+        ]
+        for weight, each in listed:
+            if weight and speaks_of(cluster, each, pod, own=False):
+                yield where, each.topology_key, weight
+
+
+@QUICK
+@given(seed=seeds, args=arguments)
+def test_scores_equal_a_walk_over_pods(seed: int, args: InterPodAffinityArgs) -> None:
+    maker = Maker(seed)
+    cluster, pod = maker.cluster(), maker.pod()
+    cluster.intern(pod)
+    own, table = terms_of(pod), cluster.table
+    assume(not own.errors)
+    plugin, state = InterPodAffinity(args, cluster.handle()), CycleState()
+    answer = plugin.pre_score(state, pod, table, table.rows)
+    parts = [each for each in contributions(cluster, pod, args) if each[1] in each[0].labels]
+    ignoring = args.ignore_preferred_terms_of_existing_pods
+    if not parts or (ignoring and not own.preferred and not own.preferred_anti):
+        assert answer is not None
+        assert answer.skip
+        return
+    assert answer is None
+    scores = plugin.score_rows(state, pod, table, table.rows)
+    expected = [
+        sum(weight for where, key, weight in parts if together(table.node_info(row), where, key))
+        for row in table.rows.tolist()
+    ]
+    assert scores.tolist() == expected
+    lowest, spread = min(expected), max(expected) - min(expected)
+    assert plugin.normalize_scores(state, pod, table, table.rows, scores).tolist() == [
+        int(100.0 * (float(each - lowest) / float(spread))) if spread else 0 for each in expected
+    ]
+
+
+@QUICK
+@given(seed=seeds)
+def test_adding_and_removing_a_pod_equals_counting_again(seed: int) -> None:
+    maker = Maker(seed)
+    cluster, pod, other = maker.cluster(), maker.pod(terms=0.8), maker.pod()
+    cluster.intern(pod)
+    assume(not terms_of(pod).errors)
+    plugin, table = InterPodAffinity(None, cluster.handle()), cluster.table
+    assume(len(table.rows))
+    row = maker.random.choice(table.rows.tolist())
+    other.metadata.uid = "other"
+    other.spec.node_name = table.names[row]
+    cluster.intern(other)
+
+    def asked(state: CycleState) -> list[Status | None]:
+        return [plugin.filter(state, pod, table.node_info(each)) for each in table.rows.tolist()]
+
+    without, overlay = CycleState(), NodeOverlay(table, row)
+    # A plugin that sits out is not asked about added pods either.
+    assume(plugin.pre_filter(without, pod, table) is None)
+    before = asked(without)
+    added = without.clone()
+    plugin.add_pod(added, pod, other, overlay)
+    after = asked(added)
+    codes = plugin.filter_rows(added, pod, table, table.rows)
+    assert [plugin.filter_status(added, pod, c) if c else None for c in codes.tolist()] == after
+    cluster.cache.add_pod(other)
+    with_other = CycleState()
+    assert plugin.pre_filter(with_other, pod, table) is None
+    assert after == asked(with_other)
+    removed = with_other.clone()
+    plugin.remove_pod(removed, pod, other, overlay)
+    assert asked(removed) == before
+    # The originals saw nothing of what was done to their copies.
+    assert asked(without) == before
+    assert asked(with_other) == after
