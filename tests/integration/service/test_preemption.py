@@ -28,7 +28,7 @@ from tests.integration.service.harness import (
 )
 from tests.integration.service.test_binding_cycle import Gatekeeper
 
-QUICK = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+QUICK: dict[str, Any] = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
 
 
 def victim(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
