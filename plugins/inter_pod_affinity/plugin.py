@@ -70,6 +70,7 @@ class InterPodAffinity:
     # The anti-affinity of placed pods concerns every pod.
     pre_filter_reusable: ClassVar[bool] = False
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
+    filter_told_by_table: ClassVar[bool] = True
     pre_score_reusable: ClassVar[bool] = False
     score_reuse: ClassVar[ReuseRule | None] = NEVER
 

@@ -57,6 +57,7 @@ class PodTopologySpread:
     required_resources: ClassVar[tuple[str, ...]] = REQUIRED_RESOURCES
     pre_filter_reusable: ClassVar[bool] = False
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
+    filter_told_by_table: ClassVar[bool] = True
     pre_score_reusable: ClassVar[bool] = False
     score_reuse: ClassVar[ReuseRule | None] = NEVER
 

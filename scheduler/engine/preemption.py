@@ -409,18 +409,24 @@ class Evaluator:
     ) -> tuple[Any, tuple[int, int]]:
         """Under which key, and until when, a fruitless search is remembered; no key: not at all.
 
-        Only where shape and node table say all: no plugin looks at other pods through its own
-        state, and each declares what its answers depend on.
+        Only where pod and node table say all: every filter declares so.
         """
         table = self._table
         stamp = table.sequence, table.revision
         if (
+            # Ephemeral claims are named after their pod.
             pod.shape.volumes
-            or self._extending - state.skip_filter
-            or not all(slot.reusable or slot.name in state.skip_filter for slot in self._slots)
+            or not all(_told_by_table(slot) or slot.name in state.skip_filter for slot in self._slots)
         ):
             return None, stamp
-        return (pod.shape.id, pod.pin, pod.spec.node_name, rules), stamp
+        metadata = pod.metadata
+        own = metadata.namespace, frozenset(metadata.labels.items()), pod.pin, pod.spec.node_name
+        return (pod.shape.id, own, rules), stamp
+
+
+def _told_by_table(slot: FilterSlot) -> bool:
+    """Whether a filter's answers change only with the node table and its named versions."""
+    return slot.reusable or bool(getattr(slot.plugin, "filter_told_by_table", False))
 
 
 def _groups(screen: _Screen) -> Iterator[tuple[int, int, int]]:

@@ -134,6 +134,9 @@ class ColumnarFilterPlugin(Plugin, Protocol):
 
     #: `NEVER` (None) or what the codes depend on.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
+    #: For `NEVER`: nothing but the pod, the node table and its named versions matters all the same,
+    #: so that a preemption in vain need not be repeated before one of them changes.
+    filter_told_by_table: ClassVar[bool] = False
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """int32 codes, one per entry of `rows`: 0 passes, others are for `filter_status`."""
