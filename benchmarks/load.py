@@ -217,7 +217,9 @@ def main() -> None:
     """Entry point."""
     plan = json.loads(Path(sys.argv[1]).read_text())
     result = uvloop.run(run(plan))
-    print(json.dumps({"phase": "result", **result}), flush=True)
+    # A file, because a line of this size does not survive every pipe.
+    Path(plan["result"]).write_text(json.dumps(result))
+    _say("result")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,8 @@ def _run(
             generator.until("created")
             before = _cpu(control_plane, None)
             scheduler = _start(control_plane, contender)
-        result = generator.until("result")
+        generator.until("result")
+        result = generator.result()
         after = _cpu(control_plane, scheduler)
         events = count_events(control_plane)
         drained_events = drain_events(control_plane, workload.measured_pods)
@@ -162,13 +163,18 @@ def _start(control_plane: ControlPlane, contender: Contender) -> ManagedProcess:
 class _Generator:
     """The load generator's process, spoken to in words and JSON lines."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], result: Path) -> None:
         self._process = process
+        self._result = result
 
     def say(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
+
+    def result(self) -> dict[str, Any]:
+        times: dict[str, Any] = json.loads(self._result.read_text())
+        return times
 
     def until(self, phase: str) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -195,6 +201,8 @@ def _generator(
     }
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "plan.json"
+        result = Path(directory) / "result.json"
+        plan["result"] = str(result)
         path.write_text(json.dumps(plan))
         process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.load", str(path)],
@@ -203,7 +211,7 @@ def _generator(
             text=True,
         )
         try:
-            yield _Generator(process)
+            yield _Generator(process, result)
         finally:
             process.kill()
             process.communicate()
