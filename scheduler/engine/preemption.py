@@ -416,7 +416,9 @@ class Evaluator:
         if (
             # Ephemeral claims are named after their pod.
             pod.shape.volumes
-            or not all(_told_by_table(slot) or slot.name in state.skip_filter for slot in self._slots)
+            or not all(
+                _told_by_table(slot) or slot.name in state.skip_filter for slot in self._slots
+            )
         ):
             return None, stamp
         metadata = pod.metadata

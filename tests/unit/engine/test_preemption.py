@@ -421,6 +421,34 @@ def test_a_fruitless_search_is_remembered_until_something_changes() -> None:
     assert c.decide(c.incoming(name="third")).node_name == "n2"
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_a_filter_of_unknown_inputs_is_asked_every_time(*, told: bool) -> None:
+    asked: list[str] = []
+
+    def filter_(state: CycleState, pod: Pod, node: Any) -> Status | None:
+        asked.append(pod.metadata.name)
+        return unschedulable("never")
+
+    c = cluster(1, plugin("Unknown", filter=filter_, filter_told_by_table=told))
+    c.place("low", "n1")
+    state = CycleState()
+    statuses = NodeToStatus({"n1": unschedulable("never")})
+
+    def search(name: str, labels: dict[str, str]) -> int:
+        pod = c.incoming(name=name)
+        pod.metadata.labels = labels
+        asked.clear()
+        message = c.evaluator.find(state, pod, statuses, ANY).message
+        assert message == "0/1 nodes are available: 1 never."
+        return len(asked)
+
+    assert search("a", {}) == 1
+    assert search("b", {}) == (0 if told else 1)
+    assert search("c", {"app": "x"}) == 1
+    c.cache.table.bump("services")
+    assert search("d", {}) == 1
+
+
 def test_attempts_are_observed() -> None:
     c = cluster()
     c.evaluator.observe(3)
