@@ -1,0 +1,234 @@
+"""A plugin's own PodScheduled reason, from the refusal to the pod's status on the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from scheduler.framework import Code, PostFilterResult, Status, unschedulable
+from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint
+from simulator import EmbeddedCluster, FaultRule
+from simulator.objects import JsonObject
+from simulator.store import Change
+from tests.integration.service.harness import (
+    bound_to,
+    condition,
+    node,
+    plugin,
+    pod,
+    scheduling,
+    settled,
+    until,
+)
+
+REASON = "ResourceQuotaValidated"
+SOON: Any = {"kubestow": {"statusDelay": "20ms"}}
+NODE_LABEL = ClusterEvent("Node", ActionType.UPDATE_NODE_LABEL)
+
+
+def refusal(message: str) -> Status:
+    return Status(
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+        (message,),
+        condition_reason=REASON,
+        skip_post_filter=True,
+    )
+
+
+def merge(cluster: EmbeddedCluster, kind: str, name: str, patch: JsonObject) -> None:
+    """Somebody else patches an object."""
+    resource = cluster.resources.of_kind("v1", kind)
+    namespace = "default" if resource.namespaced else ""
+    cluster.api.patch(resource, namespace, name, patch, "application/merge-patch+json")
+
+
+@dataclass
+class Budget:
+    """What a gate says about pods whose name begins with "held"; empty lets them in."""
+
+    text: str = "0 of 10 left"
+    asked: list[str] = field(default_factory=list)
+
+    def refuse(self, pod: Any) -> Status | None:
+        if not pod.metadata.name.startswith("held"):
+            return None
+        self.asked.append(pod.metadata.name)
+        return refusal(self.text) if self.text else None
+
+    def gate(self) -> type[Any]:
+        return plugin(
+            "Budget",
+            pre_enqueue=self.refuse,
+            events_to_register=lambda: [ClusterEventWithHint(NODE_LABEL)],
+        )
+
+
+class Said:
+    """Every (pod, reason, message) of PodScheduled that the server stored, in order."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.entries: list[tuple[str, str, str]] = []
+        self._last: dict[str, tuple[str, str]] = {}
+        cluster.store.subscribe("pods", self._changed)
+
+    def _changed(self, _table: str, change: Change) -> None:
+        obj = change.version.obj
+        name = obj["metadata"]["name"]
+        for each in obj.get("status", {}).get("conditions", ()):
+            says = each.get("reason", ""), each.get("message", "")
+            if each["type"] == "PodScheduled" and self._last.get(name) != says:
+                self._last[name] = says
+                self.entries.append((name, *says))
+
+    def reasons(self, name: str) -> list[str]:
+        return [reason for each, reason, _ in self.entries if each == name]
+
+
+async def test_a_gate_tells_why_it_holds_a_pod(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    budget = Budget()
+    async with scheduling(cluster, [budget.gate()], **SOON) as scheduler:
+        cluster.create(pod("held"))
+        await until(lambda: condition(cluster, "held"))
+        found = condition(cluster, "held")
+        assert (found["status"], found["reason"]) == ("False", REASON)
+        assert found["message"] == "0 of 10 left"
+        assert scheduler.queue.statistics().gated == 1
+        budget.text = ""
+        merge(cluster, "Node", "n1", {"metadata": {"labels": {"a": "b"}}})
+        await until(lambda: bound_to(cluster, "held") == "n1")
+
+
+async def test_scheduling_gates_are_left_to_the_server(cluster: EmbeddedCluster) -> None:
+    said = Said(cluster)
+    budget = Budget()
+    async with scheduling(cluster, [budget.gate()], **SOON) as scheduler:
+        cluster.create(pod("held", gates=["g"]))
+        cluster.create(pod("held-too"))
+        await until(lambda: said.reasons("held-too") == [REASON])
+        assert said.reasons("held") == ["SchedulingGated"]
+        assert scheduler.dispatcher.statistics().status.sent == 1
+        # Ungated, the pod meets the other gate, which has something to say.
+        merge(cluster, "Pod", "held", {"spec": {"schedulingGates": None}})
+        await until(lambda: said.reasons("held") == ["SchedulingGated", REASON])
+
+
+async def test_events_that_change_numbers_for_many_held_pods_cause_no_writes(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1"))
+    budget = Budget()
+    names = [f"held-{number}" for number in range(150)]
+    async with scheduling(cluster, [budget.gate()], **SOON) as scheduler:
+        for name in names:
+            cluster.create(pod(name))
+        await until(lambda: all(condition(cluster, name) for name in names))
+        await settled(scheduler)
+        for left in range(1, 4):
+            budget.text = f"{left} of 10 left"
+            budget.asked.clear()
+            merge(cluster, "Node", "n1", {"metadata": {"labels": {"left": str(left)}}})
+            await until(lambda: len(budget.asked) == len(names))
+        budget.text = "somebody else's turn"
+        merge(cluster, "Node", "n1", {"metadata": {"labels": {"left": "0"}}})
+        await until(
+            lambda: all(condition(cluster, name)["message"] == budget.text for name in names)
+        )
+        await settled(scheduler)
+        assert scheduler.dispatcher.statistics().status.sent == 2 * len(names)
+        assert scheduler.gates.statistics().written == 2 * len(names)
+
+
+async def test_a_pod_that_is_let_in_in_time_is_never_said_to_be_held(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1"))
+    said, budget = Said(cluster), Budget()
+    settings: Any = {"kubestow": {"statusDelay": "10m"}}
+    async with scheduling(cluster, [budget.gate()], **settings) as scheduler:
+        cluster.create(pod("held"))
+        await until(lambda: scheduler.gates.statistics().waiting)
+        budget.text = ""
+        merge(cluster, "Node", "n1", {"metadata": {"labels": {"a": "b"}}})
+        await until(lambda: bound_to(cluster, "held") == "n1")
+        await settled(scheduler)
+        assert REASON not in said.reasons("held")
+
+
+async def test_held_unschedulable_held_again(cluster: EmbeddedCluster) -> None:
+    """The state machine of KEP-5465, the backward step included."""
+    cluster.create(node("n1", cpu="1"))
+    said, budget = Said(cluster), Budget()
+    async with scheduling(cluster, [budget.gate()], **SOON) as scheduler:
+        cluster.create(pod("held", cpu="2"))
+        await until(lambda: said.reasons("held") == [REASON])
+        budget.text = ""
+        merge(cluster, "Node", "n1", {"metadata": {"labels": {"a": "1"}}})
+        await until(lambda: said.reasons("held") == [REASON, "Unschedulable"])
+        budget.text = "0 of 10 left"
+        (view,) = scheduler.queue.views()
+        scheduler.queue.recheck([view.uid])
+        await until(lambda: said.reasons("held") == [REASON, "Unschedulable", REASON])
+
+
+async def test_a_condition_is_written_in_spite_of_errors(cluster: EmbeddedCluster) -> None:
+    cluster.faults.add(FaultRule(action="error", verb="patch", resource="pods/status", times=2))
+    budget = Budget()
+    async with scheduling(cluster, [budget.gate()], **SOON):
+        cluster.create(pod("held"))
+        await until(lambda: condition(cluster, "held").get("reason") == REASON)
+
+
+@pytest.mark.parametrize("point", ["pre_filter", "filter"])
+async def test_an_attempt_that_a_plugin_turns_down_with_a_reason_of_its_own(
+    cluster: EmbeddedCluster, point: str
+) -> None:
+    cluster.create(node("n1"))
+    asked: list[str] = []
+
+    def post_filter(state: object, pod: Any, statuses: object) -> PostFilterResult:
+        asked.append(pod.metadata.name)
+        return PostFilterResult(unschedulable("no help"))
+
+    def refuse(state: object, pod: Any, where: object) -> Status | None:
+        return refusal("over quota") if pod.metadata.name == "p" else None
+
+    methods: Any = {point: refuse}
+    plugins = [plugin("Quota", **methods), plugin("Helper", post_filter=post_filter)]
+    async with scheduling(cluster, plugins, **SOON) as scheduler:
+        cluster.create(pod("p"))
+        cluster.create(pod("big", cpu="100"))
+        await until(lambda: condition(cluster, "p").get("reason") == REASON)
+        await until(lambda: condition(cluster, "big").get("reason") == "Unschedulable")
+        assert "over quota" in condition(cluster, "p")["message"]
+        assert asked == ["big"]
+        assert scheduler.gates.statistics().written == 1
+
+
+async def test_pods_turned_down_in_turn_are_written_about_once(cluster: EmbeddedCluster) -> None:
+    """A gate that lets in many, of which PreFilter turns down all but one, again and again."""
+    cluster.create(node("n1"))
+    used = [0]
+    attempts: list[str] = []
+
+    def refuse(state: object, pod: Any, table: object) -> Status | None:
+        attempts.append(pod.metadata.name)
+        return refusal(f"{used[0]} of 10 used")
+
+    quota = plugin(
+        "Quota",
+        pre_filter=refuse,
+        events_to_register=lambda: [ClusterEventWithHint(NODE_LABEL)],
+    )
+    names = [f"p{number}" for number in range(50)]
+    async with scheduling(cluster, [quota], **SOON) as scheduler:
+        for name in names:
+            cluster.create(pod(name))
+        await until(lambda: all(condition(cluster, name) for name in names))
+        for used[0] in range(1, 4):
+            merge(cluster, "Node", "n1", {"metadata": {"labels": {"used": str(used[0])}}})
+            await until(lambda: len(attempts) == len(names) * (used[0] + 1))
+        await settled(scheduler)
+        assert scheduler.dispatcher.statistics().status.sent == len(names)
