@@ -1,0 +1,320 @@
+"""InterPodAffinity case by case: reasons, the first of a group, quirks, arguments and hints.
+
+Counting itself is held against a walk over pods in `test_inter_pod_affinity_contract`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins import InterPodAffinity
+from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
+from scheduler.api import Namespace, Pod
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    Code,
+    ConfigurationError,
+    CycleState,
+    EventResource,
+)
+from tests.unit.plugins.clusters import Cluster, hint, node, pod, rejected
+from tests.unit.plugins.random_neighbours import PREFERRED, REQUIRED
+
+OWN = "node(s) didn't match pod affinity rules"
+OWN_ANTI = "node(s) didn't match pod anti-affinity rules"
+THEIRS = "node(s) didn't satisfy existing pods anti-affinity rules"
+NODES = {"a": {"zone": "1"}, "b": {"zone": "1"}, "c": {"zone": "2"}, "d": {"rack": "1"}}
+
+
+def term(app: str = "a", key: str = "zone", **more: Any) -> dict[str, Any]:
+    return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key, **more}
+
+
+def weighted(weight: int, *args: Any, **more: Any) -> dict[str, Any]:
+    return {"weight": weight, "podAffinityTerm": term(*args, **more)}
+
+
+def asking(near: Any = (), far: Any = (), app: str = "a", **more: Any) -> Pod:
+    """A pod with terms; a term with a weight is a preferred one."""
+    sides = {}
+    for side, terms in (("podAffinity", near), ("podAntiAffinity", far)):
+        preferred = [each for each in terms if "weight" in each]
+        hard = [each for each in terms if "weight" not in each]
+        sides[side] = {REQUIRED: hard, PREFERRED: preferred}
+    spec = {"affinity": sides} if near or far else {}
+    return pod({**spec, **more.pop("spec", {})}, metadata={"labels": {"app": app}, **more})
+
+
+def cluster(**placed: Pod) -> Cluster:
+    """Nodes a and b in zone 1, c in zone 2, d in none; with pods on them."""
+    return Cluster(
+        [node(name, labels=labels) for name, labels in NODES.items()],
+        {name: [each] for name, each in placed.items()},
+    )
+
+
+def refused(made: Cluster, incoming: Pod) -> dict[str, str]:
+    if "filter" in sits_out(made, incoming):
+        return {}
+    plugin = InterPodAffinity(None, made.handle())
+    found = rejected(plugin, made, made.intern(incoming))
+    return {name: "".join(reasons) for name, reasons in found.items()}
+
+
+def sits_out(made: Cluster, incoming: Pod, args: InterPodAffinityArgs | None = None) -> str:
+    """The phases in which the plugin answers Skip."""
+    plugin = InterPodAffinity(args, made.handle())
+    made.intern(incoming)
+    filtering = plugin.pre_filter(CycleState(), incoming, made.table)
+    scoring = plugin.pre_score(CycleState(), incoming, made.table, made.table.rows)
+    skipped = (("filter", filtering), ("score", scoring))
+    return " ".join(name for name, each in skipped if each is not None and each.skip)
+
+
+def final(made: Cluster, incoming: Pod, args: InterPodAffinityArgs | None = None) -> list[int]:
+    plugin, state, table = InterPodAffinity(args, made.handle()), CycleState(), made.table
+    made.intern(incoming)
+    assert plugin.pre_score(state, incoming, table, table.rows) is None
+    scores = plugin.score_rows(state, incoming, table, table.rows)
+    assert scores.tolist() == [
+        plugin.score(state, incoming, table.node_info(row)) for row in table.rows.tolist()
+    ]
+    answer: list[int] = plugin.normalize_scores(state, incoming, table, table.rows, scores).tolist()
+    return answer
+
+
+def test_without_any_terms_the_plugin_sits_out() -> None:
+    assert sits_out(cluster(a=asking()), asking()) == "filter score"
+
+
+def test_terms_of_placed_pods_that_are_about_others_do_not_matter() -> None:
+    made = cluster(a=asking(far=[term("b")]), b=asking(near=[weighted(1, "b")]))
+    assert sits_out(made, asking()) == "filter score"
+
+
+def test_own_affinity_admits_the_domains_of_matching_pods() -> None:
+    made = cluster(a=asking())
+    assert refused(made, asking(near=[term()], app="b")) == {"c": OWN, "d": OWN}
+
+
+def test_one_pod_must_match_all_affinity_terms() -> None:
+    wanted = [term("a"), term("b")]
+    made = cluster(a=asking(app="a"), b=asking(app="b"))
+    assert refused(made, asking(near=wanted, app="c")) == dict.fromkeys("abcd", OWN)
+
+
+def test_the_first_of_a_group_may_go_wherever_the_keys_are() -> None:
+    made = cluster(c=asking(app="b"))
+    assert refused(made, asking(near=[term()])) == {"d": OWN}
+    assert refused(made, asking(near=[term()], app="z")) == dict.fromkeys("abcd", OWN)
+    # A match on a node without the key founds no group; one with the key does.
+    made.place(asking(), "d")
+    assert refused(made, asking(near=[term()])) == {"d": OWN}
+    made.place(asking(), "c")
+    assert refused(made, asking(near=[term()])) == dict.fromkeys("abd", OWN)
+
+
+def test_any_anti_affinity_term_keeps_away_from_its_domain() -> None:
+    made = cluster(a=asking(), d=asking(app="b"))
+    unwanted = [term("a"), term("b", "rack"), term("a", "unknown")]
+    assert refused(made, asking(far=unwanted, app="c")) == {
+        "a": OWN_ANTI,
+        "b": OWN_ANTI,
+        "d": OWN_ANTI,
+    }
+
+
+def test_anti_affinity_of_placed_pods_keeps_plain_pods_away() -> None:
+    made = cluster(a=asking(far=[term("z"), term("z", "unknown")]))
+    assert refused(made, asking(app="z")) == {"a": THEIRS, "b": THEIRS}
+
+
+def test_reasons_come_in_the_order_affinity_anti_affinity_the_others() -> None:
+    made = cluster(a=asking(app="b", far=[term("z")]), c=asking(app="b"))
+    incoming = asking(near=[term("b", "zone")], far=[term("b", "zone")], app="z")
+    assert refused(made, incoming) == {"a": OWN_ANTI, "b": OWN_ANTI, "c": OWN_ANTI, "d": OWN}
+
+
+def test_terminating_pods_count() -> None:
+    made = cluster(a=asking(deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert refused(made, asking(far=[term()], app="b")) == {"a": OWN_ANTI, "b": OWN_ANTI}
+
+
+@pytest.mark.parametrize(
+    ("more", "counts"),
+    [
+        ({}, False),
+        ({"namespaces": ["team"]}, True),
+        ({"namespaces": ["else"]}, False),
+        ({"namespaceSelector": {}}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "t"}}}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "u"}}}, False),
+        # Asks that a label be absent, and so covers every namespace, as upstream has it.
+        (
+            {
+                "namespaceSelector": {
+                    "matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]
+                }
+            },
+            True,
+        ),
+    ],
+)
+def test_namespaces_of_own_terms(more: dict[str, Any], *, counts: bool) -> None:
+    made = cluster(a=asking(namespace="team"))
+    namespace = Namespace()
+    namespace.metadata.name, namespace.metadata.labels = "team", {"team": "t"}
+    made.add_object("namespaces", namespace)
+    expected = {"a": OWN_ANTI, "b": OWN_ANTI} if counts else {}
+    assert refused(made, asking(far=[term(**more)], app="b")) == expected
+
+
+def test_a_namespace_that_gains_a_label_is_seen() -> None:
+    made = cluster(a=asking(namespace="team"))
+    plugin = InterPodAffinity(None, made.handle())
+    chosen: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"team": "t"}}}
+    incoming = made.intern(asking(far=[term(**chosen)], app="b"))
+    assert rejected(plugin, made, incoming) == {}
+    namespace = Namespace()
+    namespace.metadata.name, namespace.metadata.labels = "team", {"team": "t"}
+    made.add_object("namespaces", namespace)
+    assert sorted(rejected(plugin, made, incoming)) == ["a", "b"]
+
+
+def test_terms_of_placed_pods_look_at_the_labels_of_the_namespace() -> None:
+    chosen: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"team": "t"}}}
+    made = cluster(a=asking(far=[term(**chosen)]))
+    assert refused(made, asking()) == {}
+    namespace = Namespace()
+    namespace.metadata.name, namespace.metadata.labels = "default", {"team": "t"}
+    made.add_object("namespaces", namespace)
+    assert refused(made, asking()) == {"a": THEIRS, "b": THEIRS}
+
+
+def test_terms_that_cannot_be_parsed_reject_the_pod_and_name_their_list() -> None:
+    made = cluster()
+    plugin = InterPodAffinity(None, made.handle())
+    incoming = made.intern(asking(near=[term("{bad}")], far=[weighted(1, "{bad}")]))
+    answer = plugin.pre_filter(CycleState(), incoming, made.table)
+    assert answer is not None
+    assert answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert answer.message.startswith("parsing pod: [requiredAffinityTerms: matchLabels[app]")
+    assert ", preferredAntiAffinityTerms: matchLabels[app]" in answer.message
+    scoring = plugin.pre_score(CycleState(), incoming, made.table, made.table.rows)
+    assert scoring is not None
+    assert scoring.code is Code.ERROR
+    assert "failed to parse pod: " in scoring.message
+
+
+def test_broken_terms_of_placed_pods_are_passed_over() -> None:
+    broken = cluster(a=asking(far=[term("z"), term("{bad}")], near=[weighted(2, "z")]))
+    assert refused(broken, asking(app="z")) == {}
+    assert final(broken, asking(app="z")) == [100, 100, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("placed", "incoming", "expected"),
+    [
+        ({"a": asking()}, asking(near=[weighted(5)], app="b"), [100, 100, 0, 0]),
+        ({"a": asking()}, asking(far=[weighted(5)], app="b"), [0, 0, 100, 100]),
+        ({"a": asking(near=[weighted(5)])}, asking(), [100, 100, 0, 0]),
+        ({"a": asking(far=[weighted(5)])}, asking(), [0, 0, 100, 100]),
+        ({"a": asking(near=[term()])}, asking(), [100, 100, 0, 0]),
+        (
+            {"a": asking(), "c": asking(app="b")},
+            asking(near=[weighted(1, "a"), weighted(5, "b")], app="c"),
+            [20, 20, 100, 0],
+        ),
+        # Weights that cancel out are a contribution all the same.
+        ({"a": asking()}, asking(near=[weighted(5)], far=[weighted(5)], app="b"), [0, 0, 0, 0]),
+    ],
+)
+def test_scores(placed: dict[str, Pod], incoming: Pod, expected: list[int]) -> None:
+    assert final(cluster(**placed), incoming) == expected
+
+
+def test_arguments_decide_what_placed_pods_contribute() -> None:
+    required_only = cluster(a=asking(near=[term()]))
+    preferring = cluster(a=asking(near=[weighted(3)]))
+    weightless = InterPodAffinityArgs(hard_pod_affinity_weight=0)
+    ignoring = InterPodAffinityArgs(ignore_preferred_terms_of_existing_pods=True)
+    assert sits_out(required_only, asking(), weightless) == "filter score"
+    assert sits_out(required_only, asking(), ignoring) == "filter score"
+    assert sits_out(preferring, asking(), ignoring) == "filter score"
+    # Without effect for a pod that has preferences of its own.
+    assert final(preferring, asking(near=[weighted(1, "b")]), ignoring) == [100, 100, 0, 0]
+
+
+@pytest.mark.parametrize("weight", [-1, 101])
+def test_a_weight_out_of_range_is_refused(weight: int) -> None:
+    args = InterPodAffinityArgs(hard_pod_affinity_weight=weight)
+    with pytest.raises(ConfigurationError, match=r"hardPodAffinityWeight: .* \[0, 100\]"):
+        InterPodAffinity(args, cluster().handle())
+
+
+# -- hints ---------------------------------------------------------------------------------------
+
+
+def other(app: str = "a", *, on: str = "a", **more: Any) -> Pod:
+    return asking(app=app, uid="other", spec={"nodeName": on}, **more)
+
+
+WANTS, AVOIDS = asking(near=[term()], app="w"), asking(far=[term()], app="w")
+AVOIDS_BOTH = asking(far=[term("a"), term("b")], app="w")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "old", "new", "expected"),
+    [
+        (WANTS, None, other(), True),
+        (WANTS, None, other("b"), False),
+        (WANTS, None, other(on=""), False),
+        (AVOIDS, None, other(), False),
+        (WANTS, other("b"), other(), True),
+        (WANTS, other(), other(), False),
+        (AVOIDS, other(), other("b"), True),
+        (AVOIDS, other("b"), other(), False),
+        (AVOIDS, other(), None, True),
+        (AVOIDS_BOTH, other(), None, False),
+        (AVOIDS, other("b"), None, False),
+        (WANTS, other("b", far=[term("w")]), None, True),
+        (WANTS, asking(), asking(app="b"), True),
+    ],
+)
+def test_pods_that_matter_wake(
+    waiting: Pod, old: Pod | None, new: Pod | None, *, expected: bool
+) -> None:
+    if old is None or new is None:
+        action = ActionType.ADD if old is None else ActionType.DELETE
+    else:
+        action = ActionType.UPDATE_POD_LABEL
+    plugin = InterPodAffinity(None, cluster().handle())
+    event = ClusterEvent(EventResource.ASSIGNED_POD, action)
+    assert hint(plugin, event, waiting, old, new) == expected
+
+
+@pytest.mark.parametrize(
+    ("waiting", "old", "new", "expected"),
+    [
+        (WANTS, None, {"zone": "1"}, True),
+        (WANTS, None, {"rack": "1"}, False),
+        (AVOIDS, None, {}, True),
+        (WANTS, {}, {"zone": "1"}, True),
+        (WANTS, {"zone": "2"}, {"zone": "1"}, True),
+        (WANTS, {"zone": "1"}, {}, False),
+        (AVOIDS, {"zone": "1"}, {}, True),
+        (AVOIDS, {"zone": "1"}, {"zone": "2"}, True),
+        (AVOIDS, {}, {"zone": "1"}, False),
+    ],
+)
+def test_nodes_that_change_domains_wake(
+    waiting: Pod, old: dict[str, str] | None, new: dict[str, str], *, expected: bool
+) -> None:
+    action = ActionType.ADD if old is None else ActionType.UPDATE_NODE_LABEL
+    before = None if old is None else node(labels=old)
+    plugin = InterPodAffinity(None, cluster().handle())
+    event = ClusterEvent(EventResource.NODE, action)
+    assert hint(plugin, event, waiting, before, node(labels=new)) == expected
