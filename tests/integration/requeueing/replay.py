@@ -1,0 +1,174 @@
+"""Replays a row against the real service on an embedded cluster, everything over HTTP.
+
+The scheduling loop runs until every pending pod was refused and its condition is written, and is
+then stopped: what the trigger moves stays where the queue put it, and can be counted. When it runs
+again it must try exactly those pods.
+
+Invariant: nothing but an event moves a pod. The flush of the pool is off, and a stopped loop ends
+no backoff.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any, Final
+
+import aiohttp
+
+from config import FeatureGates
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.transport import Transport
+from scheduler.queue import Place, PodView
+from scheduler.service import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster
+from tests.integration.requeueing.rows import Action, Create, Request, Row, request
+from tests.integration.service.harness import PROFILE, settled, until, wire
+
+NAMESPACE: Final = "default"
+WOKEN: Final = (Place.ACTIVE, Place.BACKOFF)
+_CONTENT_TYPES: Final = {"PATCH": "application/merge-patch+json"}
+
+
+def profile_plugins(row: Row) -> dict[str, Any]:
+    """The `plugins` of a profile that runs what a row names, and what no profile can do without."""
+    if not row.plugins:
+        return {}
+    names = ("PrioritySort", *row.plugins, "DefaultBinder")
+    enabled = [{"name": name} for name in names]
+    return {"multiPoint": {"enabled": enabled, "disabled": [{"name": "*"}]}}
+
+
+class Replay:
+    """One row, one cluster, one scheduler."""
+
+    def __init__(
+        self, row: Row, cluster: EmbeddedCluster, wiring: Wiring, session: aiohttp.ClientSession
+    ) -> None:
+        self.row = row
+        self.wiring = wiring
+        self._cluster = cluster
+        self._session = session
+
+    async def send(self, what: Request) -> None:
+        """One request; anything but success is an error of the row."""
+        method, path, body = what
+        headers = {"Content-Type": _CONTENT_TYPES.get(method, "application/json")}
+        url = f"{self._cluster.url}{path}"
+        async with self._session.request(method, url, json=body, headers=headers) as answer:
+            assert answer.status < 300, f"row {self.row.number}: {what}: {await answer.text()}"
+
+    async def perform(self, actions: Iterable[Action]) -> None:
+        """Actions one after the other; each is seen by the scheduler before the next."""
+        for action in actions:
+            await self.send(request(action, NAMESPACE, PROFILE))
+            await self.caught_up()
+
+    async def caught_up(self) -> None:
+        """Wait until the scheduler has handled every version of every object it watches."""
+        await until(self._is_current, f"row {self.row.number}: all changes handled")
+
+    def _is_current(self) -> bool:
+        for reflector in self.wiring.reflectors:
+            resource = reflector.resource
+            served = self._cluster.resources.find(resource.group, resource.version, resource.plural)
+            assert served is not None
+            stored = {str(version.rv) for version in self._cluster.store.items(served.table)}
+            known = {item.metadata.resource_version for item in reflector.store.list()}
+            if stored != known:
+                return False
+        return True
+
+    @asynccontextmanager
+    async def scheduling(self) -> AsyncIterator[None]:
+        """Run the scheduling loop inside the context only."""
+        loop = asyncio.create_task(self.wiring.loop.run(), name="scheduling loop")
+        try:
+            yield
+        finally:
+            loop.cancel()
+            with suppress(asyncio.CancelledError):
+                await loop
+
+    async def refuse_all(self) -> None:
+        """Create the initial objects and the pending pods; each is tried once, and refused."""
+        await self.perform(Create(each) for each in self.row.initial)
+        async with self.scheduling():
+            await self.perform(Create(each) for each in self.row.pending)
+            await until(self._all_in_pool, f"row {self.row.number}: all pods refused")
+            await settled(self.wiring)
+        # The conditions that were written come back as updates of the pods.
+        await self.caught_up()
+        assert {view.attempts for view in self.views().values()} == {1}
+        assert self._all_in_pool(), "an update of the pod's own status woke it"
+
+    def _all_in_pool(self) -> bool:
+        places = {name: view.place for name, view in self.views().items()}
+        return places == dict.fromkeys(self.row.pod_names, Place.UNSCHEDULABLE)
+
+    def views(self) -> Mapping[str, PodView]:
+        """The queue's record of each pod that is not bound."""
+        return {view.name: view for view in self.wiring.queue.views()}
+
+    def woken(self) -> frozenset[str]:
+        """Pods that have left the pool and wait for another attempt."""
+        return frozenset(name for name, view in self.views().items() if view.place in WOKEN)
+
+    async def try_woken(self, woken: Iterable[str]) -> None:
+        """Schedule again: the woken pods get another attempt, or are bound, and nobody is lost."""
+        async with self.scheduling():
+            await until(lambda: not self._untried(woken), f"row {self.row.number}: tried again")
+            await settled(self.wiring)
+            await self.caught_up()
+            lost = set(self.row.pod_names) - self._placed() - set(self.views())
+            assert not lost, f"row {self.row.number}: nobody knows {lost}"
+
+    def _placed(self) -> set[str]:
+        """Pods that have a node, or one in mind: a volume may have to be made there first."""
+        return {
+            version.name
+            for version in self._cluster.store.items("pods")
+            if version.obj["spec"].get("nodeName")
+            or self.wiring.cache.is_assumed(version.obj["metadata"]["uid"])
+        }
+
+    def _untried(self, woken: Iterable[str]) -> list[str]:
+        views = self.views()
+        return [name for name in woken if name in views and views[name].attempts == 1]
+
+
+@asynccontextmanager
+async def replaying(row: Row, feature_gates: Mapping[str, bool]) -> AsyncIterator[Replay]:
+    """A cluster and a synced scheduler whose loop does not run yet."""
+    options = RunOptions(
+        pod_max_in_unschedulable_pods=timedelta(0),
+        feature_gates=FeatureGates({**row.feature_gates, **feature_gates}),
+    )
+    document = {
+        "points": profile_plugins(row),
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 1,
+    }
+    async with (
+        EmbeddedCluster(controllers=(), seed=1) as cluster,
+        aiohttp.ClientSession() as session,
+        Transport(ClientConfiguration(server=cluster.url)) as transport,
+    ):
+        wiring = wire(transport, (), document, options=options)
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(each.run()) for each in wiring.reflectors
+        ]
+        tasks += [asyncio.create_task(part.run()) for part in (wiring.recorder, wiring.dispatcher)]
+        try:
+            for reflector in wiring.reflectors:
+                await reflector.synced.wait()
+            yield Replay(row, cluster, wiring, session)
+            wiring.cache.validate()
+            wiring.queue.validate()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,97 @@
+"""Every row of the requeueing table whose plugins exist: exactly the right pods are tried again.
+
+With hints the pods that wake are those of the table. Without them (feature gate
+SchedulerQueueingHints) kubestow queues for every registered event, so a row of mode B may wake
+more, but never less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.integration.requeueing.replay import Replay, replaying
+from tests.integration.requeueing.rows import Row
+from tests.integration.requeueing.table import TABLE, missing
+
+HINTS_OFF: Final = {"SchedulerQueueingHints": False}
+
+MAY_BE_MISSING: Final = frozenset(("16", "17", "18", "70"))
+"""Rows 16 to 18 need DeviceClasses; row 70 a feature that an update of the pod can do without."""
+
+
+def rows(*modes: str) -> list[ParameterSet]:
+    """The rows of these modes; those that cannot run yet say what they wait for."""
+    return [
+        pytest.param(row, id=row.number, marks=_unless_missing(row))
+        for row in TABLE
+        if row.mode in modes
+    ]
+
+
+def _unless_missing(row: Row) -> list[pytest.MarkDecorator]:
+    absent = missing(row)
+    return [pytest.mark.skip(f"row {row.number} needs {absent}")] if absent else []
+
+
+def check_refusals(replay: Replay) -> None:
+    row = replay.row
+    for name, view in replay.views().items():
+        rejectors = frozenset(view.unschedulable_plugins) | frozenset(view.pending_plugins)
+        expected = row.rejected_by.get(name)
+        if expected is None:
+            assert rejectors, f"row {row.number}: nobody refused {name}"
+            assert rejectors <= set(row.plugins), f"row {row.number}: {name}"
+        else:
+            assert rejectors == expected, f"row {row.number}: {name}"
+
+
+async def woken_by(row: Row, feature_gates: Mapping[str, bool]) -> frozenset[str]:
+    """Replay a row to its end; the pods its trigger woke."""
+    async with replaying(row, feature_gates) as replay:
+        await replay.refuse_all()
+        check_refusals(replay)
+        await replay.perform(row.trigger)
+        woken = replay.woken()
+        replay.wiring.queue.validate()
+        assert replay.wiring.queue.statistics().in_flight_events == 0
+        await replay.try_woken(woken)
+    return woken
+
+
+@pytest.mark.parametrize("row", rows("H", "B"))
+async def test_hints_wake_exactly_whom_the_trigger_can_help(row: Row) -> None:
+    assert await woken_by(row, {}) == row.requeued
+
+
+@pytest.mark.parametrize("row", rows("B"))
+async def test_without_hints_nobody_is_left_behind(row: Row) -> None:
+    assert await woken_by(row, HINTS_OFF) >= row.requeued
+
+
+@pytest.mark.parametrize("row", rows("N"))
+async def test_without_hints_every_registered_event_wakes(row: Row) -> None:
+    assert await woken_by(row, HINTS_OFF) == row.requeued
+
+
+def test_the_table_is_whole() -> None:
+    numbers = {row.number.rstrip("abc") for row in TABLE}
+    assert numbers == {str(number) for number in range(1, 72)}
+    assert len({row.number for row in TABLE}) == len(TABLE)
+
+
+def test_no_row_is_skipped_that_once_ran() -> None:
+    absent = {row.number: missing(row) for row in TABLE if missing(row)}
+    assert absent.keys() <= MAY_BE_MISSING, absent
+
+
+@pytest.mark.parametrize(
+    "row", [each for each in TABLE if each.requeued], ids=lambda row: row.number
+)
+def test_a_row_speaks_of_its_own_pods(row: Row) -> None:
+    assert row.requeued <= set(row.pod_names)
+    assert set(row.rejected_by) <= set(row.pod_names)
+    assert row.trigger or row.needs
