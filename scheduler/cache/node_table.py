@@ -260,15 +260,19 @@ class NodeTable:
     # -- writing: nodes --------------------------------------------------------------------------
 
     def set_node(self, node: Node) -> int:
-        """Add or update a node; returns its row."""
-        row = self._row_by_name.get(node.name)
-        if row is None:
-            row = self._take_row(node.name)
-        old = self._nodes[row]
+        """Add or update a node; returns its row.
+
+        An unreadable quantity raises QuantityError and leaves the table as it was.
+        """
+        known = self._row_by_name.get(node.name)
+        old = None if known is None else self._nodes[known]
         changed = _EVERYTHING if old is None else self._difference(old, node)
+        # Whatever can raise comes first: half a node would never be repaired by its next update.
+        amounts = node_allocatable(node) if changed & Columns.ALLOCATABLE else None
+        row = self._take_row(node.name) if known is None else known
         self._nodes[row] = node
-        if changed & Columns.ALLOCATABLE:
-            self._write_allocatable(row, node)
+        if amounts is not None:
+            self._write_allocatable(row, *amounts)
         if changed & Columns.TAINTS:
             self._taints.release(int(self.columns.taint_set[row]))
             self.columns.taint_set[row] = self._taints.acquire(node.spec.taints)
@@ -403,8 +407,7 @@ class NodeTable:
             changed |= Columns.FEATURES
         return int(changed)
 
-    def _write_allocatable(self, row: int, node: Node) -> None:
-        resources, pods = node_allocatable(node)
+    def _write_allocatable(self, row: int, resources: Resources, pods: int) -> None:
         self._resources[row] = resources
         for name, _ in resources.scalars:
             self.columns.resource(name)

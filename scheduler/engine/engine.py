@@ -78,7 +78,14 @@ class Engine:
         reuse: bool = True,
         plugin_time_budget: float = float("inf"),
         waiting_pods: WaitingPods | None = None,
+        on_plugin_error: Callable[[str, str, Pod, Exception], None] | None = None,
     ) -> None:
+        """Wire the engine.
+
+        `on_plugin_error(plugin, point, pod, error)` is told about exceptions that no attempt can
+        report: those of Unreserve.
+        """
+        self._on_plugin_error = on_plugin_error
         self.cache = cache
         self.frameworks = frameworks
         self.waiting_pods = waiting_pods if waiting_pods is not None else WaitingPods()
@@ -161,7 +168,8 @@ class Engine:
             try:
                 unreserve(attempt.state, attempt.pod, attempt.node_name)
             except Exception as problem:  # noqa: BLE001 - plugin boundary
-                attempt.info.last_message = f'running Unreserve plugin "{plugin.name}": {problem}'
+                if self._on_plugin_error is not None:
+                    self._on_plugin_error(plugin.name, "Unreserve", attempt.pod, problem)
 
     def _reserve(self, attempt: Attempt) -> Failure | None:
         if not attempt.framework.reserve:

@@ -241,6 +241,7 @@ class Wiring:
             ),
             plugin_time_budget=seconds(self.configuration.options.plugin_time_budget),
             waiting_pods=self.waiting_pods,
+            on_plugin_error=_log_plugin_error,
         )
 
     # -- reflectors ------------------------------------------------------------------------------

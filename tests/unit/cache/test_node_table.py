@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from scheduler.api import Node
+from scheduler.api.quantity import QuantityError
 from scheduler.cache import Cache, NodeTable
 from scheduler.cache.change_log import ChangeLog
 from scheduler.cache.interning import parse_int64
@@ -482,3 +483,18 @@ def test_named_versions(change: Callable[[NodeTable], object], bumped: set[str])
     before = {name: table.version(name) for name in names}
     change(table)
     assert {name for name in names if table.version(name) != before[name]} == bumped
+
+
+def test_an_unreadable_quantity_changes_nothing_and_a_repaired_node_appears() -> None:
+    table = NodeTable()
+    broken = node("n1", allocatable={"cpu": "four", "pods": "10"})
+    with pytest.raises(QuantityError):
+        table.set_node(broken)
+    assert (table.node_count, table.row_of("n1"), table.sequence) == (0, None, 0)
+    table.set_node(node("n1"))
+    with pytest.raises(QuantityError):
+        table.set_node(broken)
+    assert table.allocatable[CPU, row(table, "n1")] == 4000
+    table.set_node(node("n1", allocatable={"cpu": "2", "pods": "10"}))
+    assert table.allocatable[CPU, row(table, "n1")] == 2000
+    assert list(table.validate()) == []

@@ -169,6 +169,7 @@ class World:
         handle: Any = Handle(self)
         self.framework = Framework(profile, Registry(classes), handle)
         self._global_percentage = global_percentage
+        self.plugin_errors: list[str] = []
         self.engine = self.another_engine(reuse=reuse, seed=seed)
 
     def another_engine(self, *, reuse: bool, seed: int = 0) -> Engine:
@@ -182,6 +183,9 @@ class World:
             metrics=self.metrics,
             percentage_of_nodes_to_score=self._global_percentage,
             reuse=reuse,
+            on_plugin_error=lambda plugin, point, pod, problem: self.plugin_errors.append(
+                f"{plugin} {point} {pod.metadata.name}: {problem}"
+            ),
         )
 
     @property

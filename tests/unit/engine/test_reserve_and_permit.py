@@ -136,7 +136,7 @@ def test_an_unreserve_that_raises_does_not_keep_the_others_from_running() -> Non
     assert calls.made == ["reserve A", "unreserve A"]
     assert attempt.failure is not None
     assert attempt.failure.message == "0/1 nodes are available: 1 no."
-    assert attempt.info.last_message == 'running Unreserve plugin "B": boom'
+    assert world.plugin_errors == ["B Unreserve p: boom"]
     assert world.cache.statistics().pods == 0
 
 
