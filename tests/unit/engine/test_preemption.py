@@ -22,6 +22,8 @@ from scheduler.framework import (
     CycleState,
     NodeToStatus,
     NominatingInfo,
+    PostFilterOutcome,
+    PostFilterResult,
     Status,
     error,
     unresolvable,
@@ -532,3 +534,35 @@ def test_statuses_beyond_the_table_are_understood() -> None:
     finding = c.evaluator.find(CycleState(), c.incoming(), statuses, ANY)
     assert finding.chosen is not None
     assert finding.chosen.node_name == "n1"
+
+
+# -- what the attempt keeps of it ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (None, PostFilterOutcome.NO_PLUGIN),
+        (PostFilterResult(None, NominatingInfo("n1")), PostFilterOutcome.NOMINATED),
+        (PostFilterResult(unschedulable("no")), PostFilterOutcome.FAILED),
+        (PostFilterResult(unresolvable("no")), PostFilterOutcome.FAILED),
+        (PostFilterResult(error("broken")), PostFilterOutcome.NOT_RUN),
+        (
+            PostFilterResult(unschedulable("no"), outcome=PostFilterOutcome.INELIGIBLE),
+            PostFilterOutcome.INELIGIBLE,
+        ),
+    ],
+)
+def test_the_record_of_the_pod_says_how_post_filter_ended(
+    answer: PostFilterResult | None, outcome: PostFilterOutcome
+) -> None:
+    plugins = [NodeResourcesFit]
+    if answer is not None:
+        plugins.append(plugin("Last", post_filter=lambda *_: answer))
+    world = World(*plugins)
+    world.node("n1", allocatable={"cpu": "1", "pods": "10"})
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]
+    attempt = world.attempt(world.pod(containers=containers))
+    assert attempt.failure is not None
+    attempt.failure.apply(attempt.info, 0.0)
+    assert attempt.info.post_filter is outcome
