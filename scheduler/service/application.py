@@ -64,6 +64,10 @@ def run(options: RunOptions) -> int:
     configuration = read_configuration(options, registry)
     for warning in options.warnings:
         _log.warning(warning)
+    if configuration.effective.delay_cache_until_active:
+        _log.warning(
+            "delayCacheUntilActive has no effect: replicas that stand by keep caches filled"
+        )
     return uvloop.run(Application(configuration, registry, options).serve())
 
 
