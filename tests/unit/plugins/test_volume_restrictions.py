@@ -157,4 +157,5 @@ def test_hint_after_a_claim_appears() -> None:
     assert hint(plugin, event, using("a"), None, claim("a"))
     assert not hint(plugin, event, using("a"), None, claim("b"))
     assert not hint(plugin, event, using("a"), None, claim("a", namespace="elsewhere"))
-    assert not hint(plugin, ClusterEvent("PersistentVolumeClaim", ActionType.UPDATE), using("a"), claim("a"), claim("a"))  # fmt: skip
+    update = ClusterEvent("PersistentVolumeClaim", ActionType.UPDATE)
+    assert not hint(plugin, update, using("a"), claim("a"), claim("a"))
