@@ -92,6 +92,11 @@ class Framework:
         self.pre_enqueue = self._at(profile, PRE_ENQUEUE)
         self.queue_sort = self._at(profile, QUEUE_SORT)[0]
         self.pre_filter = self._at(profile, PRE_FILTER)
+        #: What-ifs call these for every pod of every node they look at.
+        self._following = {
+            method: tuple(p for p in self.pre_filter if callable(getattr(p, method, None)))
+            for method in ("add_pod", "remove_pod")
+        }
         self.filter = self._at(profile, FILTER)
         self.post_filter = self._at(profile, POST_FILTER)
         self.pre_score = self._at(profile, PRE_SCORE)
@@ -137,10 +142,10 @@ class Framework:
     def _extensions(
         self, method: str, label: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo
     ) -> None:
-        for plugin in self.pre_filter:
-            extension: Callable[..., Status | None] | None = getattr(plugin, method, None)
-            if extension is None or plugin.name in state.skip_filter:
+        for plugin in self._following[method]:
+            if plugin.name in state.skip_filter:
                 continue
+            extension: Callable[..., Status | None] = getattr(plugin, method)
             try:
                 status = extension(state, pod, other, node)
             except Exception as problem:
