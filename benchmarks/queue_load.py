@@ -1,0 +1,413 @@
+"""`python -m benchmarks.queue_load`: what waiting pods cost everything else.
+
+In one process, without an API server: the scheduler's own parts as `Wiring` builds them, fed as
+reflectors feed them, with a Bind plugin that succeeds at once. Two rooms stand side by side, one
+with waiting pods and one without; they are measured in turn and compared in pairs, because machines
+drift. What is written about pods stays in the dispatcher's memory.
+
+Three questions (issue 3, "Load"):
+- how much CPU the handling of events takes while pods wait that the events do not concern;
+- how long a fresh schedulable pod then waits from its arrival to its bind;
+- whether gated pods slow the scheduling of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from statistics import median
+from typing import Any, Final
+
+import click
+import msgspec
+import structlog
+
+from benchmarks.throughput import nearest_rank
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.reflector import Delta, DeltaType
+from scheduler.client.transport import Transport
+from scheduler.queue import EventFeatures
+from scheduler.service.application import GC_THRESHOLDS
+from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.wiring import Wiring
+from tests.integration.service.harness import PROFILE, wire
+
+EVENTS_PER_SECOND: Final = 500
+FRESH_PER_SECOND: Final = 20
+TURN_SECONDS: Final = 0.01
+SHAPES: Final = 20
+"""Workloads that the unschedulable pods belong to."""
+BATCH: Final = 200
+"""Pods per measured batch of ordinary scheduling."""
+
+_BIND: Final = {"bind": {"enabled": [{"name": "Instant"}], "disabled": [{"name": "DefaultBinder"}]}}
+
+
+class Instant:
+    """Binds without an API server."""
+
+    name = "Instant"
+
+    def __init__(self, args: object, handle: object) -> None: ...
+
+    def bind(self, state: object, pod: Pod, node_name: str) -> None:
+        """The pod is bound."""
+
+
+def node(
+    index: int, *, cpu: str = "32", labels: dict[str, str] | None = None, beat: int = 0
+) -> Node:
+    """A node; `beat` changes its conditions, as a kubelet's heartbeat does."""
+    size = {"cpu": cpu, "memory": "128Gi", "pods": "1000"}
+    condition = {"type": "Ready", "status": "True", "reason": f"beat-{beat}"}
+    return msgspec.convert(
+        {
+            "metadata": {"name": f"node-{index}", "labels": labels or {}},
+            "status": {"allocatable": size, "conditions": [condition]},
+        },
+        Node,
+    )
+
+
+def _nobody(pod: Pod, node_name: str) -> None: ...
+
+
+@dataclass
+class Room:
+    """One scheduler and its world."""
+
+    nodes: int
+    wiring: Wiring = field(init=False)
+    #: Told of every bind.
+    on_bound: Callable[[Pod, str], None] = _nobody
+    _serial: Iterator[int] = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        transport = Transport(ClientConfiguration(server="http://nowhere.invalid"))
+        self.wiring = wire(transport, [Instant], {"points": _BIND})
+        parts = self.wiring
+        self.handlers = EventHandlers(
+            parts.cache,
+            parts.queue,
+            parts.waiting_pods,
+            scheduler_names=parts.frameworks,
+            registered={},
+            subscriptions=parts.subscriptions,
+            clock=parts.clock,
+            metrics=parts.metrics,
+            features=EventFeatures(),
+        )
+        parts.subscriptions.on_bind(self._bound)
+        self.stores = {each.resource.plural: each.store for each in parts.reflectors}
+        self._node_states: list[Node] = []
+        for index in range(self.nodes):
+            made = node(index)
+            self._node_states.append(made)
+            self.handlers.nodes([Delta(DeltaType.ADDED, made, None)])
+
+    def _bound(self, pod: Pod, node_name: str) -> None:
+        self.on_bound(pod, node_name)
+
+    # -- objects come, change and go -------------------------------------------------------------
+
+    def pod(self, cpu: str = "100m", *, gated: bool = False, on: str = "") -> Pod:
+        """A new pod, interned."""
+        serial = next(self._serial)
+        requests = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+        name = f"pod-{serial}"
+        raw: dict[str, Any] = {
+            "metadata": {
+                "name": name, "namespace": "load", "uid": name, "resourceVersion": str(serial),
+            },
+            "spec": {
+                "containers": [{"name": "c", "resources": requests}],
+                "schedulerName": PROFILE,
+                "nodeName": on,
+            },
+        }  # fmt: skip
+        if gated:
+            raw["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+        made = msgspec.convert(raw, Pod)
+        self.wiring.shapes.intern(made)
+        return made
+
+    def add(self, pod: Pod) -> None:
+        """The watch delivers a new pod."""
+        self.stores["pods"].put(pod.key, pod)
+        self.handlers.pods([Delta(DeltaType.ADDED, pod, None)])
+
+    def change(self, old: Pod, new: Pod) -> None:
+        """The watch delivers another version."""
+        self.stores["pods"].put(new.key, new)
+        self.handlers.pods([Delta(DeltaType.MODIFIED, new, old)])
+
+    def remove(self, pod: Pod) -> None:
+        """The watch delivers the end of a pod."""
+        self.stores["pods"].remove(pod.key)
+        self.handlers.pods([Delta(DeltaType.DELETED, pod, pod)])
+
+    def change_node(self, index: int, new: Node) -> None:
+        """The watch delivers another version of a node."""
+        old, self._node_states[index] = self._node_states[index], new
+        self.handlers.nodes([Delta(DeltaType.MODIFIED, new, old)])
+
+    def echo(self, pod: Pod, node_name: str) -> Pod:
+        """The watch shows that the pod was bound."""
+        spec = msgspec.structs.replace(pod.spec, node_name=node_name)
+        placed = msgspec.structs.replace(pod, spec=spec)
+        self.change(pod, placed)
+        return placed
+
+    # -- waiting pods ----------------------------------------------------------------------------
+
+    def hold(self, gated: int, unschedulable: int) -> None:
+        """Add pods that will wait, and try the unschedulable ones."""
+        for _ in range(gated):
+            self.add(self.pod(gated=True))
+        for number in range(unschedulable):
+            self.add(self.pod(str(1000 + number % SHAPES)))
+        while (info := self.wiring.queue.pop()) is not None:
+            self.wiring.loop.schedule(info)
+        found = self.wiring.queue.statistics()
+        if (found.gated, found.unschedulable) != (gated, unschedulable):
+            msg = f"not as meant: {found}"
+            raise RuntimeError(msg)
+
+    # -- ordinary work ---------------------------------------------------------------------------
+
+    async def schedule(self, pods: Sequence[Pod]) -> float:
+        """CPU seconds from the arrival of pods to the echo of their binding, whole attempts."""
+        parts = self.wiring
+        placed = []
+        started = time.process_time()
+        for pod in pods:
+            self.add(pod)
+        for _ in pods:
+            info = parts.queue.pop()
+            assert info is not None
+            attempt = parts.loop.schedule(info)
+            assert attempt is not None, info.last_message
+            await parts.binding.run(attempt)
+            placed.append(self.echo(info.pod, attempt.node_name))
+        spent = time.process_time() - started
+        for pod in placed:
+            self.remove(pod)
+        return spent
+
+
+# -- events --------------------------------------------------------------------------------------
+
+
+def unrelated(room: Room) -> Callable[[], None]:
+    """Heartbeats, node labels, pods of others that start, end and change labels."""
+    numbers, running = count(), [room.pod(on="node-0") for _ in range(5)]
+    for pod in running:
+        room.add(pod)
+
+    def happen() -> None:
+        number = next(numbers)
+        index, kind = number % room.nodes, number % 4
+        if kind == 0:
+            room.change_node(index, node(index, beat=number))
+        elif kind == 1:
+            room.change_node(index, node(index, labels={"l": str(number)}))
+        elif kind == 2:
+            running.append(room.pod(on=f"node-{index}"))
+            room.add(running[-1])
+        else:
+            old = running[-1]
+            metadata = msgspec.structs.replace(old.metadata, labels={"l": str(number)})
+            running[-1] = msgspec.structs.replace(old, metadata=metadata)
+            room.change(old, running[-1])
+
+    return happen
+
+
+def registered(room: Room) -> Callable[[], None]:
+    """Nodes grow a little: the unschedulable pods wait for such events, but this is no help."""
+    numbers = count()
+
+    def happen() -> None:
+        number = next(numbers)
+        index = number % room.nodes
+        room.change_node(index, node(index, cpu=str(33 + number // room.nodes)))
+
+    return happen
+
+
+def per_event(happen: Callable[[], None], events: int) -> float:
+    """CPU seconds per event."""
+    started = time.process_time()
+    for _ in range(events):
+        happen()
+    return (time.process_time() - started) / events
+
+
+@dataclass(frozen=True)
+class Window:
+    """What one window of live scheduling showed."""
+
+    cpu_share: float
+    latencies: list[float]
+    events: int
+
+
+async def live(room: Room, happen: Callable[[], None], seconds: float) -> Window:
+    """The real loop, events and fresh pods at their rates, for so long.
+
+    The fresh pods stay: the end of a placed pod rightly wakes all that lack resources.
+    """
+    arrived: dict[str, float] = {}
+    took: list[float] = []
+    fresh: dict[str, Pod] = {}
+
+    def bound(pod: Pod, node_name: str) -> None:
+        took.append(time.monotonic() - arrived[pod.uid])
+        loop.call_soon(room.echo, fresh[pod.uid], node_name)
+
+    loop = asyncio.get_running_loop()
+    room.on_bound = bound
+    running = asyncio.create_task(room.wiring.loop.run(), name="scheduling loop")
+    started, cpu = time.monotonic(), time.process_time()
+    events = 0
+    while (now := time.monotonic() - started) < seconds:
+        while events < now * EVENTS_PER_SECOND:
+            happen()
+            events += 1
+        while len(arrived) < now * FRESH_PER_SECOND:
+            pod = room.pod()
+            fresh[pod.uid] = pod
+            arrived[pod.uid] = time.monotonic()
+            room.add(pod)
+        await asyncio.sleep(TURN_SECONDS)
+    share = (time.process_time() - cpu) / (time.monotonic() - started)
+    running.cancel()
+    await asyncio.wait((running,))
+    room.on_bound = _nobody
+    return Window(share, sorted(took), events)
+
+
+# -- comparisons ---------------------------------------------------------------------------------
+
+
+def settle() -> None:
+    """As the service does once it has synced."""
+    gc.collect()
+    gc.freeze()
+
+
+def compare_events(empty: Room, full: Room, rounds: int) -> None:
+    """CPU per event with waiting pods, against none."""
+    for label, make in (("unrelated", unrelated), ("registered, no help", registered)):
+        sides = [make(empty), make(full)]
+        pairs = []
+        for number in range(rounds):
+            order = (0, 1) if number % 2 == 0 else (1, 0)
+            spent = [0.0, 0.0]
+            for side in order:
+                spent[side] = per_event(sides[side], 1000)
+            pairs.append(spent)
+        ratio = median(full_cpu / none for none, full_cpu in pairs)
+        share = median(pair[1] for pair in pairs) * EVENTS_PER_SECOND
+        print(
+            f"events, {label}: CPU with waiting pods / without {ratio:.2f}; "
+            f"{EVENTS_PER_SECOND}/s take {share:.1%} of one core"
+        )
+
+
+async def compare_latency(empty: Room, full: Room, seconds: float, rounds: int) -> None:
+    """Arrival to bind of fresh pods, and all CPU, while unrelated events arrive."""
+    rooms = (empty, full)
+    sides = [unrelated(room) for room in rooms]
+    windows: tuple[list[Window], list[Window]] = ([], [])
+    for number in range(rounds):
+        for side in (0, 1) if number % 2 == 0 else (1, 0):
+            windows[side].append(await live(rooms[side], sides[side], seconds))
+    none, held = windows
+    print(
+        f"live, {EVENTS_PER_SECOND} events/s and {FRESH_PER_SECOND} pods/s: CPU with waiting pods "
+        f"/ without {_ratio(held, none, lambda w: w.cpu_share):.2f} "
+        f"(share of one core {median(w.cpu_share for w in held):.1%})"
+    )
+    for percentile in (50, 99):
+
+        def latency(window: Window, percentile: int = percentile) -> float:
+            return nearest_rank(window.latencies, percentile)
+
+        print(
+            f"live, arrival to bind p{percentile}: with / without "
+            f"{_ratio(held, none, latency):.2f} "
+            f"({median(latency(w) for w in held) * 1000:.2f} ms with)"
+        )
+
+
+def _ratio(
+    held: Sequence[Window], none: Sequence[Window], value: Callable[[Window], float]
+) -> float:
+    return median(value(a) / value(b) for a, b in zip(held, none, strict=True))
+
+
+async def compare_throughput(empty: Room, full: Room, rounds: int) -> None:
+    """Ordinary scheduling with gated pods, against none."""
+    rooms = (empty, full)
+    for room in rooms:
+        await room.schedule([room.pod() for _ in range(BATCH)])
+    pairs = []
+    for number in range(rounds):
+        spent = [0.0, 0.0]
+        for side in (0, 1) if number % 2 == 0 else (1, 0):
+            room = rooms[side]
+            batch = [room.pod() for _ in range(BATCH)]
+            spent[side] = await room.schedule(batch)
+        pairs.append(spent)
+    ratios = sorted(none / gated for none, gated in pairs)
+    each = median(pair[0] for pair in pairs) / BATCH
+    print(
+        f"throughput with gated pods / without: median {median(ratios):.3f}, quartiles "
+        f"{nearest_rank(ratios, 25):.3f} to {nearest_rank(ratios, 75):.3f}, {rounds} pairs of "
+        f"{BATCH} pods at {each * 1e6:.0f} us CPU"
+    )
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--nodes", default=1000, help="Nodes in either room.")
+@click.option("--gated", default=10_000, help="Gated pods while events arrive.")
+@click.option("--unschedulable", default=10_000, help="Unschedulable pods while events arrive.")
+@click.option("--many-gated", default=50_000, help="Gated pods beside ordinary scheduling.")
+@click.option("--rounds", default=10, help="Pairs of measurements.")
+@click.option("--seconds", default=3.0, help="Length of a live window.")
+def main(
+    nodes: int, gated: int, unschedulable: int, many_gated: int, rounds: int, seconds: float
+) -> None:
+    """Measure what waiting pods cost, as ratios within this run."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    gc.set_threshold(*GC_THRESHOLDS)
+    asyncio.run(_main(nodes, gated, unschedulable, many_gated, rounds, seconds))
+
+
+async def _main(
+    nodes: int, gated: int, unschedulable: int, many_gated: int, rounds: int, seconds: float
+) -> None:
+    empty, full = Room(nodes), Room(nodes)
+    full.hold(gated, unschedulable)
+    settle()
+    print(f"{nodes} nodes; {gated} gated and {unschedulable} unschedulable pods, against none")
+    compare_events(empty, full, rounds)
+    await compare_latency(empty, full, seconds, max(2, rounds // 3))
+    del empty, full
+    empty, full = Room(nodes), Room(nodes)
+    full.hold(many_gated, 0)
+    settle()
+    print(f"{nodes} nodes; {many_gated} gated pods, against none")
+    await compare_throughput(empty, full, rounds * 3)
+
+
+if __name__ == "__main__":
+    main()
