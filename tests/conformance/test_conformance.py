@@ -36,6 +36,7 @@ COUNTS = {
     "mixed": 44,
 }
 
+
 def vector(family: str, number: int) -> dict[str, Any]:
     for each in VectorFile(VECTORS / f"{family}{SUFFIX}", family).vectors():
         if each["id"] == f"shared-{family}-{number:04}":

@@ -37,7 +37,7 @@ async def test_refused_binds_are_tried_again(cluster: EmbeddedCluster) -> None:
         await until(lambda: all(bound_to(cluster, name) for name in names), "all bound")
         await settled(scheduler)
         assert sorted(binds.entries) == [(name, "n1") for name in names]
-        assert scheduler.cache.statistics().assumed_pods == 0
+        await until(lambda: not scheduler.cache.statistics().assumed_pods, "watch confirmed all")
         # 429 carries Retry-After, so the client itself tries again; 422 needs no GET to be certain.
         assert scheduler.dispatcher.statistics().settled == 3
 

@@ -84,6 +84,8 @@ def test_the_cluster_role_writes_only_what_scheduling_writes() -> None:
         ("create", "pods/binding"),
         ("patch", "pods/status"),
         ("delete", "pods"),
+        ("patch", "persistentvolumes"),
+        ("patch", "persistentvolumeclaims"),
         ("create", "events"),
         ("patch", "events"),
         ("create", "tokenreviews"),
