@@ -237,6 +237,23 @@ def test_two_claims_need_two_volumes() -> None:
     assert reasons(cluster, using("one", "two")) == {"a": (NONE,), "b": (NONE,)}
 
 
+def test_candidates_follow_the_watch() -> None:
+    cluster = cluster_with(wants(), LOCAL, on("v", "a"))
+    plugin = VolumeBinding(None, cluster.handle())
+    fits = [set("ab") - set(rejected(plugin, cluster, using("c")))]
+    for change in (
+        on("w", "b"),
+        on("v", "a", claimed_by="other"),
+        on("w", "b", size="1Mi"),
+        on("v", "a"),
+    ):
+        add(cluster, change)
+        fits.append(set("ab") - set(rejected(plugin, cluster, using("c"))))
+    cluster.delete_object("persistentvolumes", on("v", "a"))
+    fits.append(set("ab") - set(rejected(plugin, cluster, using("c"))))
+    assert fits == [{"a"}, {"a", "b"}, {"b"}, set(), {"a"}, set()]
+
+
 # -- provisioning --------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import pytest
 from scheduler.framework import ObjectKey
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.object_waits import ObjectWaits
+from tests.unit.service.harness import Service
 
 CLAIM = ObjectKey("persistentvolumeclaims", "default", "c")
 VOLUME = ObjectKey("persistentvolumes", "", "v")
@@ -102,3 +103,14 @@ async def test_a_look_may_give_up_and_a_wait_may_be_cancelled() -> None:
         await task
     assert (len(scene.waits), scene.counted) == (0, [True, False] * 2)
     await scene.change(CLAIM)
+
+
+def test_a_cycle_that_waits_holds_no_binding_slot() -> None:
+    service = Service()
+    ended: list[int] = []
+    service.binding.active = 2
+    service.binding.on_end = lambda: ended.append(service.binding.active)
+    service.binding.waits(True)
+    assert (service.binding.active, ended) == (1, [1])
+    service.binding.waits(False)
+    assert (service.binding.active, ended) == (2, [1])
