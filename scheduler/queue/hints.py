@@ -18,6 +18,7 @@ from typing import Any, Final
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.framework.events import (
+    UNSCHEDULED_POD_UPDATE,
     ActionType,
     ClusterEvent,
     ClusterEventWithHint,
@@ -100,8 +101,9 @@ def build_hint_map(
 
     Only plugins at extension points that can reject a pod count. One that does not implement
     `events_to_register` waits for `DEFAULT_EVENTS`. `extenders` adds the pseudo plugin `Extender`.
-    Without `queueing_hints` (feature gate SchedulerQueueingHints) every registered event queues;
-    the events that kubestow adds keep their hints, because without them they would be a busy loop.
+    Without `queueing_hints` (feature gate SchedulerQueueingHints) every registered event queues,
+    but for updates of nothing except the pod's own status; the events that kubestow adds keep their
+    hints, because without them they would be a busy loop.
 
     Raises ConfigurationError if a plugin cannot say what it waits for.
     """
@@ -114,11 +116,29 @@ def build_hint_map(
     if extenders:
         found += _registrations(EXTENDER, DEFAULT_EVENTS)
     if not queueing_hints:
-        found = [
-            replace(each, hint=None) if each.event.action_type & ActionType.ALL else each
-            for each in found
-        ]
+        found = [_without_hint(each) for each in found]
     return tuple(found)
+
+
+def _without_hint(each: Registration) -> Registration:
+    if not each.event.action_type & ActionType.ALL:
+        return each
+    if each.event.matches(UNSCHEDULED_POD_UPDATE):
+        return replace(each, hint=_unless_own_status, per_shape=False)
+    return replace(each, hint=None)
+
+
+def _unless_own_status(pod: Pod, old: object, new: object) -> QueueingHint:
+    """Without hints the condition of one attempt must not bring about the next one."""
+    if not isinstance(old, Pod) or not isinstance(new, Pod) or new.uid != pod.uid:
+        return QueueingHint.QUEUE
+    unchanged = (
+        old.spec == new.spec
+        and old.metadata.labels == new.metadata.labels
+        and old.metadata.annotations == new.metadata.annotations
+        and old.status.resource_claim_statuses == new.status.resource_claim_statuses
+    )
+    return QueueingHint.SKIP if unchanged else QueueingHint.QUEUE
 
 
 def registered_resources(hints: Mapping[str, QueueingHintMap]) -> dict[str, ActionType]:

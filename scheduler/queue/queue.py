@@ -524,6 +524,9 @@ class SchedulingQueue:
                 continue
             if self._admission.requeue(info, verdict, interest.label) not in _POOL:
                 return
+        if info.gated and old.spec.scheduling_gates != new.spec.scheduling_gates:
+            # No event: nobody waits for a part of the gates. But people are told which are left.
+            self.recheck((new.uid,))
 
     # -------------------------------------------------------------------------------------- events
 

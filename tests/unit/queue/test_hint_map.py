@@ -106,6 +106,19 @@ class TestBuilding:
         assert hints[0] is None
         assert hints[1] is not None
 
+    def test_without_queueing_hints_a_pods_own_status_does_not_wake_it(self) -> None:
+        """Its condition is written after each attempt; to wake for that would never end."""
+        update = ClusterEvent("Pod", ActionType.UPDATE)
+        plugin = FilterDouble("P", [(update, QUEUE)])
+        (only,) = build_hint_map([plugin], queueing_hints=False)
+        pod, other = make_pod("a"), make_pod("b")
+        refused = make_pod("a", nominated="n")
+        assert only.hint is not None
+        assert only.hint(pod, pod, refused) is SKIP
+        assert only.hint(other, pod, refused) is QUEUE
+        assert only.hint(pod, pod, make_pod("a", labels={"new": "label"})) is QUEUE
+        assert only.hint(pod, None, pod) is QUEUE
+
     def test_resources_are_collected_for_the_informers(self) -> None:
         one = build_hint_map([FilterDouble("P", [(NODE_LABEL, QUEUE)])])
         two = build_hint_map([FilterDouble("Q", [(NODE_ADD, QUEUE), (TIME, QUEUE)])])

@@ -117,6 +117,9 @@ class TestGates:
         world.add(both)
         world.update(both, one)
         assert world.place("a") == "gated"
+        view = world.queue.view("default", "a")
+        assert view is not None
+        assert view.message == "waiting for scheduling gates: ['x']", "the one that is left"
         world.update(one, make_pod("a"))
         info = world.pop()
         assert (info.gated, info.last_message, info.unschedulable_count) == (False, "", 0)
