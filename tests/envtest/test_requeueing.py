@@ -1,0 +1,189 @@
+"""Rows of the requeueing table on a real API server: the same data, another cluster.
+
+One scheduler serves all rows, with a profile for each set of plugins, and never flushes its pool:
+whatever leaves it was woken by an event. All pods that one event wakes leave in one step, so once
+the awaited ones have left, the others have been spared.
+"""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.envtest.admin import ApiError
+from tests.envtest.control_plane import ControlPlane, ManagedProcess
+from tests.envtest.inspecting import Inspector
+from tests.envtest.kubestow import start_kubestow
+from tests.envtest.workload import until
+from tests.integration.requeueing.replay import profile_plugins
+from tests.integration.requeueing.rows import (
+    Action,
+    Create,
+    Delete,
+    Row,
+    request,
+)
+from tests.integration.requeueing.table import TABLE, missing
+
+pytestmark = pytest.mark.envtest
+
+NUMBERS: Final = (
+    "1", "3", "5", "6", "7", "8", "9", "10", "12", "20", "21", "24", "27", "30", "33", "34", "37",
+    "41", "42", "61",
+)  # fmt: skip
+"""Rows that wake somebody, and need nothing that only a controller could take away again."""
+
+QUIET: Final = {"4": "NodeUpdateNodeLabel", "19": "NodeUpdateNodeAllocatable", "36": "NodeAdd"}
+"""Rows that wake nobody, and the event that must have been handled before one can say so."""
+
+
+def _row(number: str) -> Row:
+    return next(row for row in TABLE if row.number == number)
+
+
+def _parameters(numbers: Iterable[str]) -> list[Any]:
+    found = [_row(number) for number in numbers]
+    return [
+        pytest.param(
+            row, id=row.number, marks=[pytest.mark.skip(missing(row))] if missing(row) else []
+        )
+        for row in found
+    ]
+
+
+def profile_of(row: Row) -> str:
+    return f"rows-{'-'.join(row.plugins)}".lower()
+
+
+@pytest.fixture(scope="module")
+def scheduler(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
+    """A profile per set of plugins; backoff as short as a configuration may ask for."""
+    rows = [_row(number) for number in (*NUMBERS, *QUIET)]
+    profiles = {
+        profile_of(row): {"schedulerName": profile_of(row), "plugins": profile_plugins(row)}
+        for row in rows
+        if not missing(row)
+    }
+    process = start_kubestow(
+        control_plane,
+        {
+            "clientConnection": {"qps": 1000, "burst": 1000},
+            "podInitialBackoffSeconds": 1,
+            "podMaxBackoffSeconds": 1,
+            "profiles": list(profiles.values()),
+        },
+        ["--pod-max-in-unschedulable-pods-duration=0s"],
+        name="kubestow-requeueing",
+    )
+    yield process
+    process.stop()
+    assert process.returncode == 0, process.describe("did not end cleanly")
+
+
+class Stage:
+    """One row on the shared cluster; takes down what it set up."""
+
+    def __init__(self, row: Row, control_plane: ControlPlane, inspector: Inspector) -> None:
+        self.row = row
+        self.inspector = inspector
+        self._admin = control_plane.admin
+        self._namespace = f"requeueing-{row.number}"
+        self._made: list[Delete] = []
+        self._admin.ensure("/api/v1/namespaces", {"metadata": {"name": self._namespace}})
+
+    def perform(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            self._send(action)
+            if isinstance(action, Create):
+                manifest = action.manifest
+                self._made.append(Delete(manifest["kind"], manifest["metadata"]["name"]))
+
+    def _send(self, action: Action) -> None:
+        self._admin.request(*request(action, self._namespace, profile_of(self.row)))
+
+    def refuse_all(self) -> None:
+        """Set the row up, and wait until all pods were refused and the condition says so."""
+        self.perform(Create(each) for each in self.row.initial)
+        until(self._nodes_seen, f"row {self.row.number}: nodes seen")
+        self.perform(Create(each) for each in self.row.pending)
+        until(self._all_refused, f"row {self.row.number}: all pods refused")
+
+    def _all_refused(self) -> bool:
+        return not self.awake() and set(self.views()) == set(self.row.pod_names)
+
+    def _nodes_seen(self) -> bool:
+        """Nodes and pods come by separate watches; a pod must not be tried before its nodes."""
+        there = len(self._admin.request("GET", "/api/v1/nodes")["items"])  # type: ignore[arg-type]
+        return self.inspector.sample("scheduler_cache_size", type="nodes") == there
+
+    def views(self) -> dict[str, dict[str, Any]]:
+        return self.inspector.queue(self._namespace)
+
+    def attempts(self) -> dict[str, int]:
+        return {name: view["attempts"] for name, view in self.views().items()}
+
+    def awake(self) -> set[str]:
+        """Pods that are anywhere but in the pool."""
+        views = self.views()
+        return {
+            name
+            for name in self.row.pod_names
+            if name not in views or views[name]["place"] != "unschedulable"
+        }
+
+    def woken_since(self, attempts: dict[str, int]) -> set[str]:
+        """Pods that have left the pool, whether they are back by now or not."""
+        views = self.views()
+        return {
+            name
+            for name, before in attempts.items()
+            if name not in views
+            or views[name]["place"] != "unschedulable"
+            or views[name]["attempts"] > before
+        }
+
+    def take_down(self) -> None:
+        """Pods first: whoever is pending must not see the rest of it go."""
+        for what in sorted(self._made, key=lambda each: each.kind != "Pod"):
+            try:
+                self._send(what)
+            except ApiError as error:
+                if error.status != http.HTTPStatus.NOT_FOUND:
+                    raise
+        until(lambda: not self.views(), f"row {self.row.number}: forgotten")
+        until(self._nodes_seen, f"row {self.row.number}: nodes gone")
+
+
+@pytest.fixture
+def stage(row: Row, control_plane: ControlPlane, scheduler: ManagedProcess) -> Iterator[Stage]:
+    """The row, its pods refused."""
+    stage = Stage(row, control_plane, Inspector(scheduler, control_plane))
+    try:
+        stage.refuse_all()
+        yield stage
+        assert scheduler.running, scheduler.describe("ended")
+    finally:
+        stage.take_down()
+
+
+@pytest.mark.parametrize("row", _parameters(NUMBERS))
+def test_an_event_wakes_exactly_whom_it_can_help(row: Row, stage: Stage) -> None:
+    before = stage.attempts()
+    stage.perform(row.trigger)
+    until(lambda: stage.woken_since(before) >= row.requeued, f"{sorted(row.requeued)} woken")
+    assert stage.woken_since(before) == row.requeued
+
+
+@pytest.mark.parametrize("row", _parameters(QUIET))
+def test_an_event_that_helps_nobody_wakes_nobody(row: Row, stage: Stage) -> None:
+    def handled() -> float:
+        name = "scheduler_event_handling_duration_seconds_count"
+        return stage.inspector.sample(name, event=QUIET[row.number])
+
+    before, earlier = stage.attempts(), handled()
+    stage.perform(row.trigger)
+    until(lambda: handled() > earlier, f"{QUIET[row.number]} handled")
+    assert stage.woken_since(before) == set()

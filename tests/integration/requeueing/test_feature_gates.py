@@ -1,0 +1,166 @@
+"""The feature gates of KEP-3521 and KEP-4247 switched off, against the real service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from config import FeatureGates
+from scheduler.queue import Place, PodView
+from scheduler.service import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster
+from tests.integration.requeueing.test_table import HINTS_OFF, TABLE, woken_by
+from tests.integration.service.harness import (
+    bound_to,
+    condition,
+    delete,
+    node,
+    pod,
+    sample,
+    scheduling,
+    settled,
+    until,
+)
+
+GATE: Final = "example.com/gate"
+READINESS_OFF: Final = {"PodSchedulingReadiness": False}
+BACKOFF: Final[dict[str, Any]] = {"podInitialBackoffSeconds": 1000, "podMaxBackoffSeconds": 1000}
+"""Longer than any test: an attempt that such a backoff does not prevent is one too many."""
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(controllers=(), seed=1) as running:
+        yield running
+
+
+def options(**gates: bool) -> RunOptions:
+    return RunOptions(pod_max_in_unschedulable_pods=timedelta(0), feature_gates=FeatureGates(gates))
+
+
+def view(scheduler: Wiring, name: str) -> PodView | None:
+    return scheduler.queue.view("default", name)
+
+
+def place(scheduler: Wiring, name: str) -> Place | None:
+    found = view(scheduler, name)
+    return None if found is None else found.place
+
+
+async def clear_gates(cluster: EmbeddedCluster, name: str) -> None:
+    headers = {"Content-Type": "application/merge-patch+json"}
+    body: dict[str, Any] = {"spec": {"schedulingGates": None}}
+    url = f"{cluster.url}/api/v1/namespaces/default/pods/{name}"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.patch(url, json=body, headers=headers) as answer,
+    ):
+        assert answer.status == 200, await answer.text()
+
+
+# -- PodSchedulingReadiness ------------------------------------------------------------------------
+
+
+async def test_the_api_server_refuses_to_bind_a_gated_pod(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("gated", gates=[GATE]))
+    binding = {"metadata": {"name": "gated"}, "target": {"kind": "Node", "name": "n1"}}
+    url = f"{cluster.url}/api/v1/namespaces/default/pods/gated/binding"
+    async with aiohttp.ClientSession() as session, session.post(url, json=binding) as answer:
+        refusal = await answer.json()
+    assert (refusal["code"], refusal["reason"]) == (409, "Conflict")
+    assert "non-empty .spec.schedulingGates" in refusal["message"]
+    assert not bound_to(cluster, "gated")
+
+
+async def test_with_readiness_off_a_gated_pod_is_tried_once_and_backs_off(
+    cluster: EmbeddedCluster,
+) -> None:
+    """Neither its own status nor any event brings it back before its time."""
+    cluster.create(node("n1"))
+    cluster.create(pod("gated", gates=[GATE]))
+    async with scheduling(cluster, options=options(**READINESS_OFF), **BACKOFF) as scheduler:
+        await until(lambda: place(scheduler, "gated") is Place.BACKOFF, "refused")
+        await until(lambda: condition(cluster, "gated").get("reason") == "SchedulerError", "said")
+        cluster.create(node("n2"))
+        cluster.create(pod("other"))
+        await until(lambda: bound_to(cluster, "other"), "others are scheduled")
+        delete(cluster, "other")
+        await until(lambda: scheduler.cache.statistics().pods == 0, "its place is free again")
+        await settled(scheduler)
+        found = view(scheduler, "gated")
+        assert found is not None
+        assert (found.place, found.attempts) == (Place.BACKOFF, 1)
+        assert found.next_retry_reason == "backoff after an error"
+        assert "non-empty .spec.schedulingGates" in found.message
+        assert sample(scheduler, "scheduler_schedule_attempts_total", result="error") == 1
+        assert scheduler.cache.statistics().assumed_pods == 0
+
+
+async def test_with_readiness_off_a_pod_is_bound_once_its_gates_are_gone(
+    cluster: EmbeddedCluster,
+) -> None:
+    short: dict[str, Any] = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+    cluster.create(node("n1"))
+    cluster.create(pod("gated", gates=[GATE]))
+    async with scheduling(cluster, options=options(**READINESS_OFF), **short) as scheduler:
+        await until(lambda: place(scheduler, "gated") is Place.BACKOFF, "refused")
+        await clear_gates(cluster, "gated")
+        await until(lambda: bound_to(cluster, "gated") == "n1", "bound")
+        await settled(scheduler)
+
+
+async def test_with_readiness_on_no_attempt_is_made(cluster: EmbeddedCluster) -> None:
+    """The counterpart: the pod waits at its gate, and leaves without any flush."""
+    cluster.create(node("n1"))
+    cluster.create(pod("gated", gates=[GATE]))
+    async with scheduling(cluster, options=options(), **BACKOFF) as scheduler:
+        await until(lambda: place(scheduler, "gated") is Place.GATED, "gated")
+        cluster.create(pod("other"))
+        await until(lambda: bound_to(cluster, "other"), "others are scheduled")
+        found = view(scheduler, "gated")
+        assert found is not None
+        assert (found.place, found.attempts) == (Place.GATED, 0)
+        assert condition(cluster, "gated")["reason"] == "SchedulingGated"
+        await clear_gates(cluster, "gated")
+        await until(lambda: bound_to(cluster, "gated") == "n1", "bound")
+        await settled(scheduler)
+
+
+# -- SchedulerQueueingHints ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", ["7", "19", "24", "27", "36", "50", "71"])
+async def test_without_hints_all_pods_wake_that_registered_the_event(number: str) -> None:
+    """Rows of which the hints spare some pods, or all."""
+    row = next(each for each in TABLE if each.number == number)
+    assert row.requeued < set(row.pod_names)
+    assert await woken_by(row, HINTS_OFF) == set(row.pod_names)
+
+
+@pytest.mark.parametrize("number", ["1", "22", "69"])
+async def test_without_hints_an_event_that_nobody_registered_wakes_nobody(number: str) -> None:
+    """TaintToleration registered neither resources nor labels of pods, the features no labels."""
+    row = next(each for each in TABLE if each.number == number)
+    assert row.requeued < set(row.pod_names)
+    assert await woken_by(row, HINTS_OFF) == row.requeued
+
+
+async def test_without_hints_a_gate_is_still_a_gate(cluster: EmbeddedCluster) -> None:
+    """The event of one pod's gates concerns all gated pods then, but it opens no other gate."""
+    cluster.create(node("n1"))
+    for name in ("free", "gated"):
+        cluster.create(pod(name, gates=[GATE]))
+    async with scheduling(cluster, options=options(**HINTS_OFF), **BACKOFF) as scheduler:
+        await until(lambda: scheduler.queue.statistics().gated == 2, "both gated")
+        await clear_gates(cluster, "free")
+        await until(lambda: bound_to(cluster, "free"), "bound")
+        await settled(scheduler)
+        found = view(scheduler, "gated")
+        assert found is not None
+        assert (found.place, found.attempts) == (Place.GATED, 0)
