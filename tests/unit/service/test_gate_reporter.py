@@ -20,9 +20,9 @@ from scheduler.service.gate_reporter import (
     message_class,
 )
 from scheduler.service.status_writer import POD_SCHEDULED, StatusWriter
-from tests.unit.engine.harness import Clock
+from tests.unit.engine.harness import Clock, plugin
 from tests.unit.queue.doubles import make_pod
-from tests.unit.service.harness import RecordingDispatcher
+from tests.unit.service.harness import RecordingDispatcher, Service
 
 DELAY = 1.0
 REASON = "ResourceQuotaValidated"
@@ -412,3 +412,45 @@ def test_a_condition_is_written_afresh_only_where_the_watch_cannot_be_trusted(af
         (condition,) = patch.conditions
         assert (condition.reason, condition.message) == (REASON, "no")
         assert condition.last_transition_time == since
+
+
+# -- FailureHandler ------------------------------------------------------------------------------
+
+
+def turned_down() -> tuple[Service, GateReporter]:
+    """A service whose pods are all turned down with a reason of its plugin's own."""
+    service = Service(plugin("Quota", filter=lambda *_: refusal("no")))
+    service.world.nodes("n1")
+    statuses = service.failures._statuses
+    reporter = GateReporter(
+        service.queue,
+        lambda namespace, name: service.informer.get(f"{namespace}/{name}"),
+        statuses.held,
+        service.clock,
+        delay=DELAY,
+    )
+    statuses.on_not_scheduled = reporter.superseded
+    service.failures._gates = reporter
+    return service, reporter
+
+
+async def test_an_attempt_with_a_reason_of_its_own_is_written_after_the_delay() -> None:
+    service, reporter = turned_down()
+    service.pending("p")
+    await service.attempt()
+    assert service.dispatcher.patches == []
+    service.clock.time += DELAY
+    reporter.run_due()
+    (patch,) = service.dispatcher.patches
+    assert patch.conditions[0].reason == REASON
+    assert patch.nominated_node_name is None
+
+
+async def test_a_nomination_that_ends_is_written_at_once_with_the_reason() -> None:
+    service, reporter = turned_down()
+    service.pending("p", nominated="n1")
+    await service.attempt()
+    (patch,) = service.dispatcher.patches
+    assert patch.conditions[0].reason == REASON
+    assert patch.nominated_node_name == ""
+    assert reporter.next_due() is None
