@@ -29,6 +29,7 @@ from tests.integration.requeueing.rows import Action, Create, Request, Row, requ
 from tests.integration.service.harness import PROFILE, settled, until, wire
 
 NAMESPACE: Final = "default"
+HINTS_OFF: Final = {"SchedulerQueueingHints": False}
 WOKEN: Final = (Place.ACTIVE, Place.BACKOFF)
 _CONTENT_TYPES: Final = {"PATCH": "application/merge-patch+json"}
 
@@ -172,3 +173,28 @@ async def replaying(row: Row, feature_gates: Mapping[str, bool]) -> AsyncIterato
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def check_refusals(replay: Replay) -> None:
+    row = replay.row
+    for name, view in replay.views().items():
+        rejectors = frozenset(view.unschedulable_plugins) | frozenset(view.pending_plugins)
+        expected = row.rejected_by.get(name)
+        if expected is None:
+            assert rejectors, f"row {row.number}: nobody refused {name}"
+            assert rejectors <= set(row.plugins), f"row {row.number}: {name}"
+        else:
+            assert rejectors == expected, f"row {row.number}: {name}"
+
+
+async def woken_by(row: Row, feature_gates: Mapping[str, bool]) -> frozenset[str]:
+    """Replay a row to its end; the pods its trigger woke."""
+    async with replaying(row, feature_gates) as replay:
+        await replay.refuse_all()
+        check_refusals(replay)
+        await replay.perform(row.trigger)
+        woken = replay.woken()
+        replay.wiring.queue.validate()
+        assert replay.wiring.queue.statistics().in_flight_events == 0
+        await replay.try_woken(woken)
+    return woken

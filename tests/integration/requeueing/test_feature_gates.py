@@ -14,7 +14,8 @@ from scheduler.queue import Place, PodView
 from scheduler.service import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
-from tests.integration.requeueing.test_table import HINTS_OFF, TABLE, woken_by
+from tests.integration.requeueing.replay import HINTS_OFF, woken_by
+from tests.integration.requeueing.table import TABLE
 from tests.integration.service.harness import (
     bound_to,
     condition,

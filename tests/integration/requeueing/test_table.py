@@ -7,17 +7,14 @@ more, but never less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.integration.requeueing.replay import Replay, replaying
+from tests.integration.requeueing.replay import HINTS_OFF, woken_by
 from tests.integration.requeueing.rows import Row
 from tests.integration.requeueing.table import TABLE, missing
-
-HINTS_OFF: Final = {"SchedulerQueueingHints": False}
 
 MAY_BE_MISSING: Final = frozenset(("16", "17", "18", "70"))
 """Rows 16 to 18 need DeviceClasses; row 70 a feature that an update of the pod can do without."""
@@ -35,31 +32,6 @@ def rows(*modes: str) -> list[ParameterSet]:
 def _unless_missing(row: Row) -> list[pytest.MarkDecorator]:
     absent = missing(row)
     return [pytest.mark.skip(f"row {row.number} needs {absent}")] if absent else []
-
-
-def check_refusals(replay: Replay) -> None:
-    row = replay.row
-    for name, view in replay.views().items():
-        rejectors = frozenset(view.unschedulable_plugins) | frozenset(view.pending_plugins)
-        expected = row.rejected_by.get(name)
-        if expected is None:
-            assert rejectors, f"row {row.number}: nobody refused {name}"
-            assert rejectors <= set(row.plugins), f"row {row.number}: {name}"
-        else:
-            assert rejectors == expected, f"row {row.number}: {name}"
-
-
-async def woken_by(row: Row, feature_gates: Mapping[str, bool]) -> frozenset[str]:
-    """Replay a row to its end; the pods its trigger woke."""
-    async with replaying(row, feature_gates) as replay:
-        await replay.refuse_all()
-        check_refusals(replay)
-        await replay.perform(row.trigger)
-        woken = replay.woken()
-        replay.wiring.queue.validate()
-        assert replay.wiring.queue.statistics().in_flight_events == 0
-        await replay.try_woken(woken)
-    return woken
 
 
 @pytest.mark.parametrize("row", rows("H", "B"))
