@@ -45,19 +45,19 @@ import click
     help="Write a kubeconfig for this server here.",
 )
 def command(**values: Any) -> None:
-    r"""Serve an API server from memory, until interrupted.
+    """Serve an API server from memory, until interrupted.
 
     It imitates kube-apiserver v1.36 as far as schedulers, kubectl and tests look, with a kubelet
     that runs what is bound. It speaks plain HTTP, lets everybody do everything and forgets all when
     it ends: for experiments only. GET /_kubestow/ on it explains how to inject faults, turn the
-    clock and switch controllers.
+    clock and switch controllers. It reads no protobuf: give kubectl files (`create -f`, `apply -f`).
 
     \b
     Example, in three terminals:
       kubestow apiserver --kubeconfig-out kc.yaml
       kubestow run --kubeconfig kc.yaml
       kubectl --kubeconfig kc.yaml get pods -A --watch
-    """
+    """  # noqa: D301 - click wants the character itself
     gates = parse_gates(values["feature_gates"])
     asyncio.run(_serve(values, gates))
 

@@ -52,12 +52,12 @@ def command() -> None:
 @click.argument("file", type=click.Path(dir_okay=False))
 @_reading_options
 def validate(file: str, **values: Any) -> None:
-    r"""Check FILE and print every problem with its place; exit code 1 if there is any.
+    """Check FILE and print every problem with its place; exit code 1 if there is any.
 
     \b
     Example:
       kubestow config validate profile.yaml --plugin-dir ./my-plugins
-    """
+    """  # noqa: D301 - click wants the character itself
     try:
         configuration = _read(file, **values)
     except ConfigurationError as error:
@@ -78,14 +78,14 @@ def validate(file: str, **values: Any) -> None:
 )
 @_reading_options
 def show(file: str | None, *, upstream: bool, **values: Any) -> None:
-    r"""Print the effective configuration of FILE, or of no file, as YAML.
+    """Print the effective configuration of FILE, or of no file, as YAML.
 
     Every default is filled in and plugin lists are merged, so this is what runs.
 
     \b
     Example:
       kubestow config show profile.yaml --upstream > for-kube-scheduler.yaml
-    """
+    """  # noqa: D301 - click wants the character itself
     configuration = _read(file or "", **values)
     data = upstream_form(configuration) if upstream else to_data(configuration)
     click.echo(to_yaml(data), nl=False)
