@@ -203,7 +203,6 @@ class SchedulingAlgorithm:
         first_rejector = ""
         nominating: NominatingInfo | None = None
         outcome: PostFilterOutcome | None = None
-        state.outcome = diagnosis
         for plugin in self._framework.post_filter:
             try:
                 answer: PostFilterResult = plugin.post_filter(state, pod, diagnosis.statuses)

@@ -18,7 +18,6 @@ class CycleState:
     __slots__ = (
         "data",
         "now",
-        "outcome",
         "pods_to_activate",
         "record_plugin_metrics",
         "recorder",
@@ -26,7 +25,6 @@ class CycleState:
         "skip_post_filter",
         "skip_pre_bind",
         "skip_score",
-        "variant",
     )
 
     def __init__(self, now: float = 0.0, data: dict[str, Any] | None = None) -> None:
@@ -42,14 +40,9 @@ class CycleState:
         #: "namespace/name" of pods to activate when the cycle, and again when the binding,
         #: succeeds.
         self.pods_to_activate: set[str] = set()
-        #: What plugins derived for this pod that distinguishes reusable results of one shape.
-        self.variant: tuple[Any, ...] = ()
         #: Keys written while the framework records a reusable PreFilter or PreScore (None: not
         #: recording).
         self.recorder: list[str] | None = None
-        #: Set by the framework before PostFilter and failure hints: what the attempt has decided so
-        #: far.
-        self.outcome: Any = None
 
     def read(self, key: str) -> Any:
         """The value under `key`; KeyError with upstream's text when missing."""
@@ -81,7 +74,6 @@ class CycleState:
         copy.skip_post_filter = self.skip_post_filter
         copy.record_plugin_metrics = self.record_plugin_metrics
         copy.pods_to_activate = self.pods_to_activate
-        copy.variant = self.variant
         return copy
 
 
