@@ -17,7 +17,7 @@ from typing import Any, Final
 from simulator import errors
 from simulator.admission import AdmissionChain, AdmissionRequest, Operation, WriteOptions
 from simulator.errors import ApiError
-from simulator.fields import prune_unknown_fields, refuse_undeclared
+from simulator.fields import drop_disabled_fields, prune_unknown_fields, refuse_undeclared
 from simulator.objects import JsonObject, copy_tree, dig, drop_nulls, format_time
 from simulator.patch import json_patch, merge_patch
 from simulator.pods import resized
@@ -94,6 +94,7 @@ class Api:
         ):
             raise refusal
         prune_unknown_fields(obj, resource, options, self.around)
+        drop_disabled_fields(obj, None, resource, self.around)
         meta["uid"] = self._uid()
         meta["creationTimestamp"] = format_time(self.clock.now())
         for key in (
@@ -311,6 +312,7 @@ class Api:
                 raise errors.invalid(resource.kind, resource.group, current.name, causes)
         else:
             prune_unknown_fields(obj, resource, options, self.around)
+            drop_disabled_fields(obj, old, resource, self.around)
             strategy.default(obj, self.around)
             strategy.prepare_update(obj, old, resource)
         if resource.generation and obj.get("spec") != old.get("spec"):

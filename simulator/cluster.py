@@ -28,6 +28,7 @@ from simulator.controllers.kubelet import Kubelet, Settings
 from simulator.controllers.runner import Controller, KubeletController, Runner
 from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
+from simulator.gates import Gates
 from simulator.objects import JsonObject, copy_tree, dig
 from simulator.pods import BUILT_IN_PRIORITIES
 from simulator.resources import Resource, ResourceTable
@@ -52,8 +53,9 @@ class EmbeddedCluster:
     Parameters are read at construction; serving starts with `async with`.
 
     `personality` `stock` behaves like v1.36, `native` also has what the KEPs add; `feature_gates`
-    decides single gates. `controllers` names those that act from the start (all of them by
-    default).
+    decides single gates of the API server and `controller_gates` those of the controllers; `gates`
+    holds both and can be changed later. `controllers` names those that act from the start (all of
+    them by default).
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, with a default
@@ -63,6 +65,7 @@ class EmbeddedCluster:
         port: int = 0,
         personality: Personality = "stock",
         feature_gates: Mapping[str, bool] | None = None,
+        controller_gates: Mapping[str, bool] | None = None,
         clock: SimClock | None = None,
         controllers: Collection[str] | None = None,
         kubelet: Settings | None = None,
@@ -78,7 +81,11 @@ class EmbeddedCluster:
         self.admission = AdmissionChain()
         self.resources = ResourceTable(more_resources)
         source = random.Random(seed)
-        around = Surroundings(self.store, self.clock, personality, dict(feature_gates or {}))
+        self.gates = {
+            "apiserver": Gates(personality, feature_gates),
+            "controllers": Gates(personality, controller_gates),
+        }
+        around = Surroundings(self.store, self.clock, personality, self.gates["apiserver"])
         self.api = Api(
             self.store, around, self.resources, admission=self.admission, random_source=source
         )
@@ -92,7 +99,9 @@ class EmbeddedCluster:
         known = self._controllers(kubelet)
         off = frozenset() if controllers is None else frozenset(known) - frozenset(controllers)
         self.runner = Runner(self.api, known, off)
-        self.server.mounts[PREFIX] = Control(self.server, self.clock, self.runner).handle
+        self.server.mounts[PREFIX] = Control(
+            self.server, self.clock, self.runner, self.gates
+        ).handle
         self._where = (host, port)
         self._task: asyncio.Task[None] | None = None
         self._bootstrap()
@@ -180,12 +189,13 @@ class EmbeddedCluster:
         await self.server.stop()
 
 
-async def serve(
+async def serve(  # noqa: PLR0913 - each is an option of the command line, with a default
     *,
     host: str = "127.0.0.1",
     port: int = 0,
     personality: Personality = "stock",
     feature_gates: Mapping[str, bool] | None = None,
+    controller_gates: Mapping[str, bool] | None = None,
     clock_rate: float = 1.0,
     kubeconfig: Path | None = None,
     stop: asyncio.Event | None = None,
@@ -201,6 +211,7 @@ async def serve(
         port=port,
         personality=personality,
         feature_gates=feature_gates,
+        controller_gates=controller_gates,
         clock=SimClock(rate=clock_rate),
     )
     async with cluster:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from simulator import errors
 from simulator.clock import SimClock
 from simulator.errors import ApiError
 from simulator.faults import ACTIONS, FaultError, FaultRule, parse_rule
+from simulator.gates import FALLBACK_GATE, KNOWN_GATES, Gates
 from simulator.objects import JsonObject, decode_json, format_time
 from simulator.routing import Query
 from simulator.server import ApiServer
@@ -49,6 +50,16 @@ HELP: Final[JsonObject] = {
         "what": "switch controllers on or off",
         "example": {"kubelet": False},
     },
+    "GET /_kubestow/gates": "feature gates, by component",
+    "POST /_kubestow/gates": {
+        "what": "set gates of the API server from now on, as if it were restarted with them",
+        "example": {FALLBACK_GATE: False},
+    },
+    "POST /_kubestow/gates/COMPONENT": {
+        "what": "set gates of one component: apiserver or controllers. The scheduler's are its own "
+        "(kubestow run --feature-gates)",
+        "example": {FALLBACK_GATE: True},
+    },
     "POST /_kubestow/compact": "forget all history: a watch that resumes from before gets 410",
     "POST /_kubestow/bookmarks": "have every open watch send a bookmark now",
 }
@@ -67,10 +78,17 @@ class Switches(Protocol):
 class Control:
     """Answers requests below the prefix. Mount `handle` in the server."""
 
-    def __init__(self, server: ApiServer, clock: SimClock, switches: Switches) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        clock: SimClock,
+        switches: Switches,
+        gates: Mapping[str, Gates] | None = None,
+    ) -> None:
         self._server = server
         self._clock = clock
         self._switches = switches
+        self._gates = gates or {}
         self._routes: dict[tuple[str, str], Callable[[str, bytes], JsonObject]] = {
             ("GET", ""): lambda _rest, _body: HELP,
             ("GET", "statistics"): lambda _rest, _body: self._server.statistics(),
@@ -81,6 +99,8 @@ class Control:
             ("POST", "clock"): self._set_clock,
             ("GET", "controllers"): lambda _rest, _body: dict(self._switches.names()),
             ("POST", "controllers"): self._switch,
+            ("GET", "gates"): lambda _rest, _body: self._gates_now(),
+            ("POST", "gates"): self._set_gates,
             ("POST", "compact"): self._compact,
             ("POST", "bookmarks"): lambda _rest, _body: {"watches": server.send_bookmarks()},
         }
@@ -138,6 +158,24 @@ class Control:
         for name, on in wanted.items():
             self._switches.switch(name, on)
         return dict(self._switches.names())
+
+    def _gates_now(self) -> JsonObject:
+        return {name: gates.describe() for name, gates in self._gates.items()}
+
+    def _set_gates(self, rest: str, body: bytes) -> JsonObject:
+        component = rest or "apiserver"
+        gates = self._gates.get(component)
+        if gates is None:
+            known = ", ".join(self._gates)
+            raise ApiError(404, "NotFound", f"no component {component}; want one of {known}")
+        wanted = _decoded(body)
+        for name, on in wanted.items():
+            if name not in KNOWN_GATES or not isinstance(on, bool):
+                raise errors.bad_request(
+                    f"gates: {name}: {on!r}; want true or false for one of {', '.join(KNOWN_GATES)}"
+                )
+        gates.change(wanted)
+        return self._gates_now()
 
     def _compact(self, _rest: str, _body: bytes) -> JsonObject:
         self._server.lister.forget()

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from scheduler.api.quantity import milli_value
 from simulator.errors import Cause, forbidden, invalid_value, required_field
+from simulator.fallback_criteria import validate_fallback
 from simulator.objects import JsonObject, dig, format_time
 from simulator.pod_validation import validate_gates, validate_pod_update
 from simulator.resources import Resource
@@ -24,8 +25,6 @@ BUILT_IN_PRIORITIES: Final = {
 }
 _TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATION_SECONDS: Final = 300
-FALLBACK_GATE: Final = "PodTopologySpreadFallbackMode"
-"""KEP-3990's gate; while it is off, `fallbackCriteria` is an unknown field."""
 
 
 def containers_of(spec: JsonObject) -> Iterator[JsonObject]:
@@ -158,6 +157,7 @@ class PodStrategy(Strategy):
         if not spec.get("containers"):
             causes.append(required_field("spec.containers"))
         causes += validate_gates(spec)
+        causes += validate_fallback(spec, "spec")
         return causes
 
     def validate_update(

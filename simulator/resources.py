@@ -305,6 +305,16 @@ RESOURCES: Final[tuple[Resource, ...]] = (
     Resource(
         "batch",
         "v1",
+        "cronjobs",
+        "CronJob",
+        short_names=("cj",),
+        subresources=("status",),
+        categories=_ALL,
+        generation=True,
+    ),
+    Resource(
+        "batch",
+        "v1",
         "jobs",
         "Job",
         subresources=("status",),

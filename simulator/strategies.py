@@ -46,10 +46,19 @@ class Surroundings:
     clock: SimClock
     personality: Personality
     feature_gates: Mapping[str, bool]
+    """Those set explicitly; may change while the server runs (`simulator.gates`)."""
 
     def enabled(self, gate: str) -> bool:
         """Whether a feature gate is on. A gate nobody set is on in `native`, off in `stock`."""
         return self.feature_gates.get(gate, self.personality == "native")
+
+    def knows(self, gate: str) -> bool:
+        """Whether this server has heard of what the gate guards: `native`, or the gate is on.
+
+        A server that knows a field and has its gate off decodes it and clears it without a word;
+        one that does not know it calls it an unknown field.
+        """
+        return self.personality == "native" or self.enabled(gate)
 
 
 def qualified_name_errors(value: str) -> list[str]:

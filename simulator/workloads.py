@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from simulator.errors import Cause, invalid_value, required_field
+from simulator.fallback_criteria import validate_fallback
 from simulator.objects import JsonObject, dig
 from simulator.pods import PodStrategy, default_pod_spec
 from simulator.resources import Resource
@@ -24,6 +25,8 @@ from simulator.strategies import (
     Surroundings,
     VolumeStrategy,
 )
+
+TEMPLATE: Final = ("spec", "template", "spec")
 
 
 class WorkloadStrategy(Strategy):
@@ -51,7 +54,18 @@ class WorkloadStrategy(Strategy):
         elif not matches_selector(spec["selector"], labels):
             why = "`selector` does not match template `labels`"
             causes.append(invalid_value("spec.template.metadata.labels", str(labels), why))
-        return causes
+        return causes + _validate_template(obj)
+
+    def validate_update(
+        self, obj: JsonObject, old: JsonObject, around: Surroundings
+    ) -> list[Cause]:
+        """Metadata, and the template as on create."""
+        return super().validate_update(obj, old, around) + _validate_template(obj)
+
+
+def _validate_template(obj: JsonObject, path: tuple[str, ...] = TEMPLATE) -> list[Cause]:
+    spec = dig(obj, *path)
+    return validate_fallback(spec, ".".join(path)) if isinstance(spec, dict) else []
 
 
 class DeploymentStrategy(WorkloadStrategy):
@@ -101,8 +115,34 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     """ReplicationControllers: their selector is a plain map, which nothing here checks."""
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
-        """Metadata only."""
-        return Strategy.validate_create(self, obj, around)
+        """Metadata and template."""
+        return Strategy.validate_create(self, obj, around) + _validate_template(obj)
+
+
+class CronJobStrategy(Strategy):
+    """CronJobs are kept and checked; no controller here makes Jobs of them."""
+
+    _PATH: Final = ("spec", "jobTemplate", *TEMPLATE)
+
+    def default(self, obj: JsonObject, around: Surroundings) -> None:
+        """Defaults of the template and of the kind."""
+        spec = obj.setdefault("spec", {})
+        for name, value in (("concurrencyPolicy", "Allow"), ("suspend", False)):
+            spec.setdefault(name, value)
+        pod_spec = dig(obj, *self._PATH)
+        if isinstance(pod_spec, dict):
+            default_pod_spec(pod_spec)
+
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+        """Metadata and template."""
+        return super().validate_create(obj, around) + _validate_template(obj, self._PATH)
+
+    def validate_update(
+        self, obj: JsonObject, old: JsonObject, around: Surroundings
+    ) -> list[Cause]:
+        """Metadata and template."""
+        causes = super().validate_update(obj, old, around)
+        return causes + _validate_template(obj, self._PATH)
 
 
 PLAIN: Final = Strategy()
@@ -125,6 +165,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         replicas=1, podManagementPolicy="OrderedReady", revisionHistoryLimit=10
     ),
     "daemonsets.apps": WorkloadStrategy(revisionHistoryLimit=10),
+    "cronjobs.batch": CronJobStrategy(),
     "jobs.batch": JobStrategy(
         backoffLimit=6, completionMode="NonIndexed", suspend=False, manualSelector=False
     ),

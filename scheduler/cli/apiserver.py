@@ -33,6 +33,12 @@ import click
     help="Single gates of the API server, over what the personality sets.",
 )
 @click.option(
+    "--controller-feature-gates",
+    multiple=True,
+    metavar="NAME=BOOL,...",
+    help="The same for its controllers, which may disagree with the server.",
+)
+@click.option(
     "--clock-rate",
     type=click.FloatRange(min=0.0),
     default=1.0,
@@ -59,10 +65,11 @@ def command(**values: Any) -> None:
       kubectl --kubeconfig kc.yaml get pods -A --watch
     """  # noqa: D301 - click wants the character itself
     gates = parse_gates(values["feature_gates"])
-    asyncio.run(_serve(values, gates))
+    controller_gates = parse_gates(values["controller_feature_gates"], "--controller-feature-gates")
+    asyncio.run(_serve(values, gates, controller_gates))
 
 
-def parse_gates(texts: tuple[str, ...]) -> dict[str, bool]:
+def parse_gates(texts: tuple[str, ...], flag: str = "--feature-gates") -> dict[str, bool]:
     """Gates by name. The server knows gates of its own, so names are not checked.
 
     >>> parse_gates(("A=true,B=false", "C=true"))
@@ -75,13 +82,15 @@ def parse_gates(texts: tuple[str, ...]) -> dict[str, bool]:
             continue
         if not name or value.lower() not in ("true", "false"):
             raise click.UsageError(
-                f'invalid argument "{part}" for "--feature-gates": write Name=true or Name=false'
+                f'invalid argument "{part}" for "{flag}": write Name=true or Name=false'
             )
         found[name] = value.lower() == "true"
     return found
 
 
-async def _serve(values: dict[str, Any], gates: dict[str, bool]) -> None:
+async def _serve(
+    values: dict[str, Any], gates: dict[str, bool], controller_gates: dict[str, bool]
+) -> None:
     from simulator import EmbeddedCluster, serve
 
     stop = asyncio.Event()
@@ -97,6 +106,7 @@ async def _serve(values: dict[str, Any], gates: dict[str, bool]) -> None:
             port=values["port"],
             personality=values["personality"],
             feature_gates=gates,
+            controller_gates=controller_gates,
             clock_rate=values["clock_rate"],
             kubeconfig=kubeconfig,
             stop=stop,

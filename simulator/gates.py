@@ -1,0 +1,55 @@
+"""Feature gates of the simulated control plane: each component has a set of its own.
+
+The API server and the controllers can disagree, as they do while a real cluster is upgraded; the
+scheduler's gates are its own affair (`kubestow run --feature-gates`). A gate nobody set follows the
+personality: on in `native`, off in `stock`. Sets may be changed while the cluster runs, which is
+what restarting a component with another `--feature-gates` comes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from simulator.admission import Personality
+
+FALLBACK_GATE: Final = "PodTopologySpreadFallbackMode"
+"""KEP-3990: `fallbackCriteria` of spread constraints."""
+QUOTA_GATE: Final = "ResourceQuotaDeferredEnforcement"
+"""KEP-5465: gated pods are not charged."""
+KNOWN_GATES: Final = (FALLBACK_GATE, QUOTA_GATE)
+
+
+class Gates(Mapping[str, bool]):
+    """The gates of one component. As a mapping: those that were set explicitly."""
+
+    def __init__(
+        self, personality: Personality = "stock", given: Mapping[str, bool] | None = None
+    ) -> None:
+        self.personality: Final = personality
+        self._set = dict(given or {})
+
+    def __getitem__(self, name: str) -> bool:
+        return self._set[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._set)
+
+    def __len__(self) -> int:
+        return len(self._set)
+
+    def enabled(self, name: str) -> bool:
+        """Whether a gate is on.
+
+        >>> Gates("native").enabled(FALLBACK_GATE), Gates("stock").enabled(FALLBACK_GATE)
+        (True, False)
+        """
+        return self._set.get(name, self.personality == "native")
+
+    def change(self, wanted: Mapping[str, bool]) -> None:
+        """Set gates from now on. Names are the caller's to check."""
+        self._set.update(wanted)
+
+    def describe(self) -> dict[str, bool]:
+        """Every gate that is known or was set, and whether it is on."""
+        return {name: self.enabled(name) for name in sorted({*KNOWN_GATES, *self._set})}
