@@ -20,4 +20,4 @@ class DefaultBinder:
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Success, or the status of a failure that is certain."""
-        return await self._handle.api.bind(pod, node_name)
+        return await self._handle.api.bind(pod, node_name, state.binding_annotations)

@@ -6,6 +6,7 @@ can never hit another pod of the same name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
@@ -53,16 +54,25 @@ class PodStatusPatch(msgspec.Struct, frozen=True):
 
 
 def plan_status_patch(
-    pod: Pod, condition: Condition | None, nominated_node_name: str | None, now: str
+    pod: Pod,
+    condition: Condition | None,
+    nominated_node_name: str | None,
+    now: str,
+    more: Sequence[Condition] = (),
 ) -> PodStatusPatch | None:
     """The patch that brings `pod` to `condition` and nomination, or None when it is there already.
 
     `now` (RFC 3339) becomes the transition time if the condition's status value changes. A
-    difference in `observedGeneration` alone is not worth a request.
+    difference in `observedGeneration` alone is not worth a request. Of `more` conditions all are
+    sent as soon as one condition has changed: the pod known here may be older than a patch that was
+    not sent yet, and this one replaces it.
     """
     conditions: tuple[Condition, ...] = ()
     if condition is not None:
         conditions = _changed_condition(pod, condition, now)
+    if conditions or any(_changed_condition(pod, each, now) for each in more):
+        known = {each.type: each for each in pod.status.conditions}
+        conditions += tuple(_kept_time(known.get(each.type), each, now) for each in more)
     if nominated_node_name == pod.status.nominated_node_name:
         nominated_node_name = None
     if not conditions and nominated_node_name is None:
@@ -89,6 +99,12 @@ def _changed_condition(pod: Pod, condition: Condition, now: str) -> tuple[Condit
             return (_at(condition, old.last_transition_time or now),)
         break
     return (_at(condition, now),)
+
+
+def _kept_time(old: Condition | None, condition: Condition, now: str) -> Condition:
+    if old is None or old.status != condition.status:
+        return _at(condition, now)
+    return _at(condition, old.last_transition_time or now)
 
 
 def _at(condition: Condition, time: str) -> Condition:

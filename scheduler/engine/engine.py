@@ -118,13 +118,14 @@ class Engine:
         pod = info.pod
         framework = self.frameworks[pod.spec.scheduler_name]
         state = CycleState(clock.now())
+        state.info = info
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
         try:
             outcome = self.algorithms[framework.profile_name].schedule(state, pod)
             if isinstance(outcome, Unfit):
                 attempt.failure = failure.from_fit_error(
-                    outcome.error, outcome.nominating, outcome.post_filter
+                    outcome.error, outcome.nominating, outcome.post_filter, state
                 )
             else:
                 attempt.result = outcome

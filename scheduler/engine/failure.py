@@ -11,6 +11,7 @@ from scheduler.engine.diagnosis import FitError
 from scheduler.engine.runtime import AttemptError
 from scheduler.framework import (
     CLEAR_NOMINATION,
+    CycleState,
     NominatingInfo,
     PostFilterOutcome,
     QueuedPodInfo,
@@ -65,12 +66,17 @@ def from_fit_error(
     unfit: FitError,
     nominating: NominatingInfo | None = CLEAR_NOMINATION,
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN,
+    state: CycleState | None = None,
 ) -> Failure:
-    """No node fits, or Reserve, Permit or the wait for Permit turned the pod down."""
+    """No node fits, or Reserve, Permit or the wait for Permit turned the pod down.
+
+    `state` may hold notes of plugins for the message.
+    """
     diagnosis = unfit.diagnosis
+    note = "" if state is None else state.failure_note(diagnosis.unschedulable_plugins)
     return Failure(
         reason=diagnosis.condition_reason or REASON_UNSCHEDULABLE,
-        message=diagnosis.message(),
+        message=diagnosis.message() + note,
         nominating=nominating,
         unschedulable_plugins=frozenset(diagnosis.unschedulable_plugins),
         pending_plugins=frozenset(diagnosis.pending_plugins),

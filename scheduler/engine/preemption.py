@@ -131,7 +131,7 @@ class Evaluator:
         self._observe = observe
         self._slots = filter_slots(framework)
         self._extending = frozenset(p.name for p in framework.pre_filter if _extends(p))
-        #: (shape, pin, rules) to (stamp, message) of searches that found nothing.
+        #: (shape, pin, rules, variant) to (stamp, message) of searches that found nothing.
         self._fruitless: dict[Any, tuple[tuple[int, int], str]] = {}
 
     def observe(self, victims: int) -> None:
@@ -423,7 +423,7 @@ class Evaluator:
             return None, stamp
         metadata = pod.metadata
         own = metadata.namespace, frozenset(metadata.labels.items()), pod.pin, pod.spec.node_name
-        return (pod.shape.id, own, rules), stamp
+        return (pod.shape.id, own, rules, state.variant), stamp
 
 
 def _told_by_table(slot: FilterSlot) -> bool:

@@ -68,6 +68,10 @@ class Nominator(Protocol):
         """End the nomination of `pod` (by UID), if it has one."""
         ...
 
+    def node_of(self, uid: str) -> str:
+        """The node that the pod with this UID is nominated to; empty for none."""
+        ...
+
     def nominated_nodes(self) -> Sequence[str]:
         """Nodes that some pod is nominated to."""
         ...
@@ -120,8 +124,12 @@ class ObjectKey(NamedTuple):
 class ApiWriter(Protocol):
     """The only way a plugin writes to the API server, and waits for what that brings about."""
 
-    async def bind(self, pod: Pod, node_name: str) -> Status | None:
+    async def bind(
+        self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
+    ) -> Status | None:
         """Bind; returns when the outcome is certain, however long that takes.
+
+        The API server copies `annotations` of the Binding into the pod, in the same write.
 
         None when the pod is bound to `node_name`, an Error status when it certainly is not.
         """
@@ -242,6 +250,25 @@ class Events(Protocol):
         ...
 
 
+class PluginMetrics(Protocol):
+    """Metrics of plugins; each must be defined in `scheduler.service.metrics.definitions`.
+
+    Label values stand in the order of the definition. KeyError for a name that is not defined.
+    """
+
+    def count(self, name: str, *labels: str, amount: float = 1.0) -> None:
+        """Add to a counter."""
+        ...
+
+    def gauge(self, name: str, *labels: str, value: float) -> None:
+        """Set a gauge."""
+        ...
+
+    def observe(self, name: str, *labels: str, value: float) -> None:
+        """Observe a value in a histogram."""
+        ...
+
+
 class Handle(Protocol):
     """Given to every plugin factory.
 
@@ -293,6 +320,11 @@ class Handle(Protocol):
     @property
     def events(self) -> Events:
         """Kubernetes Events, in the name of this profile."""
+        ...
+
+    @property
+    def metrics(self) -> PluginMetrics:
+        """Metrics of plugins, exposed with those of the process."""
         ...
 
     @property

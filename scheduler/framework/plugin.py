@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.node_status import NodeToStatus
@@ -288,6 +289,24 @@ class EnqueueExtensions(Plugin, Protocol):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """An empty list: no event can. Called once, at start."""
+        ...
+
+
+class PodConditionsPlugin(Plugin, Protocol):
+    """Writes pod conditions of its own, without a request of its own.
+
+    Not an extension point of upstream: any plugin of the pod's profile may have the method.
+    """
+
+    def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
+        """The plugin's conditions as they should be now; types must carry a domain of its own.
+
+        Asked whenever PodScheduled=False is written: after a failed attempt, when `info` holds its
+        outcome, and for a pod held at a gate (`info.gated`). They travel in the same PATCH, with
+        the pod's UID. If only they have changed, the PATCH is made for them; if nothing has, there
+        is none. `pod` is the newest object known. A condition that is not returned stays as it is.
+        Transition time and observed generation are filled in.
+        """
         ...
 
 

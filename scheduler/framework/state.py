@@ -5,7 +5,11 @@ Facts: framework-cycle-config.md 0.4.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scheduler.framework.queued import QueuedPodInfo
 
 
 class CycleState:
@@ -16,7 +20,10 @@ class CycleState:
     """
 
     __slots__ = (
+        "_failure_notes",
+        "binding_annotations",
         "data",
+        "info",
         "now",
         "pods_to_activate",
         "record_plugin_metrics",
@@ -25,6 +32,7 @@ class CycleState:
         "skip_post_filter",
         "skip_pre_bind",
         "skip_score",
+        "variant",
     )
 
     def __init__(self, now: float = 0.0, data: dict[str, Any] | None = None) -> None:
@@ -43,6 +51,15 @@ class CycleState:
         #: Keys written while the framework records a reusable PreFilter or PreScore (None: not
         #: recording).
         self.recorder: list[str] | None = None
+        #: The pod's queue record in a real attempt; None in a trial (`kubestow explain`, tests),
+        #: in which a plugin must leave no trace outside this state.
+        self.info: QueuedPodInfo | None = None
+        #: What makes this attempt differ from others at pods of the same shape and labels; None
+        #: when nothing does. See `set_variant`.
+        self.variant: tuple[tuple[str, Hashable], ...] | None = None
+        #: Annotations that go onto the pod with its binding; see `annotate_binding`.
+        self.binding_annotations: dict[str, str] | None = None
+        self._failure_notes: list[tuple[str, str]] | None = None
 
     def read(self, key: str) -> Any:
         """The value under `key`; KeyError with upstream's text when missing."""
@@ -61,6 +78,38 @@ class CycleState:
         if self.recorder is not None:
             self.recorder.append(key)
 
+    def set_variant(self, plugin: str, value: Hashable) -> None:
+        """`plugin` judges this pod in a way that its shape and labels do not tell.
+
+        What the engine remembers about pods of the same shape (a preemption in vain) is kept apart
+        by it. Set it in PreFilter; None takes it back.
+        """
+        others = [pair for pair in self.variant or () if pair[0] != plugin]
+        if value is not None:
+            others.append((plugin, value))
+        self.variant = tuple(others) or None
+
+    def note_failure(self, text: str, *, if_rejected_by: str = "") -> None:
+        """Have ` (text)` appended to the FailedScheduling message, should no node fit.
+
+        With `if_rejected_by`, only if that plugin is among those that rejected the pod.
+        """
+        if self._failure_notes is None:
+            self._failure_notes = []
+        self._failure_notes.append((text, if_rejected_by))
+
+    def failure_note(self, rejectors: Collection[str]) -> str:
+        """What `note_failure` was told, ready to append; empty for nothing."""
+        return "".join(
+            f" ({text})"
+            for text, plugin in self._failure_notes or ()
+            if not plugin or plugin in rejectors
+        )
+
+    def annotate_binding(self, annotations: Mapping[str, str]) -> None:
+        """Put annotations on the pod in the very request that binds it (DefaultBinder)."""
+        self.binding_annotations = {**(self.binding_annotations or {}), **annotations}
+
     def clone(self) -> CycleState:
         """A copy for a what-if: values are cloned through their own `clone`, sets are shared."""
         copy = CycleState(self.now)
@@ -74,6 +123,8 @@ class CycleState:
         copy.skip_post_filter = self.skip_post_filter
         copy.record_plugin_metrics = self.record_plugin_metrics
         copy.pods_to_activate = self.pods_to_activate
+        copy.info = self.info
+        copy.variant = self.variant
         return copy
 
 

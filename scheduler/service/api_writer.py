@@ -51,12 +51,16 @@ class ServiceApiWriter:
         self._metrics = metrics
         self._random = random or Random()
 
-    async def bind(self, pod: Pod, node_name: str) -> Status | None:
+    async def bind(
+        self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
+    ) -> Status | None:
         """Bind; returns only when the outcome is certain, however long that takes.
 
         The error of the status is a `PodMovedOnError` if the pod needs no scheduling any more.
         """
-        result = await self._dispatcher.bind(pod, node_name)
+        result = await self._dispatcher.bind(
+            pod, node_name, None if annotations is None else dict(annotations)
+        )
         self._metrics.bind_outcome(result.outcome.value)
         if result.bound:
             return None

@@ -12,6 +12,7 @@ from scheduler.framework import Clock, Events, QueuedPodInfo
 from scheduler.queue import AlreadyQueuedError, SchedulingQueue
 from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.plugin_conditions import ConditionSource, no_conditions
 from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
@@ -34,8 +35,13 @@ class FailureHandler:
         clock: Clock,
         metrics: SchedulerMetrics,
         gates: GateReporter | None = None,
+        conditions: ConditionSource = no_conditions,
     ) -> None:
-        """`gates` delays conditions that have a plugin's own reason; None writes them at once."""
+        """`gates` delays conditions that have a plugin's own reason; None writes them at once.
+
+        `conditions` gives the conditions that plugins want written along.
+        """
+        self._conditions = conditions
         self._queue = queue
         self._newest = newest
         self._events = events
@@ -101,7 +107,8 @@ class FailureHandler:
             or not failure.own_reason
             or nominated not in (None, pod.status.nominated_node_name)
         ):
-            self._statuses.not_scheduled(pod, failure.reason, failure.message, nominated)
+            more = self._conditions(pod, info)
+            self._statuses.not_scheduled(pod, failure.reason, failure.message, nominated, more)
         elif not info.gated:
             # Many pods that a plugin holds may be let in at once and turned down again. (Where a
             # gate closed behind the pod, the gate's words are newer.)

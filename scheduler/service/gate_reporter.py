@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
+from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import Clock, QueuedPodInfo, Status
+from scheduler.service.plugin_conditions import ConditionSource, no_conditions
 
 POD_SCHEDULED: Final = "PodScheduled"
 
@@ -43,9 +45,14 @@ _NUMBER: Final = re.compile(r"(?<![\w.\-])-?(?:\d++(?:\.\d++)?[A-Za-z]{0,2}+)++(
 
 
 class WriteCondition(Protocol):
-    """Writes PodScheduled=False; `afresh`: even if the pod, as known here, says so already."""
+    """Writes PodScheduled=False; `afresh`: even if the pod, as known here, says so already.
 
-    def __call__(self, pod: Pod, reason: str, message: str, *, afresh: bool) -> None:
+    `more` are conditions of plugins, for the same write.
+    """
+
+    def __call__(
+        self, pod: Pod, reason: str, message: str, more: Sequence[Condition], *, afresh: bool
+    ) -> None:
         """Hand the condition to the dispatcher."""
         ...
 
@@ -107,8 +114,13 @@ class GateReporter:
         clock: Clock,
         *,
         delay: float = 1.0,
+        conditions: ConditionSource = no_conditions,
     ) -> None:
-        """`queue` contains the UIDs of waiting pods; `delay` is in seconds."""
+        """`queue` contains the UIDs of waiting pods; `delay` is in seconds.
+
+        `conditions` gives the conditions that plugins want written along.
+        """
+        self._conditions = conditions
         self._queue = queue
         self._newest = newest
         self._write = write
@@ -234,7 +246,8 @@ class GateReporter:
         if pod is None:
             self._cancel(note)
             return
-        self._write(pod, note.reason, note.message, afresh=note.doubtful)
+        more = self._conditions(pod, note.info)
+        self._write(pod, note.reason, note.message, more, afresh=note.doubtful)
         self._written += 1
         note.shown, note.written_at = (note.reason, note.message), now
         note.due, note.doubtful = None, False

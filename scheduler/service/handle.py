@@ -19,6 +19,7 @@ from scheduler.framework import (
     NodeInfo,
     NodeTableView,
     Nominator,
+    PluginMetrics,
     Status,
 )
 from scheduler.framework.preemption import PreemptionSearch
@@ -168,6 +169,7 @@ class ServiceHandle:
         api: ApiWriter,
         events: Events,
         background: BackgroundTasks,
+        metrics: PluginMetrics,
     ) -> None:
         self.profile_name = profile_name
         self.clock = clock
@@ -176,6 +178,7 @@ class ServiceHandle:
         self.subscriptions = subscriptions
         self.api = api
         self.events = events
+        self.metrics = metrics
         self.what_if = ServiceWhatIf(cache)
         self._cache = cache
         self._waiting_pods = waiting_pods

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -28,23 +28,49 @@ class StatusWriter:
         self.on_not_scheduled: Callable[[str], bool] = lambda _uid: False
 
     def not_scheduled(
-        self, pod: Pod, reason: str, message: str, nominated_node_name: str | None
+        self,
+        pod: Pod,
+        reason: str,
+        message: str,
+        nominated_node_name: str | None,
+        more: Sequence[Condition] = (),
     ) -> None:
-        """Say why the pod is pending; None leaves its nomination alone, "" clears it."""
+        """Say why the pod is pending; None leaves its nomination alone, "" clears it.
+
+        `more` are conditions of plugins, for the same patch.
+        """
         afresh = self.on_not_scheduled(pod.uid)
         known = _unsure(pod) if afresh else pod
-        self._submit(known, _why(pod, reason, message), nominated_node_name)
+        self._submit(known, _why(pod, reason, message), nominated_node_name, more)
 
-    def held(self, pod: Pod, reason: str, message: str, *, afresh: bool) -> None:
+    def held(
+        self,
+        pod: Pod,
+        reason: str,
+        message: str,
+        more: Sequence[Condition] = (),
+        *,
+        afresh: bool,
+    ) -> None:
         """Say what holds the pod; `afresh`: even if the pod, as known here, says so already."""
-        self._submit(_unsure(pod) if afresh else pod, _why(pod, reason, message), None)
+        self._submit(_unsure(pod) if afresh else pod, _why(pod, reason, message), None, more)
 
     def expected_on(self, pod: Pod, node_name: str) -> None:
         """Say where the pod will be bound, before slow binding work begins."""
         self._submit(pod, None, node_name)
 
-    def _submit(self, pod: Pod, condition: Condition | None, nominated: str | None) -> None:
-        patch = plan_status_patch(pod, condition, nominated, second_time(self._clock.now()))
+    def _submit(
+        self,
+        pod: Pod,
+        condition: Condition | None,
+        nominated: str | None,
+        more: Sequence[Condition] = (),
+    ) -> None:
+        generation = pod.metadata.generation or None
+        observed = [msgspec.structs.replace(each, observed_generation=generation) for each in more]
+        patch = plan_status_patch(
+            pod, condition, nominated, second_time(self._clock.now()), observed
+        )
         if patch is not None:
             self._dispatcher.patch_status(patch)
 

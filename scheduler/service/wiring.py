@@ -39,6 +39,7 @@ from scheduler.service.listers import StoreListers
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import RunOptions
+from scheduler.service.plugin_conditions import PluginConditions
 from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
@@ -110,12 +111,14 @@ class Wiring:
         self.queue = self._queue()
         self.engine = self._engine()
         self.statuses = StatusWriter(self.dispatcher, self.clock)
+        conditions = PluginConditions(self.frameworks)
         self.gates = GateReporter(
             self.queue,
             self._newest_pod,
             self.statuses.held,
             self.clock,
             delay=seconds(settings.status_delay),
+            conditions=conditions,
         )
         self.queue.on_gated = self.gates.held
         self.statuses.on_not_scheduled = self.gates.superseded
@@ -127,6 +130,7 @@ class Wiring:
             clock=self.clock,
             metrics=metrics,
             gates=self.gates,
+            conditions=conditions,
         )
         self.binding = BindingCycle(
             self.engine,
@@ -176,6 +180,7 @@ class Wiring:
             ),
             events=self.events,
             background=self.background,
+            metrics=self.metrics.plugins,
         )
         self._handles[profile.scheduler_name] = handle
         framework = Framework(profile, self._registry, handle)

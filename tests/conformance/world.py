@@ -131,6 +131,7 @@ class VectorHandle:
         self.service_what_if = ServiceWhatIf(world.cache)
         self.api: Any = Unavailable("api")
         self.events: Any = Unavailable("events")
+        self.metrics: Any = Unavailable("metrics")
         self.subscriptions = ForgetfulSubscriptions()
         self.feature_gates = gates
         #: Set once the profile's plugins exist.

@@ -113,6 +113,28 @@ class QueueFacet:
         self._plugins[plugin, _PRE_ENQUEUE, status].observe(seconds)
 
 
+class PluginFacet:
+    """Implements `scheduler.framework.PluginMetrics`."""
+
+    __slots__ = ("_definitions", "_families")
+
+    def __init__(self, families: Families) -> None:
+        self._families = families
+        self._definitions = {each.name: each for each in define.DEFINITIONS}
+
+    def count(self, name: str, *labels: str, amount: float = 1.0) -> None:
+        """Add to a counter."""
+        self._families.counter(self._definitions[name])[labels].inc(amount)
+
+    def gauge(self, name: str, *labels: str, value: float) -> None:
+        """Set a gauge."""
+        self._families.gauge(self._definitions[name])[labels].set(value)
+
+    def observe(self, name: str, *labels: str, value: float) -> None:
+        """Observe a value in a histogram."""
+        self._families.histogram(self._definitions[name])[labels].observe(value)
+
+
 class ClientFacet:
     """Implements `scheduler.client.metrics.ClientMetrics`."""
 

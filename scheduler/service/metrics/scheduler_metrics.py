@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from scheduler.service.metrics import definitions as define
 from scheduler.service.metrics.build_info import BuildInfo, build_info
 from scheduler.service.metrics.exposition import FamilyCollector, render
-from scheduler.service.metrics.facets import ClientFacet, EngineFacet, QueueFacet
+from scheduler.service.metrics.facets import ClientFacet, EngineFacet, PluginFacet, QueueFacet
 from scheduler.service.metrics.families import Families
 
 _MANY_ATTEMPTS = 15
@@ -51,6 +51,7 @@ class SchedulerMetrics:
         self.engine = EngineFacet(families)
         self.queue = QueueFacet(families)
         self.client = ClientFacet(families, host)
+        self.plugins = PluginFacet(families)
         self._attempts = families.counter(define.SCHEDULE_ATTEMPTS)
         self._attempt_durations = families.histogram(define.ATTEMPT_DURATION)
         self._pod_attempts = families.histogram(define.POD_ATTEMPTS)[()]

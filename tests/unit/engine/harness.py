@@ -58,6 +58,9 @@ class Nominations:
     def delete_nominated_pod_if_exists(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
 
+    def node_of(self, uid: str) -> str:
+        return self._pods[uid][1] if uid in self._pods else ""
+
     def nominated_nodes(self) -> Sequence[str]:
         return tuple(dict.fromkeys(node for _, node in self._pods.values()))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from plugins import DefaultBinder
@@ -13,10 +15,12 @@ from tests.unit.plugins.clusters import Cluster, pod
 class Writer:
     def __init__(self, answer: Status | None) -> None:
         self.answer = answer
-        self.bound: list[tuple[str, str]] = []
+        self.bound: list[tuple[str, str, Mapping[str, str] | None]] = []
 
-    async def bind(self, pod: Pod, node_name: str) -> Status | None:
-        self.bound.append((pod.uid, node_name))
+    async def bind(
+        self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
+    ) -> Status | None:
+        self.bound.append((pod.uid, node_name, annotations))
         return self.answer
 
 
@@ -26,4 +30,12 @@ async def test_bind(answer: Status | None) -> None:
     plugin = DefaultBinder(None, Cluster().handle(api=writer))
 
     assert await plugin.bind(CycleState(), pod(), "node-1") is answer
-    assert writer.bound == [("u", "node-1")]
+    assert writer.bound == [("u", "node-1", None)]
+
+
+async def test_annotations_of_the_attempt_travel_with_the_binding() -> None:
+    writer, state = Writer(None), CycleState()
+    state.annotate_binding({"example.com/a": "1"})
+    state.annotate_binding({"example.com/b": "2"})
+    await DefaultBinder(None, Cluster().handle(api=writer)).bind(state, pod(), "node-1")
+    assert writer.bound == [("u", "node-1", {"example.com/a": "1", "example.com/b": "2"})]

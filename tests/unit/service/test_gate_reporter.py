@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -46,6 +47,7 @@ class Desk:
     informer: dict[str, Pod] = field(default_factory=dict)
     written: list[tuple[str, str, str]] = field(default_factory=list)
     afresh: list[bool] = field(default_factory=list)
+    more: list[list[str]] = field(default_factory=list)
     woken: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -58,7 +60,10 @@ class Desk:
         )
         self.reporter.on_timer = lambda: self.woken.append(self.clock.time)
 
-    def _write(self, pod: Pod, reason: str, message: str, *, afresh: bool) -> None:
+    def _write(
+        self, pod: Pod, reason: str, message: str, more: Sequence[Condition], *, afresh: bool
+    ) -> None:
+        self.more.append([each.type for each in more])
         self.written.append((pod.metadata.name, reason, message))
         self.afresh.append(afresh)
 

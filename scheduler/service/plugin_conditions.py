@@ -1,0 +1,62 @@
+"""Conditions that plugins want in the status of a pending pod (`PodConditionsPlugin`).
+
+They are collected when PodScheduled=False is written and go into the same PATCH; nothing is written
+here. A plugin that raises costs its own condition and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from scheduler.api.meta import Condition
+from scheduler.api.pod import Pod
+from scheduler.engine import Framework
+from scheduler.framework import QueuedPodInfo
+
+_log = structlog.get_logger(__name__)
+
+ConditionSource = Callable[[Pod, QueuedPodInfo], Sequence[Condition]]
+"""`source(pod, info)`: the conditions of plugins for a pod that is not scheduled."""
+
+_NOT_THEIRS: Final = frozenset(
+    ("PodScheduled", "Ready", "Initialized", "ContainersReady", "DisruptionTarget")
+)
+
+
+def no_conditions(pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:  # noqa: ARG001
+    """Where no plugin has any."""
+    return ()
+
+
+class PluginConditions:
+    """Asks the plugins of the pod's profile."""
+
+    def __init__(self, frameworks: Mapping[str, Framework]) -> None:
+        self._plugins: dict[str, tuple[Any, ...]] = {
+            name: tuple(
+                plugin
+                for plugin in framework.plugins.values()
+                if callable(getattr(plugin, "pod_conditions", None))
+            )
+            for name, framework in frameworks.items()
+        }
+
+    def __call__(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
+        """All conditions, in the order of the plugins; of two with one type the first counts."""
+        plugins = self._plugins.get(pod.spec.scheduler_name)
+        if not plugins:
+            return ()
+        found: dict[str, Condition] = {}
+        for plugin in plugins:
+            try:
+                for each in plugin.pod_conditions(pod, info):
+                    if each.type in _NOT_THEIRS:
+                        raise ValueError(f"condition {each.type} is not a plugin's to write")
+                    found.setdefault(each.type, each)
+            except Exception:  # noqa: BLE001 - boundary: plugin call
+                _log.exception("plugin raised", plugin=plugin.name, where="pod_conditions",
+                               pod=pod.key)  # fmt: skip
+        return tuple(found.values())
