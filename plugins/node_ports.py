@@ -23,6 +23,7 @@ from scheduler.framework import (
     Codes,
     Columns,
     CycleState,
+    EmptiedTableView,
     EventResource,
     Handle,
     NoArgs,
@@ -84,6 +85,17 @@ class NodePorts:
                     taken[row] = 1
         codes: Codes = taken[rows]
         return codes
+
+    def filter_emptied_rows(
+        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+    ) -> Codes:
+        """As `filter_rows`, without what victims hold."""
+        taken = np.zeros(len(rows), dtype=np.int32)
+        for ip, protocol, port in pod.shape.host_ports:
+            for held, kept in table.kept_ports(protocol, port).items():
+                if ANY_IP in (ip, held) or ip == held:
+                    taken |= kept[rows]
+        return taken
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """The one rejection."""

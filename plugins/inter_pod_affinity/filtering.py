@@ -15,7 +15,9 @@ from scheduler.api.pod_affinity import PodAffinityTerms
 from scheduler.framework import (
     BoolColumn,
     Codes,
+    EmptiedTableView,
     Int32Column,
+    Int64Column,
     NodeInfo,
     NodeTableView,
     Rows,
@@ -87,6 +89,23 @@ class RequiredState:
             codes[~self._near_mask(table, index)] = AFFINITY
         return codes
 
+    def emptied_codes(self, pod: Pod, table: EmptiedTableView, rows: Rows) -> Codes:
+        """As `codes`, each row without those of its own pods that may go."""
+        index = selector(table, rows)
+        codes = np.zeros(len(rows), dtype=np.int32)
+        gone = self._gone_with_terms(pod, table)
+        for key in self.existing.keys:
+            left = _remaining(self.existing, table, key, index, gone.get(key))
+            codes[left > 0] = EXISTING_ANTI_AFFINITY
+        gone = {}
+        for each in self.own.required_anti:
+            _gather(gone, each.topology_key, table.removable_counts((each.pods,)))
+        for key, counts in gone.items():
+            codes[_remaining(self.anti, table, key, index, counts) > 0] = ANTI_AFFINITY
+        if self.own.required:
+            codes[~self._near_emptied(table, index)] = AFFINITY
+        return codes
+
     def change(
         self, pod: Pod, other: Pod, terms: PodAffinityTerms, node: NodeInfo, by: int
     ) -> None:
@@ -120,6 +139,37 @@ class RequiredState:
         else:
             masks = [_where(self.affinity, table, key, index) for key in keys]
         near: BoolColumn = np.logical_and.reduce(masks)
+        return near
+
+    def _gone_with_terms(self, pod: Pod, table: EmptiedTableView) -> dict[str, Int32Column]:
+        """By topology key: anti-affinity terms against the pod that go with their owners."""
+        gone: dict[str, Int32Column] = {}
+        metadata = pod.metadata
+        for term in table.removable_terms(
+            metadata.namespace, metadata.labels, self.namespace_labels
+        ):
+            if term.kind is TermKind.REQUIRED_ANTI:
+                _gather(gone, term.topology_key, term.counts)
+        return gone
+
+    def _near_emptied(self, table: EmptiedTableView, index: slice | Rows) -> BoolColumn:
+        """As `_near_mask`, each row without the pods that go; they may end a group, too."""
+        gone = table.removable_counts(tuple(each.pods for each in self.own.required))
+        keys = [each.topology_key for each in self.own.required]
+        present = {key: table.label_column(key)[index] >= 0 for key in keys}
+        # A pod that goes was counted once per term whose label the node has.
+        total = self.affinity.total - gone[index] * sum(
+            present[key].astype(np.int64) for key in keys
+        )
+        near: BoolColumn = np.logical_and.reduce(
+            [
+                _remaining(self.affinity, table, key, index, gone * keys.count(key)) > 0
+                for key in present
+            ]
+        )
+        if self.matches_itself:
+            near |= total == 0
+        near &= np.logical_and.reduce(list(present.values()))
         return near
 
 
@@ -162,6 +212,23 @@ def _where(pairs: Pairs, table: NodeTableView, key: str, index: slice | Rows) ->
     """Rows whose value of `key` has pods; id -1, no such label, reads the last entry: False."""
     found: BoolColumn = pairs.positive(table, key)[table.label_column(key)[index]]
     return found
+
+
+def _gather(sums: dict[str, Int32Column], key: str, counts: Int32Column) -> None:
+    known = sums.get(key)
+    sums[key] = counts if known is None else known + counts
+
+
+def _remaining(
+    pairs: Pairs,
+    table: NodeTableView,
+    key: str,
+    index: slice | Rows,
+    gone: Int32Column | Int64Column | None,
+) -> Int64Column:
+    """Per row what its domain has without what goes from this row; 0 or less without the label."""
+    left: Int64Column = pairs.per_value(table, key)[table.label_column(key)[index]]
+    return left if gone is None else left - gone[index]
 
 
 def _change(pairs: Pairs, key: str, labels: Mapping[str, str], by: int) -> None:

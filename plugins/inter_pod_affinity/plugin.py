@@ -28,6 +28,7 @@ from scheduler.framework import (
     ClusterEventWithHint,
     Codes,
     CycleState,
+    EmptiedTableView,
     Handle,
     Int64Column,
     NodeInfo,
@@ -121,6 +122,12 @@ class InterPodAffinity:
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
         return _required(state).codes(table, rows)
+
+    def filter_emptied_rows(
+        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+    ) -> Codes:
+        """As `filter_rows`, without the victims of each row."""
+        return _required(state).emptied_codes(pod, table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Which kind of term turned the node down."""

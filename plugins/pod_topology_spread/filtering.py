@@ -16,6 +16,7 @@ from plugins.row_selection import selector
 from scheduler.api.pod import Pod
 from scheduler.framework import (
     Codes,
+    EmptiedTableView,
     Int32Column,
     Int64Column,
     LabelValues,
@@ -170,6 +171,35 @@ class HardState:
             result = codes if result is None else np.where(result == 0, codes, result)
         return np.zeros(len(rows), dtype=np.int32) if result is None else result
 
+    def emptied_codes(
+        self, inclusion: Inclusion, pod: Pod, table: EmptiedTableView, rows: Rows
+    ) -> Codes:
+        """As `codes`, each row without those of its own pods that may go.
+
+        Removals make the row's own domain smaller and no other: the smallest count is then the
+        known one or the row's own, whichever of the two known domains it is.
+        """
+        index = selector(table, rows)
+        constraints = [each.constraint for each in self.domains]
+        columns = [table.label_column(each.topology_key)[index] for each in constraints]
+        complete = np.logical_and.reduce([column >= 0 for column in columns])
+        masks = inclusion.masks(constraints, pod, table, rows, index)
+        result = np.zeros(len(rows), dtype=np.int32)
+        for position, (column, mask) in enumerate(zip(columns, masks, strict=True)):
+            domain = self.domains[position]
+            gone = _removable(domain.constraint, pod, table)[index] * complete
+            if mask is not None:
+                gone *= mask
+            left = self._counts(position)[column] - gone
+            smallest: Int64Column | int = 0
+            if domain.enough:
+                known = self.smallest[position].count
+                smallest = np.where(gone > 0, np.minimum(left, known), known)
+            codes = (left + domain.own - smallest > domain.constraint.max_skew).astype(np.int32)
+            codes[column < 0] = MISSING
+            result = np.where(result == 0, codes, result)
+        return result
+
     def change(self, inclusion: Inclusion, pod: Pod, other: Pod, node: NodeInfo, by: int) -> None:
         """`other` came to (+1) or left (-1) `node`. Upstream counts terminating pods here."""
         if other.metadata.namespace != pod.metadata.namespace:
@@ -196,15 +226,20 @@ class HardState:
     def _verdict(self, index: int) -> Codes:
         """Per value id, and last for a missing label, the filter code."""
         domain = self.domains[index]
-        counts = domain.counts
-        if self.changes[index]:
-            counts = counts.copy()
-            for value_id, by in self.changes[index].items():
-                counts[value_id] += by
+        counts = self._counts(index)
         limit = domain.constraint.max_skew + self.minimum(index) - domain.own
         verdict: Codes = (counts > limit).astype(np.int32)
         verdict[-1] = MISSING
         return verdict
+
+    def _counts(self, index: int) -> Int64Column:
+        """Pods per value id, with the changes; to be read only."""
+        counts = self.domains[index].counts
+        if self.changes[index]:
+            counts = counts.copy()
+            for value_id, by in self.changes[index].items():
+                counts[value_id] += by
+        return counts
 
 
 def hard_state(
@@ -240,6 +275,12 @@ def matching(constraint: Constraint, pod: Pod, table: NodeTableView) -> Int32Col
         return np.zeros(table.capacity, dtype=np.int32)
     namespaces = frozenset((pod.metadata.namespace,))
     return table.pod_counts((PodTerm(namespaces, constraint.selector),), terminating=False)
+
+
+def _removable(constraint: Constraint, pod: Pod, table: EmptiedTableView) -> Int32Column:
+    """(capacity,): pods per row whose removal a constraint notices, terminating ones included."""
+    namespaces = frozenset((pod.metadata.namespace,))
+    return table.removable_counts((PodTerm(namespaces, constraint.selector),))
 
 
 def domain_counts(slots: Rows | Int32Column, values: int, pods: Int32Column) -> Int64Column:

@@ -29,6 +29,7 @@ from scheduler.framework import (
     ClusterEventWithHint,
     Codes,
     CycleState,
+    EmptiedTableView,
     Handle,
     Int64Column,
     NodeInfo,
@@ -104,6 +105,12 @@ class PodTopologySpread:
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
         return _hard(state).codes(table, rows)
+
+    def filter_emptied_rows(
+        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+    ) -> Codes:
+        """As `filter_rows`, without the victims of each row."""
+        return _hard(state).emptied_codes(self._inclusion, pod, table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Too much skew, or no domain at all."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.api.node import ContainerImage
-from scheduler.framework.nodes import ImageState
+import numpy as np
 
-HostPort = tuple[str, str, int]
-"""(ip, protocol, port), defaults applied."""
+from scheduler.api.node import ContainerImage
+from scheduler.api.pod import Pod
+from scheduler.api.shape import PodShape
+from scheduler.framework.nodes import BoolColumn, ImageState, Removable, Rows
 
 
 class ImageIndex:
@@ -34,16 +35,24 @@ class ImageIndex:
 
 
 class PortIndex:
-    """Host ports in use, by (protocol, port) and by row; both views share the innermost counts."""
+    """Host ports in use, by (protocol, port) and by row; both views share the innermost counts.
+
+    A third view, by priority and schedulerName of the holders, is for preemption.
+    """
 
     def __init__(self) -> None:
         self.holders: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         self.by_row: dict[int, dict[tuple[str, int], dict[str, int]]] = {}
+        #: (protocol, port) to (ip, priority, schedulerName) to row to number of pods.
+        self.by_band: dict[tuple[str, int], dict[tuple[str, int, str], dict[int, int]]] = {}
 
-    def account(self, row: int, ports: Iterable[HostPort], sign: int) -> None:
-        """Add (`sign` 1) or remove (-1) a pod's host ports."""
-        for ip, protocol, port in ports:
+    def account(self, row: int, shape: PodShape, sign: int) -> None:
+        """Add (`sign` 1) or remove (-1) the host ports of a pod of `shape`."""
+        spec = shape.spec
+        priority, scheduler_name = spec.priority or 0, spec.scheduler_name
+        for ip, protocol, port in shape.host_ports:
             key = (protocol, port)
+            self._account_band(key, (ip, priority, scheduler_name), row, sign)
             counts = self.holders.setdefault(key, {}).setdefault(row, {})
             self.by_row.setdefault(row, {})[key] = counts
             counts[ip] = counts.get(ip, 0) + sign
@@ -51,6 +60,51 @@ class PortIndex:
                 del counts[ip]
             if not counts:
                 self._forget(row, key)
+
+    def kept(
+        self, protocol: str, port: int, gone: Removable, capacity: int
+    ) -> dict[str, BoolColumn]:
+        """As `EmptiedTableView.kept_ports`, when the pods `gone` are removed."""
+        kept: dict[str, BoolColumn] = {}
+        freed: list[tuple[str, Rows]] = []
+        for (ip, priority, scheduler_name), pods in self.by_band.get((protocol, port), {}).items():
+            rows: Rows = np.fromiter(pods, dtype=np.intp, count=len(pods))
+            if gone.includes(priority, scheduler_name):
+                freed.append((ip, rows))
+                continue
+            column = kept.get(ip)
+            if column is None:
+                column = kept[ip] = np.zeros(capacity, dtype=np.bool_)
+            column[rows] = True
+        for ip, rows in freed:
+            if ip in kept:
+                kept[ip][rows] = False
+        return kept
+
+    def _account_band(
+        self, key: tuple[str, int], band: tuple[str, int, str], row: int, sign: int
+    ) -> None:
+        bands = self.by_band.setdefault(key, {})
+        rows = bands.setdefault(band, {})
+        left = rows.get(row, 0) + sign
+        if left:
+            rows[row] = left
+            return
+        del rows[row]
+        if not rows:
+            del bands[band]
+        if not bands:
+            del self.by_band[key]
+
+    def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
+        """Every difference from a recount over (row, pod), as a sentence."""
+        expected = PortIndex()
+        for row, pod in placed:
+            expected.account(row, pod.shape, 1)
+        if (expected.holders, expected.by_row) != (self.holders, self.by_row):
+            yield "host ports differ from those of the pods placed"
+        if expected.by_band != self.by_band:
+            yield "host ports by priority differ from those of the pods placed"
 
     def _forget(self, row: int, key: tuple[str, int]) -> None:
         del self.holders[key][row]

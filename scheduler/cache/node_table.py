@@ -34,6 +34,7 @@ from scheduler.framework.nodes import (
     Int64Column,
     OwnedTerm,
     PodTerm,
+    Removable,
     Rows,
 )
 
@@ -201,6 +202,14 @@ class NodeTable:
         """Whether any placed pod has an affinity term."""
         return not self.terms.empty
 
+    def removable_counts(self, terms: Sequence[PodTerm], gone: Removable) -> Int32Column:
+        """As `EmptiedTableView.removable_counts`, where `gone` may go."""
+        return self.selector_counts.counts(terms, terminating=True, among=gone)
+
+    def kept_ports(self, protocol: str, port: int, gone: Removable) -> Mapping[str, BoolColumn]:
+        """As `EmptiedTableView.kept_ports`, where `gone` may go."""
+        return self._ports.kept(protocol, port, gone, self.capacity)
+
     def node_info(self, row: int) -> NodeView:
         """The scalar view of a row; the same object for the same row."""
         view = self._views.get(row)
@@ -344,7 +353,10 @@ class NodeTable:
     def replace_pod(self, old: Pod, new: Pod, row: int) -> None:
         """Swap the object of a counted pod; usage changes only if the shape did."""
         relabelled = (
-            old.metadata.labels != new.metadata.labels or old.terminating != new.terminating
+            old.metadata.labels != new.metadata.labels
+            or old.terminating != new.terminating
+            or old.priority != new.priority
+            or old.spec.scheduler_name != new.spec.scheduler_name
         )
         if relabelled:
             self.selector_counts.remove(old, row)
@@ -387,7 +399,7 @@ class NodeTable:
         self.priorities.account(shape, row, sign)
         changed = _USAGE
         if shape.host_ports:
-            self._ports.account(row, shape.host_ports, sign)
+            self._ports.account(row, shape, sign)
             changed |= _PORTS
         if shape.claims:
             changed |= _VOLUMES
@@ -499,6 +511,7 @@ class NodeTable:
         placed = [(row, pod) for row, pods in enumerate(self._pods) for pod in pods.values()]
         yield from self.selector_counts.validate(placed)
         yield from self.terms.validate(placed)
+        yield from self._ports.validate(placed)
 
 
 def _differs_otherwise(old: Node, new: Node) -> bool:

@@ -1,8 +1,9 @@
 """SelectorCounts: how many pods each selector in use matches, per row (DESIGN section 4).
 
-Pods are grouped by namespace, labels, and whether they are being deleted; a group knows how many
-pods it has on each row. A selector that is asked for gets a column, summed once over the groups it
-matches; from then on a pod's coming or going touches the columns of its group and nothing else.
+Pods are grouped by namespace, labels, whether they are being deleted, priority and schedulerName;
+a group knows how many pods it has on each row. A selector that is asked for gets a column, summed
+once over the groups it matches; from then on a pod's coming or going touches the columns of its
+group and nothing else.
 
 Invariant, checked by `validate`: groups and columns equal a recount over all placed pods. Columns
 that nobody asked for lately are dropped. The class does not know nodes: rows are the table's.
@@ -11,7 +12,7 @@ that nobody asked for lately are dropped. The class does not know nodes: rows ar
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,26 +20,36 @@ import msgspec
 import numpy as np
 
 from scheduler.api.pod import Pod
-from scheduler.framework.nodes import Int32Column, PodTerm
+from scheduler.framework.nodes import Int32Column, PodTerm, Removable
 
 DEFAULT_MAX_BYTES: Final = 32 << 20
 """Bytes of columns to keep; at 8192 rows that is a thousand selectors."""
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
-_Key = tuple[str, bytes, bool]
-_ColumnKey = tuple[tuple[PodTerm, ...], bool]
+_Key = tuple[str, bytes, bool, int, str]
+_ColumnKey = tuple[tuple[PodTerm, ...], bool, Removable | None]
 
 
 class _Group:
-    """Pods that no selector can tell apart."""
+    """Pods that no selector and no preemption can tell apart."""
 
-    __slots__ = ("columns", "labels", "namespace", "rows", "terminating")
+    __slots__ = (
+        "columns",
+        "labels",
+        "namespace",
+        "priority",
+        "rows",
+        "scheduler_name",
+        "terminating",
+    )
 
-    def __init__(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> None:
-        self.namespace = namespace
-        self.labels = labels
-        self.terminating = terminating
+    def __init__(self, pod: Pod) -> None:
+        self.namespace = pod.metadata.namespace
+        self.labels = pod.metadata.labels
+        self.terminating = pod.terminating
+        self.priority = pod.priority
+        self.scheduler_name = pod.spec.scheduler_name
         #: Row to number of pods, without zeros.
         self.rows: dict[int, int] = {}
         #: Columns that count this group.
@@ -48,16 +59,27 @@ class _Group:
 class _Column:
     """The count per row of one conjunction of terms."""
 
-    __slots__ = ("counts", "terminating", "terms")
+    __slots__ = ("among", "counts", "terminating", "terms")
 
-    def __init__(self, terms: tuple[PodTerm, ...], terminating: bool, capacity: int) -> None:
+    def __init__(
+        self,
+        terms: tuple[PodTerm, ...],
+        terminating: bool,
+        among: Removable | None,
+        capacity: int,
+    ) -> None:
         self.terms = terms
         #: Whether pods being deleted count.
         self.terminating = terminating
+        #: None: pods of every priority and schedulerName count.
+        self.among = among
         self.counts: Int32Column = np.zeros(capacity, dtype=np.int32)
 
     def matches(self, group: _Group) -> bool:
         if group.terminating and not self.terminating:
+            return False
+        among = self.among
+        if among is not None and not among.includes(group.priority, group.scheduler_name):
             return False
         for namespaces, selector in self.terms:
             if namespaces is not None and group.namespace not in namespaces:
@@ -131,9 +153,11 @@ class SelectorCounts:
 
     # -- columns ---------------------------------------------------------------------------------
 
-    def counts(self, terms: Sequence[PodTerm], *, terminating: bool) -> Int32Column:
+    def counts(
+        self, terms: Sequence[PodTerm], *, terminating: bool, among: Removable | None = None
+    ) -> Int32Column:
         """(capacity,): pods per row that match every term; a live column, to be read only."""
-        key = (tuple(terms), terminating)
+        key = (tuple(terms), terminating, among)
         column = self._columns.get(key)
         if column is None:
             return self._new_column(key).counts
@@ -142,7 +166,7 @@ class SelectorCounts:
 
     def _new_group(self, key: _Key, pod: Pod) -> _Group:
         namespace = pod.metadata.namespace
-        group = _Group(namespace, pod.metadata.labels, pod.terminating)
+        group = _Group(pod)
         group.columns = [each for each in self._columns.values() if each.matches(group)]
         self._groups[key] = group
         self._by_namespace.setdefault(namespace, {})[key] = group
@@ -203,13 +227,20 @@ class SelectorCounts:
             key: group.rows for key, group in expected._groups.items()
         }:
             yield "selector counts: groups differ from the pods placed"
-        for (terms, terminating), column in self._columns.items():
-            if not np.array_equal(column.counts, expected.counts(terms, terminating=terminating)):
+        for (terms, terminating, among), column in self._columns.items():
+            recount = expected.counts(terms, terminating=terminating, among=among)
+            if not np.array_equal(column.counts, recount):
                 yield f"selector counts: {terms} differs from the pods placed"
         if sum(map(len, self._by_namespace.values())) != len(self._groups):
             yield "selector counts: namespaces and groups differ"
 
 
 def _key_of(pod: Pod) -> _Key:
-    metadata = pod.metadata
-    return metadata.namespace, _encode(metadata.labels), metadata.deletion_timestamp is not None
+    metadata, spec = pod.metadata, pod.spec
+    return (
+        metadata.namespace,
+        _encode(metadata.labels),
+        metadata.deletion_timestamp is not None,
+        spec.priority or 0,
+        spec.scheduler_name,
+    )

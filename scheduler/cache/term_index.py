@@ -23,7 +23,8 @@ from scheduler.framework.nodes import Int32Column, OwnedTerm, TermKind
 MAX_COLUMNS: Final = 512
 _MAX_ANSWERS: Final = 1024
 
-_TermKey = tuple[TermKind, int, AffinityTerm]
+_TermKey = tuple[TermKind, int, AffinityTerm, int, str]
+"""Kind, weight, term, and of its owners priority and schedulerName."""
 _OwnerKey = tuple[PodShape, str]
 _Answer = tuple[OwnedTerm, ...]
 
@@ -31,10 +32,21 @@ _Answer = tuple[OwnedTerm, ...]
 class _Term:
     """One distinct term and the pods that have it; implements `framework.OwnedTerm`."""
 
-    __slots__ = ("_counts", "_index", "kind", "rows", "term", "weight")
+    __slots__ = (
+        "_counts",
+        "_index",
+        "key",
+        "kind",
+        "priority",
+        "rows",
+        "scheduler_name",
+        "term",
+        "weight",
+    )
 
     def __init__(self, key: _TermKey, index: TermIndex) -> None:
-        self.kind, self.weight, self.term = key
+        self.key = key
+        self.kind, self.weight, self.term, self.priority, self.scheduler_name = key
         #: Row to number of pods, without zeros.
         self.rows: dict[int, int] = {}
         self._counts: Int32Column | None = None
@@ -108,7 +120,7 @@ class TermIndex:
         key = (pod.shape, pod.metadata.namespace)
         owner = self._owners.get(key)
         if owner is None:
-            owner = self._owners[key] = self._new_owner(affinity, pod.metadata.namespace)
+            owner = self._owners[key] = self._new_owner(affinity, pod)
         owner.pods += 1
         for term in owner.terms:
             term.change(row, 1)
@@ -173,15 +185,18 @@ class TermIndex:
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _new_owner(self, affinity: Affinity, namespace: str) -> _Owner:
-        compiled = compile_pod_affinity(affinity, namespace)
-        keys: list[_TermKey] = [
+    def _new_owner(self, affinity: Affinity, pod: Pod) -> _Owner:
+        compiled = compile_pod_affinity(affinity, pod.metadata.namespace)
+        listed: list[tuple[TermKind, int, AffinityTerm]] = [
             *((TermKind.REQUIRED, 0, each) for each in compiled.required),
             *((TermKind.REQUIRED_ANTI, 0, each) for each in compiled.required_anti),
             *((TermKind.PREFERRED, weight, each) for weight, each in compiled.preferred),
             *((TermKind.PREFERRED_ANTI, weight, each) for weight, each in compiled.preferred_anti),
         ]
-        return _Owner([self._term(key) for key in keys])
+        # From the shape, which is what the pod is taken out with again.
+        spec = pod.shape.spec
+        band = spec.priority or 0, spec.scheduler_name
+        return _Owner([self._term((*each, *band)) for each in listed])
 
     def _term(self, key: _TermKey) -> _Term:
         found = self._terms.get(key)
@@ -193,7 +208,7 @@ class TermIndex:
         return found
 
     def _forget(self, term: _Term) -> None:
-        key = (term.kind, term.weight, term.term)
+        key = term.key
         if self._terms.pop(key, None) is None:
             # The same term twice on one pod: forgotten with its first occurrence.
             return

@@ -1,17 +1,25 @@
 """The node table as it would be if all possible victims were gone, for columnar filters.
 
-Only usage is hypothetical. What cannot be told from columns (host ports, non-zero requests) raises,
-so that a filter which reads it is asked node by node instead.
+Only usage is hypothetical. What would be ambiguous, because each row is a world of its own, raises,
+so that a filter which reads it unawares is asked node by node instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
-from scheduler.framework import Int64Column, NodeInfo
+from scheduler.framework import (
+    BoolColumn,
+    Int32Column,
+    Int64Column,
+    NodeInfo,
+    OwnedTerm,
+    PodTerm,
+    Removable,
+)
 
 
 class UnknownColumnError(LookupError):
@@ -19,7 +27,7 @@ class UnknownColumnError(LookupError):
 
 
 class EmptiedTable:
-    """A `NodeTableView`; everything but usage is the live table's."""
+    """An `EmptiedTableView`; everything but usage is the live table's."""
 
     def __init__(
         self,
@@ -27,9 +35,12 @@ class EmptiedTable:
         requested: Int64Column,
         pod_count: Int64Column,
         removable: Callable[[Pod], bool],
+        gone: Removable,
     ) -> None:
+        """`removable` says of one pod what `gone` says of all."""
         self._table = table
         self._removable = removable
+        self._gone = gone
         #: As `NodeTable.requested` and `pod_count`, without the victims.
         self.requested = requested
         self.pod_count = pod_count
@@ -41,6 +52,25 @@ class EmptiedTable:
             if self._removable(pod):
                 node.remove_pod(pod)
         return node
+
+    def removable_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
+        """Matching pods per row that go."""
+        return self._table.removable_counts(terms, self._gone)
+
+    def removable_terms(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> Sequence[OwnedTerm]:
+        """Affinity terms, matching a pod, of pods that go."""
+        includes = self._gone.includes
+        return [
+            each
+            for each in self._table.owned_terms(namespace, labels, namespace_labels)
+            if includes(each.priority, each.scheduler_name)
+        ]
+
+    def kept_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
+        """Rows, by address, where the port stays taken."""
+        return self._table.kept_ports(protocol, port, self._gone)
 
     @property
     def non_zero_requested(self) -> Int64Column:

@@ -36,6 +36,7 @@ from scheduler.framework import (
     Listers,
     NodeToStatus,
     Nominator,
+    Removable,
     Rows,
     Status,
     unresolvable,
@@ -258,10 +259,16 @@ class Evaluator:
         codes = np.zeros(len(rows), dtype=np.int32)
         verdict[pods[rows] == 0] = _VICTIMLESS
         verdict[table.priorities.unbanded[rows] != 0] = _EXACT
-        for row in trial.nominees:
-            verdict[(rows == row) & (verdict == _SURVIVES)] = _EXACT
+        if trial.nominees:
+            nominated = np.zeros(table.capacity, dtype=np.bool_)
+            nominated[list(trial.nominees)] = True
+            verdict[nominated[rows] & (verdict == _SURVIVES)] = _EXACT
         emptied: Any = EmptiedTable(
-            table, table.requested - amounts, table.pod_count - pods, trial.removable
+            table,
+            table.requested - amounts,
+            table.pod_count - pods,
+            trial.removable,
+            Removable(pod.priority, own),
         )
         unknown = False
         for slot in trial.slots:
@@ -279,10 +286,13 @@ class Evaluator:
         return _Screen(rows, verdict, codes)
 
     def _ask(self, slot: FilterSlot, trial: _Trial, emptied: Any, rows: Rows) -> Codes | None:
-        if not self._tells_by_columns(slot):
-            return None
+        ask = getattr(slot.plugin, "filter_emptied_rows", None)
+        if ask is None:
+            if not self._tells_by_columns(slot):
+                return None
+            ask = slot.plugin.filter_rows
         try:
-            codes: Codes = slot.plugin.filter_rows(trial.state, trial.pod, emptied, rows)
+            codes: Codes = ask(trial.state, trial.pod, emptied, rows)
         except Exception:  # noqa: BLE001 - plugin boundary: a true fault shows again in scalar form
             return None
         return codes if len(codes) == len(rows) else None

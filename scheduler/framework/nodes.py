@@ -179,6 +179,21 @@ class PodTerm(NamedTuple):
     selector: CompiledLabelSelector
 
 
+class Removable(NamedTuple):
+    """Which pods a preemption may remove."""
+
+    below: int
+    """Those of a priority below this one."""
+    schedulers: frozenset[str] | None
+    """Those with one of these schedulerNames; None for all."""
+
+    def includes(self, priority: int, scheduler_name: str) -> bool:
+        """Whether pods of that priority and schedulerName are among them."""
+        return priority < self.below and (
+            self.schedulers is None or scheduler_name in self.schedulers
+        )
+
+
 class TermKind(IntEnum):
     """Which list of a pod's affinity a term is from."""
 
@@ -189,7 +204,10 @@ class TermKind(IntEnum):
 
 
 class OwnedTerm(Protocol):
-    """An affinity term that placed pods have, identical terms of many pods taken together."""
+    """An affinity term that placed pods have.
+
+    Identical terms of pods with one priority and schedulerName are taken together.
+    """
 
     @property
     def kind(self) -> TermKind:
@@ -199,6 +217,16 @@ class OwnedTerm(Protocol):
     @property
     def weight(self) -> int:
         """The weight of a preferred term, 0 for a required one."""
+        ...
+
+    @property
+    def priority(self) -> int:
+        """The priority of the pods that have it."""
+        ...
+
+    @property
+    def scheduler_name(self) -> str:
+        """The schedulerName of the pods that have it."""
         ...
 
     @property
@@ -356,5 +384,32 @@ class NodeTableView(Protocol):
         """Counter of a named version, such as `node_count`, `services` or `namespaces`.
 
         It grows when what the name stands for changes; 0 for a name that never did.
+        """
+        ...
+
+
+class EmptiedTableView(NodeTableView, Protocol):
+    """The node table for a search for victims: each node without those of its pods that may go.
+
+    Each row is a world of its own, in which the pods of that node alone are gone and all other
+    nodes are as they are. `requested` and `pod_count` are without the victims; everything else
+    is the live table's. `non_zero_requested`, `host_ports`, `pod_counts` and `owned_terms` would
+    be ambiguous and raise LookupError; the methods below take their place.
+    """
+
+    def removable_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
+        """(capacity,): pods per row that match all `terms` and go; terminating ones included."""
+        ...
+
+    def removable_terms(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> Sequence[OwnedTerm]:
+        """As `NodeTableView.owned_terms`, of the pods that go only."""
+        ...
+
+    def kept_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
+        """Address to (capacity,): rows where it still holds the port when the victims are gone.
+
+        As in a what-if of a single node, a port is free once any of its holders is removed.
         """
         ...

@@ -23,7 +23,15 @@ from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.node_status import NodeToStatus
-from scheduler.framework.nodes import Codes, Columns, Int64Column, NodeInfo, NodeTableView, Rows
+from scheduler.framework.nodes import (
+    Codes,
+    Columns,
+    EmptiedTableView,
+    Int64Column,
+    NodeInfo,
+    NodeTableView,
+    Rows,
+)
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
@@ -145,6 +153,24 @@ class ColumnarFilterPlugin(Plugin, Protocol):
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """The rejection that a non-zero code stands for."""
+        ...
+
+
+class EmptiedFilterPlugin(ColumnarFilterPlugin, Protocol):
+    """Says for many rows at once whether evictions could help a pod there.
+
+    Worth having for a filter that pods on the node can satisfy or offend in other ways than by the
+    resources they use: without it every node that is left is tried out pod by pod.
+    """
+
+    def filter_emptied_rows(
+        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+    ) -> Codes:
+        """As `filter_rows`, each row without those of its own pods that may be evicted.
+
+        Must equal `filter` after `remove_pod` of these pods, as an exhaustive search would do it:
+        0 lets the search go on with the node, any other code rules it out.
+        """
         ...
 
 

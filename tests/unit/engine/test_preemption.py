@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins import NodePorts, NodeResourcesFit, NodeUnschedulable
+from plugins import NodePorts, NodeResourcesFit, NodeUnschedulable, in_tree
 from scheduler.api import Pod, PodDisruptionBudget
 from scheduler.engine import Evaluator, FitError
 from scheduler.engine.preemption import NOT_HELPFUL
+from scheduler.engine.runtime import AttemptError
 from scheduler.framework import (
     CycleState,
     NodeToStatus,
@@ -31,6 +32,7 @@ from scheduler.framework import (
 )
 from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules
 from tests.unit.engine.harness import PROFILE, World, plugin
+from tests.unit.plugins.random_neighbours import NAMES, Maker, seeds
 
 ANY = PreemptionRules(own_victims_only=False)
 ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "pods": "10"}
@@ -510,19 +512,69 @@ def test_numbers_say_what_a_dry_run_of_every_node_would_say(
         statuses = unfit.diagnosis.statuses
     else:
         return
-    rules = PreemptionRules(own_victims_only=own)
+    assert_exhaustive(c, state, pod, statuses, PreemptionRules(own_victims_only=own))
+
+
+def assert_exhaustive(
+    c: Cluster, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
+) -> bool:
+    """The search finds what trying out every node finds; whether it found anything."""
     finding = c.evaluator.find(state, pod, statuses, rules)
     run = c.evaluator.dry_run(state, pod, statuses, rules)
     if finding.chosen is not None:
         assert finding.chosen in run.candidates
-        return
+        return True
     assert not run.candidates
-    counts = {NOT_HELPFUL: c.cache.table.node_count - len(run.rejected)}
+    nodes = c.cache.table.node_count
+    counts = {NOT_HELPFUL: nodes - len(run.rejected)}
     for status in run.rejected.values():
         for reason in status.reasons:
             counts[reason] = counts.get(reason, 0) + 1
     entries = sorted(f"{count} {reason}" for reason, count in counts.items() if count)
-    assert finding.message == f"0/5 nodes are available: {', '.join(entries)}."
+    assert finding.message == f"0/{nodes} nodes are available: {', '.join(entries)}."
+    return False
+
+
+def test_numbers_about_neighbours_say_what_a_dry_run_of_every_node_would_say() -> None:
+    found = {True: 0, False: 0}
+
+    @settings(max_examples=300, deadline=None, derandomize=True)
+    @given(seeds)
+    def check(seed: int) -> None:
+        maker = Maker(seed)
+        c = Cluster(*in_tree(), seed=seed)
+        for name in NAMES:
+            maker.set_node(c.cache, name)
+
+        def made(terms: float, schedulers: tuple[str, ...], priorities: tuple[int, ...]) -> Pod:
+            pod = maker.pod(terms=terms)
+            pod.spec.scheduler_name = maker.random.choice(schedulers)
+            pod.spec.priority = maker.random.choice(priorities)
+            c.shapes.intern(pod)
+            return pod
+
+        for _ in range(maker.random.randint(6, 14)):
+            placed = made(0.3, (PROFILE, PROFILE, "other"), (0, 0, 0, 5, 10))
+            placed.spec.node_name = maker.random.choice(NAMES)
+            c.cache.add_pod(placed)
+        if maker.random.random() < 0.3:
+            nominee = made(0.5, (PROFILE,), (5, 100))
+            c.nominations.add_nominated_pod(nominee, NominatingInfo("n0"))
+        pod = made(0.8, (PROFILE,), (5, 10, 100, 100))
+        state = CycleState()
+        try:
+            c.algorithm.search.find(state, pod)
+        except FitError as unfit:
+            statuses = unfit.diagnosis.statuses
+        except AttemptError:
+            return
+        else:
+            return
+        rules = PreemptionRules(own_victims_only=maker.random.random() < 0.7)
+        found[assert_exhaustive(c, state, pod, statuses, rules)] += 1
+
+    check()
+    assert min(found.values()) > 5
 
 
 def test_statuses_beyond_the_table_are_understood() -> None:

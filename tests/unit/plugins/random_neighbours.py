@@ -1,4 +1,4 @@
-"""Random pods with spread constraints and affinity terms, in small clusters full of ties.
+"""Random pods with spread constraints, affinity terms and ports, in small clusters full of ties.
 
 Made from a seed rather than drawn part by part: a run then tries hundreds of dense clusters a
 second, which finds more than shrinking would tell.
@@ -12,6 +12,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from scheduler.api import Namespace, Pod, Service
+from scheduler.cache import Cache
 from tests.unit.api.objects import pod as api_pod
 from tests.unit.plugins.clusters import Cluster, node
 
@@ -20,6 +21,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 RACK: Final = "rack"
 NAMES: Final = ("n0", "n1", "n2", "n3", "n4", "n5")
 SPACES: Final = ("one", "two")
+PRIORITIES: Final = (-5, 0, 5, 5, 10)
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -109,6 +111,14 @@ class Maker:
                 made[field] = self.random.choice(values)
         return made
 
+    def _port(self) -> dict[str, Any]:
+        made: dict[str, Any] = {"hostPort": self.random.choice((80, 80, 81))}
+        if self._maybe(0.5):
+            made["hostIP"] = self.random.choice(("10.0.0.1", "10.0.0.2"))
+        if self._maybe(0.2):
+            made["protocol"] = "UDP"
+        return made
+
     def pod(self, *, terms: float = 0.5) -> Pod:
         """A pod, not interned, with affinity in a share `terms` of all cases."""
         spec: dict[str, Any] = {}
@@ -125,6 +135,13 @@ class Maker:
             spec["nodeSelector"] = {RACK: "r1"}
         if self._maybe(0.3):
             spec["tolerations"] = [{"operator": "Exists"}]
+        if self._maybe(0.6):
+            spec["priority"] = self.random.choice(PRIORITIES)
+        if self._maybe(0.3):
+            spec["schedulerName"] = "other"
+        if self._maybe(0.5):
+            ports = [self._port() for _ in range(self.random.choice((1, 1, 2)))]
+            spec["containers"] = [{"name": "c", "ports": ports}]
         metadata: dict[str, Any] = {"namespace": self.space(), "labels": self.labels()}
         self._made += 1
         metadata["uid"] = f"made-{self._made}"
@@ -136,7 +153,7 @@ class Maker:
         """Nodes with and without topology labels, pods on them, one namespace with a label."""
         cluster = Cluster()
         for name in self.random.sample(NAMES, self.random.randint(4, 6)):
-            self._set_node(cluster, name)
+            self.set_node(cluster.cache, name)
         namespace = Namespace()
         namespace.metadata.name = "one"
         namespace.metadata.labels = {"team": "t"}
@@ -161,7 +178,7 @@ class Maker:
             case "relabel" if placed:
                 self._relabel(cluster, self.random.choice(placed))
             case "node":
-                self._set_node(cluster, self.random.choice(NAMES))
+                self.set_node(cluster.cache, self.random.choice(NAMES))
             case "gone":
                 cluster.cache.remove_node(self.random.choice(NAMES))
             case _:
@@ -183,11 +200,12 @@ class Maker:
             made.spec.node_name = self.random.choice((old.spec.node_name, "n0"))
         cluster.cache.update_pod(cluster.intern(made))
 
-    def _set_node(self, cluster: Cluster, name: str) -> None:
+    def set_node(self, cache: Cache, name: str) -> None:
+        """Add a node, or change it."""
         labels = {HOST: name, ZONE: self.random.choice(("z1", "z2", "z3", ""))}
         labels[RACK] = self.random.choice(("r1", "r2"))
         for key in (HOST, ZONE, RACK):
             if self._maybe(0.1):
                 del labels[key]
         taints = [{"key": "t", "effect": "NoSchedule"}] if self._maybe(0.2) else []
-        cluster.cache.set_node(node(name, labels=labels, taints=taints))
+        cache.set_node(node(name, labels=labels, taints=taints))
