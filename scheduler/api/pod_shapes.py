@@ -20,6 +20,7 @@ from typing import Final
 from scheduler.api.label_sets import UnbalancedReleaseError
 from scheduler.api.pod import Pod, PodSpec
 from scheduler.api.pod_key import controller_owner, pod_pin, relevant_volumes, resize_of, shape_key
+from scheduler.api.requests import limits_differ
 from scheduler.api.shape import PodShape
 
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -194,7 +195,7 @@ def _share(pod: Pod, entry: _Entry) -> None:
         entry.labels = meta.labels
     if entry.owners and len(meta.owner_references) == 1:
         meta.owner_references = entry.owners
-    if not shape.resize:
+    if not shape.resize and not limits_differ(pod):
         status.container_statuses = ()
         status.init_container_statuses = ()
     status.phase = sys.intern(status.phase)

@@ -9,7 +9,7 @@ Five readings of one pod differ on purpose, because upstream's do:
 * `assigned_requests`: what a running pod takes; a resize under way counts with its larger side.
 * `non_zero_requests`: the same with defaults where nothing is stated, for scoring.
 * `scoring_requests`: the incoming pod in the NodeResourcesFit score; its containers alone.
-* `pod_limits`: for reports only; nothing schedules by limits.
+* `pod_limits`: for quota and reports; nothing is placed by limits.
 """
 
 from __future__ import annotations
@@ -169,16 +169,34 @@ def pod_requests(
     return total
 
 
-def pod_limits(pod: Pod) -> dict[str, Quantity]:
-    """Limits of a pod by resource; overhead raises those that exist. Raises `QuantityError`."""
+def pod_limits(pod: Pod, *, with_status: bool = False) -> dict[str, Quantity]:
+    """Limits of a pod by resource; overhead raises those that exist (not those that are 0).
+
+    `with_status` counts an in-place resize under way, as quota does. Raises `QuantityError`.
+    """
+    infeasible = with_status and is_resize_infeasible(pod)
+    running = _by_name(pod.status.container_statuses) if with_status else {}
+    sidecars = _by_name(pod.status.init_container_statuses) if with_status else {}
+
+    def amounts(container: Container, statuses: Mapping[str, ContainerStatus]) -> _Amounts:
+        status = statuses.get(container.name)
+        actuated = None if status is None else status.resources
+        return _resized_limits(container.resources.limits, actuated, infeasible=infeasible)
+
     total = _sum_containers(
-        [_parsed(each.resources.limits) for each in pod.spec.containers],
-        [(_parsed(each.resources.limits), _restartable(each)) for each in pod.spec.init_containers],
+        [amounts(each, running) for each in pod.spec.containers],
+        [
+            (amounts(each, sidecars), True) if _restartable(each) else (amounts(each, {}), False)
+            for each in pod.spec.init_containers
+        ],
     )
     if pod.spec.resources is not None:
-        total.update(_pod_level(pod.spec.resources.limits))
+        stated = _pod_level(pod.spec.resources.limits)
+        actuated = pod.status.resources if with_status else None
+        resized = _resized_limits(pod.spec.resources.limits, actuated, infeasible=infeasible)
+        total.update({name: resized.get(name, own) for name, own in stated.items()})
     overhead = _parsed(pod.spec.overhead)
-    _add(total, {name: amount for name, amount in overhead.items() if name in total})
+    _add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
     return total
 
 
@@ -245,6 +263,19 @@ def container_statuses(pod: Pod) -> Iterable[tuple[Container, ContainerStatus | 
             yield container, sidecars.get(container.name)
 
 
+def limits_differ(pod: Pod) -> bool:
+    """Whether a container status states other limits than the spec; shapes know requests only."""
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses:
+        return False
+    return any(
+        each is not None
+        and each.resources is not None
+        and each.resources.limits != container.resources.limits
+        for container, each in container_statuses(pod)
+    )
+
+
 def _restartable(container: Container) -> bool:
     return container.restart_policy == "Always"
 
@@ -272,6 +303,16 @@ def _resized(
     total = {} if infeasible else _parsed(spec)
     _raise_to(total, _parsed(actuated.requests))
     _raise_to(total, _parsed(allocated))
+    return total
+
+
+def _resized_limits(
+    spec: ResourceList, actuated: ResourceRequirements | None, *, infeasible: bool
+) -> _Amounts:
+    if actuated is None:
+        return _parsed(spec)
+    total = {} if infeasible else _parsed(spec)
+    _raise_to(total, _parsed(actuated.limits))
     return total
 
 

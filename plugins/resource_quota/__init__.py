@@ -1,0 +1,1 @@
+"""Deferred ResourceQuota (KEP-5465): arithmetic, ledger and plugin. Pure: no I/O, no clock."""

@@ -1,0 +1,84 @@
+"""What a pod uses under every quota name, as upstream's quota evaluator counts it (2.7).
+
+The sums themselves are `scheduler.api.requests`': init containers, sidecars, overhead, pod-level
+resources, in-place resize. This module maps resources to quota names, and makes it once per shape.
+
+Invariant: exact integers in billionths; amounts of 0 are left out. Whether a pod counts at all is
+the ledger's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from plugins.resource_quota.keys import (
+    HUGE_PAGES,
+    LIMITS,
+    REQUESTS,
+    is_quota_extended,
+)
+from scheduler.api.pod import Pod
+from scheduler.api.quantity import NANO, Quantity
+from scheduler.api.requests import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    limits_differ,
+    pod_limits,
+    pod_requests,
+)
+
+Usage = Mapping[str, int]
+"""Quota name to billionths, e.g. `{"requests.cpu": 1_500_000_000}`. Never changed once made."""
+
+PODS: Final = "pods"
+COUNT_PODS: Final = "count/pods"
+
+_BASIC: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
+_MOST_CACHED: Final = 20_000
+
+
+def pod_usage(pod: Pod) -> Usage:
+    """Usage of one pod, in-place resize included. Raises `QuantityError`.
+
+    Limits of extended resources and huge pages, which no built-in quota counts, are given under
+    `limits.NAME` for deferred keys.
+    """
+    found = {PODS: NANO, COUNT_PODS: NANO, **dict(_requests(pod_requests(pod, with_status=True)))}
+    for resource, quantity in pod_limits(pod, with_status=True).items():
+        if quantity.nano > 0:
+            found[LIMITS + resource] = quantity.nano
+    return found
+
+
+class UsageCache:
+    """Usage by pod shape. Bounded; touched from one event loop."""
+
+    __slots__ = ("_by_shape",)
+
+    def __init__(self) -> None:
+        self._by_shape: dict[int, Usage] = {}
+
+    def of(self, pod: Pod) -> Usage:
+        """As `pod_usage`; pods of one shape share one mapping. Raises `QuantityError`."""
+        if pod.interned is None or pod.status.resources is not None or limits_differ(pod):
+            return pod_usage(pod)
+        shape = pod.shape.id
+        usage = self._by_shape.get(shape)
+        if usage is None:
+            if len(self._by_shape) >= _MOST_CACHED:
+                self._by_shape.clear()
+            usage = self._by_shape[shape] = pod_usage(pod)
+        return usage
+
+
+def _requests(amounts: Mapping[str, Quantity]) -> Iterator[tuple[str, int]]:
+    for resource, quantity in amounts.items():
+        if quantity.nano <= 0:
+            continue
+        if resource in _BASIC or resource.startswith(HUGE_PAGES):
+            yield resource, quantity.nano
+            yield REQUESTS + resource, quantity.nano
+        elif is_quota_extended(resource):
+            yield REQUESTS + resource, quantity.nano
