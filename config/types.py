@@ -206,6 +206,9 @@ class KubestowConfiguration(Section, frozen=True):
     #: counted. None: `clientConnection.qps`, which events have to themselves, apart from binds, as
     #: upstream.
     events_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    #: Filter the chosen node again just before the bind if others changed it meanwhile: a secondary
+    #: scheduler shares its nodes. True; it costs nothing while nobody else changes nodes.
+    recheck_before_bind: bool = True
     #: What one scalar plugin may use of one scheduling cycle before it is logged and counted. 10
     #: ms: longer is felt by everything else on the event loop.
     plugin_time_budget: timedelta = timedelta(milliseconds=10)

@@ -49,16 +49,37 @@ class Cache:
         self._pods: dict[str, _Placed] = {}
         self._assumed = 0
         self._anomalies: dict[str, int] = {}
+        #: Changes that no cycle of ours accounted for: their number, and the last one by row.
+        self.outside_changes = 0
+        self._outside: dict[int, int] = {}
 
     # -- nodes -----------------------------------------------------------------------------------
 
     def set_node(self, node: Node) -> None:
         """A node was added or changed."""
-        self.table.set_node(node)
+        before = self.table.sequence
+        row = self.table.set_node(node)
+        if self.table.sequence != before:
+            self._note_outside(row)
 
     def remove_node(self, name: str) -> bool:
         """A node was deleted; pods on it stay counted until their own deletion."""
+        row = self.table.row_of(name)
+        if row is not None:
+            self._note_outside(row)
         return self.table.remove_node(name)
+
+    def last_outside_change(self, row: int) -> int:
+        """When somebody else last changed a row, as a value of `outside_changes`; 0: never.
+
+        Node changes, and pods that appear, change or go without an assumption of ours. What our own
+        cycles place was counted by the cycles that came after it.
+        """
+        return self._outside.get(row, 0)
+
+    def _note_outside(self, row: int) -> None:
+        self.outside_changes += 1
+        self._outside[row] = self.outside_changes
 
     # -- assumed pods ----------------------------------------------------------------------------
 
@@ -99,7 +120,7 @@ class Cache:
         """A bound pod was seen; confirms an assumed one, wherever the API server put it."""
         placed = self._pods.get(pod.metadata.uid)
         if placed is None:
-            self._place(pod, pod.spec.node_name, assumed_pod=False)
+            self._note_outside(self._place(pod, pod.spec.node_name, assumed_pod=False))
             return
         if placed.assumed:
             if placed.pod.spec.node_name != pod.spec.node_name:
@@ -113,7 +134,7 @@ class Cache:
         placed = self._pods.get(pod.metadata.uid)
         if placed is None:
             self._count("update_of_unknown")
-            self._place(pod, pod.spec.node_name, assumed_pod=False)
+            self._note_outside(self._place(pod, pod.spec.node_name, assumed_pod=False))
             return
         if placed.pod.spec.node_name != pod.spec.node_name:
             self._count("moved")
@@ -125,6 +146,7 @@ class Cache:
         if placed is None:
             self._count("removal_of_unknown")
             return False
+        self._note_outside(placed.row)
         self._displace(placed)
         return True
 
@@ -133,17 +155,22 @@ class Cache:
             placed.assumed = False
             self._assumed -= 1
         if placed.pod.spec.node_name == pod.spec.node_name:
+            before = self.table.sequence
             self.table.replace_pod(placed.pod, pod, placed.row)
+            if self.table.sequence != before:
+                self._note_outside(placed.row)
             placed.pod = pod
             return
+        self._note_outside(placed.row)
         self._displace(placed)
-        self._place(pod, pod.spec.node_name, assumed_pod=False)
+        self._note_outside(self._place(pod, pod.spec.node_name, assumed_pod=False))
 
-    def _place(self, pod: Pod, node_name: str, *, assumed_pod: bool) -> None:
+    def _place(self, pod: Pod, node_name: str, *, assumed_pod: bool) -> int:
         row = self.table.row_for_pods(node_name)
         self._pods[pod.metadata.uid] = _Placed(pod, row, assumed_pod)
         self._assumed += assumed_pod
         self.table.add_pod(pod, row)
+        return row
 
     def _displace(self, placed: _Placed) -> None:
         del self._pods[placed.pod.metadata.uid]

@@ -142,11 +142,16 @@ class NodeOverlay(NodeView):
 
     def remove_pod(self, pod: Pod) -> None:
         """Pretend that `pod` is gone."""
+        known = self.leave_out(pod)
+        if known is not None and known.shape.host_ports:
+            self._freed_ports = self._freed_ports.union(known.shape.host_ports)
+
+    def leave_out(self, pod: Pod) -> Pod | None:
+        """As if `pod` had never come: its ports are free only where nobody else holds them."""
         known = self._pods.pop(pod.metadata.uid, None)
         if known is not None:
             self._requested = _changed(self._requested, known.shape.assigned, -1)
-            if known.shape.host_ports:
-                self._freed_ports = self._freed_ports.union(known.shape.host_ports)
+        return known
 
     @property
     def pods(self) -> Iterable[Pod]:

@@ -20,7 +20,7 @@ from scheduler.api.pod import Pod
 from scheduler.client.backoff import Backoff
 from scheduler.client.errors import ApiError, RequestError, describe
 from scheduler.client.resources import PODS
-from scheduler.client.rest import ApiClient
+from scheduler.client.rest import ApiClient, Objection
 
 _log = structlog.get_logger(__name__)
 
@@ -62,11 +62,15 @@ BOUND: Final = BindResult(BindOutcome.BOUND)
 
 
 async def attempt_bind(
-    client: ApiClient, pod: Pod, node_name: str, annotations: dict[str, str] | None = None
+    client: ApiClient,
+    pod: Pod,
+    node_name: str,
+    annotations: dict[str, str] | None = None,
+    objection: Objection | None = None,
 ) -> BindResult | RequestError:
     """Send the bind once. A RequestError is *returned* when the outcome is unknown: settle it."""
     try:
-        await client.bind(pod, node_name, annotations)
+        await client.bind(pod, node_name, annotations, objection)
     except RequestError as error:
         # 404 is certain about the binding, but not about why; the GET tells whose name it is now.
         if error.outcome_unknown or (isinstance(error, ApiError) and error.status == 404):

@@ -34,7 +34,7 @@ from scheduler.client.binding import (
 )
 from scheduler.client.errors import NotLeader, RequestError, describe
 from scheduler.client.fence import Fence, OpenFence
-from scheduler.client.rest import ApiClient
+from scheduler.client.rest import ApiClient, Objection
 from scheduler.client.status_patch import (
     PodStatusPatch,
     concerns_another_pod,
@@ -153,9 +153,15 @@ class Dispatcher:
     # --------------------------------------------------------------------------------------- writes
 
     async def bind(
-        self, pod: Pod, node_name: str, annotations: dict[str, str] | None = None
+        self,
+        pod: Pod,
+        node_name: str,
+        annotations: dict[str, str] | None = None,
+        objection: Objection | None = None,
     ) -> BindResult:
         """Bind when a slot is free; returns when the outcome is certain (see `binding`).
+
+        `objection` is asked when the request is about to leave; a reason keeps it from leaving.
 
         Raises:
             DispatcherClosedError: closed before anything was sent.
@@ -167,7 +173,7 @@ class Dispatcher:
             if not self._fence.allowed():
                 lane.fenced += 1
                 return BindResult(BindOutcome.UNBOUND, NotLeader("POST", f"{pod.key}/binding"))
-            result = await attempt_bind(self._client, pod, node_name, annotations)
+            result = await attempt_bind(self._client, pod, node_name, annotations, objection)
             lane.sent += 1
         finally:
             self._release(Lane.BIND)

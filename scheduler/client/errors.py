@@ -126,6 +126,15 @@ class MalformedAnswer(RequestError):  # noqa: N818  (says what happened)
     """A success whose body is not what it should be."""
 
 
+class Withdrawn(RequestError):  # noqa: N818  (says what is the case)
+    """Its caller did not want the write any more when its turn came, so it was not sent."""
+
+    @property
+    def outcome_unknown(self) -> bool:
+        """Never sent."""
+        return False
+
+
 class NotLeader(RequestError):  # noqa: N818  (says what is the case)
     """The leader fence is shut, so the write was not sent."""
 

@@ -10,7 +10,7 @@ Watches bypass the rate limit and are opened by `open_watch`; `reflector` reads 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -31,6 +31,7 @@ from scheduler.client.errors import (
     NotLeader,
     RequestError,
     RequestTimeout,
+    Withdrawn,
     api_error,
 )
 from scheduler.client.fence import Fence, OpenFence
@@ -53,6 +54,9 @@ THROTTLED_TRIES: Final = 10
 """How often an answer 429 is waited out, as client-go does."""
 
 PAGE_SIZE: Final = 500
+
+Objection = Callable[[], str]
+"""Asked when a request is about to leave: why it must not; empty when it may."""
 
 Body = bytes | Mapping[str, Any]
 
@@ -281,11 +285,16 @@ class ApiClient:
         await self.request("DELETE", resource.path(name, namespace), body=options)
 
     async def bind(
-        self, pod: Pod, node_name: str, annotations: dict[str, str] | None = None
+        self,
+        pod: Pod,
+        node_name: str,
+        annotations: dict[str, str] | None = None,
+        objection: Objection | None = None,
     ) -> None:
         """Create the pod's Binding. One try: `binding.bind_and_settle` knows what failures mean.
 
         `annotations` are merged into the pod's by the API server in the same transaction.
+        `objection` is asked when the request is about to leave; a reason raises `Withdrawn`.
         """
         metadata = pod.metadata
         body = _encoder.encode(
@@ -299,7 +308,7 @@ class ApiClient:
             f"{self._pods_url}{metadata.namespace}/pods/{metadata.name}/{self._binding}",
             encoded=True,
         )
-        await self._send("POST", url, body, JSON, self.bind_timeout)
+        await self._send("POST", url, body, JSON, self.bind_timeout, objection)
 
     async def request(
         self,
@@ -390,6 +399,7 @@ class ApiClient:
         body: bytes | None,
         content_type: str,
         within: float,
+        objection: Objection | None = None,
     ) -> RawAnswer:
         renewed = False
         tries = 0
@@ -399,6 +409,8 @@ class ApiClient:
             # Asked last: every wait above may have taken longer than the lease.
             if verb != "GET" and not self._fence.allowed():
                 raise NotLeader(verb, url.raw_path)
+            if objection is not None and (reason := objection()):
+                raise Withdrawn(verb, url.raw_path, reason)
             status, answer, headers = await self._exchange(verb, url, body, content_type, within)
             if status < 400:
                 return RawAnswer(status, answer, headers)

@@ -24,6 +24,7 @@ from scheduler.engine.cycle import (
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import EngineMetrics, NoMetrics
+from scheduler.engine.recheck import filter_again
 from scheduler.engine.runtime import AttemptError, Framework, failed
 from scheduler.engine.waiting import WaitingPod, WaitingPods
 from scheduler.framework import (
@@ -54,6 +55,8 @@ class Attempt:
     result: ScheduleResult | None = None
     failure: Failure | None = None
     waiting: WaitingPod | None = None
+    #: `Cache.outside_changes` when the chosen node was last found to fit.
+    seen: int = 0
 
     @property
     def node_name(self) -> str:
@@ -121,6 +124,7 @@ class Engine:
         state.info = info
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
+        attempt.seen = self.cache.outside_changes
         try:
             outcome = self.algorithms[framework.profile_name].schedule(state, pod)
             if isinstance(outcome, Unfit):
@@ -154,6 +158,24 @@ class Engine:
             self.abandon(attempt)
             attempt.failure = rejected
             attempt.result = None
+
+    def changed_by_others(self, attempt: Attempt) -> bool:
+        """Whether somebody else changed the chosen node since it was found to fit."""
+        assert attempt.result is not None
+        return self.cache.last_outside_change(attempt.result.row) > attempt.seen
+
+    def recheck(self, attempt: Attempt) -> Failure | None:
+        """Filter the chosen node again as it is now, without the pod itself; None when it fits."""
+        attempt.seen = self.cache.outside_changes
+        if not self.cache.is_assumed(attempt.info.uid):
+            return None
+        try:
+            status = filter_again(
+                attempt.framework, self.cache.table, attempt.info.pod, attempt.pod, attempt.state
+            )
+        except AttemptError as problem:
+            return failure.from_error(problem)
+        return None if status is None else failure.node_changed(attempt.node_name, status)
 
     def abandon(self, attempt: Attempt) -> bool:
         """Undo Reserve and assume; whether the pod was still assumed."""

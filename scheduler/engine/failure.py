@@ -20,6 +20,7 @@ from scheduler.framework import (
 
 REASON_UNSCHEDULABLE = "Unschedulable"
 REASON_SCHEDULER_ERROR = "SchedulerError"
+NODE_CHANGED = "node {node} changed before the pod was bound to it and fits no longer: {why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,15 @@ def from_status(status: Status) -> Failure:
 def from_error(problem: AttemptError) -> Failure:
     """A plugin failed."""
     return from_status(problem.status)
+
+
+def node_changed(node_name: str, status: Status) -> Failure:
+    """The chosen node stopped fitting before the bind: no plugin is recorded, see `from_status`."""
+    return Failure(
+        reason=REASON_UNSCHEDULABLE,
+        message=NODE_CHANGED.format(node=node_name, why=status.message),
+        nominating=CLEAR_NOMINATION,
+    )
 
 
 def no_nodes(text: str) -> Failure:

@@ -50,6 +50,8 @@ class ServiceApiWriter:
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._random = random or Random()
+        #: Asked when the request of a bind is about to leave; a reason keeps it from leaving.
+        self.objection: Callable[[Pod], str] = lambda _pod: ""
 
     async def bind(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
@@ -59,7 +61,10 @@ class ServiceApiWriter:
         The error of the status is a `PodMovedOnError` if the pod needs no scheduling any more.
         """
         result = await self._dispatcher.bind(
-            pod, node_name, None if annotations is None else dict(annotations)
+            pod,
+            node_name,
+            None if annotations is None else dict(annotations),
+            objection=lambda: self.objection(pod),
         )
         self._metrics.bind_outcome(result.outcome.value)
         if result.bound:

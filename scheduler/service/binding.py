@@ -25,6 +25,7 @@ from scheduler.service.api_writer import PodMovedOnError
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
@@ -37,7 +38,7 @@ _UNTOLD: Final = Failure(reason="SchedulerError", message="", nominating=None, r
 class BindingCycle:
     """Takes assumed pods to the API server."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired to
         self,
         engine: Engine,
         queue: SchedulingQueue,
@@ -48,7 +49,10 @@ class BindingCycle:
         subscriptions: SubscriptionBoard,
         clock: Clock,
         metrics: SchedulerMetrics,
+        recheck: NodeRecheck | None = None,
     ) -> None:
+        """`recheck` looks at changed nodes again before the bind; None trusts the cycle."""
+        self._recheck = recheck
         self._engine = engine
         self._queue = queue
         self._failures = failures
@@ -121,7 +125,9 @@ class BindingCycle:
         self._queue.done(attempt.info.uid)
         if groups:
             await self._pre_bind_all(attempt, groups)
-        status = await self._run_bind(attempt)
+        status, failure = await self._checked_bind(attempt)
+        if failure is not None:
+            return failure
         if status is not None and not status.success:
             if status.code is Code.SKIP or isinstance(status.error, PodMovedOnError):
                 return _UNTOLD
@@ -245,6 +251,21 @@ class BindingCycle:
         if status.rejected:
             return rejected_on_node(status, attempt.node_name)
         return from_error(failed(f"waiting on permit for pod: {status.message}"))
+
+    async def _checked_bind(self, attempt: Attempt) -> tuple[Status | None, Failure | None]:
+        """Bind, unless the node was changed by others and fits no longer."""
+        recheck = self._recheck
+        if recheck is None:
+            return await self._run_bind(attempt), None
+        failure = recheck.begin(attempt)
+        if failure is not None:
+            return None, failure
+        try:
+            status = await self._run_bind(attempt)
+        finally:
+            failure = recheck.end(attempt)
+        bound = status is None or status.success
+        return status, None if bound else failure
 
     async def _run_bind(self, attempt: Attempt) -> Status | None:
         started = self._clock.monotonic()

@@ -37,6 +37,7 @@ from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.handle import ServiceHandle, SubscriptionBoard
 from scheduler.service.listers import StoreListers
 from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import RunOptions
 from scheduler.service.plugin_conditions import PluginConditions
@@ -106,6 +107,7 @@ class Wiring:
         first = configuration.profiles[0].scheduler_name
         self.events = ProfileEvents(self.recorder, first)
         self._handles: dict[str, ServiceHandle] = {}
+        self._writers: list[ServiceApiWriter] = []
         self.frameworks = {profile.scheduler_name: self._framework(profile)
                            for profile in configuration.profiles}  # fmt: skip
         self.queue = self._queue()
@@ -132,6 +134,7 @@ class Wiring:
             gates=self.gates,
             conditions=conditions,
         )
+        self.recheck = NodeRecheck(self.engine, metrics) if settings.recheck_before_bind else None
         self.binding = BindingCycle(
             self.engine,
             self.queue,
@@ -141,8 +144,12 @@ class Wiring:
             subscriptions=self.subscriptions,
             clock=self.clock,
             metrics=metrics,
+            recheck=self.recheck,
         )
         self.waits.on_wait = self.binding.waits
+        if self.recheck is not None:
+            for writer in self._writers:
+                writer.objection = self.recheck.objection
         for handle in self._handles.values():
             handle.stop_binding = self.binding.preempt
         self.loop = SchedulingLoop(
@@ -167,6 +174,10 @@ class Wiring:
     # -- profiles, queue, engine -----------------------------------------------------------------
 
     def _framework(self, profile: Any) -> Framework:
+        writer = ServiceApiWriter(
+            self.client, self.dispatcher, self.metrics, self.waits, self._random
+        )
+        self._writers.append(writer)
         handle = ServiceHandle(
             profile.scheduler_name,
             cache=self.cache,
@@ -175,9 +186,7 @@ class Wiring:
             waiting_pods=self.waiting_pods,
             feature_gates=self.configuration.feature_gates,
             subscriptions=self.subscriptions,
-            api=ServiceApiWriter(
-                self.client, self.dispatcher, self.metrics, self.waits, self._random
-            ),
+            api=writer,
             events=self.events,
             background=self.background,
             metrics=self.metrics.plugins,

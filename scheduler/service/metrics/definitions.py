@@ -287,6 +287,12 @@ KUBERNETES_EVENTS: Final = _counter(
 BIND_OUTCOMES: Final = _counter(
     "kubestow_bind_outcomes_total", "Bind requests by how they were settled.", "outcome"
 )
+NODE_RECHECKS: Final = _counter(
+    "kubestow_node_rechecks_total",
+    "Chosen nodes that others changed before the bind, by what the filters said of them then: fits "
+    "or rejected.",
+    "result",
+)
 OVER_BUDGET: Final = _counter(
     "kubestow_plugin_time_budget_exceeded_total",
     "Cycles in which a scalar plugin used more than plugin_time_budget.",

@@ -64,6 +64,7 @@ class SchedulerMetrics:
         self._binding = families.gauge(define.GOROUTINES)["binding",]
         self._loop_lag = families.histogram(define.LOOP_LAG)[()]
         self._bind_outcomes = families.counter(define.BIND_OUTCOMES)
+        self._rechecks = families.counter(define.NODE_RECHECKS)
         self._reuse = families.counter(define.REUSE)
         sizes = families.gauge(define.CACHE_SIZE)
         self._nodes, self._pods = sizes["nodes",], sizes["pods",]
@@ -114,6 +115,10 @@ class SchedulerMetrics:
     def bind_outcome(self, outcome: str) -> None:
         """A bind request was settled."""
         self._bind_outcomes[outcome,].inc()
+
+    def node_recheck(self, *, fits: bool) -> None:
+        """A chosen node was filtered again because others had changed it."""
+        self._rechecks["fits" if fits else "rejected",].inc()
 
     def reuse(self, profile: str, *, hits: int, misses: int) -> None:
         """Set the totals since the start, as the engine's statistics have them."""

@@ -200,6 +200,12 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
      {"name": "kubestow"}, 1),
     (lambda m: m.client.leader("kubestow", False), "leader_election_master_status",
      {"name": "kubestow"}, 0),
+    (
+        lambda m: m.node_recheck(fits=False),
+        "kubestow_node_rechecks_total",
+        {"result": "rejected"},
+        1,
+    ),
     (lambda m: m.handler_error("pods"), "kubestow_handler_errors_total", {"resource": "pods"}, 1),
     (lambda m: m.loop_lag(0.3), "kubestow_event_loop_lag_seconds_sum", {}, 0.3),
     (lambda m: m.bind_outcome("bound"), "kubestow_bind_outcomes_total", {"outcome": "bound"}, 1),

@@ -1,0 +1,50 @@
+"""NodeRecheck: no bind leaves for a node that others have changed and that fits no longer.
+
+The node is looked at before the Bind plugins run, and once more when the request of a bind is about
+to leave, for it may have waited for its turn in between. Both cost one comparison unless somebody
+else touched the node since.
+"""
+
+from __future__ import annotations
+
+from scheduler.api.pod import Pod
+from scheduler.engine import Attempt, Engine, Failure
+from scheduler.service.metrics import SchedulerMetrics
+
+
+class NodeRecheck:
+    """Knows the pods whose Bind plugins run. Touched from the scheduling loop's event loop only."""
+
+    def __init__(self, engine: Engine, metrics: SchedulerMetrics) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._binding: dict[str, Attempt] = {}
+        self._failures: dict[str, Failure] = {}
+
+    def begin(self, attempt: Attempt) -> Failure | None:
+        """The pod is about to be bound; a failure means that it must not be."""
+        failure = self._check(attempt)
+        if failure is None:
+            self._binding[attempt.info.uid] = attempt
+        return failure
+
+    def objection(self, pod: Pod) -> str:
+        """Why the bind request of `pod` must not leave; empty when it may."""
+        attempt = self._binding.get(pod.metadata.uid)
+        failure = None if attempt is None else self._check(attempt)
+        if failure is None:
+            return ""
+        self._failures[pod.metadata.uid] = failure
+        return failure.message
+
+    def end(self, attempt: Attempt) -> Failure | None:
+        """The Bind plugins are done; the failure if a request was held back."""
+        self._binding.pop(attempt.info.uid, None)
+        return self._failures.pop(attempt.info.uid, None)
+
+    def _check(self, attempt: Attempt) -> Failure | None:
+        if not self._engine.changed_by_others(attempt):
+            return None
+        failure = self._engine.recheck(attempt)
+        self._metrics.node_recheck(fits=failure is None)
+        return failure

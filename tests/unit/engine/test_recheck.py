@@ -1,0 +1,254 @@
+"""The last look at a chosen node: what counts as somebody else's change, and what it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
+from plugins.node_ports import NodePorts
+from plugins.node_unschedulable import NodeUnschedulable
+from plugins.noderesources.fit import NodeResourcesFit
+from plugins.pod_topology_spread.plugin import PodTopologySpread
+from plugins.taint_toleration import TaintToleration
+from scheduler.api import Pod
+from scheduler.engine import Attempt
+from scheduler.framework import PreFilterResult, unschedulable
+from tests.unit.engine.harness import World, plugin
+
+LABELS = {"kubernetes.io/hostname": "n1", "zone": "z"}
+SELECTOR = {"matchLabels": {"app": "x"}}
+
+
+def world() -> World:
+    made = World(
+        NodeUnschedulable,
+        TaintToleration,
+        NodePorts,
+        NodeResourcesFit,
+        PodTopologySpread,
+        InterPodAffinity,
+    )
+    made.node("n1", labels=LABELS)
+    return made
+
+
+def chosen(
+    on: World, name: str = "p", labels: dict[str, str] | None = None, **spec: Any
+) -> Attempt:
+    spec = {**on.requests(4000), **spec}
+    attempt = on.attempt(labelled(on, name, labels or {}, **spec))
+    assert attempt.failure is None, attempt.failure
+    return attempt
+
+
+def labelled(on: World, name: str, labels: dict[str, str], **spec: Any) -> Pod:
+    pod = on.pod(name, **spec)
+    pod.metadata.labels = labels
+    return pod
+
+
+def theirs(on: World, name: str = "theirs", milli: int = 1000, **labels: str) -> Pod:
+    """A pod that another scheduler bound."""
+    pod = labelled(on, name, labels, **on.requests(milli), nodeName="n1")
+    on.cache.add_pod(pod)
+    return pod
+
+
+def confirmed(on: World, attempt: Attempt) -> None:
+    on.cache.add_pod(msgspec.structs.replace(attempt.pod))
+
+
+QUIET: list[tuple[str, Callable[[World], object]]] = [
+    ("nothing", lambda on: None),
+    ("our own pods", lambda on: chosen(on, "q", **on.requests(1000))),
+    ("our own confirmed", lambda on: confirmed(on, chosen(on, "q", **on.requests(1000)))),
+    ("our own failed", lambda on: on.engine.abandon(chosen(on, "q", **on.requests(1000)))),
+    ("another node", lambda on: on.nodes("n2")),
+    ("a heartbeat", lambda on: on.node("n1", labels=LABELS)),
+]
+
+
+@pytest.mark.parametrize(("what", "change"), QUIET, ids=[each[0] for each in QUIET])
+def test_what_our_own_cycles_accounted_for_is_no_change(
+    what: str, change: Callable[[World], object]
+) -> None:
+    on = world()
+    attempt = chosen(on)
+    change(on)
+    assert not on.engine.changed_by_others(attempt)
+
+
+SPREAD = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": SELECTOR,
+        "minDomains": 2,
+    }
+]
+ANTI = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": SELECTOR, "topologyKey": "zone"}
+        ]
+    }
+}
+PORT = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+
+
+def _port_taken(on: World) -> None:
+    on.cache.add_pod(on.pod("theirs", containers=PORT, nodeName="n1"))
+
+
+FITS: list[tuple[str, dict[str, Any], Callable[[World], object]]] = [
+    ("a small pod", {}, theirs),
+    ("exactly full", {}, lambda on: theirs(on, milli=4000)),
+    ("one more label", {}, lambda on: on.node("n1", labels={**LABELS, "new": "1"})),
+    ("own spread", {"topologySpreadConstraints": SPREAD}, theirs),
+    ("own anti-affinity", {"affinity": ANTI}, theirs),
+    ("own port", {"containers": PORT}, theirs),
+    ("more room than before", {}, lambda on: on.cache.remove_pod(theirs(on))),
+]
+
+
+@pytest.mark.parametrize(("what", "spec", "change"), FITS, ids=[each[0] for each in FITS])
+def test_a_changed_node_that_fits_is_kept_and_not_asked_again(
+    what: str, spec: dict[str, Any], change: Callable[[World], object]
+) -> None:
+    on = world()
+    attempt = chosen(on, labels={"app": "x"}, **spec)
+    change(on)
+    assert on.engine.changed_by_others(attempt)
+    assert on.engine.recheck(attempt) is None
+    assert not on.engine.changed_by_others(attempt)
+    assert on.cache.is_assumed("p")
+    on.cache.validate()
+
+
+TAINT = {"key": "k", "effect": "NoSchedule"}
+MISFITS: list[tuple[str, dict[str, Any], Callable[[World], object], str]] = [
+    ("room taken", {}, lambda on: theirs(on, milli=4001), "Insufficient cpu"),
+    (
+        "shrunk",
+        {},
+        lambda on: on.node("n1", labels=LABELS, allocatable={"cpu": "3", "pods": "9"}),
+        "Insufficient cpu",
+    ),
+    (
+        "cordoned",
+        {},
+        lambda on: on.node("n1", labels=LABELS, spec={"unschedulable": True}),
+        "node(s) were unschedulable",
+    ),
+    (
+        "tainted",
+        {},
+        lambda on: on.node("n1", labels=LABELS, spec={"taints": [TAINT]}),
+        "node(s) had untolerated taint(s)",
+    ),
+    (
+        "spread",
+        {"topologySpreadConstraints": SPREAD},
+        lambda on: theirs(on, app="x"),
+        "node(s) didn't match pod topology spread constraints",
+    ),
+    (
+        "anti-affinity",
+        {"affinity": ANTI},
+        lambda on: theirs(on, app="x"),
+        "node(s) didn't match pod anti-affinity rules",
+    ),
+    (
+        "port",
+        {"containers": PORT},
+        _port_taken,
+        "node(s) didn't have free ports for the requested pod ports",
+    ),
+    ("deleted", {}, lambda on: on.cache.remove_node("n1"), "node(s) were deleted"),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "spec", "change", "reason"), MISFITS, ids=[each[0] for each in MISFITS]
+)
+def test_a_changed_node_that_fits_no_longer_is_a_rejection_without_plugin(
+    what: str, spec: dict[str, Any], change: Callable[[World], object], reason: str
+) -> None:
+    on = world()
+    attempt = chosen(on, labels={"app": "x"}, **spec)
+    change(on)
+    assert on.engine.changed_by_others(attempt)
+    failure = on.engine.recheck(attempt)
+    assert failure is not None
+    prefix = "node n1 changed before the pod was bound to it and fits no longer: "
+    assert failure.message.startswith(prefix + reason)
+    # Nobody to wait for: the pod is tried again after its backoff.
+    assert not failure.unschedulable_plugins
+    assert failure.rejected
+    on.cache.validate()
+
+
+def test_a_node_that_came_back_under_its_name_is_looked_at() -> None:
+    on = world()
+    attempt = chosen(on)
+    on.cache.remove_node("n1")
+    on.node("n1", labels=LABELS)
+    assert on.engine.changed_by_others(attempt)
+    assert on.engine.recheck(attempt) is None
+
+
+def test_a_pod_that_is_assumed_no_more_is_left_alone() -> None:
+    on = world()
+    attempt = chosen(on)
+    theirs(on, milli=8000)
+    on.cache.forget_pod("p")
+    assert on.engine.recheck(attempt) is None
+
+
+PRE_FILTERS: list[tuple[str, Callable[[int], Any], str]] = [
+    ("narrows", lambda n: PreFilterResult(frozenset({"n2"})), "node(s) didn't satisfy plugin P"),
+    ("rejects", lambda n: unschedulable("not now"), "not now"),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "answer", "reason"), PRE_FILTERS, ids=[each[0] for each in PRE_FILTERS]
+)
+def test_pre_filter_has_its_say_again(what: str, answer: Callable[[int], Any], reason: str) -> None:
+    asked: list[int] = []
+
+    def pre_filter(*_: Any) -> Any:
+        asked.append(1)
+        return answer(len(asked)) if len(asked) > 1 else None
+
+    on = World(plugin("P", pre_filter=pre_filter))
+    on.nodes("n1")
+    attempt = on.attempt()
+    on.node("n1", spec={"unschedulable": True})
+    failure = on.engine.recheck(attempt)
+    assert failure is not None
+    assert failure.message.endswith(reason)
+
+
+def test_a_plugin_that_raises_in_the_last_look_is_an_error() -> None:
+    calls: list[int] = []
+
+    def filter_once(*_: Any) -> None:
+        calls.append(1)
+        if len(calls) > 1:
+            msg = "boom"
+            raise ValueError(msg)
+
+    on = World(plugin("P", filter=filter_once))
+    on.nodes("n1")
+    attempt = on.attempt()
+    on.node("n1", spec={"unschedulable": True})
+    failure = on.engine.recheck(attempt)
+    assert failure is not None
+    assert failure.reason == "SchedulerError"
+    assert "boom" in failure.message
