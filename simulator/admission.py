@@ -1,9 +1,9 @@
 """The admission chain: where policies, quota and injected behaviour plug in.
 
 A write passes, in this order: the strategy of its kind (defaults), mutating hooks, the strategy's
-validation, validating hooks. Hooks of one list run in the order they were added, so the one that
-charges for the write (quota) is added last. A hook refuses by raising `ApiError`. Nothing here
-knows a resource.
+validation, validating hooks, charging hooks (quota), which must come last because nobody may refuse
+what is paid for. Hooks of one list run in the order they were added. A hook refuses by raising
+`ApiError`. Nothing here knows a resource.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ class _Registered(NamedTuple):
 
 
 class AdmissionChain:
-    """Mutating and validating hooks, each for some tables (none named: all) and operations."""
+    """Hooks of three kinds, each for some tables (none named: all) and operations."""
 
     def __init__(self) -> None:
         self._mutating: list[_Registered] = []
         self._validating: list[_Registered] = []
+        self._charging: list[_Registered] = []
 
     def add_mutating(
         self,
@@ -96,10 +97,22 @@ class AdmissionChain:
         """Add a hook that may only refuse."""
         self._validating.append(_Registered(name, frozenset(tables), frozenset(operations), hook))
 
+    def add_charging(
+        self,
+        name: str,
+        hook: Hook,
+        *,
+        tables: Collection[str] = (),
+        operations: Collection[Operation] = ("CREATE", "UPDATE"),
+    ) -> None:
+        """Add a hook that runs after all others and keeps account of what is let in."""
+        self._charging.append(_Registered(name, frozenset(tables), frozenset(operations), hook))
+
     def remove(self, name: str) -> None:
         """Take out every hook of that name."""
         self._mutating = [entry for entry in self._mutating if entry.name != name]
         self._validating = [entry for entry in self._validating if entry.name != name]
+        self._charging = [entry for entry in self._charging if entry.name != name]
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Run the mutating hooks."""
@@ -108,7 +121,7 @@ class AdmissionChain:
                 entry.hook(request)
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Run the validating hooks."""
-        for entry in self._validating:
+        """Run the validating hooks, then the charging ones."""
+        for entry in (*self._validating, *self._charging):
             if entry.wants(request):
                 entry.hook(request)

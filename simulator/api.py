@@ -501,6 +501,8 @@ class Api:
             causes = strategy.validate_create(obj, self.around)
         elif not subresource:
             causes = strategy.validate_update(obj, old, self.around)
+        elif subresource == "status":
+            causes = strategy.validate_status(obj, self.around)
         if causes:
             raise errors.invalid(resource.kind, resource.group, name, causes)
         self.admission.validate(request)

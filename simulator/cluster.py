@@ -20,17 +20,20 @@ from typing import Final, Self
 
 import yaml
 
-from simulator.admission import AdmissionChain, Personality
+from simulator.admission import AdmissionChain, AdmissionRequest, Personality
 from simulator.api import Api
 from simulator.clock import SimClock
 from simulator.control import PREFIX, Control
 from simulator.controllers.kubelet import Kubelet, Settings
+from simulator.controllers.kueue import KueueController, KueueSettings
+from simulator.controllers.quota import RESYNC_SECONDS, QuotaController
 from simulator.controllers.runner import Controller, KubeletController, Runner
 from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
 from simulator.gates import Gates
 from simulator.objects import JsonObject, copy_tree, dig
 from simulator.pods import BUILT_IN_PRIORITIES
+from simulator.quota_admission import QuotaAdmission
 from simulator.resources import Resource, ResourceTable
 from simulator.server import BOOKMARK_SECONDS, ApiServer
 from simulator.store import DEFAULT_HISTORY, Store
@@ -54,8 +57,8 @@ class EmbeddedCluster:
 
     `personality` `stock` behaves like v1.36, `native` also has what the KEPs add; `feature_gates`
     decides single gates of the API server and `controller_gates` those of the controllers; `gates`
-    holds both and can be changed later. `controllers` names those that act from the start (all of
-    them by default).
+    holds both and can be changed later. `controllers` names those that act from the start (by
+    default all but `kueue`, which also acts when it is given settings).
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, with a default
@@ -66,9 +69,11 @@ class EmbeddedCluster:
         personality: Personality = "stock",
         feature_gates: Mapping[str, bool] | None = None,
         controller_gates: Mapping[str, bool] | None = None,
+        quota_resync_seconds: float = RESYNC_SECONDS,
         clock: SimClock | None = None,
         controllers: Collection[str] | None = None,
         kubelet: Settings | None = None,
+        kueue: KueueSettings | None = None,
         reviewer: Reviewer | None = None,
         more_resources: tuple[Resource, ...] = (),
         history: int = DEFAULT_HISTORY,
@@ -96,11 +101,23 @@ class EmbeddedCluster:
             bookmark_seconds=bookmark_seconds,
             random_source=source,
         )
+        self.admission.add_charging("ResourceQuota", QuotaAdmission(self.api, around))
+        self.quotas = QuotaController(
+            self.api, self.gates["controllers"], resync_seconds=quota_resync_seconds
+        )
+        self.kueue = KueueController(self.api, kueue)
         known = self._controllers(kubelet)
-        off = frozenset() if controllers is None else frozenset(known) - frozenset(controllers)
-        self.runner = Runner(self.api, known, off)
+        wanted = known.keys() - {"kueue"} if controllers is None else {*controllers}
+        if kueue is not None:
+            wanted.add("kueue")
+        self.runner = Runner(self.api, known, frozenset(known.keys() - wanted))
+        self.admission.add_mutating("kueue", self._gate, tables=["pods"], operations=["CREATE"])
         self.server.mounts[PREFIX] = Control(
-            self.server, self.clock, self.runner, self.gates
+            self.server,
+            self.clock,
+            self.runner,
+            self.gates,
+            {"quota": self.quotas, "kueue": self.kueue},
         ).handle
         self._where = (host, port)
         self._task: asyncio.Task[None] | None = None
@@ -111,7 +128,13 @@ class EmbeddedCluster:
         return {
             "kubelet": KubeletController(self.api, nodes),
             "workloads": WorkloadController(self.api),
+            "quota": self.quotas,
+            "kueue": self.kueue,
         }
+
+    def _gate(self, request: AdmissionRequest) -> None:
+        if self.runner.names()["kueue"]:
+            self.kueue.gate(request)
 
     def _bootstrap(self) -> None:
         """What every cluster has from the start."""
@@ -197,6 +220,8 @@ async def serve(  # noqa: PLR0913 - each is an option of the command line, with 
     feature_gates: Mapping[str, bool] | None = None,
     controller_gates: Mapping[str, bool] | None = None,
     clock_rate: float = 1.0,
+    quota_resync_seconds: float = RESYNC_SECONDS,
+    kueue: KueueSettings | None = None,
     kubeconfig: Path | None = None,
     stop: asyncio.Event | None = None,
     ready: asyncio.Future[EmbeddedCluster] | None = None,
@@ -213,6 +238,8 @@ async def serve(  # noqa: PLR0913 - each is an option of the command line, with 
         feature_gates=feature_gates,
         controller_gates=controller_gates,
         clock=SimClock(rate=clock_rate),
+        quota_resync_seconds=quota_resync_seconds,
+        kueue=kueue,
     )
     async with cluster:
         if kubeconfig is not None:

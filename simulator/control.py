@@ -47,8 +47,8 @@ HELP: Final[JsonObject] = {
     },
     "GET /_kubestow/controllers": "controllers and whether each runs",
     "POST /_kubestow/controllers": {
-        "what": "switch controllers on or off",
-        "example": {"kubelet": False},
+        "what": "switch controllers on or off; kueue is off until it is switched on",
+        "example": {"kubelet": False, "kueue": True},
     },
     "GET /_kubestow/gates": "feature gates, by component",
     "POST /_kubestow/gates": {
@@ -59,6 +59,20 @@ HELP: Final[JsonObject] = {
         "what": "set gates of one component: apiserver or controllers. The scheduler's are its own "
         "(kubestow run --feature-gates)",
         "example": {FALLBACK_GATE: True},
+    },
+    "GET /_kubestow/settings": "settings of controllers that have any",
+    "POST /_kubestow/settings/CONTROLLER": {
+        "what": "change settings of one controller; what is not named stays",
+        "quota": {"resyncSeconds": "between two recounts of all quotas"},
+        "kueue": {
+            "batch": "gated pods of a queue let go at a time",
+            "everySeconds": "between two times",
+            "maxAdmitted": "pods let go and not finished; 0: any number",
+            "nodeSelector": "added to a pod that is let go, in the same patch",
+            "podsReadyTimeoutSeconds": "a pod that takes longer is requeued; 0: for ever",
+            "addGate": "gate new pods with the label kueue.x-k8s.io/queue-name",
+        },
+        "example": {"batch": 4, "everySeconds": 10, "addGate": True},
     },
     "POST /_kubestow/compact": "forget all history: a watch that resumes from before gets 410",
     "POST /_kubestow/bookmarks": "have every open watch send a bookmark now",
@@ -74,6 +88,19 @@ class Switches(Protocol):
     def switch(self, name: str, on: bool) -> None:
         """Start or pause one. Raises KeyError for a name there is none of."""
 
+    def wake(self) -> None:
+        """Have them look for work again."""
+
+
+class Adjustable(Protocol):
+    """A controller with settings."""
+
+    def settings(self) -> JsonObject:
+        """What can be set, as it is now."""
+
+    def adjust(self, wanted: JsonObject) -> None:
+        """Change settings. Raises ValueError with what is wrong; then nothing has changed."""
+
 
 class Control:
     """Answers requests below the prefix. Mount `handle` in the server."""
@@ -84,11 +111,13 @@ class Control:
         clock: SimClock,
         switches: Switches,
         gates: Mapping[str, Gates] | None = None,
+        adjustable: Mapping[str, Adjustable] | None = None,
     ) -> None:
         self._server = server
         self._clock = clock
         self._switches = switches
         self._gates = gates or {}
+        self._adjustable = adjustable or {}
         self._routes: dict[tuple[str, str], Callable[[str, bytes], JsonObject]] = {
             ("GET", ""): lambda _rest, _body: HELP,
             ("GET", "statistics"): lambda _rest, _body: self._server.statistics(),
@@ -101,6 +130,8 @@ class Control:
             ("POST", "controllers"): self._switch,
             ("GET", "gates"): lambda _rest, _body: self._gates_now(),
             ("POST", "gates"): self._set_gates,
+            ("GET", "settings"): lambda _rest, _body: self._settings(),
+            ("POST", "settings"): self._adjust,
             ("POST", "compact"): self._compact,
             ("POST", "bookmarks"): lambda _rest, _body: {"watches": server.send_bookmarks()},
         }
@@ -175,7 +206,23 @@ class Control:
                     f"gates: {name}: {on!r}; want true or false for one of {', '.join(KNOWN_GATES)}"
                 )
         gates.change(wanted)
+        self._switches.wake()
         return self._gates_now()
+
+    def _settings(self) -> JsonObject:
+        return {name: one.settings() for name, one in self._adjustable.items()}
+
+    def _adjust(self, rest: str, body: bytes) -> JsonObject:
+        controller = self._adjustable.get(rest)
+        if controller is None:
+            known = ", ".join(self._adjustable)
+            raise errors.bad_request(f"settings: {rest!r} has none; those that do: {known}")
+        try:
+            controller.adjust(_decoded(body))
+        except ValueError as error:
+            raise errors.bad_request(f"settings of {rest}: {error}") from error
+        self._switches.wake()
+        return self._settings()
 
     def _compact(self, _rest: str, _body: bytes) -> JsonObject:
         self._server.lister.forget()

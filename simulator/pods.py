@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from scheduler.api.quantity import milli_value
+from simulator.deferral import mark_of
 from simulator.errors import Cause, forbidden, invalid_value, required_field
 from simulator.fallback_criteria import validate_fallback
+from simulator.gates import QUOTA_GATE
 from simulator.objects import JsonObject, dig, format_time
 from simulator.pod_validation import validate_gates, validate_pod_update
 from simulator.resources import Resource
@@ -148,6 +150,8 @@ class PodStrategy(Strategy):
                     "message": GATED_MESSAGE,
                 }
             ]
+            if around.enabled(QUOTA_GATE):
+                status["conditions"].append(mark_of(around.clock.now()))
         obj["status"] = status
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:

@@ -129,6 +129,10 @@ class Strategy:
         """Violated rules of a change. The name cannot change, so only new labels are looked at."""
         return [] if obj["metadata"] == old["metadata"] else validate_metadata(obj)
 
+    def validate_status(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+        """Violated rules of a write to the status subresource. Must not change anything."""
+        return []
+
 
 class NamespaceStrategy(Strategy):
     """Namespaces are Active from birth and carry their name as a label."""

@@ -12,6 +12,7 @@ from simulator.errors import Cause, invalid_value, required_field
 from simulator.fallback_criteria import validate_fallback
 from simulator.objects import JsonObject, dig
 from simulator.pods import PodStrategy, default_pod_spec
+from simulator.quota_objects import QuotaStrategy
 from simulator.resources import Resource
 from simulator.selectors import matches_selector
 from simulator.strategies import (
@@ -153,6 +154,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "services": ServiceStrategy(),
     "persistentvolumes": VolumeStrategy(),
     "persistentvolumeclaims": VolumeStrategy(),
+    "resourcequotas": QuotaStrategy(),
     "replicationcontrollers": ReplicationControllerStrategy(replicas=1),
     "poddisruptionbudgets.policy": BudgetStrategy(),
     "priorityclasses.scheduling.k8s.io": PriorityClassStrategy(),

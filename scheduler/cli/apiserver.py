@@ -46,6 +46,20 @@ import click
     help="Simulated seconds in a real one; 0 stops the clock.",
 )
 @click.option(
+    "--quota-resync",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two recounts of all resource quotas.",
+)
+@click.option(
+    "--kueue",
+    metavar="NAME=VALUE,...",
+    help="Imitate Kueue with these settings, such as batch=2,everySeconds=5,addGate=true; GET "
+    "/_kubestow/ lists them.",
+)
+@click.option(
     "--kubeconfig-out",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a kubeconfig for this server here.",
@@ -92,7 +106,12 @@ async def _serve(
     values: dict[str, Any], gates: dict[str, bool], controller_gates: dict[str, bool]
 ) -> None:
     from simulator import EmbeddedCluster, serve
+    from simulator.controllers.kueue import parse_settings
 
+    try:
+        kueue = None if values["kueue"] is None else parse_settings(values["kueue"])
+    except ValueError as error:
+        raise click.UsageError(f'invalid argument for "--kueue": {error}') from error
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -108,6 +127,8 @@ async def _serve(
             feature_gates=gates,
             controller_gates=controller_gates,
             clock_rate=values["clock_rate"],
+            quota_resync_seconds=values["quota_resync"],
+            kueue=kueue,
             kubeconfig=kubeconfig,
             stop=stop,
             ready=ready,

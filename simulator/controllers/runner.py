@@ -107,6 +107,10 @@ class Runner:
         self._on[name] = on
         self._wake.set()
 
+    def wake(self) -> None:
+        """Ask every controller again when it is due: a setting was changed."""
+        self._wake.set()
+
     def attach(self) -> None:
         """Start observing: what is in the store now, then every change."""
         now = self._api.clock.now()

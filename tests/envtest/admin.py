@@ -68,12 +68,24 @@ class AdminClient:
             return False
         return status == http.HTTPStatus.OK
 
+    def exchange(
+        self, method: str, path: str, body: Mapping[str, object] | None, content_type: str = ""
+    ) -> tuple[int, str]:
+        """Send a request and return status and text of the answer, whatever they are."""
+        return self._exchange(method, path, body, REQUEST_TIMEOUT_SECONDS, content_type)
+
     def _exchange(
-        self, method: str, path: str, body: Mapping[str, object] | None, timeout: float
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        timeout: float,
+        content_type: str = "",
     ) -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         if body is not None:
-            headers["Content-Type"] = CONTENT_TYPES.get(method, "application/json")
+            default = CONTENT_TYPES.get(method, "application/json")
+            headers["Content-Type"] = content_type or default
         context = ssl.create_default_context(cafile=str(self._authority))
         connection = http.client.HTTPSConnection(
             LOOPBACK, self._port, context=context, timeout=timeout

@@ -1,0 +1,216 @@
+"""A small imitation of Kueue: gated pods of a queue are let go, a few at a time.
+
+A pod with the label `kueue.x-k8s.io/queue-name` and the gate `kueue.x-k8s.io/admission` waits here.
+Letting it go is one patch, as Kueue does it: its gate goes and node selectors come in the same
+write; gates of others stay. A pod that is not ready in time is deleted, and comes back gated at the
+end of the queue if no controller owns it (who owns it makes a new one). With `addGate` the gate is
+put on at creation, so that authors need the label only.
+
+Not here: cluster queues, flavours, cohorts, preemption, workloads of several pods.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from simulator.admission import AdmissionRequest
+from simulator.api import MERGE_PATCH, Api
+from simulator.controllers.workloads import is_ready, owner_of
+from simulator.errors import ApiError
+from simulator.objects import JsonObject, copy_tree, dig
+from simulator.store import Change, Version
+
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
+REQUEUED: Final = "kubestow.io/kueue-requeued"
+"""Annotation of a pod that came back: how often it did."""
+
+_Key = tuple[str, str]
+"""Namespace, name."""
+
+
+class KueueSettings(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """How the imitation behaves."""
+
+    batch: int = 1
+    """Pods let go at a time; 0 lets nobody go."""
+    every_seconds: float = 1.0
+    """Between two times."""
+    max_admitted: int = 0
+    """Pods let go and not finished at one moment; 0: any number."""
+    node_selector: dict[str, str] = {}
+    """Added to a pod that is let go."""
+    pods_ready_timeout_seconds: float = 0.0
+    """From being let go to Ready; a pod that takes longer is requeued. 0: for ever."""
+    add_gate: bool = False
+    """Whether pods with the label get the gate at creation."""
+
+
+class KueueController:
+    """The controller, and its admission hook (`gate`)."""
+
+    def __init__(self, api: Api, settings: KueueSettings | None = None) -> None:
+        self._api = api
+        self._pods = api.resources.of_kind("v1", "Pod")
+        self._settings = settings or KueueSettings()
+        self._waiting: dict[_Key, None] = {}
+        self._admitted: dict[_Key, float] = {}
+        self._next_batch = 0.0
+
+    def settings(self) -> JsonObject:
+        """What can be set while it runs."""
+        told: JsonObject = msgspec.to_builtins(self._settings)
+        return told
+
+    def adjust(self, wanted: JsonObject) -> None:
+        """Change settings. Raises ValueError."""
+        made = msgspec.convert({**self.settings(), **wanted}, KueueSettings)
+        if min(made.batch, made.every_seconds, made.max_admitted) < 0:
+            raise ValueError("batch, everySeconds and maxAdmitted are 0 or more")
+        if made.pods_ready_timeout_seconds < 0:
+            raise ValueError("podsReadyTimeoutSeconds is 0 or more")
+        self._settings = made
+        self._next_batch = 0.0
+
+    def gate(self, request: AdmissionRequest) -> None:
+        """Put the gate on a new pod of a queue, if that is asked for."""
+        if not self._settings.add_gate or request.subresource:
+            return
+        if not _queue_of(request.obj) or _is_gated(request.obj):
+            return
+        spec = request.obj["spec"]
+        if not spec.get("nodeName"):
+            spec["schedulingGates"] = [
+                *(spec.get("schedulingGates") or ()),
+                {"name": ADMISSION_GATE},
+            ]
+
+    def observe(self, table: str, change: Change, now: float) -> None:
+        """Follow the pods of queues."""
+        if table != "pods":
+            return
+        pod = change.version.obj
+        key = (change.version.namespace, change.version.name)
+        if change.type == "DELETED" or not _queue_of(pod):
+            self._waiting.pop(key, None)
+            self._admitted.pop(key, None)
+        elif _is_gated(pod):
+            self._waiting.setdefault(key)
+            self._admitted.pop(key, None)
+        else:
+            self._waiting.pop(key, None)
+            if dig(pod, "status", "phase") in ("Succeeded", "Failed"):
+                self._admitted.pop(key, None)
+            else:
+                self._admitted.setdefault(key, now)
+
+    def next_due(self) -> float | None:
+        """The next batch, or the next pod that will have taken too long."""
+        dues = []
+        if self._room():
+            dues.append(self._next_batch)
+        if self._settings.pods_ready_timeout_seconds:
+            late = [since for key, since in self._admitted.items() if not self._is_ready(key)]
+            dues += [min(late) + self._settings.pods_ready_timeout_seconds] if late else []
+        return min(dues, default=None)
+
+    def work(self, now: float, limit: int) -> None:
+        """Requeue what is late, then let a batch go."""
+        timeout = self._settings.pods_ready_timeout_seconds
+        for key, since in list(self._admitted.items()):
+            if timeout and now >= since + timeout and not self._is_ready(key):
+                self._requeue(key)
+        if now >= self._next_batch and self._room():
+            self._next_batch = now + self._settings.every_seconds
+            for key in list(self._waiting)[: self._room()]:
+                self._let_go(key)
+
+    def _room(self) -> int:
+        """How many pods may be let go now."""
+        room = min(self._settings.batch, len(self._waiting))
+        if self._settings.max_admitted:
+            room = min(room, self._settings.max_admitted - len(self._admitted))
+        return max(0, room)
+
+    def _is_ready(self, key: _Key) -> bool:
+        found = self._api.store.get("pods", *key)
+        return found is None or is_ready(found.obj)
+
+    def _let_go(self, key: _Key) -> None:
+        found = self._api.store.get("pods", *key)
+        self._waiting.pop(key, None)
+        if found is None:
+            return
+        spec = found.obj["spec"]
+        gates = [gate for gate in spec["schedulingGates"] if gate.get("name") != ADMISSION_GATE]
+        patch: dict[str, Any] = {"schedulingGates": gates or None}
+        if self._settings.node_selector:
+            patch["nodeSelector"] = dict(self._settings.node_selector)
+        try:
+            self._api.patch(self._pods, *key, {"spec": patch}, MERGE_PATCH)
+        except ApiError:
+            # Refused (a selector that contradicts the pod's): to the end of the queue.
+            self._waiting[key] = None
+
+    def _requeue(self, key: _Key) -> None:
+        found = self._api.store.get("pods", *key)
+        self._admitted.pop(key, None)
+        if found is None:
+            return
+        try:
+            self._api.delete(self._pods, *key, {"gracePeriodSeconds": 0})
+            if owner_of(found.obj) is None:
+                self._api.create(self._pods, key[0], _again(found))
+        except ApiError:
+            # Somebody was faster, or its quota of objects is used up: the pod is gone for good.
+            return
+
+
+def parse_settings(text: str) -> KueueSettings:
+    """Settings as `name=value,...`, node selectors as `nodeSelector.KEY=value`.
+
+    Raises ValueError.
+
+    >>> parse_settings("batch=2,addGate=true,nodeSelector.pool=gpu").node_selector
+    {'pool': 'gpu'}
+    """
+    given: JsonObject = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        field, dot, key = name.partition(".")
+        if field == "nodeSelector" and dot:
+            given.setdefault(field, {})[key] = value
+        else:
+            given[name] = {"true": True, "false": False}.get(value, value)
+    return msgspec.convert(given, KueueSettings, strict=False)
+
+
+def _queue_of(pod: JsonObject) -> str:
+    return str((dig(pod, "metadata", "labels") or {}).get(QUEUE_LABEL, ""))
+
+
+def _is_gated(pod: JsonObject) -> bool:
+    gates = dig(pod, "spec", "schedulingGates") or ()
+    return any(gate.get("name") == ADMISSION_GATE for gate in gates)
+
+
+def _again(version: Version) -> JsonObject:
+    """The pod as its author may have written it, gated."""
+    old = copy_tree(version.obj)
+    meta = old["metadata"]
+    notes = meta.get("annotations") or {}
+    times = int(notes.get(REQUEUED, "0")) + 1
+    spec = {key: value for key, value in old["spec"].items() if key != "nodeName"}
+    spec["schedulingGates"] = [*(spec.get("schedulingGates") or ()), {"name": ADMISSION_GATE}]
+    kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
+    annotations = {**notes, REQUEUED: str(times)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**kept, "annotations": annotations},
+        "spec": spec,
+    }
