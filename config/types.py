@@ -209,6 +209,10 @@ class KubestowConfiguration(Section, frozen=True):
     #: Filter the chosen node again just before the bind if others changed it meanwhile: a secondary
     #: scheduler shares its nodes. True; it costs nothing while nobody else changes nodes.
     recheck_before_bind: bool = True
+    #: How long a node is passed over for pods of a shape after its kubelet rejected one of them. 5
+    #: min: several tries of whatever made the kubelet refuse, and no tight loop of pods that are
+    #: created, bound, rejected and replaced. 0: not at all.
+    rejecting_node_avoidance: timedelta = timedelta(minutes=5)
     #: What one scalar plugin may use of one scheduling cycle before it is logged and counted. 10
     #: ms: longer is felt by everything else on the event loop.
     plugin_time_budget: timedelta = timedelta(milliseconds=10)

@@ -82,22 +82,38 @@ def failed(text: str, cause: BaseException | None = None, plugin: str = "") -> A
 class Framework:
     """One profile's plugins. Stateless: what an attempt remembers is in its CycleState."""
 
-    def __init__(self, profile: ProfileSpec, factories: Mapping[str, Any], handle: Handle) -> None:
+    def __init__(
+        self,
+        profile: ProfileSpec,
+        factories: Mapping[str, Any],
+        handle: Handle,
+        *,
+        last_filters: Sequence[Any] = (),
+    ) -> None:
+        """Instantiate the profile's plugins.
+
+        `last_filters` have PreFilter and Filter like a plugin's; they run after those of the
+        profile, which knows nothing about them. Raises ConfigurationError.
+        """
         self.profile_name = profile.scheduler_name
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
         self.handle = handle
         self.plugins: dict[str, Any] = {}
         for name in _names(profile):
             self.plugins[name] = _instantiate(name, factories, profile.args.get(name), handle)
+        for each in last_filters:
+            if each.name in self.plugins:
+                raise ConfigurationError(f'plugin name "{each.name}" is kubestow\'s own')
+            self.plugins[each.name] = each
         self.pre_enqueue = self._at(profile, PRE_ENQUEUE)
         self.queue_sort = self._at(profile, QUEUE_SORT)[0]
-        self.pre_filter = self._at(profile, PRE_FILTER)
+        self.pre_filter = (*self._at(profile, PRE_FILTER), *last_filters)
         #: What-ifs call these for every pod of every node they look at.
         self._following = {
             method: tuple(p for p in self.pre_filter if callable(getattr(p, method, None)))
             for method in ("add_pod", "remove_pod")
         }
-        self.filter = self._at(profile, FILTER)
+        self.filter = (*self._at(profile, FILTER), *last_filters)
         self.post_filter = self._at(profile, POST_FILTER)
         self.pre_score = self._at(profile, PRE_SCORE)
         self.score = self._at(profile, SCORE)

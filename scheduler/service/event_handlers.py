@@ -26,6 +26,7 @@ from scheduler.framework.events import (
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.decompose import EventFeatures, node_events, pod_events
 from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.kubelet_rejections import RejectedPods
 from scheduler.service.metrics import SchedulerMetrics
 
 _log = structlog.get_logger(__name__)
@@ -46,7 +47,10 @@ class EventHandlers:
         clock: Clock,
         metrics: SchedulerMetrics,
         features: EventFeatures,
+        rejected: RejectedPods | None = None,
     ) -> None:
+        """`rejected` is told about bound pods of ours, and nodes, that are gone."""
+        self._rejected = rejected
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
@@ -159,6 +163,8 @@ class EventHandlers:
         if pod.spec.node_name:
             started = self._clock.monotonic()
             self._cache.remove_pod(pod)
+            if self._rejected is not None and self._ours(pod):
+                self._rejected.gone(pod)
             self._move(ASSIGNED_POD_DELETE, pod, None)
             self._metrics.event_handling("AssignedPodDelete", self._since(started))
         elif self._ours(pod):
@@ -190,6 +196,8 @@ class EventHandlers:
         if delta.type is DeltaType.DELETED:
             self._move(NODE_DELETE, node, None)
             self._cache.remove_node(node.name)
+            if self._rejected is not None:
+                self._rejected.node_gone(node.name)
             self._metrics.event_handling("NodeDelete", self._since(started))
         elif delta.old is None:
             self._cache.set_node(node)

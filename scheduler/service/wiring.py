@@ -25,6 +25,7 @@ from scheduler.client.resources import NODES, PODS, RESOURCES
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.engine import Engine, Evaluator, Framework, WaitingPods
+from scheduler.engine.kubelet_rejections import KubeletRejections
 from scheduler.framework import Registry
 from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
 from scheduler.queue.decompose import EventFeatures
@@ -35,6 +36,7 @@ from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.handle import ServiceHandle, SubscriptionBoard
+from scheduler.service.kubelet_rejections import RejectedPods
 from scheduler.service.listers import StoreListers
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.node_recheck import NodeRecheck
@@ -108,6 +110,9 @@ class Wiring:
         self.events = ProfileEvents(self.recorder, first)
         self._handles: dict[str, ServiceHandle] = {}
         self._writers: list[ServiceApiWriter] = []
+        self.rejections = KubeletRejections(
+            self.cache.table, seconds(settings.rejecting_node_avoidance)
+        )
         self.frameworks = {profile.scheduler_name: self._framework(profile)
                            for profile in configuration.profiles}  # fmt: skip
         self.queue = self._queue()
@@ -192,7 +197,7 @@ class Wiring:
             metrics=self.metrics.plugins,
         )
         self._handles[profile.scheduler_name] = handle
-        framework = Framework(profile, self._registry, handle)
+        framework = Framework(profile, self._registry, handle, last_filters=(self.rejections,))
         handle.what_if.framework = framework
         return framework
 
@@ -272,6 +277,7 @@ class Wiring:
             clock=self.clock,
             metrics=self.metrics,
             features=self._features(),
+            rejected=self._rejected_pods(),
         )
         plugins = [p for framework in self.frameworks.values() for p in framework.plugins.values()]
         reflectors = [
@@ -287,6 +293,17 @@ class Wiring:
             handler = handlers.other(plural, EVENT_RESOURCES.get(plural, ""))
             reflectors.append(self._reflector(RESOURCES[plural], handler))
         return reflectors
+
+    def _rejected_pods(self) -> RejectedPods:
+        connection = self.configuration.effective.client_connection
+        limiter = RateLimiter(self.clock, qps=connection.qps, burst=connection.burst)
+        return RejectedPods(
+            self.client.derive("rejections", limiter=limiter),
+            self.rejections,
+            background=self.background,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
 
     def _reflector(
         self,

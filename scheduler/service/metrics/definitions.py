@@ -287,6 +287,11 @@ KUBERNETES_EVENTS: Final = _counter(
 BIND_OUTCOMES: Final = _counter(
     "kubestow_bind_outcomes_total", "Bind requests by how they were settled.", "outcome"
 )
+KUBELET_REJECTIONS: Final = _counter(
+    "kubestow_kubelet_rejections_total",
+    "Pods of ours that the kubelet of their node did not admit, by the reason it gave.",
+    "reason",
+)
 NODE_RECHECKS: Final = _counter(
     "kubestow_node_rechecks_total",
     "Chosen nodes that others changed before the bind, by what the filters said of them then: fits "

@@ -64,6 +64,7 @@ class SchedulerMetrics:
         self._binding = families.gauge(define.GOROUTINES)["binding",]
         self._loop_lag = families.histogram(define.LOOP_LAG)[()]
         self._bind_outcomes = families.counter(define.BIND_OUTCOMES)
+        self._rejections = families.counter(define.KUBELET_REJECTIONS)
         self._rechecks = families.counter(define.NODE_RECHECKS)
         self._reuse = families.counter(define.REUSE)
         sizes = families.gauge(define.CACHE_SIZE)
@@ -115,6 +116,10 @@ class SchedulerMetrics:
     def bind_outcome(self, outcome: str) -> None:
         """A bind request was settled."""
         self._bind_outcomes[outcome,].inc()
+
+    def kubelet_rejection(self, reason: str) -> None:
+        """The kubelet of its node did not admit a pod of ours."""
+        self._rejections[reason,].inc()
 
     def node_recheck(self, *, fits: bool) -> None:
         """A chosen node was filtered again because others had changed it."""

@@ -29,6 +29,7 @@ from scheduler.service.options import RunOptions, missing_plugins
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, subresources
 from simulator.admission import WriteOptions
+from simulator.api import MERGE_PATCH
 from simulator.errors import ApiError
 from simulator.objects import JsonObject
 from simulator.store import Change
@@ -207,6 +208,13 @@ def bind(cluster: EmbeddedCluster, name: str, to: str) -> None:
     target = {"metadata": {"name": name}, "target": {"kind": "Node", "name": to}}
     pods = cluster.resources.of_kind("v1", "Pod")
     subresources.bind(cluster.api, pods, "default", name, target, WriteOptions())
+
+
+def patch_status(cluster: EmbeddedCluster, name: str, status: JsonObject) -> None:
+    """Somebody, a kubelet mostly, writes a pod's status."""
+    pods = cluster.resources.of_kind("v1", "Pod")
+    patch = {"status": status}
+    cluster.api.patch(pods, "default", name, patch, MERGE_PATCH, subresource="status")
 
 
 def delete(cluster: EmbeddedCluster, name: str, kind: str = "Pod") -> None:

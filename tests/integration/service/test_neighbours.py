@@ -15,6 +15,7 @@ from tests.integration.service.harness import (
     delete,
     event_notes,
     node,
+    patch_status,
     pod,
     sample,
     scheduling,
@@ -111,4 +112,96 @@ async def test_a_bind_held_back_by_the_rate_limit_is_checked_when_it_leaves(
         assert not bound_to(cluster, "ours")
         delete(cluster, "theirs")
         await until(lambda: bound_to(cluster, "ours") == "n1", "bound in the end")
+        await settled(scheduler)
+
+
+def template(name: str, **more: object) -> JsonObject:
+    return pod(name, "1", terminationGracePeriodSeconds=7, **more)
+
+
+async def reject(cluster: EmbeddedCluster, name: str, reason: str) -> str:
+    """The pod's kubelet refuses it; its node."""
+    await until(lambda: bound_to(cluster, name), f"{name} bound")
+    status = {"phase": "Failed", "reason": reason, "message": "Pod was rejected: so it is"}
+    patch_status(cluster, name, status)
+    return bound_to(cluster, name)
+
+
+REJECTIONS = [
+    ("OutOfcpu", "OutOfcpu"),
+    ("OutOfexample.com/gpu", "OutOfexample.com/gpu"),
+    ("UnexpectedAdmissionError", "UnexpectedAdmissionError"),
+    ("TopologyAffinityError", "TopologyAffinityError"),
+    ("NodeAffinity", "NodeAffinity"),
+    ("SomethingNewer", "other"),
+]
+
+
+@pytest.mark.parametrize(("reason", "label"), REJECTIONS)
+async def test_the_replacement_of_a_pod_its_kubelet_rejected_goes_elsewhere(
+    cluster: EmbeddedCluster, reason: str, label: str
+) -> None:
+    cluster.create(node("n1"))
+    cluster.create(node("n2", cpu="8"))
+    async with scheduling(cluster) as scheduler:
+        cluster.create(template("first"))
+        refused = await reject(cluster, "first", reason)
+        await until(
+            lambda: sample(scheduler, "kubestow_kubelet_rejections_total", reason=label), "counted"
+        )
+        for number in range(4):
+            cluster.create(template(f"next-{number}"))
+        names = [f"next-{number}" for number in range(4)]
+        await until(lambda: all(bound_to(cluster, name) for name in names), "bound")
+        (other,) = {bound_to(cluster, name) for name in names}
+        assert {refused, other} == {"n1", "n2"}
+        await settled(scheduler)
+
+
+async def test_where_all_nodes_rejected_it_the_pod_waits_and_says_so(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1"))
+    options = {"rejectingNodeAvoidance": "2s"}
+    async with scheduling(cluster, kubestow=options) as scheduler:
+        cluster.create(template("first"))
+        await reject(cluster, "first", "OutOfcpu")
+        await until(lambda: len(scheduler.rejections), "noted")
+        cluster.create(template("second"))
+        await until(lambda: event_notes(cluster, "FailedScheduling"), "event")
+        (note,) = event_notes(cluster, "FailedScheduling")
+        assert note.startswith(
+            "0/1 nodes are available: 1 node(s) recently rejected a pod like this."
+        )
+        # Nothing else happens: the end of the time wakes it.
+        await until(lambda: bound_to(cluster, "second") == "n1", "bound when the time is over")
+        await settled(scheduler)
+
+
+@pytest.mark.parametrize("seconds", ["0s", "5m"])
+async def test_pods_that_end_or_go_otherwise_hold_nothing_against_their_node(
+    cluster: EmbeddedCluster, seconds: str
+) -> None:
+    cluster.create(node("n1"))
+    async with scheduling(cluster, kubestow={"rejectingNodeAvoidance": seconds}) as scheduler:
+        endings: dict[str, dict[str, str]] = {
+            "done": {"phase": "Succeeded"},
+            "failed": {"phase": "Failed"},
+            "late": {"phase": "Failed", "reason": "DeadlineExceeded"},
+        }
+        for name in (*endings, "deleted"):
+            cluster.create(template(name))
+            await until(lambda name=name: bound_to(cluster, name), f"{name} bound")  # type: ignore[misc]
+        for name, status in endings.items():
+            patch_status(cluster, name, dict(status))
+        delete(cluster, "deleted")
+        await until(lambda: not scheduler.cache.statistics().pods, "all gone")
+        await until(lambda: not len(scheduler.background), "all looked at")
+        assert not len(scheduler.rejections)
+        assert not sample(scheduler, "kubestow_kubelet_rejections_total")
+        if seconds == "0s":
+            cluster.create(template("refused"))
+            await reject(cluster, "refused", "OutOfmemory")
+            await until(lambda: sample(scheduler, "kubestow_kubelet_rejections_total"), "counted")
+            assert not len(scheduler.rejections)
         await settled(scheduler)

@@ -152,6 +152,7 @@ class World:
         global_percentage: int = 0,
         reuse: bool = True,
         seed: int = 0,
+        last_filter: Callable[[World], Any] | None = None,
     ) -> None:
         self.clock = Clock()
         self.cache = Cache()
@@ -170,7 +171,8 @@ class World:
             percentage_of_nodes_to_score=percentage,
         )
         handle: Any = Handle(self)
-        self.framework = Framework(profile, Registry(classes), handle)
+        last = () if last_filter is None else (last_filter(self),)
+        self.framework = Framework(profile, Registry(classes), handle, last_filters=last)
         self._global_percentage = global_percentage
         self.plugin_errors: list[str] = []
         self.engine = self.another_engine(reuse=reuse, seed=seed)

@@ -201,6 +201,12 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
     (lambda m: m.client.leader("kubestow", False), "leader_election_master_status",
      {"name": "kubestow"}, 0),
     (
+        lambda m: m.kubelet_rejection("OutOfcpu"),
+        "kubestow_kubelet_rejections_total",
+        {"reason": "OutOfcpu"},
+        1,
+    ),
+    (
         lambda m: m.node_recheck(fits=False),
         "kubestow_node_rechecks_total",
         {"result": "rejected"},

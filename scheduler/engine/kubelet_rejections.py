@@ -1,0 +1,128 @@
+"""KubeletRejections: keeps pods off nodes whose kubelet has just rejected a pod like them.
+
+A kubelet admits a pod by what it knows itself (static pods, devices, topology), which may be more
+than the API server tells. Its rejection ends the pod, the workload's controller makes another, and
+a scheduler that sees nothing wrong with the node sends it there again, in a tight loop. So the node
+is passed over for pods of that shape for a while.
+
+A step of every profile, last among its Filters and no part of the configuration. It forgets by
+time; the pods it turned down are tried again then (`requeue_after`). Pods that are made for one
+node (DaemonSets) are not kept off it: they have nowhere else to go.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Codes,
+    Columns,
+    CycleState,
+    EventResource,
+    NodeInfo,
+    NodeTableView,
+    ReuseRule,
+    Rows,
+    Status,
+    unresolvable,
+)
+
+REASON: Final = "node(s) recently rejected a pod like this"
+MOST: Final = 10_000
+"""Pairs of shape and node remembered; the oldest go first."""
+
+_VERSION: Final = "kubelet_rejections"
+
+
+class KubeletRejections:
+    """Remembers (pod shape, node) pairs for a time, and filters by them."""
+
+    name: ClassVar[str] = "KubeletRejections"
+    filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE, versions=(_VERSION,))
+
+    def __init__(self, table: NodeTable, seconds: float) -> None:
+        """`seconds`: how long a node is passed over; 0: not at all."""
+        self._table = table
+        self._seconds = seconds
+        #: (shape, node) to the wall clock time when it ends, in that order.
+        self._until: OrderedDict[tuple[int, str], float] = OrderedDict()
+        self._nodes: dict[int, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def note(self, pod: Pod, node_name: str, now: float) -> None:
+        """The kubelet of `node_name` rejected `pod`."""
+        if not self._seconds or pod.pin:
+            return
+        key = pod.shape.id, node_name
+        self._until[key] = now + self._seconds
+        self._until.move_to_end(key)
+        self._nodes.setdefault(pod.shape.id, set()).add(node_name)
+        while len(self._until) > MOST:
+            self._drop(next(iter(self._until)))
+        self._table.bump(_VERSION)
+
+    def forget_node(self, node_name: str) -> None:
+        """The node is gone; another one of its name starts afresh."""
+        for key in [key for key in self._until if key[1] == node_name]:
+            self._drop(key)
+        self._table.bump(_VERSION)
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Sit out unless some node rejected a pod of this shape."""
+        if not self._until:
+            return SKIP
+        self._expire(state.now)
+        return None if pod.shape.id in self._nodes and not pod.pin else SKIP
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a node that rejected."""
+        known = self._nodes.get(pod.shape.id, ())
+        return self.filter_status(state, pod, 1) if node.name in known else None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        found = [table.row_of(name) for name in self._nodes.get(pod.shape.id, ())]
+        marked = [row for row in found if row is not None]
+        return np.isin(rows, marked).astype(np.int32)
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """The one rejection, with the time when the first of these nodes may be tried again."""
+        shape = pod.shape.id
+        ends = [self._until[shape, name] for name in self._nodes.get(shape, ())]
+        return unresolvable(REASON, requeue_after=max(min(ends, default=0.0) - state.now, 0.0))
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """A new node may be the way out; all else is a matter of time."""
+        return (ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),)
+
+    def _expire(self, now: float) -> None:
+        """A clock set back prolongs nothing for ever: at most the whole time begins anew."""
+        over = []
+        for key, until in self._until.items():
+            if now < until <= now + self._seconds:
+                break
+            over.append(key)
+        for key in over:
+            self._drop(key)
+        if over:
+            self._table.bump(_VERSION)
+
+    def _drop(self, key: tuple[int, str]) -> None:
+        del self._until[key]
+        shape, node_name = key
+        names = self._nodes[shape]
+        names.discard(node_name)
+        if not names:
+            del self._nodes[shape]
