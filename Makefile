@@ -61,8 +61,20 @@ envtest: envtest-build ## Run the tests against a real kube-apiserver
 	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m envtest $(PYTEST_ARGS)
 
 .PHONY: bench
-bench: envtest-build ## Measure kubestow and kube-scheduler side by side (minutes)
-	$(BIN)/python -m benchmarks
+bench: envtest-build ## Measure kubestow and kube-scheduler side by side, every family (hours)
+	@mkdir -p build
+	$(BIN)/python -m benchmarks --json build/bench.json --contender kubestow \
+	  --contender kube-scheduler --contender "kube-scheduler, batching off" \
+	  --contender "kube-scheduler, all nodes"
+
+.PHONY: bench-quick
+bench-quick: envtest-build ## The same for eight families at 1000 nodes (under 10 minutes)
+	@mkdir -p build
+	$(BIN)/python -m benchmarks --quick --json build/bench-quick.json
+
+.PHONY: bench-plot
+bench-plot: $(STAMP) ## Draw docs/performance.svg from the last `make bench`
+	$(BIN)/python -m benchmarks.plot build/bench.json docs/performance.svg
 
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/

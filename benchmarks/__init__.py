@@ -1,8 +1,4 @@
 """Measures kubestow and kube-scheduler side by side on a real control plane.
 
-Run it with `python -m benchmarks`.
+Run it with `python -m benchmarks`; `queue_load` measures the queue alone, in one process.
 """
-
-__all__ = ["WORKLOADS"]
-
-from benchmarks.workloads import WORKLOADS

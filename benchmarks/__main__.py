@@ -2,148 +2,141 @@
 
 from __future__ import annotations
 
-import json
-import math
+import platform
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks.measure import CONTENDERS, Run, run
-from benchmarks.workloads import WORKLOADS
-
-OURS = "kubestow"
+from benchmarks.contenders import CONTENDERS
+from benchmarks.families import FAMILIES, QUICK, SIZES, Operations
+from benchmarks.measure import Run, run
+from benchmarks.report import line, report, table
+from scheduler.cli.version import version_text
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option("--workload", "names", multiple=True, default=tuple(WORKLOADS), help="Which to run.")
+@click.option(
+    "--workload", "names", multiple=True, metavar="NAME", help="Which to run.  [default: all]"
+)
+@click.option("--quick", is_flag=True, help="The families and sizes of `make bench-quick`.")
 @click.option(
     "--contender",
     "labels",
     multiple=True,
     type=click.Choice(sorted(CONTENDERS)),
     default=("kubestow", "kube-scheduler"),
-    help="Which schedulers to run, in this order, alternating.",
+    help="Which schedulers to run, alternating.",
 )
-@click.option("--nodes", type=int, help="Other number of nodes.")
-@click.option("--init-pods", type=int, help="Other number of pods before the window.")
-@click.option("--pods", type=int, help="Other number of measured pods.")
+@click.option("--size", type=click.Choice(SIZES), help="Which size.  [default: machine]")
+@click.option(
+    "--set", "changes", multiple=True, metavar="NAME=N", help="Other value of a size's parameter."
+)
 @click.option("--rounds", default=1, help="How often to run each.")
-@click.option("--backlog", is_flag=True, help="Create all pods before the scheduler starts.")
-@click.option("--json", "output", type=click.Path(path_type=Path), help="Write every run here.")
-def main(
+@click.option(
+    "--backlog", is_flag=True, help="Stop the scheduler while the measured pods are created."
+)
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
+@click.option("--list", "listing", is_flag=True, help="List the families and their sizes.")
+def main(  # noqa: PLR0913, PLR0917 - options
     names: tuple[str, ...],
+    quick: bool,
     labels: tuple[str, ...],
-    nodes: int | None,
-    init_pods: int | None,
-    pods: int | None,
+    size: str | None,
+    changes: tuple[str, ...],
     rounds: int,
     backlog: bool,
     output: Path | None,
+    listing: bool,
 ) -> None:
     """Measure schedulers side by side on a real etcd and kube-apiserver.
 
-    Needs the binaries of `make envtest-build`. Each run has a fresh control plane; ratios are
-    against the fastest kube-scheduler line of the same workload.
-    """
+    Needs the binaries of `make envtest-build`. Each run has a fresh control plane, the scheduler as
+    a process of its own and a load generator in another. Ratios are against the fastest line of
+    kube-scheduler, and refused where a run lost a pod, bound one twice or overfilled a node.
+
+    \b
+    Examples:
+      python -m benchmarks --workload SchedulingBasic --rounds 3
+      python -m benchmarks --quick --json quick.json
+      python -m benchmarks --workload TopologySpreading --set nodes=2000 --set pods=500 --backlog
+    """  # noqa: D301 - click wants the character itself
     console = Console()
+    if listing:
+        console.print(_listing())
+        return
+    size = size or ("quick" if quick else "machine")
+    wanted = _wanted(names or (QUICK if quick else tuple(FAMILIES)), backlog=backlog)
+    parameters = _changes(changes)
     runs: list[Run] = []
-    for round_number in range(rounds):
-        for name in names:
-            workload = WORKLOADS[name].sized(nodes, init_pods, pods)
-            # Alternate who goes first: machines drift.
-            for label in labels if round_number % 2 == 0 else reversed(labels):
-                with console.status(f"{name}, {workload.nodes} nodes: {label}"):
-                    runs.append(run(workload, CONTENDERS[label], backlog=backlog))
-                console.print(_line(runs[-1]))
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task("", total=rounds * len(wanted) * len(labels))
+        for number in range(rounds):
+            for name in wanted:
+                plan = _plan(name, size, parameters)
+                # Alternate who goes first: machines drift.
+                for label in labels if number % 2 == 0 else reversed(labels):
+                    progress.update(task, description=f"{name}: {label}")
+                    runs.append(run(name, size, plan, CONTENDERS[label], backlog=backlog))
+                    progress.advance(task)
+                    progress.console.print(line(runs[-1]), highlight=False, soft_wrap=True)
+    found = report(runs, _versions())
     if output is not None:
-        output.write_text(json.dumps([each.as_json() for each in runs], indent=2) + "\n")
-    console.print(_table(runs))
-    console.print(summary(runs))
+        output.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    console.print(table(found, console.width))
+    for workload, reason in found.refused.items():
+        console.print(f"no ratio for {workload}: {reason}", style="bold red", highlight=False)
+    console.print(found.summary, highlight=False, soft_wrap=True)
 
 
-def _line(each: Run) -> str:
-    return (
-        f"{each.workload} {each.contender}: {each.pods_per_second:.0f} pods/s, "
-        f"{each.scheduler_cpu_per_pod * 1000:.2f} ms CPU/pod, {each.peak_memory_mib:.0f} MiB"
-    )
+def _wanted(names: tuple[str, ...], *, backlog: bool) -> list[str]:
+    unknown = [name for name in names if name not in FAMILIES]
+    if unknown:
+        raise click.UsageError(f"no workload {unknown[0]!r}; `--list` shows all")
+    return [name for name in names if FAMILIES[name].backlog or not backlog]
 
 
-def _table(runs: list[Run]) -> Table:
-    table = Table(title="median of runs" if len(runs) > 2 else None)
-    for heading in (
-        "workload", "scheduler", "pods/s", "created/s", "p50 s", "p99 s", "CPU ms/pod",
-        "with events", "events", "MiB", "apiserver s", "etcd s", "generator s",
-    ):  # fmt: skip
-        left = heading in ("workload", "scheduler")
-        table.add_column(heading, justify="left" if left else "right")
-    for (workload, label), group in _grouped(runs).items():
-        table.add_row(
-            workload,
-            label,
-            f"{_median([r.pods_per_second for r in group]):.0f}",
-            f"{_median([r.creations_per_second for r in group]):.0f}",
-            f"{_median([r.latency_p50 for r in group]):.2f}",
-            f"{_median([r.latency_p99 for r in group]):.2f}",
-            f"{_median([r.scheduler_cpu_per_pod for r in group]) * 1000:.2f}",
-            f"{_median([r.drained_cpu_per_pod for r in group]) * 1000:.2f}",
-            f"{_median([r.events_in_window for r in group]):.0f}/"
-            f"{_median([r.events for r in group]):.0f}",
-            f"{_median([r.peak_memory_mib for r in group]):.0f}",
-            f"{_median([r.apiserver_cpu for r in group]):.1f}",
-            f"{_median([r.etcd_cpu for r in group]):.1f}",
-            f"{_median([r.generator_cpu for r in group]):.1f}",
-        )
-    return table
+def _changes(texts: tuple[str, ...]) -> dict[str, int]:
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not name or not value.isdecimal():
+            raise click.UsageError(f"--set {text}: write NAME=N, e.g. nodes=1000")
+        found[name] = int(value)
+    return found
 
 
-def summary(runs: list[Run]) -> str:
-    """The last line: ratios of kubestow to the fastest kube-scheduler line."""
-    groups = _grouped(runs)
-    rates: dict[str, float] = {}
-    cpu: list[float] = []
-    memory: list[float] = []
-    for workload in {name for name, _ in groups}:
-        ours = groups.get((workload, OURS))
-        rivals = [
-            group for (name, label), group in groups.items() if name == workload and label != OURS
+def _plan(name: str, size: str, changes: dict[str, int]) -> Operations:
+    try:
+        return FAMILIES[name].plan(size, changes)
+    except KeyError as unknown:
+        known = ", ".join(FAMILIES[name].sizes[size])
+        raise click.UsageError(f"--set: {name} has no {unknown}; it has {known}") from None
+
+
+def _listing() -> Table:
+    view = Table("workload", "exercises", *SIZES, title="families of upstream's scheduler_perf")
+    for family in FAMILIES.values():
+        sizes = [
+            ", ".join(f"{name} {value}" for name, value in family.sizes[size].items())
+            for size in SIZES
         ]
-        if ours is None or not rivals:
-            continue
-        best = max(rivals, key=lambda group: _median([r.pods_per_second for r in group]))
-        rates[workload] = _ratio(ours, best, "pods_per_second")
-        cpu.append(_ratio(ours, best, "drained_cpu_per_pod"))
-        memory.append(_ratio(ours, best, "peak_memory_mib"))
-    if not rates:
-        return "ratio pods/s: nothing to compare"
-    lowest = min(rates, key=lambda name: rates[name])
-    return (
-        f"ratio pods/s: geometric mean {_geometric(list(rates.values())):.2f}, "
-        f"lowest {rates[lowest]:.2f} ({lowest}); CPU per pod: {_geometric(cpu):.2f}; "
-        f"memory: {_geometric(memory):.2f}"
-    )
+        view.add_row(family.name, family.exercises, *sizes)
+    return view
 
 
-def _grouped(runs: list[Run]) -> dict[tuple[str, str], list[Run]]:
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for each in runs:
-        groups.setdefault((each.workload, each.contender), []).append(each)
-    return groups
-
-
-def _ratio(ours: list[Run], theirs: list[Run], field: str) -> float:
-    return _median([getattr(r, field) for r in ours]) / _median([getattr(r, field) for r in theirs])
-
-
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def _geometric(values: list[float]) -> float:
-    return math.exp(sum(math.log(value) for value in values) / len(values))
+def _versions() -> dict[str, str]:
+    return {"kubestow": version_text("kubestow"), "python": platform.python_version()}
 
 
 if __name__ == "__main__":

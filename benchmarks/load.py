@@ -1,10 +1,10 @@
-"""The load generator and observer: a process of its own, so that its CPU is neither scheduler's.
+"""The load generator: a process of its own, so that its CPU is neither scheduler's.
 
     python -m benchmarks.load PLAN.json
 
-Creates what the plan says with pre-encoded bodies over parallel connections, watches pods on one
-connection opened before anything is created, and prints one JSON document with the times it saw.
-The watch is not decoded: a line is searched for the few bytes that say which pod got a node.
+Carries out the operations of a plan over parallel connections with bodies encoded beforehand, and
+writes what it saw to a file. It speaks with the harness in words on standard input and JSON lines
+on standard output, at the moments where the harness starts the scheduler or reads CPU times.
 """
 
 from __future__ import annotations
@@ -14,191 +14,351 @@ import json
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import aiohttp
+import msgspec
 import uvloop
 
-from benchmarks.workloads import INIT_NAMESPACE, MEASURED_NAMESPACE, node_body, pod_body
+from benchmarks import operations as ops
+from benchmarks.observer import Observer
+from benchmarks.templates import Object, csi_node, render, volume
 
 WORKERS: Final = 30
 """Parallel writers, as upstream's createPods."""
 
-TIMEOUT_SECONDS: Final = 600.0
+_PLURALS: Final = {
+    "Node": ("/api/v1", "nodes", False),
+    "Namespace": ("/api/v1", "namespaces", False),
+    "Pod": ("/api/v1", "pods", True),
+    "Service": ("/api/v1", "services", True),
+    "PersistentVolume": ("/api/v1", "persistentvolumes", False),
+    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
+    "CSINode": ("/apis/storage.k8s.io/v1", "csinodes", False),
+}
+_T = TypeVar("_T")
+
+_JSON: Final = {"Content-Type": "application/json"}
+_MERGE: Final = {"Content-Type": "application/merge-patch+json"}
+_ZONE: Final = "topology.kubernetes.io/zone"
+_PHASE: Final = b'{"status":{"phase":"Bound"}}'
+_CONFLICT: Final = 409
+_NOT_FOUND: Final = 404
 
 
-class Observer:
-    """Follows all pods; knows when each of a namespace got a node."""
-
-    def __init__(self) -> None:
-        self.created: dict[str, float] = {}
-        self.bound: dict[str, float] = {}
-        self.nodes: dict[str, str] = {}
-        self._wanted = 0
-        self._prefix = ""
-        self._reached = asyncio.Event()
-        self._version = "0"
-
-    def expect(self, namespace: str, count: int) -> None:
-        """Begin to count pods of `namespace`."""
-        self._prefix = f"{namespace}/"
-        self._wanted = count
-        self._reached.clear()
-
-    async def reached(self) -> None:
-        """Wait until as many pods are bound as expected."""
-        try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                await self._reached.wait()
-        except TimeoutError:
-            msg = f"{self._wanted} pods of {self._prefix} still unbound after {TIMEOUT_SECONDS} s"
-            raise RuntimeError(msg) from None
-
-    async def run(self, session: aiohttp.ClientSession, url: str) -> None:
-        """Watch until cancelled.
-
-        The API server drops a watcher that falls behind: go on where it was.
-        """
-        while True:
-            query = f"/api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"
-            async with session.get(url + query) as answer:
-                rest = b""
-                async for chunk in answer.content.iter_any():
-                    now = time.monotonic()
-                    lines = (rest + chunk).split(b"\n")
-                    rest = lines.pop()
-                    for line in lines:
-                        self._line(line, now)
-
-    def _line(self, line: bytes, now: float) -> None:
-        self._version = _text_after(line, b'"resourceVersion":"') or self._version
-        node = _text_after(line, b'"nodeName":"')
-        if node is None or line.startswith(b'{"type":"DELETED"'):
-            return
-        name = _text_after(line, b'"metadata":{"name":"')
-        namespace = _text_after(line, b'"namespace":"')
-        key = f"{namespace}/{name}"
-        if key in self.bound or not key.startswith(self._prefix):
-            return
-        self.bound[key] = now
-        self.nodes[key] = node
-        self._wanted -= 1
-        if self._wanted <= 0:
-            self._reached.set()
-
-
-def _text_after(line: bytes, marker: bytes) -> str | None:
-    start = line.find(marker)
-    if start < 0:
-        return None
-    start += len(marker)
-    return line[start : line.index(b'"', start)].decode()
-
-
-class Generator:
-    """Sends creations over parallel connections."""
+class Api:
+    """The few requests a generator makes; counts what it created."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url
+        self.created: Counter[str] = Counter()
 
-    async def create_all(
-        self,
-        path: str,
-        bodies: Sequence[bytes],
-        sent: Callable[[int, float], None] | None = None,
+    async def create(self, kind: str, namespace: str, body: bytes, *, fresh: bool = True) -> bool:
+        """Create; False where it exists already, which is an error unless `fresh` is False."""
+        path = _path(kind, namespace)
+        async with self._session.post(self._url + path, data=body, headers=_JSON) as answer:
+            text = await answer.read()
+            if answer.status == _CONFLICT and not fresh:
+                return False
+            _expect(answer.status, "POST", path, text)
+        self.created[kind] += 1
+        return True
+
+    async def patch(
+        self, kind: str, namespace: str, name: str, body: bytes, subresource: str = ""
     ) -> None:
-        """POST every body to `path`, `WORKERS` at a time; `sent(index, time)` before each."""
-        pending = iter(enumerate(bodies))
+        """Send a merge patch."""
+        path = f"{_path(kind, namespace)}/{name}" + (f"/{subresource}" if subresource else "")
+        async with self._session.patch(self._url + path, data=body, headers=_MERGE) as answer:
+            _expect(answer.status, "PATCH", path, await answer.read())
+
+    async def delete(self, kind: str, namespace: str, name: str) -> None:
+        """Delete; an object that is gone is fine."""
+        path = f"{_path(kind, namespace)}/{name}"
+        async with self._session.delete(self._url + path) as answer:
+            text = await answer.read()
+            if answer.status != _NOT_FOUND:
+                _expect(answer.status, "DELETE", path, text)
+
+
+def _path(kind: str, namespace: str) -> str:
+    root, plural, namespaced = _PLURALS[kind]
+    return f"{root}/namespaces/{namespace}/{plural}" if namespaced else f"{root}/{plural}"
+
+
+def _expect(status: int, method: str, path: str, text: bytes) -> None:
+    if status not in (200, 201, 202):
+        msg = f"{method} {path}: {status} {text[:300]!r}"
+        raise RuntimeError(msg)
+
+
+class Generator:
+    """Carries out one plan."""
+
+    def __init__(self, plan: ops.Plan, session: aiohttp.ClientSession) -> None:
+        self._plan = plan
+        self._api = Api(session, plan.url)
+        self._observer = Observer()
+        self._session = session
+        self._background: list[asyncio.Task[None]] = []
+        #: Pods created without waiting and not seen bound by a barrier yet.
+        self._owed: list[str] = []
+        self._measured: list[str] = []
+        self._created: dict[str, float] = {}
+        self._created_all = 0.0
+        self._scheduler_runs = False
+
+    async def run(self) -> ops.Observed:
+        """All operations in order; background work ends with the last."""
+        observed: ops.Observed | None = None
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(WORKERS, len(bodies))):
-                tasks.create_task(self._worker(path, pending, sent))
+            watching = tasks.create_task(self._observer.run(self._session, self._plan.url))
+            opened = cpu = 0.0
+            for operation in self._plan.operations:
+                if isinstance(operation, ops.OpenWindow):
+                    opened, cpu = await self._open()
+                elif isinstance(operation, ops.CloseWindow):
+                    observed = await self._close(opened, cpu)
+                else:
+                    await self._perform(operation, tasks)
+            for task in [watching, *self._background]:
+                task.cancel()
+        assert observed is not None, "a workload without a window"
+        return observed
 
-    async def _worker(
-        self,
-        path: str,
-        pending: Iterable[tuple[int, bytes]],
-        sent: Callable[[int, float], None] | None,
-    ) -> None:
-        headers = {"Content-Type": "application/json"}
-        for index, body in pending:
-            if sent is not None:
-                sent(index, time.monotonic())
-            async with self._session.post(self._url + path, data=body, headers=headers) as answer:
-                text = await answer.read()
-                if answer.status not in (200, 201):
-                    msg = f"POST {path}: {answer.status} {text[:300]!r}"
-                    raise RuntimeError(msg)
+    # -- the window ------------------------------------------------------------------------------
 
+    async def _open(self) -> tuple[float, float]:
+        await self._start_scheduler()
+        _say("open")
+        await _barrier("measure")
+        return time.monotonic(), time.process_time()
 
-async def run(plan: dict[str, Any]) -> dict[str, Any]:
-    """Carry out a plan; returns times of creation and binding by pod."""
-    context = ssl.create_default_context(cafile=plan["ca"])
-    headers = {"Authorization": f"Bearer {plan['token']}", "Accept": "application/json"}
-    connector = aiohttp.TCPConnector(ssl=context, limit=WORKERS + 2)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-    async with aiohttp.ClientSession(
-        connector=connector, headers=headers, timeout=timeout, auto_decompress=False
-    ) as session:
-        return await _phases(plan, session)
-
-
-async def _phases(plan: dict[str, Any], session: aiohttp.ClientSession) -> dict[str, Any]:
-    observer, generator = Observer(), Generator(session, plan["url"])
-    async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(observer.run(session, plan["url"]), name="pod watch")
-        result = await _steps(plan, observer, generator)
-        watching.cancel()
-    return result
-
-
-async def _steps(plan: dict[str, Any], observer: Observer, generator: Generator) -> dict[str, Any]:
-    """Nodes, init pods, measured pods, with the harness's word between them."""
-    for namespace in (INIT_NAMESPACE, MEASURED_NAMESPACE):
-        body = json.dumps({"metadata": {"name": namespace}}).encode()
-        await generator.create_all("/api/v1/namespaces", [body])
-    await generator.create_all("/api/v1/nodes", [node_body(i) for i in range(plan["nodes"])])
-    _say("nodes")
-    await _barrier("start")
-    if plan["init_pods"]:
-        observer.expect(INIT_NAMESPACE, plan["init_pods"])
-        await generator.create_all(
-            f"/api/v1/namespaces/{INIT_NAMESPACE}/pods",
-            [pod_body(i, INIT_NAMESPACE, plan["scheduler"]) for i in range(plan["init_pods"])],
+    async def _close(self, opened: float, cpu: float) -> ops.Observed:
+        if self._plan.backlog:
+            _say("created")
+            await _barrier("resume")
+        await self._observer.wait(self._measured, "Scheduled")
+        closed, spent = time.monotonic(), time.process_time() - cpu
+        bound = self._observer.bound
+        _say("close")
+        await _barrier("end")
+        return ops.Observed(
+            opened=opened,
+            closed=closed,
+            created_all=self._created_all,
+            created=tuple(self._created[key] for key in self._measured),
+            bound=tuple(bound[key] for key in self._measured),
+            nodes=tuple(self._observer.nodes[key] for key in self._measured),
+            bound_twice=tuple(sorted(self._observer.bound_twice)),
+            objects=dict(self._api.created),
+            generator_cpu=spent,
         )
-        await observer.reached()
-    _say("init")
-    await _barrier("measure")
-    return await _measure(plan, observer, generator)
+
+    async def _start_scheduler(self) -> None:
+        """Before the first pod: the harness starts the scheduler once the nodes are there."""
+        if not self._scheduler_runs:
+            self._scheduler_runs = True
+            _say("start")
+            await _barrier("started")
+
+    # -- operations ------------------------------------------------------------------------------
+
+    async def _perform(self, operation: ops.Operation, tasks: asyncio.TaskGroup) -> None:
+        match operation:
+            case ops.CreateNodes():
+                await self._create_nodes(operation)
+            case ops.CreateNamespaces():
+                names = [f"{operation.prefix}-{i}" for i in range(operation.count)]
+                for name in names:
+                    await self._ensure_namespace(name, operation.labels)
+            case ops.CreatePods():
+                await self._create_pods(operation)
+            case ops.DeletePods():
+                self._spawn(tasks, self._delete_pods(operation))
+            case ops.Churn():
+                await self._ensure_namespace(operation.namespace)
+                self._spawn(tasks, self._churn(operation))
+            case ops.Barrier():
+                await self._observer.wait(self._owed, operation.stage)
+                if operation.stage == "Scheduled":
+                    self._owed.clear()
+            case ops.CreateAny():
+                await self._create_any(operation)
+            case ops.UpdateAny():
+                await self._update_any(operation)
+            case ops.Settle():
+                await self._start_scheduler()
+                await asyncio.sleep(operation.seconds)
+
+    def _spawn(self, tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+        self._background.append(tasks.create_task(work))
+
+    async def _ensure_namespace(self, name: str, labels: dict[str, str] | None = None) -> None:
+        body = _encode({"metadata": {"name": name, "labels": labels or {}}})
+        if not await self._api.create("Namespace", "", body, fresh=False) and labels:
+            await self._api.patch("Namespace", "", name, _encode({"metadata": {"labels": labels}}))
+
+    async def _create_nodes(self, operation: ops.CreateNodes) -> None:
+        nodes = [render(operation.template, i, operation.count) for i in range(operation.count)]
+        for index, node in enumerate(nodes):
+            if operation.zones:
+                zone = operation.zones[index % len(operation.zones)]
+                node["metadata"]["labels"][_ZONE] = zone
+
+        async def create(index: int) -> None:
+            node = nodes[index]
+            await self._api.create("Node", "", _encode(node))
+            if operation.csi_limits:
+                record = csi_node(node["metadata"]["name"], operation.csi_limits)
+                await self._api.create("CSINode", "", _encode(record))
+
+        await _in_parallel(len(nodes), create)
+
+    async def _create_pods(self, operation: ops.CreatePods) -> None:
+        await self._ensure_namespace(operation.namespace)
+        await self._start_scheduler()
+        keys, send = self._prepared(operation)
+        if operation.measured:
+            self._measured += keys
+        await _in_parallel(len(keys), send)
+        if operation.measured:
+            self._created_all = time.monotonic()
+        if operation.wait and not (operation.measured and self._plan.backlog):
+            await self._observer.wait(keys, "Scheduled")
+        else:
+            self._owed += keys
+
+    def _prepared(
+        self, operation: ops.CreatePods
+    ) -> tuple[list[str], Callable[[int], Coroutine[Any, Any, None]]]:
+        """Keys of the pods, and what creates the one of an index; every body is ready."""
+        keys: list[str] = []
+        bodies: list[bytes] = []
+        volumes: list[tuple[Object, Object, str]] = []
+        for index in range(operation.count):
+            pod = render(operation.template, index, operation.count)
+            pod["spec"]["schedulerName"] = self._plan.scheduler
+            if operation.volume:
+                volumes.append(volume(operation.volume, operation.namespace, index))
+                pod["spec"]["volumes"] = [
+                    {"name": "data", "persistentVolumeClaim": {"claimName": volumes[-1][2]}}
+                ]
+            keys.append(f"{operation.namespace}/{pod['metadata']['name']}")
+            bodies.append(_encode(pod))
+
+        async def send(index: int) -> None:
+            if volumes:
+                await self._create_volume(operation.namespace, *volumes[index][:2])
+            self._created[keys[index]] = time.monotonic()
+            await self._api.create("Pod", operation.namespace, bodies[index])
+
+        return keys, send
+
+    async def _create_volume(self, namespace: str, claim: Object, persistent: Object) -> None:
+        for kind, where, record in (
+            ("PersistentVolumeClaim", namespace, claim),
+            ("PersistentVolume", "", persistent),
+        ):
+            await self._api.create(kind, where, _encode(record))
+            await self._api.patch(kind, where, record["metadata"]["name"], _PHASE, "status")
+
+    async def _delete_pods(self, operation: ops.DeletePods) -> None:
+        prefix = f"{operation.namespace}/"
+        wanted = render(operation.template, 0, 1)["metadata"]["name"].rstrip("0123456789")
+        names = [key.removeprefix(prefix) for key in self._created if key.startswith(prefix)]
+        async for name in _paced(
+            [name for name in names if name.startswith(wanted)], operation.per_second
+        ):
+            await self._api.delete("Pod", operation.namespace, name)
+
+    async def _churn(self, operation: ops.Churn) -> None:
+        tick = 0
+        while True:
+            await asyncio.sleep(operation.interval_seconds)
+            slot = tick % operation.number if operation.mode == "recreate" else tick
+            remove = operation.mode == "recreate" and tick // operation.number % 2 == 1
+            for template in operation.templates:
+                record = render(template, slot, 1)
+                await self._churn_one(operation.namespace, record, remove=remove)
+            tick += 1
+            if operation.mode == "create" and operation.number and tick >= operation.number:
+                return
+
+    async def _churn_one(self, namespace: str, record: Object, *, remove: bool) -> None:
+        kind, name = record["kind"], record["metadata"]["name"]
+        if remove:
+            await self._api.delete(kind, namespace, name)
+            return
+        if kind == "Pod":
+            record["spec"]["schedulerName"] = self._plan.scheduler
+        await self._api.create(kind, namespace, _encode(record), fresh=False)
+
+    async def _create_any(self, operation: ops.CreateAny) -> None:
+        if operation.namespace:
+            await self._ensure_namespace(operation.namespace)
+        for index in range(operation.count):
+            record = render(operation.template, index, operation.count)
+            await self._api.create(record["kind"], operation.namespace, _encode(record))
+
+    async def _update_any(self, operation: ops.UpdateAny) -> None:
+        changes = []
+        for index in range(operation.count):
+            old = render(operation.template, index, operation.count)
+            new = render(operation.to, index, operation.count)
+            name = old["metadata"]["name"]
+            changes.append((old["kind"], name, _encode(merge_patch(old, new))))
+        async for kind, name, body in _paced(changes, operation.per_second):
+            await self._api.patch(kind, operation.namespace, name, body, operation.subresource)
 
 
-async def _measure(
-    plan: dict[str, Any], observer: Observer, generator: Generator
-) -> dict[str, Any]:
-    count = plan["measured_pods"]
-    bodies = [pod_body(i, MEASURED_NAMESPACE, plan["scheduler"]) for i in range(count)]
-    created = [0.0] * count
+def merge_patch(old: Object, new: Object) -> Object:
+    """The JSON merge patch (RFC 7386) that makes `new` of `old`.
 
-    def note(index: int, now: float) -> None:
-        created[index] = now
+    >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 4}})
+    {'b': {'c': 4, 'd': None}}
+    """
+    patch: Object = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            if inner := merge_patch(before, value):
+                patch[key] = inner
+        elif value != before:
+            patch[key] = value
+    return patch
 
-    observer.expect(MEASURED_NAMESPACE, count)
-    cpu, started = time.process_time(), time.monotonic()
-    await generator.create_all(f"/api/v1/namespaces/{MEASURED_NAMESPACE}/pods", bodies, note)
-    created_all = time.monotonic()
-    _say("created")
-    await observer.reached()
-    bound = [observer.bound[f"{MEASURED_NAMESPACE}/pod-{i:06d}"] for i in range(count)]
-    return {
-        "started": started,
-        "created_all": created_all,
-        "created": created,
-        "bound": bound,
-        "nodes": list(observer.nodes.values()),
-        "generator_cpu": time.process_time() - cpu,
-    }
+
+async def _in_parallel(count: int, work: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    """Run `work(0)` to `work(count - 1)`, `WORKERS` at a time."""
+    pending = iter(range(count))
+
+    async def worker() -> None:
+        for index in pending:
+            await work(index)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(min(WORKERS, count)):
+            tasks.create_task(worker())
+
+
+async def _paced(items: Sequence[_T], per_second: float) -> AsyncIterator[_T]:
+    """The items, no faster than so many a second."""
+    started = time.monotonic()
+    for index, item in enumerate(items):
+        ahead = index / per_second - (time.monotonic() - started)
+        if ahead > 0:
+            await asyncio.sleep(ahead)
+        yield item
+
+
+def _encode(value: Object) -> bytes:
+    return msgspec.json.encode(value)
 
 
 def _say(phase: str) -> None:
@@ -213,12 +373,30 @@ async def _barrier(word: str) -> None:
         raise RuntimeError(msg)
 
 
+@asynccontextmanager
+async def _session(plan: ops.Plan) -> AsyncIterator[aiohttp.ClientSession]:
+    context = ssl.create_default_context(cafile=plan.ca)
+    headers = {"Authorization": f"Bearer {plan.token}", "Accept": "application/json"}
+    connector = aiohttp.TCPConnector(ssl=context, limit=2 * WORKERS)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+    async with aiohttp.ClientSession(
+        connector=connector, headers=headers, timeout=timeout, auto_decompress=False
+    ) as session:
+        yield session
+
+
+async def carry_out(plan: ops.Plan) -> ops.Observed:
+    """Carry out a plan."""
+    async with _session(plan) as session:
+        return await Generator(plan, session).run()
+
+
 def main() -> None:
     """Entry point."""
-    plan = json.loads(Path(sys.argv[1]).read_text())
-    result = uvloop.run(run(plan))
+    plan = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ops.Plan)
+    observed = uvloop.run(carry_out(plan))
     # A file, because a line of this size does not survive every pipe.
-    Path(plan["result"]).write_text(json.dumps(result))
+    Path(plan.result).write_bytes(msgspec.json.encode(observed))
     _say("result")
 
 

@@ -9,155 +9,193 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
+from benchmarks.audit import audit
+from benchmarks.contenders import Contender
+from benchmarks.operations import Observed, Operation, Plan
 from benchmarks.throughput import Throughput, nearest_rank, sampled
-from benchmarks.workloads import MEASURED_NAMESPACE, Workload
 from tests.envtest.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
-from tests.envtest.kubestow import start_kubestow
+from tests.envtest.inspecting import Inspector
 
 _DRAIN_SECONDS: Final = 0.5
 _DRAIN_POLLS: Final = 6
-CLIENT_LIMITS: Final = {"qps": 5000, "burst": 5000}
+_PAGE: Final = 2000
+_ATTEMPTS: Final = "scheduler_schedule_attempts_total"
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """A scheduler under test and its settings."""
-
-    label: str
-    #: `kubestow` or `kube-scheduler`.
-    program: str
-    scheduler_name: str
-    feature_gates: dict[str, bool] = field(default_factory=dict)
-    percentage_of_nodes_to_score: int | None = None
-
-
-CONTENDERS: Final = {
-    contender.label: contender
-    for contender in (
-        Contender("kubestow", "kubestow", "kubestow"),
-        Contender("kube-scheduler", "kube-scheduler", "default-scheduler"),
-        Contender(
-            "kube-scheduler, batching off",
-            "kube-scheduler",
-            "default-scheduler",
-            {"OpportunisticBatching": False},
-        ),
-        Contender(
-            "kube-scheduler, all nodes",
-            "kube-scheduler",
-            "default-scheduler",
-            percentage_of_nodes_to_score=100,
-        ),
-    )
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What one run measured."""
 
     workload: str
+    size: str
     contender: str
-    nodes: int
-    pods: int
     backlog: bool
-    #: Pods / (last binding - first creation); with a backlog, / (last binding - start of the
-    #: scheduler).
+    pods: int
+    #: Pods / (last binding - first creation); with a backlog, / (last binding - first binding).
     pods_per_second: float
     creations_per_second: float
+    #: Upstream's statistics of one-second samples, where the window was long enough.
     sampled: Throughput | None
+    #: Seconds from the creation of a pod to its binding.
     latency_p50: float
     latency_p99: float
     #: CPU seconds from the start of the window to the last binding.
     scheduler_cpu_per_pod: float
-    #: The same until the scheduler has written its events as well: binds go first here, events
-    #: wait.
+    #: The same until the scheduler has written its Events as well: kubestow sends binds first.
     drained_cpu_per_pod: float
-    #: Kubernetes Events of measured pods that existed at the last binding, and when no more came.
+    #: Kubernetes Events that existed at the last binding, and when no more came.
     events_in_window: int
     events: int
+    #: Scheduling attempts by result, inside the window.
+    attempts: dict[str, int]
+    #: Seconds the window was open, and CPU seconds of the others inside it.
+    window: float
     apiserver_cpu: float
     etcd_cpu: float
     generator_cpu: float
     peak_memory_mib: float
     most_pods_on_a_node: int
+    nodes_used: int
+    #: Why the run must not be compared; empty when it may.
+    problems: tuple[str, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
-
-def run(workload: Workload, contender: Contender, *, backlog: bool = False) -> Run:
-    """Start everything fresh, run the workload, stop everything."""
+def run(
+    workload: str,
+    size: str,
+    operations: Sequence[Operation],
+    contender: Contender,
+    *,
+    backlog: bool = False,
+) -> Run:
+    """Start everything fresh, carry the operations out, stop everything."""
     options = ApiServerOptions(
         disabled_admission_plugins=("ServiceAccount", "TaintNodesByCondition", "Priority")
     )
     with ControlPlane(options=options) as control_plane:
-        return _run(control_plane, workload, contender, backlog=backlog)
+        session = _Session(control_plane, contender, backlog=backlog)
+        return session.run(workload, size, operations)
 
 
-def _run(
-    control_plane: ControlPlane, workload: Workload, contender: Contender, *, backlog: bool
-) -> Run:
-    with _generator(control_plane, workload, contender, backlog=backlog) as generator:
-        generator.until("nodes")
-        scheduler = None if backlog else _start(control_plane, contender)
-        generator.say("start")
-        generator.until("init")
-        before = {} if scheduler is None else _cpu(control_plane, scheduler)
-        generator.say("measure")
-        if scheduler is None:
-            generator.until("created")
-            before = _cpu(control_plane, None)
-            scheduler = _start(control_plane, contender)
-        generator.until("result")
-        result = generator.result()
-        after = _cpu(control_plane, scheduler)
-        events = count_events(control_plane)
-        drained_events = drain_events(control_plane, workload.measured_pods)
-        drained = _cpu(control_plane, scheduler)
-        memory = peak_memory(scheduler.pid)
-    bound = sorted(result["bound"])
-    pods = len(bound)
-    latencies = sorted(b - c for b, c in zip(result["bound"], result["created"], strict=True))
-    # With a backlog the clock starts at the first binding: process start-up is not scheduling.
-    started = bound[0] if backlog else result["started"]
-    return Run(
-        workload=workload.name,
-        contender=contender.label,
-        nodes=workload.nodes,
-        pods=pods,
-        backlog=backlog,
-        pods_per_second=pods / (bound[-1] - started),
-        creations_per_second=pods / (result["created_all"] - result["started"]),
-        sampled=sampled(bound, started),
-        latency_p50=nearest_rank(latencies, 50),
-        latency_p99=nearest_rank(latencies, 99),
-        scheduler_cpu_per_pod=(after["scheduler"] - before.get("scheduler", 0.0)) / pods,
-        drained_cpu_per_pod=(drained["scheduler"] - before.get("scheduler", 0.0)) / pods,
-        events_in_window=events,
-        events=drained_events,
-        apiserver_cpu=after["apiserver"] - before["apiserver"],
-        etcd_cpu=after["etcd"] - before["etcd"],
-        generator_cpu=result["generator_cpu"],
-        peak_memory_mib=memory,
-        most_pods_on_a_node=max(Counter(result["nodes"]).values()),
-    )
+class _Session:
+    """The harness's side of one run."""
 
+    def __init__(self, control_plane: ControlPlane, contender: Contender, *, backlog: bool) -> None:
+        self._control_plane = control_plane
+        self._contender = contender
+        self._backlog = backlog
+        self._scheduler: ManagedProcess | None = None
 
-def _start(control_plane: ControlPlane, contender: Contender) -> ManagedProcess:
-    config: dict[str, Any] = {"clientConnection": CLIENT_LIMITS}
-    if contender.percentage_of_nodes_to_score is not None:
-        config["percentageOfNodesToScore"] = contender.percentage_of_nodes_to_score
-    if contender.program == "kubestow":
-        return start_kubestow(control_plane, config, feature_gates=contender.feature_gates)
-    return control_plane.start_scheduler(config, feature_gates=contender.feature_gates)
+    def run(self, workload: str, size: str, operations: Sequence[Operation]) -> Run:
+        with _generator(
+            self._control_plane, operations, self._contender, backlog=self._backlog
+        ) as generator:
+            generator.until("start")
+            self._scheduler = self._contender.start(self._control_plane)
+            generator.say("started")
+            generator.until("open")
+            attempts = self._attempts()
+            if self._backlog:
+                self._scheduler.stop(10)
+            before = self._cpu()
+            generator.say("measure")
+            if self._backlog:
+                generator.until("created")
+                before = self._cpu()
+                self._scheduler = self._contender.start(self._control_plane)
+                attempts = {}
+                generator.say("resume")
+            generator.until("close")
+            after, in_window = self._cpu(), self._count_events()
+            attempted = self._attempts()
+            generator.say("end")
+            generator.until("result")
+            observed = generator.result()
+            events = self._drain_events(in_window)
+            drained = self._cpu()
+        problems = audit(observed, self._list("nodes"), self._list("pods"))
+        memory = peak_memory(self._scheduler.pid)
+        bound = sorted(observed.bound)
+        pods = len(bound)
+        latencies = sorted(b - c for b, c in zip(observed.bound, observed.created, strict=True))
+        # With a backlog the clock starts at the first binding: a start-up is not scheduling.
+        started = bound[0] if self._backlog else observed.created[0]
+        return Run(
+            workload=workload,
+            size=size,
+            contender=self._contender.label,
+            backlog=self._backlog,
+            pods=pods,
+            pods_per_second=pods / (bound[-1] - started),
+            creations_per_second=pods / (observed.created_all - observed.created[0]),
+            sampled=sampled(bound, started),
+            latency_p50=nearest_rank(latencies, 50),
+            latency_p99=nearest_rank(latencies, 99),
+            scheduler_cpu_per_pod=(after["scheduler"] - before["scheduler"]) / pods,
+            drained_cpu_per_pod=(drained["scheduler"] - before["scheduler"]) / pods,
+            events_in_window=in_window,
+            events=events,
+            attempts={
+                result: count - attempts.get(result, 0) for result, count in attempted.items()
+            },
+            window=observed.closed - observed.opened,
+            apiserver_cpu=after["apiserver"] - before["apiserver"],
+            etcd_cpu=after["etcd"] - before["etcd"],
+            generator_cpu=observed.generator_cpu,
+            peak_memory_mib=memory,
+            most_pods_on_a_node=max(Counter(observed.nodes).values()),
+            nodes_used=len(set(observed.nodes)),
+            problems=tuple(problems),
+        )
+
+    def _attempts(self) -> dict[str, int]:
+        assert self._scheduler is not None
+        inspector = Inspector(self._scheduler, self._control_plane)
+        found = {
+            result: int(inspector.sample(_ATTEMPTS, result=result))
+            for result in ("scheduled", "unschedulable", "error")
+        }
+        return {result: count for result, count in found.items() if count}
+
+    def _cpu(self) -> dict[str, float]:
+        assert self._scheduler is not None
+        running = self._scheduler.running
+        return {
+            "apiserver": cpu_seconds(self._control_plane.api_server.pid),
+            "etcd": cpu_seconds(self._control_plane.etcd.pid),
+            # A scheduler that is stopped for the backlog starts again from nothing.
+            "scheduler": cpu_seconds(self._scheduler.pid) if running else 0.0,
+        }
+
+    def _count_events(self) -> int:
+        path = "/apis/events.k8s.io/v1/events?limit=1"
+        answer: Any = self._control_plane.admin.request("GET", path)
+        return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount", 0))
+
+    def _drain_events(self, count: int) -> int:
+        """Wait until no Event was added for a while; their number."""
+        unchanged = 0
+        while unchanged < _DRAIN_POLLS:
+            time.sleep(_DRAIN_SECONDS)
+            before, count = count, self._count_events()
+            unchanged = unchanged + 1 if count == before else 0
+        return count
+
+    def _list(self, plural: str) -> Iterator[dict[str, Any]]:
+        token = ""
+        while True:
+            query = f"?limit={_PAGE}" + (f"&continue={token}" if token else "")
+            answer: Any = self._control_plane.admin.request("GET", f"/api/v1/{plural}{query}")
+            yield from answer["items"]
+            token = answer["metadata"].get("continue", "")
+            if not token:
+                return
 
 
 class _Generator:
@@ -172,38 +210,38 @@ class _Generator:
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
 
-    def result(self) -> dict[str, Any]:
-        times: dict[str, Any] = json.loads(self._result.read_text())
-        return times
+    def result(self) -> Observed:
+        return msgspec.json.decode(self._result.read_bytes(), type=Observed)
 
-    def until(self, phase: str) -> dict[str, Any]:
+    def until(self, phase: str) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            message: dict[str, Any] = json.loads(line)
-            if message["phase"] == phase:
-                return message
+            if json.loads(line)["phase"] == phase:
+                return
         msg = f"the load generator ended before phase {phase!r}, status {self._process.wait()}"
         raise RuntimeError(msg)
 
 
 @contextmanager
 def _generator(
-    control_plane: ControlPlane, workload: Workload, contender: Contender, *, backlog: bool
+    control_plane: ControlPlane,
+    operations: Sequence[Operation],
+    contender: Contender,
+    *,
+    backlog: bool,
 ) -> Iterator[_Generator]:
-    plan = {
-        "url": control_plane.url,
-        "ca": str(control_plane.files.authority),
-        "token": control_plane.admin_token,
-        "scheduler": contender.scheduler_name,
-        "nodes": workload.nodes,
-        "init_pods": 0 if backlog else workload.init_pods,
-        "measured_pods": workload.measured_pods,
-    }
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "plan.json"
-        result = Path(directory) / "result.json"
-        plan["result"] = str(result)
-        path.write_text(json.dumps(plan))
+        path, result = Path(directory) / "plan.json", Path(directory) / "result.json"
+        plan = Plan(
+            url=control_plane.url,
+            ca=str(control_plane.files.authority),
+            token=control_plane.admin_token,
+            scheduler=contender.scheduler_name,
+            operations=tuple(operations),
+            result=str(result),
+            backlog=backlog,
+        )
+        path.write_bytes(msgspec.json.encode(plan))
         process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.load", str(path)],
             stdin=subprocess.PIPE,
@@ -215,33 +253,6 @@ def _generator(
         finally:
             process.kill()
             process.communicate()
-
-
-def count_events(control_plane: ControlPlane) -> int:
-    """Events that regard measured pods."""
-    path = f"/apis/events.k8s.io/v1/namespaces/{MEASURED_NAMESPACE}/events?limit=1"
-    answer: Any = control_plane.admin.request("GET", path)
-    return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount", 0))
-
-
-def drain_events(control_plane: ControlPlane, expected: int) -> int:
-    """Wait until every measured pod has an event, or none was added for a while; their number."""
-    count, unchanged = count_events(control_plane), 0
-    while count < expected and unchanged < _DRAIN_POLLS:
-        time.sleep(_DRAIN_SECONDS)
-        before, count = count, count_events(control_plane)
-        unchanged = unchanged + 1 if count == before else 0
-    return count
-
-
-def _cpu(control_plane: ControlPlane, scheduler: ManagedProcess | None) -> dict[str, float]:
-    figures = {
-        "apiserver": cpu_seconds(control_plane.api_server.pid),
-        "etcd": cpu_seconds(control_plane.etcd.pid),
-    }
-    if scheduler is not None:
-        figures["scheduler"] = cpu_seconds(scheduler.pid)
-    return figures
 
 
 def cpu_seconds(pid: int) -> float:

@@ -1,0 +1,79 @@
+"""Audit: whether what a run did may be compared at all.
+
+A scheduler that loses a pod, binds one twice or overfills a node is fast for the wrong reason; two
+sides that did different work have no ratio.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks.operations import Observed
+from scheduler.api.quantity import milli_value
+
+Object = Mapping[str, Any]
+_ENDED: Final = ("Succeeded", "Failed")
+_MOST_NAMED: Final = 3
+
+
+def audit(observed: Observed, nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
+    """What is wrong with a run, in words; empty when it may be compared.
+
+    Args:
+        observed: what the load generator saw.
+        nodes: every node at the end.
+        pods: every pod at the end, as the API server has them.
+    """
+    problems = []
+    if lost := sum(not node for node in observed.nodes):
+        problems.append(f"{lost} pods were never bound")
+    if observed.bound_twice:
+        problems.append(f"bound twice: {_some(observed.bound_twice)}")
+    if over := overfilled(nodes, pods):
+        problems.append(f"bound over capacity: {_some(over)}")
+    return problems
+
+
+def overfilled(nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
+    """Nodes whose pods ask for more than they have, with the resource, sorted.
+
+    Counts containers only: the workloads have no init containers and no overhead.
+    """
+    used: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if not node or pod["status"].get("phase") in _ENDED:
+            continue
+        used[node]["pods"] += 1000
+        for container in pod["spec"]["containers"]:
+            for name, amount in container.get("resources", {}).get("requests", {}).items():
+                used[node][name] += _milli(amount)
+    found = []
+    for each in nodes:
+        name = each["metadata"]["name"]
+        allocatable = each["status"].get("allocatable", {})
+        for resource, amount in used.pop(name, {}).items():
+            if amount > _milli(allocatable.get(resource, "0")):
+                found.append(f"{name} ({resource})")
+    return sorted([*found, *(f"{name} (no such node)" for name in used)])
+
+
+def same_work(first: Observed, second: Observed) -> list[str]:
+    """How the work of two runs of one workload differs; empty when it does not.
+
+    What runs beside the measured pods for as long as they take (churn) may differ.
+    """
+    if len(first.bound) != len(second.bound):
+        return [f"{len(first.bound)} against {len(second.bound)} measured pods"]
+    return []
+
+
+def _milli(text: str) -> int:
+    return milli_value(text)
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

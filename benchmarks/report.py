@@ -1,0 +1,206 @@
+"""Report: medians per workload and scheduler as a table, and the ratios in one last line."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+from rich.table import Table
+
+from benchmarks.contenders import OURS
+from benchmarks.measure import Run
+
+Column = tuple[str, Callable[[Run], float], str]
+
+_COLUMNS: tuple[Column, ...] = (
+    ("pods/s", lambda run: run.pods_per_second, ".0f"),
+    ("created/s", lambda run: run.creations_per_second, ".0f"),
+    ("sampled", lambda run: run.sampled.average if run.sampled else math.nan, ".0f"),
+    ("p50 s", lambda run: run.latency_p50, ".2f"),
+    ("p99 s", lambda run: run.latency_p99, ".2f"),
+    ("CPU ms/pod", lambda run: run.scheduler_cpu_per_pod * 1000, ".2f"),
+    ("with events", lambda run: run.drained_cpu_per_pod * 1000, ".2f"),
+    ("attempts", lambda run: sum(run.attempts.values()), ".0f"),
+    ("MiB", lambda run: run.peak_memory_mib, ".0f"),
+    ("apiserver s", lambda run: run.apiserver_cpu, ".1f"),
+    ("etcd s", lambda run: run.etcd_cpu, ".1f"),
+    ("generator s", lambda run: run.generator_cpu, ".1f"),
+    ("window s", lambda run: run.window, ".1f"),
+)
+
+_NARROW: Final = ("pods/s", "p99 s", "with events", "MiB")
+_WIDE: Final = 150
+
+
+class Ratio(msgspec.Struct, frozen=True, kw_only=True):
+    """kubestow divided by the fastest line of kube-scheduler, for one workload."""
+
+    workload: str
+    rival: str
+    pods_per_second: float
+    cpu_per_pod: float
+    memory: float
+    latency_p99: float
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a plot or a later comparison needs."""
+
+    date: str
+    machine: str
+    versions: dict[str, str]
+    runs: list[Run]
+    ratios: list[Ratio]
+    #: Workloads without a ratio, and why.
+    refused: dict[str, str]
+    summary: str
+
+
+def report(runs: Sequence[Run], versions: dict[str, str]) -> Report:
+    """Compare runs; a workload in which a run must not be compared gets no ratio."""
+    ratios, refused = compare(runs)
+    return Report(
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        machine=machine(),
+        versions=versions,
+        runs=list(runs),
+        ratios=ratios,
+        refused=refused,
+        summary=summary(ratios, refused),
+    )
+
+
+def compare(runs: Sequence[Run]) -> tuple[list[Ratio], dict[str, str]]:
+    """Ratios by workload, and why others have none."""
+    groups = grouped(runs)
+    ratios: list[Ratio] = []
+    refused: dict[str, str] = {}
+    for workload in dict.fromkeys(run.workload for run in runs):
+        mine = groups.get((workload, OURS), [])
+        others = {
+            label: group
+            for (name, label), group in groups.items()
+            if name == workload and label != OURS
+        }
+        if reason := _refusal(mine, others):
+            refused[workload] = reason
+            continue
+        rival = max(others, key=lambda label: _middle(others[label], _COLUMNS[0][1]))
+        ratios.append(_ratio(workload, rival, mine, others[rival]))
+    return ratios, refused
+
+
+def _refusal(mine: list[Run], others: dict[str, list[Run]]) -> str:
+    if not mine or not others:
+        return f"no run of {'kubestow' if not mine else 'kube-scheduler'}"
+    every = [*mine, *(run for group in others.values() for run in group)]
+    for run in every:
+        if run.problems:
+            return f"{run.contender}: {'; '.join(run.problems)}"
+    if len({(run.pods, run.size, run.backlog) for run in every}) > 1:
+        return "different work: " + ", ".join(
+            sorted({f"{run.contender} {run.pods} pods, size {run.size}" for run in every})
+        )
+    return ""
+
+
+def _ratio(workload: str, rival: str, mine: list[Run], theirs: list[Run]) -> Ratio:
+    def of(value: Callable[[Run], float]) -> float:
+        return _middle(mine, value) / _middle(theirs, value)
+
+    return Ratio(
+        workload=workload,
+        rival=rival,
+        pods_per_second=of(lambda run: run.pods_per_second),
+        cpu_per_pod=of(lambda run: run.drained_cpu_per_pod),
+        memory=of(lambda run: run.peak_memory_mib),
+        latency_p99=of(lambda run: run.latency_p99),
+    )
+
+
+def summary(ratios: Sequence[Ratio], refused: dict[str, str]) -> str:
+    """The last line."""
+    tail = f" (no ratio for {', '.join(refused)})" if refused else ""
+    if not ratios:
+        return f"ratio pods/s: nothing to compare{tail}"
+    lowest = min(ratios, key=lambda ratio: ratio.pods_per_second)
+    return (
+        f"ratio pods/s: geometric mean {_geometric(r.pods_per_second for r in ratios):.2f}, "
+        f"lowest {lowest.pods_per_second:.2f} ({lowest.workload}); "
+        f"CPU per pod: {_geometric(r.cpu_per_pod for r in ratios):.2f}; "
+        f"memory: {_geometric(r.memory for r in ratios):.2f}{tail}"
+    )
+
+
+def table(report: Report, width: int) -> Table:
+    """Medians, one row for each workload and scheduler, with the ratio beside ours.
+
+    On a terminal of less than 150 characters only what matters most; JSON has everything.
+    """
+    columns = [each for each in _COLUMNS if width >= _WIDE or each[0] in _NARROW]
+    view = Table(title=f"{report.date}, {report.machine}; medians of the runs of each row")
+    view.add_column("workload", overflow="fold")
+    view.add_column("scheduler", overflow="fold")
+    for heading, _, _ in columns:
+        view.add_column(heading, justify="right", no_wrap=True)
+    view.add_column("ratio", justify="right")
+    ratios = {ratio.workload: ratio for ratio in report.ratios}
+    previous = ""
+    for (workload, label), group in grouped(report.runs).items():
+        if previous and workload != previous:
+            view.add_section()
+        figures = [format(_middle(group, value), form) for _, value, form in columns]
+        ratio = ratios.get(workload) if label == OURS else None
+        view.add_row(
+            workload if workload != previous else "",
+            label,
+            *figures,
+            f"{ratio.pods_per_second:.2f}" if ratio else "",
+        )
+        previous = workload
+    return view
+
+
+def line(run: Run) -> str:
+    """One run in a line, for those who wait."""
+    wrong = f"  NOT COMPARED: {'; '.join(run.problems)}" if run.problems else ""
+    return (
+        f"{run.workload} {run.size}, {run.contender}: {run.pods_per_second:.0f} pods/s, "
+        f"p99 {run.latency_p99:.2f} s, {run.drained_cpu_per_pod * 1000:.2f} ms CPU/pod, "
+        f"{run.peak_memory_mib:.0f} MiB{wrong}"
+    )
+
+
+def grouped(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
+    """Runs by workload and scheduler, in order of first appearance of the workload."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.workload, run.contender), []).append(run)
+    order = list(dict.fromkeys(name for name, _ in groups))
+    return dict(sorted(groups.items(), key=lambda each: (order.index(each[0][0]), each[0][1])))
+
+
+def machine() -> str:
+    """Processor and number of cores."""
+    name = platform.processor() or platform.machine()
+    cores = 0
+    for text in Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = text.partition(":")
+        if key.strip() == "model name":
+            name, cores = value.strip(), cores + 1
+    return f"{name}, {cores} cores"
+
+
+def _middle(group: Sequence[Run], value: Callable[[Run], float]) -> float:
+    return median(value(run) for run in group)
+
+
+def _geometric(values: Iterable[float]) -> float:
+    logarithms = [math.log(value) for value in values]
+    return math.exp(sum(logarithms) / len(logarithms))

@@ -1,0 +1,1 @@
+"""Tests of the benchmark harness: its records, its arithmetic, its refusals."""

@@ -1,0 +1,74 @@
+"""Ratios are against the fastest rival, and refused where runs must not be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from benchmarks.measure import Run
+from benchmarks.report import compare, summary
+
+
+def run(contender: str, rate: float = 100.0, **changes: Any) -> Run:
+    base = Run(
+        workload="W", size="smoke", contender=contender, backlog=False, pods=10,
+        pods_per_second=rate, creations_per_second=1.0, sampled=None, latency_p50=0.1,
+        latency_p99=0.2, scheduler_cpu_per_pod=0.001, drained_cpu_per_pod=0.001,
+        events_in_window=0, events=10, attempts={"scheduled": 10}, window=1.0, apiserver_cpu=1.0,
+        etcd_cpu=1.0, generator_cpu=1.0, peak_memory_mib=100.0, most_pods_on_a_node=1,
+        nodes_used=10, problems=(),
+    )  # fmt: skip
+    return msgspec.structs.replace(base, **changes)
+
+
+def test_the_ratio_is_of_medians_against_the_fastest_rival() -> None:
+    runs = [
+        run("kubestow", 100.0), run("kubestow", 300.0), run("kubestow", 200.0),
+        run("kube-scheduler", 50.0), run("kube-scheduler, batching off", 100.0),
+    ]  # fmt: skip
+
+    (ratio,), refused = compare(runs)
+
+    assert (ratio.rival, ratio.pods_per_second) == ("kube-scheduler, batching off", 2.0)
+    assert not refused
+
+
+@pytest.mark.parametrize(
+    ("runs", "reason"),
+    [
+        ([run("kubestow")], "no run of kube-scheduler"),
+        ([run("kube-scheduler")], "no run of kubestow"),
+        (
+            [run("kubestow", problems=("3 pods were never bound",)), run("kube-scheduler")],
+            "kubestow: 3 pods were never bound",
+        ),
+        (
+            [run("kubestow"), run("kube-scheduler", problems=("bound twice: a/b",))],
+            "kube-scheduler: bound twice: a/b",
+        ),
+        (
+            [run("kubestow"), run("kube-scheduler", pods=9)],
+            "different work: kube-scheduler 9 pods, size smoke, kubestow 10 pods, size smoke",
+        ),
+    ],
+)
+def test_no_ratio_where_runs_must_not_be_compared(runs: list[Run], reason: str) -> None:
+    ratios, refused = compare(runs)
+
+    assert not ratios
+    assert refused == {"W": reason}
+    assert summary(ratios, refused) == "ratio pods/s: nothing to compare (no ratio for W)"
+
+
+def test_the_last_line() -> None:
+    runs = [
+        run("kubestow", 400.0), run("kube-scheduler", 100.0),
+        run("kubestow", 100.0, workload="V", drained_cpu_per_pod=0.004),
+        run("kube-scheduler", 100.0, workload="V", peak_memory_mib=400.0),
+    ]  # fmt: skip
+
+    assert summary(*compare(runs)) == (
+        "ratio pods/s: geometric mean 2.00, lowest 1.00 (V); CPU per pod: 2.00; memory: 0.50"
+    )
