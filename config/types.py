@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -180,6 +180,30 @@ class Extender(Section, frozen=True):
     ignorable: bool = False
 
 
+class NodeProvisioningBridgeConfiguration(Section, frozen=True):
+    """How autoscalers' events become the pod condition NodeProvisioningInProgress (KEP-3990)."""
+
+    #: `Auto`: while a pod has the criterion NodeProvisioningFailed and the feature gate
+    #: PodTopologySpreadFallbackMode is on; ends where somebody else writes the condition. `On`:
+    #: always, whoever else writes. `Off`: never.
+    mode: Literal["Auto", "On", "Off"] = "Auto"
+    #: `FallbackPods`: only pods with that criterion get the condition. `All`: all pods of our
+    #: profiles.
+    scope: Literal["FallbackPods", "All"] = "FallbackPods"
+    #: How long after the failure of all node groups (or node claims) asked to grow for a pod the
+    #: autoscaler may still try again before the condition becomes False. 60 s: several of its
+    #: loops.
+    suspect_window: timedelta = timedelta(seconds=60)
+    #: How long a pod may wait after nodes were promised for it. 20 min: more than
+    #: cluster-autoscaler's own limit for a node to appear, 15 min.
+    provisioning_deadline: timedelta = timedelta(minutes=20)
+    #: Where cluster-autoscaler runs and keeps its status ConfigMap, which its events about node
+    #: groups name.
+    cluster_autoscaler_namespace: str = "kube-system"
+    #: Name of that ConfigMap: its flag `--status-config-map-name`.
+    cluster_autoscaler_config_map: str = "cluster-autoscaler-status"
+
+
 class KubestowConfiguration(Section, frozen=True):
     """Options of the process that kube-scheduler does not have (the `kubestow` key)."""
 
@@ -219,6 +243,9 @@ class KubestowConfiguration(Section, frozen=True):
     #: How long pods are scheduled back to back before watches and binds get their turn. 5 ms:
     #: several pods, yet well below what delays a lease renewal or a health check.
     slice: timedelta = timedelta(milliseconds=5)
+    node_provisioning_bridge: NodeProvisioningBridgeConfiguration = (
+        NodeProvisioningBridgeConfiguration()
+    )
 
 
 class KubeSchedulerConfiguration(Section, frozen=True):

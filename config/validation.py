@@ -32,9 +32,10 @@ from config.types import (
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     LeaderElectionConfiguration,
+    NodeProvisioningBridgeConfiguration,
     Plugins,
 )
-from scheduler.api.names import is_qualified_name
+from scheduler.api.names import is_object_name, is_qualified_name
 
 REPLACE_FLAG: Final = "--replace-default-scheduler"
 
@@ -169,6 +170,7 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
             "kubestow.statusDelay",
             invalid(format_duration(options.status_delay), "must be non-negative"),
         )
+    _check_bridge(options.node_provisioning_bridge, problems)
     # Without a lease that can run out there is nobody who could bind at the same time.
     if not election.leader_elect or election.lease_duration <= election.renew_deadline:
         return
@@ -183,6 +185,25 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
                 "longer lease",
             ),
         )
+
+
+def _check_bridge(bridge: NodeProvisioningBridgeConfiguration, problems: Problems) -> None:
+    path = "kubestow.nodeProvisioningBridge"
+    for key, duration in (
+        ("suspectWindow", bridge.suspect_window),
+        ("provisioningDeadline", bridge.provisioning_deadline),
+    ):
+        if duration <= timedelta():
+            problems.add(
+                child(path, key), invalid(format_duration(duration), "must be greater than zero")
+            )
+    for key, name in (
+        ("clusterAutoscalerNamespace", bridge.cluster_autoscaler_namespace),
+        ("clusterAutoscalerConfigMap", bridge.cluster_autoscaler_config_map),
+    ):
+        if not is_object_name(name):
+            detail = "must be the name of an object: lower case letters, digits, '-' and '.'"
+            problems.add(child(path, key), invalid(name, detail))
 
 
 # -- profiles -------------------------------------------------------------------------------------

@@ -25,6 +25,15 @@ def is_label_value(text: str) -> bool:
     return not text or _NAME.fullmatch(text) is not None
 
 
+def is_object_name(text: str) -> bool:
+    """Whether `text` is a DNS-1123 subdomain, as the names of most objects must be.
+
+    >>> is_object_name("kube-system"), is_object_name(""), is_object_name("A_b")
+    (True, False, False)
+    """
+    return len(text) <= _MAX_PREFIX and _SUBDOMAIN.fullmatch(text) is not None
+
+
 def is_qualified_name(text: str) -> bool:
     """Whether `text` is `name` or `dns.sub.domain/name`, as label keys and resource names must be.
 

@@ -113,3 +113,32 @@ class Event(Object):
     related: ObjectReference | None = None
     note: str = ""
     type: str = ""
+
+
+class EventSource(Object):
+    """`source` of a core/v1 event."""
+
+    component: str = ""
+    host: str = ""
+
+
+class CoreEvent(Object):
+    """A core/v1 Event, as the legacy recorder of autoscalers writes it."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    involved_object: ObjectReference = msgspec.field(default_factory=ObjectReference)
+    reason: str = ""
+    message: str = ""
+    source: EventSource = msgspec.field(default_factory=EventSource)
+    reporting_component: str = ""
+    type: str = ""
+    count: int = 0
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: EventSeries | None = None
+
+    @property
+    def component(self) -> str:
+        """Who says so: `source.component`, else `reportingComponent`, as field selectors read."""
+        return self.source.component or self.reporting_component

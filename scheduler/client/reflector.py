@@ -130,6 +130,9 @@ class Reflector(Generic[T]):
         self._on_decode = on_decode
         self._on_relist = on_relist
         self._keep_raw = keep_raw
+        #: Told the error of every list or watch that failed, and None when a watch is open: for
+        #: those who can do without the resource and want to say so.
+        self.on_contact: Callable[[RequestError | None], None] = _nobody
         self._decoder = WatchDecoder(resource)
         self._backoff = Backoff(
             self._random, initial=self._options.backoff_initial, cap=self._options.backoff_cap
@@ -208,6 +211,7 @@ class Reflector(Generic[T]):
 
     def _after_failure(self, error: RequestError) -> float:
         """Decide how to go on after a request failed; returns the delay."""
+        self.on_contact(error)
         cause = EndCause.SILENCE if isinstance(error, RequestTimeout) else EndCause.CUT
         delay = self._backoff.next()
         if isinstance(error, ApiError):
@@ -353,6 +357,7 @@ class Reflector(Generic[T]):
                 silence=self._options.silence,
             ) as stream:
                 self._watches += 1
+                self.on_contact(None)
                 await self._read(stream, started)
         except RequestTimeout as error:
             if not error.sent or self._progressed:
@@ -512,6 +517,10 @@ class Reflector(Generic[T]):
             self._events += len(batch)
             self._metrics.watch_events(self.resource.plural, len(batch))
             self._handler(batch)
+
+
+def _nobody(error: RequestError | None) -> None:
+    """Before somebody wants to know."""
 
 
 def _watch_ended(failure: Failure) -> WatchEnded:

@@ -15,7 +15,14 @@ import msgspec
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.api.policy import Event, Lease, PodDisruptionBudget, PriorityClass, ResourceQuota
+from scheduler.api.policy import (
+    CoreEvent,
+    Event,
+    Lease,
+    PodDisruptionBudget,
+    PriorityClass,
+    ResourceQuota,
+)
 from scheduler.api.storage import (
     CSIDriver,
     CSINode,
@@ -170,6 +177,8 @@ PRIORITY_CLASSES: Final = Resource(
 RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", ResourceQuota)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", Lease)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", Event)
+CORE_EVENTS: Final = Resource("", "v1", "events", CoreEvent, kind="Event")
+"""The same objects in the form that has field selectors by source; not in the table below."""
 
 RESOURCES: Final[dict[str, Resource[Any]]] = {
     resource.plural: resource

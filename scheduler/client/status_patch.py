@@ -111,8 +111,13 @@ def _at(condition: Condition, time: str) -> Condition:
     return msgspec.structs.replace(condition, last_transition_time=time)
 
 
-async def send_status_patch(client: ApiClient, patch: PodStatusPatch, random: Random) -> None:
+async def send_status_patch(
+    client: ApiClient, patch: PodStatusPatch, random: Random, *, field_manager: str = ""
+) -> None:
     """Send a patch, trying up to four times where that may help.
+
+    `field_manager` is the name under which the server notes what was written; empty: the user
+    agent's.
 
     Raises:
         RequestError: the last try's error; 404 means that the pod is gone.
@@ -120,9 +125,12 @@ async def send_status_patch(client: ApiClient, patch: PodStatusPatch, random: Ra
     backoff = Backoff(random, initial=0.01, cap=10.0, factor=5.0, jitter=0.1)
     path = PODS.path(patch.name, patch.namespace, "status")
     body = patch.encode()
+    query = {"fieldManager": field_manager} if field_manager else None
     while True:
         try:
-            await client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+            await client.request(
+                "PATCH", path, query=query, body=body, content_type=STRATEGIC_MERGE_PATCH
+            )
             return
         except RequestError as error:
             delay = backoff.next()

@@ -238,6 +238,7 @@ class Application:
     async def _schedule_until_stopped(self, wiring: Wiring) -> None:
         scheduling = asyncio.create_task(wiring.loop.run(), name="scheduling loop")
         stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
+        bridging = asyncio.create_task(_bridge(wiring), name="node provisioning bridge")
         try:
             await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if scheduling.done():
@@ -246,7 +247,8 @@ class Application:
         finally:
             stopping.cancel()
             scheduling.cancel()
-            await asyncio.wait((scheduling,))
+            bridging.cancel()
+            await asyncio.wait((scheduling, bridging))
             await wiring.background.cancel()
 
     async def _drain(self, wiring: Wiring) -> None:
@@ -264,6 +266,11 @@ class Application:
         abandoned = await wiring.dispatcher.close(max(0.0, end - self._clock.monotonic()))
         if abandoned:
             _log.warning("writes abandoned", count=abandoned)
+
+
+async def _bridge(wiring: Wiring) -> None:
+    if wiring.bridge is not None:
+        await wiring.bridge.run()
 
 
 async def _all_synced(wiring: Wiring) -> None:

@@ -17,6 +17,7 @@ from scheduler.service.metrics import build_info
 from scheduler.service.options import RunOptions
 from scheduler.service.pod_pages import PodPages
 from scheduler.service.serving import (
+    Check,
     DebugPages,
     HttpsServer,
     ServingTls,
@@ -103,6 +104,7 @@ class Endpoints:
                 shutdown=lambda: "process is shutting down" if self._stopping else None,
                 handler_sync=lambda: None if self._synced else "informer handlers have not synced",
                 leader_election=None if self._elector is None else self._check_renewal,
+                advisory=self._advisory_checks(),
             ),
             metrics=self._wiring.metrics,
             configz=lambda: configz(self._configuration),
@@ -111,6 +113,10 @@ class Endpoints:
             pods=self._pods,
             set_verbosity=logs.set_verbosity if profiling else None,
         )
+
+    def _advisory_checks(self) -> dict[str, Check]:
+        bridge = self._wiring.bridge
+        return {} if bridge is None else {"node-provisioning-bridge": bridge.health}
 
     def _debug_pages(self) -> DebugPages:
         wiring = self._wiring

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from config import GATES, Configuration
+from config import GATES, ClientConnectionConfiguration, Configuration
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_shapes import PodShapes
@@ -39,6 +39,14 @@ from scheduler.service.handle import ServiceHandle, SubscriptionBoard
 from scheduler.service.kubelet_rejections import RejectedPods
 from scheduler.service.listers import StoreListers
 from scheduler.service.metrics import SchedulerMetrics
+from scheduler.service.node_provisioning import (
+    BridgeOptions,
+    Decisions,
+    Demand,
+    Limits,
+    NodeProvisioningBridge,
+    StatusObject,
+)
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import RunOptions
@@ -168,6 +176,7 @@ class Wiring:
             most_binding=settings.bind_concurrency * MOST_BINDING_PER_SLOT,
             gates=self.gates,
         )
+        self.bridge = self._bridge(limit=connection, fence=fence)
         self.reflectors = self._reflectors()
         metrics.add_source(self._report)
         metrics.client.host = transport.host
@@ -262,6 +271,44 @@ class Wiring:
             waiting_pods=self.waiting_pods,
             on_plugin_error=_log_plugin_error,
         )
+
+    def _bridge(
+        self, *, limit: ClientConnectionConfiguration, fence: Fence
+    ) -> NodeProvisioningBridge | None:
+        """The bridge for autoscalers' events, unless it is off; it sees pods from here on."""
+        settings = self.configuration.options.node_provisioning_bridge
+        fallback = self.configuration.feature_gates.enabled("PodTopologySpreadFallbackMode")
+        if settings.mode == "Off" or (settings.mode == "Auto" and not fallback):
+            return None
+        status = StatusObject(
+            settings.cluster_autoscaler_namespace, settings.cluster_autoscaler_config_map
+        )
+        decisions = Decisions(
+            names=self.frameworks,
+            wanted=Demand(every_pod=settings.scope == "All"),
+            status=status,
+            limits=Limits(
+                seconds(settings.suspect_window), seconds(settings.provisioning_deadline)
+            ),
+            yields=settings.mode == "Auto",
+        )
+        # A rate limit of its own: an autoscaler that turns thousands of pods down must not eat into
+        # that of binds.
+        limiter = RateLimiter(self.clock, qps=limit.qps, burst=limit.burst)
+        bridge = NodeProvisioningBridge(
+            self.client.derive("node-provisioning-bridge", limiter=limiter, fence=fence),
+            self.dispatcher,
+            decisions,
+            options=BridgeOptions(
+                always=settings.mode == "On",
+                status=status,
+                silence=seconds(self.configuration.options.watch_silence_timeout),
+            ),
+            metrics=self.metrics.bridge,
+            random=self._random,
+        )
+        self.subscriptions.on_object("pods", bridge.pod)
+        return bridge
 
     # -- reflectors ------------------------------------------------------------------------------
 
@@ -369,6 +416,7 @@ class Wiring:
             "shapes": self.shapes.statistics(),
             "dispatcher": self.dispatcher.statistics(),
             "events": self.recorder.statistics(),
+            "bridge": None if self.bridge is None else self.bridge.statistics(),
             "reflectors": [reflector.statistics() for reflector in self.reflectors],
         }
 

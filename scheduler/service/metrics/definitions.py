@@ -311,6 +311,33 @@ REUSE: Final = _counter(
     "result",
 )
 
+PROVISIONING_PATCHES: Final = _counter(
+    "kubestow_node_provisioning_condition_patches_total",
+    "Pods whose condition NodeProvisioningInProgress the bridge changed, by what it says now and "
+    "whose events it follows.",
+    "status",
+    "reason",
+    "source",
+)
+PROVISIONING_LAG: Final = _histogram(
+    "kubestow_node_provisioning_bridge_event_lag_seconds",
+    CLIENT,
+    "Age of an autoscaler's event when the bridge got it; events of whole seconds add up to one.",
+)
+PROVISIONING_YIELDED: Final = _gauge(
+    "kubestow_node_provisioning_bridge_yielded",
+    "Pods whose condition NodeProvisioningInProgress another manager writes; at three the bridge "
+    "ends.",
+)
+PROVISIONING_DEGRADED: Final = _gauge(
+    "kubestow_node_provisioning_bridge_degraded",
+    "1 while the bridge cannot read the autoscalers' events; the log says which rule is missing.",
+)
+PROVISIONING_ACTIVE: Final = _gauge(
+    "kubestow_node_provisioning_bridge_active",
+    "1 while the bridge follows the autoscalers' events: in the leader, when a pod needs it.",
+)
+
 DEFINITIONS: Final[tuple[Definition, ...]] = tuple(
     value for value in dict(globals()).values() if isinstance(value, Definition)
 )

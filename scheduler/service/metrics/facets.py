@@ -199,3 +199,36 @@ class ClientFacet:
     def leader(self, name: str, leading: bool) -> None:
         """This process began or stopped leading under Lease `name`."""
         self._leader[name,].set(1.0 if leading else 0.0)
+
+
+class BridgeFacet:
+    """Implements `scheduler.service.node_provisioning.bridge.BridgeMetrics`."""
+
+    __slots__ = ("_active", "_degraded", "_lag", "_patches", "_yielded")
+
+    def __init__(self, families: Families) -> None:
+        self._patches = families.counter(define.PROVISIONING_PATCHES)
+        self._lag = families.histogram(define.PROVISIONING_LAG)[()]
+        self._yielded = families.gauge(define.PROVISIONING_YIELDED)[()]
+        self._degraded = families.gauge(define.PROVISIONING_DEGRADED)[()]
+        self._active = families.gauge(define.PROVISIONING_ACTIVE)[()]
+
+    def patched(self, status: str, reason: str, source: str) -> None:
+        """A pod's condition was written."""
+        self._patches[status, reason, source].inc()
+
+    def event_lag(self, seconds: float) -> None:
+        """An event arrived this long after it happened."""
+        self._lag.observe(seconds)
+
+    def yielded(self, pods: int) -> None:
+        """How many pods were left to another writer."""
+        self._yielded.set(pods)
+
+    def degraded(self, degraded: bool) -> None:
+        """Whether events cannot be read."""
+        self._degraded.set(1.0 if degraded else 0.0)
+
+    def active(self, active: bool) -> None:
+        """Whether events are followed."""
+        self._active.set(1.0 if active else 0.0)

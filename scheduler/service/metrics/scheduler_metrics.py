@@ -1,6 +1,6 @@
 """SchedulerMetrics: everything the process measures, behind one object per process.
 
-`engine`, `queue` and `client` are handed to the layers below, which know them by their own
+`engine`, `queue`, `client` and `bridge` are handed to the parts below, which know them by their own
 Protocols; the service calls the rest. Nothing is global: two schedulers in one process (tests, the
 simulator) measure apart.
 
@@ -17,7 +17,13 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from scheduler.service.metrics import definitions as define
 from scheduler.service.metrics.build_info import BuildInfo, build_info
 from scheduler.service.metrics.exposition import FamilyCollector, render
-from scheduler.service.metrics.facets import ClientFacet, EngineFacet, PluginFacet, QueueFacet
+from scheduler.service.metrics.facets import (
+    BridgeFacet,
+    ClientFacet,
+    EngineFacet,
+    PluginFacet,
+    QueueFacet,
+)
 from scheduler.service.metrics.families import Families
 
 _MANY_ATTEMPTS = 15
@@ -52,6 +58,7 @@ class SchedulerMetrics:
         self.queue = QueueFacet(families)
         self.client = ClientFacet(families, host)
         self.plugins = PluginFacet(families)
+        self.bridge = BridgeFacet(families)
         self._attempts = families.counter(define.SCHEDULE_ATTEMPTS)
         self._attempt_durations = families.histogram(define.ATTEMPT_DURATION)
         self._pod_attempts = families.histogram(define.POD_ATTEMPTS)[()]

@@ -12,7 +12,7 @@ from scheduler.service.serving.application import Endpoints, create_app
 from scheduler.service.serving.certificates import ServingError, ServingTls
 from scheduler.service.serving.debug_pages import DebugPages
 from scheduler.service.serving.delegation import delegated_authenticator, delegated_authorizer
-from scheduler.service.serving.health import HealthChecks, scheduler_checks
+from scheduler.service.serving.health import Check, HealthChecks, scheduler_checks
 from scheduler.service.serving.server import HttpsServer
 from scheduler.service.serving.slis import HealthSlis
 
@@ -20,6 +20,7 @@ __all__ = [
     "AccessUnknownError",
     "Authenticator",
     "Authorizer",
+    "Check",
     "Credentials",
     "DebugPages",
     "DelegatedAuthenticator",

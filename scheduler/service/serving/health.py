@@ -7,7 +7,7 @@ and withhold them (framework-cycle-config.md 8.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,12 +40,20 @@ class HealthChecks:
 
     def __init__(self, observer: Observer | None = None) -> None:
         self._checks: dict[str, dict[str, Check]] = {endpoint: {} for endpoint in ENDPOINTS}
+        self._advisory: set[tuple[str, str]] = set()
         #: The reason of the last run by endpoint and check, so that the log gets changes only.
         self._reasons: dict[tuple[str, str], str | None] = {}
         self.observer = observer
 
-    def add(self, name: str, check: Check, endpoints: Collection[str] = ENDPOINTS) -> None:
-        """Add a check to some endpoints.
+    def add(
+        self,
+        name: str,
+        check: Check,
+        endpoints: Collection[str] = ENDPOINTS,
+        *,
+        advisory: bool = False,
+    ) -> None:
+        """Add a check to some endpoints; an advisory one is shown and leaves their answer alone.
 
         Raises:
             ValueError: an endpoint has a check of this name already, or does not exist.
@@ -58,6 +66,8 @@ class HealthChecks:
                 msg = f"/{endpoint} has a check named {name!r} already"
                 raise ValueError(msg)
             self._checks[endpoint][name] = check
+            if advisory:
+                self._advisory.add((endpoint, name))
 
     def names(self, endpoint: str) -> tuple[str, ...]:
         """The checks of an endpoint."""
@@ -76,6 +86,8 @@ class HealthChecks:
                 lines.append(f"[+]{name} excluded: ok")
             elif self.reason(endpoint, name) is None:
                 lines.append(f"[+]{name} ok")
+            elif (endpoint, name) in self._advisory:
+                lines.append(f"[!]{name} degraded: ask for this check alone for the reason")
             else:
                 healthy = False
                 lines.append(f"[-]{name} failed: reason withheld")
@@ -124,6 +136,7 @@ def scheduler_checks(
     shutdown: Check,
     handler_sync: Check,
     leader_election: Check | None = None,
+    advisory: Mapping[str, Check] | None = None,
     observer: Observer | None = None,
 ) -> HealthChecks:
     """The checks of kube-scheduler under its names.
@@ -132,6 +145,7 @@ def scheduler_checks(
         shutdown: fails as soon as the process is ending.
         handler_sync: fails until every handler has seen its initial list.
         leader_election: fails when we lead and have not renewed for too long; None: no election.
+        advisory: shown by /readyz?verbose and asked alone, without making anything unready.
         observer: told every result.
     """
     checks = HealthChecks(observer)
@@ -142,4 +156,6 @@ def scheduler_checks(
         checks.add("ping", healthy, (LIVEZ,))
     checks.add("shutdown", shutdown, (READYZ,))
     checks.add("sched-handler-sync", handler_sync, (READYZ,))
+    for name, check in (advisory or {}).items():
+        checks.add(name, check, (READYZ,), advisory=True)
     return checks

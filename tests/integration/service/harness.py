@@ -150,6 +150,8 @@ async def scheduling(
             for reflector in wiring.reflectors:
                 await reflector.synced.wait()
             tasks.append(group.create_task(wiring.loop.run()))
+            if wiring.bridge is not None:
+                tasks.append(group.create_task(wiring.bridge.run()))
             try:
                 yield wiring
                 wiring.cache.validate()

@@ -17,6 +17,7 @@ from config import (
     KubeSchedulerProfile,
     KubestowConfiguration,
     LeaderElectionConfiguration,
+    NodeProvisioningBridgeConfiguration,
     default_configuration,
     format_duration,
 )
@@ -33,6 +34,7 @@ SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     "clientConnection": ClientConnectionConfiguration,
     "profiles": KubeSchedulerProfile,
     "kubestow": KubestowConfiguration,
+    "nodeProvisioningBridge": NodeProvisioningBridgeConfiguration,
 }
 
 #: Cells that describe a default which is no plain value.
@@ -89,6 +91,7 @@ def test_defaults_are_those_in_force(heading: str) -> None:
         "clientConnection": whole.client_connection,
         "profiles": whole.profiles[0],
         "kubestow": whole.kubestow,
+        "nodeProvisioningBridge": whole.kubestow.node_provisioning_bridge,
     }[heading]
     struct = SECTIONS[heading]
     names = dict(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))

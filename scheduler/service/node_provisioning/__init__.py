@@ -1,0 +1,36 @@
+"""The bridge from autoscalers' events to the pod condition NodeProvisioningInProgress.
+
+`Decisions` is pure and decides; `NodeProvisioningBridge` watches and writes. See KEP-3990 and
+docs/node-provisioning-bridge.md.
+"""
+
+from scheduler.service.node_provisioning.bridge import (
+    COMPONENT,
+    BridgeMetrics,
+    BridgeOptions,
+    BridgeStatistics,
+    NodeProvisioningBridge,
+)
+from scheduler.service.node_provisioning.decisions import Decisions, Patch, Plan
+from scheduler.service.node_provisioning.demand import ANNOTATION, CRITERION, Demand
+from scheduler.service.node_provisioning.ownership import CONDITION, FIELD_MANAGER
+from scheduler.service.node_provisioning.signals import StatusObject
+from scheduler.service.node_provisioning.sources import Limits
+
+__all__ = [
+    "ANNOTATION",
+    "COMPONENT",
+    "CONDITION",
+    "CRITERION",
+    "FIELD_MANAGER",
+    "BridgeMetrics",
+    "BridgeOptions",
+    "BridgeStatistics",
+    "Decisions",
+    "Demand",
+    "Limits",
+    "NodeProvisioningBridge",
+    "Patch",
+    "Plan",
+    "StatusObject",
+]

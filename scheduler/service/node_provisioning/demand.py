@@ -1,0 +1,35 @@
+"""Which pods want the condition: those with the criterion NodeProvisioningFailed somewhere.
+
+Pure. Being generous is safe here: an annotation that PodTopologySpread refuses keeps its pod
+strict whatever the condition says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from scheduler.api.pod import Pod
+
+CRITERION: Final = "NodeProvisioningFailed"
+ANNOTATION: Final = "kubestow.io/topology-spread-fallback"
+
+
+class Demand:
+    """Answers for pods of our scheduler names that have no node."""
+
+    def __init__(self, *, every_pod: bool, by_default: Collection[str] = ()) -> None:
+        """`by_default`: profiles whose default constraints carry the criterion."""
+        self._every_pod = every_pod
+        self._by_default = frozenset(by_default)
+
+    def __call__(self, pod: Pod) -> bool:
+        """Whether the condition matters for this pod."""
+        if self._every_pod:
+            return True
+        constraints = pod.spec.topology_spread_constraints
+        if not constraints:
+            return pod.spec.scheduler_name in self._by_default
+        return CRITERION in pod.metadata.annotations.get(ANNOTATION, "") or any(
+            CRITERION in each.fallback_criteria for each in constraints
+        )

@@ -1,0 +1,218 @@
+"""What autoscalers say in Kubernetes Events, as signals (KEP-3990 design, 1.8).
+
+Pure: text in, record out. Messages are matched by substrings: their fragments come in random order,
+and repeats carry a prefix. What is not understood is no signal, which is safe: nothing is ever
+inferred from silence.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from scheduler.api.policy import CoreEvent
+
+CLUSTER_AUTOSCALER: Final = "cluster-autoscaler"
+KARPENTER: Final = "karpenter"
+
+COMBINED: Final = "(combined from similar events): "
+"""What client-go puts before the message once ten variants came within ten minutes."""
+
+LONGEST_MESSAGE: Final = 1024
+"""Characters of a condition's message; events hold no more either."""
+
+# Reasons of the condition.
+TRIGGERED_SCALE_UP: Final = "TriggeredScaleUp"
+NOMINATED: Final = "Nominated"
+SCALE_UP_BACKOFF: Final = "ScaleUpBackoff"
+MAX_SIZE_REACHED: Final = "MaxSizeReached"
+QUOTA_EXCEEDED: Final = "QuotaExceeded"
+NO_NODE_GROUP: Final = "NoNodeGroup"
+KARPENTER_FAILED: Final = "KarpenterFailedScheduling"
+PROVISIONING_FAILED: Final = "ProvisioningFailed"
+PROVISIONING_TIMED_OUT: Final = "ProvisioningTimedOut"
+
+REASONS: Final = frozenset(
+    (
+        TRIGGERED_SCALE_UP,
+        NOMINATED,
+        SCALE_UP_BACKOFF,
+        MAX_SIZE_REACHED,
+        QUOTA_EXCEEDED,
+        NO_NODE_GROUP,
+        KARPENTER_FAILED,
+        PROVISIONING_FAILED,
+        PROVISIONING_TIMED_OUT,
+    )
+)
+"""Every reason the bridge writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodVerdict:
+    """An autoscaler said something about one pod."""
+
+    source: str
+    namespace: str
+    name: str
+    uid: str
+    #: Seconds since the epoch, by the autoscaler's clock.
+    time: float
+    #: Whether nodes are on their way (True), or none will come (False).
+    provisioning: bool
+    reason: str
+    message: str
+    #: What was asked to grow for the pod: node groups, or node claims.
+    targets: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFailure:
+    """A node group or node claim did not deliver; no pod is named."""
+
+    source: str
+    target: str
+    time: float
+    message: str
+
+
+Signal = PodVerdict | TargetFailure
+
+
+@dataclass(frozen=True, slots=True)
+class StatusObject:
+    """The ConfigMap that cluster-autoscaler's own events are about."""
+
+    namespace: str = "kube-system"
+    name: str = "cluster-autoscaler-status"
+
+
+def read_event(event: CoreEvent, status: StatusObject) -> Signal | None:
+    """The signal in an event; None when it has none, or comes from anybody else."""
+    time = event_time(event)
+    if time is None:
+        return None
+    said = event.message.removeprefix(COMBINED)
+    about = event.involved_object
+    match (event.component, about.kind):
+        case (source, "Pod") if source in _POD_READERS:
+            return _verdict(event, said, time)
+        case (source, "ConfigMap") if source == CLUSTER_AUTOSCALER:
+            ours = (about.namespace, about.name) == (status.namespace, status.name)
+            group = _failed_group(event.reason, said) if ours else None
+            return None if group is None else TargetFailure(source, group, time, said)
+        case (source, "NodeClaim") if source == KARPENTER:
+            if event.reason == "InsufficientCapacityError" and about.name:
+                return TargetFailure(source, about.name, time, said)
+    return None
+
+
+def event_time(event: CoreEvent) -> float | None:
+    """When it was last seen: `series.lastObservedTime`, else `lastTimestamp`, else `eventTime`."""
+    series = event.series.last_observed_time if event.series is not None else None
+    for text in (series, event.last_timestamp, event.event_time):
+        if text:
+            return parse_time(text)
+    return None
+
+
+def parse_time(text: str) -> float | None:
+    """RFC 3339 as seconds since the epoch; None when it cannot be read.
+
+    >>> parse_time("1970-01-01T00:00:01.5Z")
+    1.5
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+# ------------------------------------------------------------------------------------ about one pod
+
+_GROUP: Final = re.compile(r"\{(\S+) (\d+)->(\d+) \(max: (\d+)\)\}")
+_CLAIM: Final = re.compile(r"nodeclaim/([^\s,]+)")
+_NOT_READY: Final = re.compile(r"\d+ not ready for scale-up\Z")
+
+
+def _verdict(event: CoreEvent, said: str, time: float) -> PodVerdict | None:
+    found = _POD_READERS[event.component](event.reason, said)
+    about = event.involved_object
+    if found is None or not about.uid:
+        return None
+    provisioning, reason, targets = found
+    return PodVerdict(
+        event.component, about.namespace, about.name, about.uid, time, provisioning, reason,
+        _short(f"{event.reason}: {_detail(event.reason, said)}"), targets,
+    )  # fmt: skip
+
+
+_Reading = tuple[bool, str, frozenset[str]]
+
+
+def _of_cluster_autoscaler(reason: str, said: str) -> _Reading | None:
+    if reason == "TriggeredScaleUp":
+        groups = frozenset(match[0] for match in _GROUP.findall(said))
+        return True, TRIGGERED_SCALE_UP, groups
+    if reason != "NotTriggerScaleUp":
+        return None
+    fragments = _fragments(said)
+    if fragments and all(_NOT_READY.match(each) for each in fragments):
+        return None  # the groups are only being started
+    return False, _why_not(said), frozenset()
+
+
+def _why_not(said: str) -> str:
+    if "in backoff after failed scale-up" in said:
+        return SCALE_UP_BACKOFF
+    if "max node group size reached" in said or "max total nodes in cluster reached" in said:
+        return MAX_SIZE_REACHED
+    if "exceeded quota:" in said:
+        return QUOTA_EXCEEDED
+    return NO_NODE_GROUP
+
+
+def _of_karpenter(reason: str, said: str) -> _Reading | None:
+    if reason == "FailedScheduling":
+        return False, KARPENTER_FAILED, frozenset()
+    if reason == "Nominated":
+        return True, NOMINATED, frozenset(_CLAIM.findall(said))
+    return None
+
+
+_POD_READERS: Final = {CLUSTER_AUTOSCALER: _of_cluster_autoscaler, KARPENTER: _of_karpenter}
+
+
+def _fragments(said: str) -> list[str]:
+    """What follows the colon of "pod didn't trigger scale-up: ...", piece by piece."""
+    rest = said.partition(":")[2].strip()
+    return [each.strip() for each in rest.split(", ")] if rest else []
+
+
+def _detail(reason: str, said: str) -> str:
+    """The event's words, their order made stable, so that equal news gives an equal message."""
+    if reason == "NotTriggerScaleUp":
+        return ", ".join(sorted(_fragments(said))) or "there is no node group"
+    return said
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 3]}..."
+
+
+# -------------------------------------------------------------------------------- about node groups
+
+_FAILED_GROUPS: Final = {
+    "FailedToScaleUpGroup": re.compile(r"for group (\S+):(?:\s|\Z)"),
+    "ScaleUpFailed": re.compile(r"to group (\S+) due to"),
+    "ScaleUpTimedOut": re.compile(r"added to group (\S+) failed to register"),
+}
+
+
+def _failed_group(reason: str, said: str) -> str | None:
+    pattern = _FAILED_GROUPS.get(reason)
+    found = pattern.search(said) if pattern is not None else None
+    return None if found is None else found[1]
