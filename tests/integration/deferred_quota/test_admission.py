@@ -8,6 +8,7 @@ import pytest
 
 from simulator.deferral import MARK_CONDITION
 from simulator.errors import ApiError
+from simulator.objects import JsonObject
 from tests.integration.deferred_quota.server import GATES, Server
 from tests.integration.simulator.client import PODS, until
 
@@ -180,14 +181,15 @@ async def test_b55_a_flood_of_gated_pods_ends_at_the_number_of_pods(stock: Serve
     writes = cluster.store.statistics().writes
     admitted = 0
     for number in range(50_000):
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}"}, "spec": spec}
+        meta = {"name": f"p{number}"}
+        pod: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
         admitted += _is_let_in(stock, pod)
     assert admitted == cluster.store.count("pods") == 1000
     assert cluster.store.statistics().writes - writes == 2 * 1000, "each a pod and its charge"
     assert stock.used("q") == {"pods": "1k"}
 
 
-def _is_let_in(server: Server, pod: dict[str, object]) -> bool:
+def _is_let_in(server: Server, pod: JsonObject) -> bool:
     try:
         server.cluster.create(pod)
     except ApiError as error:
