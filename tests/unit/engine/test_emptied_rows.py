@@ -19,8 +19,9 @@ from scheduler.api import Pod
 from scheduler.cache import NodeOverlay
 from scheduler.engine.emptied_table import EmptiedTable, UnknownColumnError
 from scheduler.framework import CycleState, PodTerm, Removable
-from tests.unit.plugins.clusters import Cluster
-from tests.unit.plugins.random_neighbours import Maker, seeds
+from tests.unit.api.objects import pod as api_pod
+from tests.unit.plugins.clusters import Cluster, node
+from tests.unit.plugins.random_neighbours import HOST, RACK, REQUIRED, ZONE, Maker, seeds
 
 QUICK = settings(
     max_examples=250,
@@ -29,6 +30,8 @@ QUICK = settings(
     phases=[Phase.explicit, Phase.generate],
 )
 PLUGINS = (InterPodAffinity, NodePorts, PodTopologySpread)
+ALL_A: dict[str, Any] = {"labelSelector": {"matchLabels": {"app": "a"}}}
+EXISTS = {"key": "app", "operator": "Exists"}
 OWN = frozenset({"default-scheduler"})
 
 
@@ -97,6 +100,51 @@ def test_all_rows_at_once_equal_a_dry_run_of_each(kind: type[Any]) -> None:
 
     check()
     assert asked > 50
+
+
+TWICE_NEAR = {
+    "affinity": {
+        "podAffinity": {
+            REQUIRED: [
+                {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "a"}}},
+                {"topologyKey": HOST, "labelSelector": {"matchExpressions": [EXISTS]}},
+            ]
+        }
+    }
+}
+TWO_SPREADS = {
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", **ALL_A}
+        for key in (ZONE, RACK)
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "expected"),
+    [
+        # Counted once per term, a pod that goes is gone from both. The pod itself matches neither.
+        (InterPodAffinity, TWICE_NEAR, ["node(s) didn't match pod affinity rules"]),
+        # Upstream takes no pod off a node that lacks a topology key: the first constraint decides.
+        (
+            PodTopologySpread,
+            TWO_SPREADS,
+            ["node(s) didn't match pod topology spread constraints"],
+        ),
+    ],
+)
+def test_rare_cases(kind: type[Any], spec: dict[str, Any], expected: list[str]) -> None:
+    labels = {"n": {HOST: "n", ZONE: "z"}, "m": {ZONE: "z", RACK: "m"}, "o": {ZONE: "y", RACK: "o"}}
+    cluster = Cluster(node(name, labels=given) for name, given in labels.items())
+    for name in ("n", "n", "m", "m"):
+        cluster.place(api_pod({}, metadata={"labels": {"app": "a"}}), name)
+    pod = cluster.intern(api_pod({"priority": 10, **spec}, metadata={"uid": "p"}))
+    plugin, state, gone = kind(None, cluster.handle()), CycleState(), Removable(10, None)
+    assert plugin.pre_filter(state, pod, cluster.table) is None
+    codes = plugin.filter_emptied_rows(state, pod, emptied(cluster, gone), cluster.table.rows)
+    found = reasons(plugin, state, pod, codes.tolist())
+    assert found == tried_out(plugin, state, pod, cluster, gone, Random(0))
+    assert list(found[0]) == expected
 
 
 @QUICK
