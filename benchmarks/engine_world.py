@@ -1,0 +1,203 @@
+"""EngineWorld: the engine as the service wires it, without queue, loop, API server or clock.
+
+Pods are placed and forgotten by direct calls, so that what is measured is a scheduling attempt and
+nothing else. Evictions are decided and not carried out.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Coroutine, Mapping
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.api.pod_shapes import PodShapes
+from scheduler.cache import Cache
+from scheduler.engine import Attempt, Engine, Evaluator, Framework, WaitingPods
+from scheduler.framework import QueuedPodInfo
+from scheduler.queue.nominator import QueueNominator
+from scheduler.service.handle import ServiceWhatIf, SubscriptionBoard
+from scheduler.service.listers import StoreListers
+from scheduler.service.options import RunOptions, available_plugins, read_configuration
+
+PROFILE: Final = "kubestow"
+NAMESPACE: Final = "default"
+HOST: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+ZONES: Final = 10
+RACK: Final = "rack"
+RACKS: Final = 100
+
+
+class _Clock:
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+
+
+class _Pods:
+    """The lister of pods: those that are asked about."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Pod] = {}
+
+    def get(self, name: str, namespace: str = "") -> Pod | None:
+        return self.known.get(name)
+
+    def list(self, namespace: str | None = None) -> list[Pod]:
+        return list(self.known.values())
+
+
+class _Listers:
+    def __init__(self) -> None:
+        self.pods = _Pods()
+        self._others = StoreListers()
+
+    def __getitem__(self, plural: str) -> Any:
+        return self.pods if plural == "pods" else self._others[plural]
+
+
+class _Events:
+    def record(self, *_: object) -> None: ...
+
+
+class _Handle:
+    """As much of `framework.Handle` as the in-tree plugins read."""
+
+    profile_name = PROFILE
+    clock = _Clock()
+    events = _Events()
+    api: Any = None
+    preemption: Any = None
+
+    def __init__(self, world: EngineWorld, gates: Mapping[str, bool]) -> None:
+        self.table = world.cache.table
+        self.nominator = world.nominator
+        self.listers = world.listers
+        self.feature_gates = gates
+        self.subscriptions = SubscriptionBoard()
+        self.what_if = ServiceWhatIf(world.cache)
+
+    def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Do nothing: the victims stay."""
+        work.close()
+
+
+class EngineWorld:
+    """Nodes, placed pods, and an engine with the default profile."""
+
+    def __init__(self, nodes: int, *, seed: int = 1, cpu: str = "64") -> None:
+        self.cache = Cache()
+        self.listers = _Listers()
+        self.nominator = QueueNominator(lambda _namespace, _name: None)
+        self.nominator.subscribe_nodes(self.cache.table.note_nominations)
+        self.shapes = PodShapes()
+        self.random = random.Random(seed)
+        self._serial = count()
+        registry = available_plugins()
+        configuration = read_configuration(RunOptions(), registry)
+        handle: Any = _Handle(self, configuration.feature_gates)
+        profile = configuration.profiles[0]
+        framework = Framework(profile, registry, handle)
+        handle.what_if.framework = framework
+        handle.preemption = Evaluator(
+            framework,
+            self.cache.table,
+            self.nominator,
+            self.listers,
+            random=self.random,
+            own_schedulers=(PROFILE,),
+        )
+        self.engine = Engine(
+            self.cache,
+            {PROFILE: framework},
+            self.nominator,
+            clock=_Clock(),
+            random=self.random,
+            waiting_pods=WaitingPods(),
+        )
+        for index in range(nodes):
+            self.cache.set_node(node(index, cpu))
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return self.cache.table.node_count
+
+    def pod(
+        self,
+        spec: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        *,
+        cpu: str = "100m",
+        priority: int = 0,
+    ) -> Pod:
+        """A pending pod, interned."""
+        name = f"pod-{next(self._serial)}"
+        requests = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+        given = dict(spec or {})
+        container = {"name": "c", "image": "app:1", "resources": requests}
+        container |= given.pop("container", {})
+        made = msgspec.convert(
+            {
+                "metadata": {
+                    "name": name,
+                    "namespace": NAMESPACE,
+                    "uid": name,
+                    "labels": dict(labels or {}),
+                },
+                "spec": {
+                    "schedulerName": PROFILE,
+                    "containers": [container],
+                    "priority": priority,
+                    **given,
+                },
+            },
+            Pod,
+        )
+        self.shapes.intern(made)
+        return made
+
+    def place(self, pod: Pod, index: int) -> Pod:
+        """The watch shows `pod` on a node."""
+        spec = msgspec.structs.replace(pod.spec, node_name=node_name(index))
+        placed = msgspec.structs.replace(pod, spec=spec)
+        self.cache.add_pod(placed)
+        return placed
+
+    def attempt(self, pod: Pod) -> Attempt:
+        """One scheduling attempt; a pod that fits stays assumed."""
+        known = self.listers.pods.known
+        known[pod.metadata.name] = pod
+        try:
+            return self.engine.attempt(QueuedPodInfo(pod, 0.0))
+        finally:
+            known.clear()
+
+    def forget(self, attempt: Attempt) -> None:
+        """Take an assumed pod away again."""
+        self.engine.abandon(attempt)
+
+
+def node_name(index: int) -> str:
+    """As in the names of a large cluster."""
+    return f"node-{index:06d}"
+
+
+def node(index: int, cpu: str = "64", *, cordoned: bool = False) -> Node:
+    """A node with room, in one of ten zones and a hundred racks."""
+    name = node_name(index)
+    labels = {HOST: name, ZONE: f"zone-{index % ZONES}", RACK: f"rack-{index % RACKS}"}
+    size = {"cpu": cpu, "memory": "256Gi", "pods": "250", "ephemeral-storage": "100Gi"}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"unschedulable": cordoned},
+            "status": {"allocatable": size},
+        },
+        Node,
+    )
