@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.engine_world import EngineWorld, node_name
+from benchmarks.engine_world import PROFILE, EngineWorld, node_name
 from benchmarks.growth_workloads import (
     KINDS,
     NODE_CPU,
@@ -30,7 +30,6 @@ from benchmarks.growth_workloads import (
 )
 from benchmarks.queue_load import Room, per_event, registered, unrelated
 from benchmarks.throughput import nearest_rank
-from benchmarks.workloads import pod_body
 from scheduler.api.pod import Pod
 from scheduler.service.application import GC_THRESHOLDS
 
@@ -217,26 +216,46 @@ def memory(*, nodes: int, pods: int) -> Iterator[Figure]:
 
 def _listed(number: int, name: str) -> bytes:
     """A running pod of a Deployment, with what an API server adds."""
-    body = msgspec.json.decode(pod_body(number, "default", "kubestow"))
     template = number // 100
-    body["metadata"] |= {
-        "uid": f"6f0b7c1e-0000-4000-8000-{number:012d}",
-        "resourceVersion": str(10_000_000 + number),
-        "creationTimestamp": "2026-01-01T00:00:00Z",
-        "labels": {"app": f"app-{template}", "pod-template-hash": f"{template:010d}"},
-        "ownerReferences": [
-            {
-                "apiVersion": "apps/v1",
-                "kind": "ReplicaSet",
-                "name": f"app-{template}",
-                "uid": f"7f0b7c1e-0000-4000-8000-{template:012d}",
-                "controller": True,
-            }
-        ],
+    resources = {"cpu": "100m", "memory": "500Mi"}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": f"app-{template}",
+        "uid": f"7f0b7c1e-0000-4000-8000-{template:012d}",
+        "controller": True,
     }
-    body["spec"]["nodeName"] = name
-    body["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:05Z"}
-    return msgspec.json.encode(body)
+    return msgspec.json.encode(
+        {
+            "metadata": {
+                "name": f"app-{template}-{number:08d}",
+                "namespace": "default",
+                "uid": f"6f0b7c1e-0000-4000-8000-{number:012d}",
+                "resourceVersion": str(10_000_000 + number),
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"app": f"app-{template}", "pod-template-hash": f"{template:010d}"},
+                "ownerReferences": [owner],
+            },
+            "spec": {
+                "schedulerName": PROFILE,
+                "nodeName": name,
+                "serviceAccountName": "default",
+                "containers": [
+                    {
+                        "name": "app",
+                        "image": "registry.example.com/app:1",
+                        "ports": [{"containerPort": 80}],
+                        "resources": {"requests": resources, "limits": resources},
+                    }
+                ],
+                "tolerations": [
+                    {"key": key, "operator": "Exists", "effect": "NoExecute"}
+                    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+                ],
+            },
+            "status": {"phase": "Running", "startTime": "2026-01-01T00:00:05Z"},
+        }
+    )
 
 
 def resident() -> int | None:
