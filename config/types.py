@@ -233,6 +233,10 @@ class KubestowConfiguration(Section, frozen=True):
     #: Filter the chosen node again just before the bind if others changed it meanwhile: a secondary
     #: scheduler shares its nodes. True; it costs nothing while nobody else changes nodes.
     recheck_before_bind: bool = True
+    #: Pending pods of other schedulers that these nominated to a node (`status.nominatedNodeName`)
+    #: hold their place there, for our pods of at most their priority. True: victims were evicted
+    #: for them.
+    heed_foreign_nominations: bool = True
     #: How long a node is passed over for pods of a shape after its kubelet rejected one of them. 5
     #: min: several tries of whatever made the kubelet refuse, and no tight loop of pods that are
     #: created, bound, rejected and replaced. 0: not at all.

@@ -221,10 +221,15 @@ class DefaultPreemption:
             raise BaseExceptionGroup(msg, problems)
 
     async def _clear_lower_nominations(self, pod: Pod, node_name: str) -> list[BaseException]:
-        """Pods of lower priority cannot count on the node any more."""
+        """Pods of lower priority cannot count on the node any more.
+
+        Other schedulers' pods keep what their status says: it is not ours to write.
+        """
         problems: list[BaseException] = []
         for other in self._handle.nominator.nominated_pods_for_node(node_name):
             if other.priority >= pod.priority or not other.status.nominated_node_name:
+                continue
+            if not self._handle.preemption.own(other):
                 continue
             metadata = other.metadata
             body = {"metadata": {"uid": metadata.uid}, "status": {"nominatedNodeName": None}}

@@ -139,6 +139,10 @@ class Evaluator:
         """Count one attempt."""
         self._observe(victims)
 
+    def own(self, pod: Pod) -> bool:
+        """Whether a pod's scheduler is one of this process's profiles."""
+        return pod.spec.scheduler_name in self._own
+
     def find(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
     ) -> PreemptionFinding:

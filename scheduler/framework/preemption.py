@@ -60,6 +60,10 @@ class PreemptionSearch(Protocol):
         """
         ...
 
+    def own(self, pod: Pod) -> bool:
+        """Whether a pod's scheduler is one of this process's profiles."""
+        ...
+
     def observe(self, victims: int) -> None:
         """Count one attempt to preempt, which evicts `victims` pods; 0: it came to nothing."""
         ...

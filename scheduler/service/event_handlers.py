@@ -48,9 +48,15 @@ class EventHandlers:
         metrics: SchedulerMetrics,
         features: EventFeatures,
         rejected: RejectedPods | None = None,
+        heed_foreign_nominations: bool = True,
     ) -> None:
-        """`rejected` is told about bound pods of ours, and nodes, that are gone."""
+        """`rejected` is told about bound pods of ours, and nodes, that are gone.
+
+        `heed_foreign_nominations`: pending pods of other schedulers that are nominated to a node
+        count there, as our own do.
+        """
         self._rejected = rejected
+        self._heed_nominations = heed_foreign_nominations
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
@@ -121,8 +127,13 @@ class EventHandlers:
             self._assigned_added(new)
             if self._ours(old):
                 self._queue.delete(old)
+            else:
+                self._queue.nominator.delete_nominated_pod_if_exists(old)
+                self._nomination_left(old, new.spec.node_name)
         elif self._ours(new):
             self._unscheduled_updated(old, new)
+        elif self._heed_nominations:
+            self._foreign_updated(old, new)
 
     def _pod_added(self, pod: Pod) -> None:
         if pod.spec.node_name:
@@ -131,6 +142,18 @@ class EventHandlers:
             started = self._clock.monotonic()
             self._queue.add(pod)
             self._metrics.event_handling("UnschedulablePodAdd", self._since(started))
+        elif self._heed_nominations and pod.status.nominated_node_name:
+            self._queue.nominator.add_nominated_pod(pod, None)
+
+    def _foreign_updated(self, old: Pod, new: Pod) -> None:
+        """A pending pod of another scheduler holds the place that scheduler nominated it to."""
+        self._queue.nominator.update_nominated_pod(old, new)
+        self._nomination_left(old, new.status.nominated_node_name)
+
+    def _nomination_left(self, old: Pod, now: str) -> None:
+        nominated = old.status.nominated_node_name
+        if nominated and nominated != now:
+            self._move(ASSIGNED_POD_DELETE, old, None, _at_most(old.priority))
 
     def _assigned_added(self, pod: Pod) -> None:
         started = self._clock.monotonic()
@@ -154,9 +177,7 @@ class EventHandlers:
             return
         started = self._clock.monotonic()
         self._queue.update(old, new)
-        nominated = old.status.nominated_node_name
-        if nominated and nominated != new.status.nominated_node_name:
-            self._move(ASSIGNED_POD_DELETE, old, None, _at_most(old.priority))
+        self._nomination_left(old, new.status.nominated_node_name)
         self._metrics.event_handling("UnschedulablePodUpdate", self._since(started))
 
     def _pod_deleted(self, pod: Pod) -> None:
@@ -175,6 +196,9 @@ class EventHandlers:
             elif pod.status.nominated_node_name:
                 self._move(ASSIGNED_POD_DELETE, pod, None, _at_most(pod.priority))
             self._metrics.event_handling("UnschedulablePodDelete", self._since(started))
+        elif self._heed_nominations:
+            self._queue.nominator.delete_nominated_pod_if_exists(pod)
+            self._nomination_left(pod, "")
 
     def _assumed_goes(self, pod: Pod) -> None:
         """An assumed pod is being deleted: reject it at Permit, or free its place at once."""

@@ -325,6 +325,7 @@ class Wiring:
             metrics=self.metrics,
             features=self._features(),
             rejected=self._rejected_pods(),
+            heed_foreign_nominations=self.configuration.options.heed_foreign_nominations,
         )
         plugins = [p for framework in self.frameworks.values() for p in framework.plugins.values()]
         reflectors = [

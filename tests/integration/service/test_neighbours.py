@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -11,9 +12,11 @@ from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 from tests.integration.service.harness import (
     BindLog,
+    bind,
     bound_to,
     delete,
     event_notes,
+    find,
     node,
     patch_status,
     pod,
@@ -55,9 +58,30 @@ class Gatekeeper:
         return any(True for _ in cls.handle.waiting_pods())
 
 
-def foreign(name: str, cpu: str, on: str = "") -> JsonObject:
-    more = {"nodeName": on} if on else {}
-    return pod(name, cpu, **{"schedulerName": "other", **more})
+@pytest.fixture(autouse=True)
+def _classes(cluster: EmbeddedCluster) -> None:
+    for name, value in (("low", 10), ("middle", 11), ("high", 100)):
+        cluster.create(
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+            }
+        )
+
+
+def foreign(name: str, cpu: str, on: str = "", priority: str = "") -> JsonObject:
+    made = pod(name, cpu, priorityClassName=priority, terminationGracePeriodSeconds=0)
+    made["spec"]["schedulerName"] = "other"
+    if on:
+        made["spec"]["nodeName"] = on
+    return made
+
+
+def nominate(cluster: EmbeddedCluster, name: str, to: str | None) -> None:
+    """Another scheduler expects its pod on a node."""
+    patch_status(cluster, name, {"nominatedNodeName": to})
 
 
 @pytest.mark.parametrize("recheck", [True, False])
@@ -115,8 +139,8 @@ async def test_a_bind_held_back_by_the_rate_limit_is_checked_when_it_leaves(
         await settled(scheduler)
 
 
-def template(name: str, **more: object) -> JsonObject:
-    return pod(name, "1", terminationGracePeriodSeconds=7, **more)
+def template(name: str) -> JsonObject:
+    return pod(name, "1", terminationGracePeriodSeconds=7)
 
 
 async def reject(cluster: EmbeddedCluster, name: str, reason: str) -> str:
@@ -204,4 +228,119 @@ async def test_pods_that_end_or_go_otherwise_hold_nothing_against_their_node(
             await reject(cluster, "refused", "OutOfmemory")
             await until(lambda: sample(scheduler, "kubestow_kubelet_rejections_total"), "counted")
             assert not len(scheduler.rejections)
+        await settled(scheduler)
+
+
+# -- nominations of other schedulers -----------------------------------------------------------
+
+
+async def test_a_place_promised_by_another_scheduler_is_kept(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1", cpu="4"))
+    cluster.create(foreign("theirs", "3", priority="low"))
+    nominate(cluster, "theirs", "n1")
+    async with scheduling(cluster) as scheduler:
+        assert scheduler.queue.statistics().nominated == 1
+        cluster.create(pod("lower", "2"))
+        await until(lambda: event_notes(cluster, "FailedScheduling"), "lower refused")
+        assert not bound_to(cluster, "lower")
+        cluster.create(pod("higher", "2", priorityClassName="middle"))
+        await until(lambda: bound_to(cluster, "higher"), "higher bound")
+        cluster.create(pod("beside", "1"))
+        await until(lambda: len(event_notes(cluster, "FailedScheduling")) == 2, "beside refused")
+        await settled(scheduler)
+
+
+async def test_the_switch_counts_own_nominations_only(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1", cpu="4"))
+    cluster.create(foreign("theirs", "3", priority="low"))
+    nominate(cluster, "theirs", "n1")
+    async with scheduling(cluster, kubestow={"heedForeignNominations": False}) as scheduler:
+        cluster.create(pod("lower", "2"))
+        await until(lambda: bound_to(cluster, "lower"), "bound")
+        nominate(cluster, "theirs", None)
+        delete(cluster, "theirs")
+        await settled(scheduler)
+
+
+def _goes(cluster: EmbeddedCluster) -> None:
+    delete(cluster, "theirs")
+
+
+def _withdrawn(cluster: EmbeddedCluster) -> None:
+    nominate(cluster, "theirs", None)
+
+
+def _moved(cluster: EmbeddedCluster) -> None:
+    nominate(cluster, "theirs", "n2")
+
+
+def _bound_elsewhere(cluster: EmbeddedCluster) -> None:
+    bind(cluster, "theirs", "n2")
+
+
+ENDS = [_goes, _withdrawn, _moved, _bound_elsewhere]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=[each.__name__ for each in ENDS])
+async def test_a_promise_that_ends_frees_the_place_and_wakes_who_waited(
+    cluster: EmbeddedCluster, end: Callable[[EmbeddedCluster], None]
+) -> None:
+    cluster.create(node("n1", cpu="4"))
+    cluster.create(node("n2", cpu="4", labels={"theirs": "only"}))
+    cluster.create(foreign("theirs", "3", priority="low"))
+    async with scheduling(cluster) as scheduler:
+        # The nomination comes by the watch this time.
+        nominate(cluster, "theirs", "n1")
+        await until(lambda: scheduler.queue.statistics().nominated == 1, "heard")
+        cluster.create(pod("second", "2", affinity=_NOT_THEIRS))
+        await until(lambda: event_notes(cluster, "FailedScheduling"), "refused")
+        end(cluster)
+        await until(lambda: bound_to(cluster, "second") == "n1", "bound")
+        await settled(scheduler)
+
+
+_NOT_THEIRS: JsonObject = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "theirs", "operator": "DoesNotExist"}]}
+            ]
+        }
+    }
+}
+
+
+async def test_preemption_leaves_the_status_of_others_alone(cluster: EmbeddedCluster) -> None:
+    """Our preemptor outranks a nominated pod of another scheduler: nobody patches that one."""
+    cluster.create(node("n1", cpu="4"))
+    async with scheduling(cluster) as scheduler:
+        cluster.create(pod("victim", "3", terminationGracePeriodSeconds=0))
+        await until(lambda: bound_to(cluster, "victim"), "bound")
+        cluster.create(foreign("theirs", "2", priority="low"))
+        nominate(cluster, "theirs", "n1")
+        await until(lambda: scheduler.queue.statistics().nominated == 1, "heard")
+        cluster.create(pod("preemptor", "3", priorityClassName="high"))
+        await until(lambda: bound_to(cluster, "preemptor") == "n1", "preempted")
+        found = find(cluster, "theirs")
+        assert found is not None
+        assert found["status"]["nominatedNodeName"] == "n1"
+        await settled(scheduler)
+
+
+@pytest.mark.parametrize("victims", ["Own", "All"])
+async def test_whose_pods_may_be_victims(cluster: EmbeddedCluster, victims: str) -> None:
+    cluster.create(node("n1", cpu="4"))
+    arguments = {"name": "DefaultPreemption", "args": {"victimSchedulers": victims}}
+    profile = {"schedulerName": "kubestow", "pluginConfig": [arguments]}
+    async with scheduling(cluster, profiles=[profile]) as scheduler:
+        cluster.create(foreign("theirs", "3", on="n1"))
+        await until(lambda: scheduler.cache.statistics().pods, "seen")
+        cluster.create(pod("preemptor", "3", priorityClassName="high"))
+        if victims == "All":
+            await until(lambda: bound_to(cluster, "preemptor") == "n1", "preempted")
+            assert find(cluster, "theirs") is None
+        else:
+            await until(lambda: event_notes(cluster, "FailedScheduling"), "refused")
+            assert not bound_to(cluster, "preemptor")
+            assert bound_to(cluster, "theirs") == "n1"
         await settled(scheduler)
