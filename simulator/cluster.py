@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -22,15 +23,18 @@ import yaml
 
 from simulator.admission import AdmissionChain, AdmissionRequest, Personality
 from simulator.api import Api
+from simulator.autoscaler_control import AutoscalerControl
 from simulator.clock import SimClock
 from simulator.control import PREFIX, Control
+from simulator.controllers.autoscaler import Autoscaler
+from simulator.controllers.autoscaler_groups import Settings as AutoscalerSettings
 from simulator.controllers.kubelet import Kubelet, Settings
 from simulator.controllers.kueue import KueueController, KueueSettings
 from simulator.controllers.quota import RESYNC_SECONDS, QuotaController
 from simulator.controllers.runner import Controller, KubeletController, Runner
 from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
-from simulator.gates import Gates
+from simulator.gates import FALLBACK_GATE, Gates
 from simulator.objects import JsonObject, copy_tree, dig
 from simulator.pods import BUILT_IN_PRIORITIES
 from simulator.quota_admission import QuotaAdmission
@@ -74,6 +78,7 @@ class EmbeddedCluster:
         controllers: Collection[str] | None = None,
         kubelet: Settings | None = None,
         kueue: KueueSettings | None = None,
+        autoscaler: AutoscalerSettings | None = None,
         reviewer: Reviewer | None = None,
         more_resources: tuple[Resource, ...] = (),
         history: int = DEFAULT_HISTORY,
@@ -112,24 +117,31 @@ class EmbeddedCluster:
             wanted.add("kueue")
         self.runner = Runner(self.api, known, frozenset(known.keys() - wanted))
         self.admission.add_mutating("kueue", self._gate, tables=["pods"], operations=["CREATE"])
-        self.server.mounts[PREFIX] = Control(
+        control = Control(
             self.server,
             self.clock,
             self.runner,
             self.gates,
             {"quota": self.quotas, "kueue": self.kueue},
-        ).handle
+        )
+        control.add("autoscaler", AutoscalerControl(self.autoscaler, self.runner.wake))
+        self.server.mounts[PREFIX] = control.handle
+        if autoscaler is not None:
+            self.autoscaler.configure(autoscaler)
         self._where = (host, port)
         self._task: asyncio.Task[None] | None = None
         self._bootstrap()
 
     def _controllers(self, kubelet: Settings | None) -> dict[str, Controller]:
+        native = partial(self.gates["controllers"].enabled, FALLBACK_GATE)
+        self.autoscaler = Autoscaler(self.api, native)
         nodes = Kubelet(kubelet, lambda name: self.store.get("nodes", "", name) is not None)
         return {
             "kubelet": KubeletController(self.api, nodes),
             "workloads": WorkloadController(self.api),
             "quota": self.quotas,
             "kueue": self.kueue,
+            "autoscaler": self.autoscaler,
         }
 
     def _gate(self, request: AdmissionRequest) -> None:
@@ -219,6 +231,7 @@ async def serve(  # noqa: PLR0913 - each is an option of the command line, with 
     personality: Personality = "stock",
     feature_gates: Mapping[str, bool] | None = None,
     controller_gates: Mapping[str, bool] | None = None,
+    autoscaler: AutoscalerSettings | None = None,
     clock_rate: float = 1.0,
     quota_resync_seconds: float = RESYNC_SECONDS,
     kueue: KueueSettings | None = None,
@@ -237,6 +250,7 @@ async def serve(  # noqa: PLR0913 - each is an option of the command line, with 
         personality=personality,
         feature_gates=feature_gates,
         controller_gates=controller_gates,
+        autoscaler=autoscaler,
         clock=SimClock(rate=clock_rate),
         quota_resync_seconds=quota_resync_seconds,
         kueue=kueue,

@@ -79,6 +79,16 @@ HELP: Final[JsonObject] = {
 }
 
 
+class Part(Protocol):
+    """A part of the cluster with calls of its own, below one word of the path."""
+
+    help: JsonObject
+    """Its calls, as `HELP` lists them."""
+
+    def handle(self, method: str, path: list[str], body: JsonObject) -> JsonObject | None:
+        """Answer a request; None when there is no such call. Raises `ApiError`."""
+
+
 class Switches(Protocol):
     """The controllers of a cluster, by name."""
 
@@ -118,8 +128,9 @@ class Control:
         self._switches = switches
         self._gates = gates or {}
         self._adjustable = adjustable or {}
+        self._parts: dict[str, Part] = {}
         self._routes: dict[tuple[str, str], Callable[[str, bytes], JsonObject]] = {
-            ("GET", ""): lambda _rest, _body: HELP,
+            ("GET", ""): lambda _rest, _body: self._help(),
             ("GET", "statistics"): lambda _rest, _body: self._server.statistics(),
             ("GET", "faults"): lambda _rest, _body: {"faults": server.faults.describe()},
             ("POST", "faults"): self._add_fault,
@@ -136,8 +147,22 @@ class Control:
             ("POST", "bookmarks"): lambda _rest, _body: {"watches": server.send_bookmarks()},
         }
 
+    def add(self, name: str, part: Part) -> None:
+        """Let a part answer everything below `/_kubestow/NAME`."""
+        self._parts[name] = part
+
+    def _help(self) -> JsonObject:
+        whole = dict(HELP)
+        for part in self._parts.values():
+            whole.update(part.help)
+        return whole
+
     def handle(self, method: str, path: list[str], _query: Query, body: bytes) -> JsonObject:
         """Answer one request. Raises 400 with what is wrong, 404 with where the help is."""
+        if path and path[0] in self._parts:
+            answer = self._parts[path[0]].handle(method, path[1:], _decoded(body))
+            if answer is not None:
+                return answer
         route = self._routes.get((method, path[0] if path else ""))
         if route is None:
             where = "/".join([PREFIX, *path])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from simulator.controllers.autoscaler_groups import Settings as AutoscalerSettings
 
 
 @click.command("apiserver", short_help="Serve an API server for experiments.")
@@ -60,6 +63,11 @@ import click
     "/_kubestow/ lists them.",
 )
 @click.option(
+    "--autoscaler",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML or JSON with node groups that a simulated autoscaler may let grow.",
+)
+@click.option(
     "--kubeconfig-out",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a kubeconfig for this server here.",
@@ -77,10 +85,20 @@ def command(**values: Any) -> None:
       kubestow apiserver --kubeconfig-out kc.yaml
       kubestow run --kubeconfig kc.yaml
       kubectl --kubeconfig kc.yaml get pods -A --watch
+
+    \b
+    With --autoscaler, pods that find no place make node groups grow, or fail to:
+      groups:
+        - name: zone-b              # state: ok, refuse, stockout, hang or off
+          zone: eu-1b
+          state: stockout
+          max: 3
+          template: {allocatable: {cpu: "4", memory: 16Gi, pods: "110"}}
     """  # noqa: D301 - click wants the character itself
     gates = parse_gates(values["feature_gates"])
     controller_gates = parse_gates(values["controller_feature_gates"], "--controller-feature-gates")
-    asyncio.run(_serve(values, gates, controller_gates))
+    settings = read_autoscaler(values["autoscaler"])
+    asyncio.run(_serve(values, gates, controller_gates, settings))
 
 
 def parse_gates(texts: tuple[str, ...], flag: str = "--feature-gates") -> dict[str, bool]:
@@ -102,8 +120,25 @@ def parse_gates(texts: tuple[str, ...], flag: str = "--feature-gates") -> dict[s
     return found
 
 
+def read_autoscaler(path: Path | None) -> AutoscalerSettings | None:
+    """The settings in a file; None without one. A mistake is an error that names file and field."""
+    if path is None:
+        return None
+    import yaml
+
+    from simulator.controllers.autoscaler_groups import GroupError, parse_settings
+
+    try:
+        return parse_settings(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (GroupError, yaml.YAMLError, OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"--autoscaler {path}: {error}") from error
+
+
 async def _serve(
-    values: dict[str, Any], gates: dict[str, bool], controller_gates: dict[str, bool]
+    values: dict[str, Any],
+    gates: dict[str, bool],
+    controller_gates: dict[str, bool],
+    autoscaler: AutoscalerSettings | None,
 ) -> None:
     from simulator import EmbeddedCluster, serve
     from simulator.controllers.kueue import parse_settings
@@ -126,6 +161,7 @@ async def _serve(
             personality=values["personality"],
             feature_gates=gates,
             controller_gates=controller_gates,
+            autoscaler=autoscaler,
             clock_rate=values["clock_rate"],
             quota_resync_seconds=values["quota_resync"],
             kueue=kueue,
