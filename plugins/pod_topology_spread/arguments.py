@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 from plugins.arguments import (
@@ -14,6 +15,7 @@ from plugins.arguments import (
     required,
     unsupported,
 )
+from plugins.pod_topology_spread.fallback_annotation import CRITERIA
 from scheduler.api.names import is_qualified_name
 from scheduler.api.pod import TopologySpreadConstraint
 
@@ -21,6 +23,9 @@ SYSTEM: Final = "System"
 LIST: Final = "List"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
+REPLACE: Final = "Replace"
+STRICT_FIRST: Final = "StrictFirst"
+STRATEGIES: Final = (REPLACE, STRICT_FIRST)
 HONOR: Final = "Honor"
 IGNORE: Final = "Ignore"
 
@@ -45,6 +50,16 @@ class PodTopologySpreadArgs(Arguments):
     """`System`, two built-in soft constraints over hostname and zone, or `List`, the constraints
     given here. Default: System, which spreads what belongs together without being asked."""
 
+    node_provisioning_timeout: timedelta | None = None
+    """With feature gate PodTopologySpreadFallbackMode: criterion NodeProvisioningFailed holds also
+    when nobody has set the condition NodeProvisioningInProgress this long after spreading first
+    turned the pod down. Greater than zero. Default: none, only the condition counts."""
+
+    fallback_strategy: str = REPLACE
+    """With the same gate: `Replace`, a constraint whose criteria hold is soft at once, or
+    `StrictFirst`, only if no node fits while it is hard. Default: Replace, as KEP-3990 has it;
+    StrictFirst costs a second pass over the nodes."""
+
     def __post_init__(self) -> None:
         """Fill in the type."""
         if not self.defaulting_type:
@@ -58,6 +73,13 @@ class PodTopologySpreadArgs(Arguments):
 
 def argument_problems(args: PodTopologySpreadArgs) -> Iterator[ArgumentProblem]:
     """What is wrong with the arguments."""
+    timeout = args.node_provisioning_timeout
+    if timeout is not None and timeout <= timedelta():
+        yield invalid(
+            "nodeProvisioningTimeout", f"{timeout.total_seconds():g}s", "must be greater than zero"
+        )
+    if args.fallback_strategy not in STRATEGIES:
+        yield unsupported("fallbackStrategy", args.fallback_strategy, STRATEGIES)
     kind = args.defaulting_type
     if kind not in (SYSTEM, LIST):
         yield unsupported("defaultingType", kind, (SYSTEM, LIST))
@@ -93,8 +115,25 @@ def _constraint_problems(
         yield required(f"{path}.whenUnsatisfiable", "can not be empty")
     elif when not in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
         yield unsupported(f"{path}.whenUnsatisfiable", when, (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
+    yield from _criteria_problems(constraint, f"{path}.fallbackCriteria")
     if constraint.label_selector is not None:
         yield forbidden(
             f"{path}.labelSelector",
             "constraint must not define a selector, as they deduced for each pod",
         )
+
+
+def _criteria_problems(
+    constraint: TopologySpreadConstraint, path: str
+) -> Iterator[ArgumentProblem]:
+    criteria = constraint.fallback_criteria
+    if criteria and constraint.when_unsatisfiable == SCHEDULE_ANYWAY:
+        shown = f"[{', '.join(criteria)}]"
+        yield invalid(
+            path, shown, "can only use fallbackCriteria if whenUnsatisfiable=DoNotSchedule"
+        )
+    for index, each in enumerate(criteria):
+        if each not in CRITERIA:
+            yield unsupported(f"{path}[{index}]", each, CRITERIA)
+        elif each in criteria[:index]:
+            yield duplicate(f"{path}[{index}]", each)

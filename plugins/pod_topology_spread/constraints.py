@@ -6,6 +6,7 @@ from the Services that select the pod and from its controller; without either th
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from plugins.pod_topology_spread.arguments import (
@@ -64,6 +65,17 @@ class _Parsed(NamedTuple):
     error: SelectorError | None = None
 
 
+class Written(NamedTuple):
+    """The hard constraints of a pod as they were written, for whoever may soften them."""
+
+    #: False: they are the profile's defaults.
+    own: bool
+    #: Topology keys in the order of the constraints; unique.
+    hard_keys: tuple[str, ...]
+    #: Topology key to `fallbackCriteria`, where there are any.
+    criteria: Mapping[str, tuple[str, ...]]
+
+
 class Constraints:
     """Finds the constraints of pods; remembers what it parsed and deduced."""
 
@@ -72,7 +84,10 @@ class Constraints:
         self._uses_label_keys = handle.feature_gates.get(MATCH_LABEL_KEYS_GATE, True)
         self._default_hard = self._parse(args.constraints, DO_NOT_SCHEDULE)
         self._default_soft = self._parse(args.constraints, SCHEDULE_ANYWAY)
+        self._default_written = _written(args.constraints, own=False)
+        self._default_order = _order(args.constraints)
         self._parsed: dict[PodShape, tuple[_Parsed, _Parsed]] = {}
+        self._written: dict[PodShape, Written] = {}
         self._selectors: dict[tuple[object, ...], CompiledLabelSelector] = {}
         self._versions: tuple[int, ...] = ()
 
@@ -92,6 +107,35 @@ class Constraints:
         if not pod.shape.spec.topology_spread_constraints:
             return self._deduced(self._default_soft, pod)
         return self._own(pod, 1)
+
+    def written(self, pod: Pod) -> Written:
+        """The hard constraints' keys and criteria."""
+        shape = pod.shape
+        listed = shape.spec.topology_spread_constraints
+        if not listed:
+            return self._default_written
+        found = self._written.get(shape)
+        if found is None:
+            if len(self._written) >= _MAX_REMEMBERED:
+                self._written.clear()
+            found = self._written[shape] = _written(listed, own=True)
+        return found
+
+    def divided(
+        self, pod: Pod, soft_keys: Collection[str]
+    ) -> tuple[tuple[Constraint, ...], tuple[Constraint, ...]]:
+        """Hard and soft constraints with the hard ones of `soft_keys` among the soft, in order."""
+        hard, soft = self.hard(pod), self.soft(pod)
+        listed = pod.shape.spec.topology_spread_constraints
+        order = _order(listed) if listed else self._default_order
+        relaxed = [each for each in hard if each.topology_key in soft_keys]
+        merged = [(order[each.topology_key, DO_NOT_SCHEDULE], each) for each in relaxed]
+        merged += [(order[each.topology_key, SCHEDULE_ANYWAY], each) for each in soft]
+        merged.sort(key=lambda pair: pair[0])
+        return (
+            tuple(each for each in hard if each.topology_key not in soft_keys),
+            tuple(each for _, each in merged),
+        )
 
     def _own(self, pod: Pod, kind: int) -> tuple[Constraint, ...]:
         shape = pod.shape
@@ -182,6 +226,19 @@ def _readable(selector: Any) -> CompiledLabelSelector:
         return compile_label_selector(selector)
     except SelectorError:
         return NOTHING
+
+
+def _written(listed: tuple[TopologySpreadConstraint, ...], *, own: bool) -> Written:
+    hard = [each for each in listed if each.when_unsatisfiable == DO_NOT_SCHEDULE]
+    return Written(
+        own,
+        tuple(each.topology_key for each in hard),
+        {each.topology_key: each.fallback_criteria for each in hard if each.fallback_criteria},
+    )
+
+
+def _order(listed: tuple[TopologySpreadConstraint, ...]) -> dict[tuple[str, str], int]:
+    return {(each.topology_key, each.when_unsatisfiable): at for at, each in enumerate(listed)}
 
 
 def _constraint(constraint: TopologySpreadConstraint) -> Constraint:

@@ -12,15 +12,22 @@ from typing import ClassVar, Final
 from plugins import names
 from plugins.arguments import ArgumentProblem, require_valid
 from plugins.pod_topology_spread.arguments import (
+    STRICT_FIRST,
     SYSTEM,
     PodTopologySpreadArgs,
     argument_problems,
 )
-from plugins.pod_topology_spread.constraints import REQUIRED_RESOURCES, Constraints
+from plugins.pod_topology_spread.constraints import (
+    REQUIRED_RESOURCES,
+    Constraint,
+    Constraints,
+)
+from plugins.pod_topology_spread.fallback import GATE, Decision, Fallback
 from plugins.pod_topology_spread.filtering import MISSING, HardState, hard_state
 from plugins.pod_topology_spread.inclusion import Inclusion
-from plugins.pod_topology_spread.requeueing import spread_events
+from plugins.pod_topology_spread.requeueing import fallback_events, spread_events
 from plugins.pod_topology_spread.scoring import SoftState, soft_state
+from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.api.selectors import SelectorError
 from scheduler.framework import (
@@ -34,6 +41,7 @@ from scheduler.framework import (
     Int64Column,
     NodeInfo,
     NodeTableView,
+    QueuedPodInfo,
     ReuseRule,
     Rows,
     Status,
@@ -48,6 +56,10 @@ MISSING_LABEL: Final = unresolvable(f"{_TEXT} (missing required label)")
 
 _HARD: Final = "PreFilterPodTopologySpread"
 _SOFT: Final = "PreScorePodTopologySpread"
+#: What was decided about fallback, and the constraints as divided by it; without the latter all
+#: are what they say.
+_DECISION: Final = "FallbackPodTopologySpread"
+_SPLIT: Final = "SplitPodTopologySpread"
 
 
 class PodTopologySpread:
@@ -68,6 +80,13 @@ class PodTopologySpread:
         self._constraints = Constraints(args, handle)
         self._inclusion = Inclusion(handle)
         self._system = args.defaulting_type == SYSTEM
+        self._strict_first = args.fallback_strategy == STRICT_FIRST
+        self._fallback: Fallback | None = None
+        if handle.feature_gates.get(GATE, False):
+            timeout = args.node_provisioning_timeout
+            self._fallback = Fallback(
+                self._constraints, handle, None if timeout is None else timeout.total_seconds()
+            )
 
     @staticmethod
     def validate_args(args: PodTopologySpreadArgs) -> Iterator[ArgumentProblem]:
@@ -80,10 +99,40 @@ class PodTopologySpread:
             constraints = self._constraints.hard(pod)
         except SelectorError as problem:
             return error(f"obtaining pod's hard topology spread constraints: {problem}")
+        fallback = self._fallback
+        if fallback is not None and fallback.concerns(pod, hard=bool(constraints)):
+            constraints = self._hard_now(fallback, state, pod, constraints)
         if not constraints:
             return SKIP
         state.write(_HARD, hard_state(constraints, self._inclusion, pod, table))
         return None
+
+    def _hard_now(
+        self, fallback: Fallback, state: CycleState, pod: Pod, hard: tuple[Constraint, ...]
+    ) -> tuple[Constraint, ...]:
+        """The constraints that are hard in this attempt, or in this pass of it (rules S8, S13)."""
+        decision: Decision | None = state.get(_DECISION)
+        if decision is None:
+            decision = fallback.decide(state, pod, [each.topology_key for each in hard])
+            state.write(_DECISION, decision)
+            if self._strict_first:
+                return hard
+        if not decision.soft_keys:
+            return hard
+        split = self._constraints.divided(pod, decision.soft_keys)
+        state.write(_SPLIT, split)
+        fallback.apply(state, pod, decision)
+        return split[0]
+
+    def relax(self, state: CycleState, pod: Pod) -> bool:
+        """With strategy StrictFirst: no node fits while all is hard, so soften what may be soft."""
+        decision: Decision | None = state.get(_DECISION)
+        return (
+            self._strict_first
+            and decision is not None
+            and bool(decision.soft_keys)
+            and state.get(_SPLIT) is None
+        )
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         """One pod more in the node's domains."""
@@ -120,8 +169,9 @@ class PodTopologySpread:
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
         """Count pods in the domains of feasible nodes; Skip without soft constraints."""
+        split = state.get(_SPLIT)
         try:
-            constraints = self._constraints.soft(pod)
+            constraints = self._constraints.soft(pod) if split is None else split[1]
         except SelectorError as problem:
             return error(f"obtaining pod's soft topology spread constraints: {problem}")
         if not constraints or not table.node_count:
@@ -151,7 +201,17 @@ class PodTopologySpread:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Pods that count come, go or change; nodes change the domains."""
-        return spread_events(self._constraints)
+        if self._fallback is None:
+            return spread_events(self._constraints)
+        return (*spread_events(self._constraints), *fallback_events(self._fallback))
+
+    def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
+        """`kubestow.io/TopologySpreadFallback`, for pods with fallback criteria."""
+        return () if self._fallback is None else self._fallback.conditions(pod, info)
+
+    def explain(self, pod: Pod) -> Sequence[str]:
+        """Which criteria hold, and what says so."""
+        return () if self._fallback is None else self._fallback.explain(pod)
 
 
 def _hard(state: CycleState) -> HardState:

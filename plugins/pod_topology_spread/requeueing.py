@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from plugins.pod_topology_spread.constraints import Constraint, Constraints
+from plugins.pod_topology_spread.fallback import Fallback
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -17,6 +18,7 @@ from scheduler.framework import (
     EventResource,
     QueueingHint,
 )
+from scheduler.framework.events import ATTEMPT_OUTCOME, TIME_TICK
 
 HardConstraints = Callable[[Pod], Sequence[Constraint]]
 
@@ -48,6 +50,51 @@ def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
             per_shape=not constraints.any_hard_default,
         ),
     )
+
+
+def fallback_events(fallback: Fallback) -> Sequence[ClusterEventWithHint]:
+    """The registrations of KEP-3990: the pod's own status and annotation, time, its own attempt."""
+    hints = _FallbackHints(fallback)
+    events = [
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_STATUS),
+            hints.after_own_change,
+        ),
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_ANNOTATION),
+            hints.after_annotation_change,
+        ),
+        ClusterEventWithHint(ATTEMPT_OUTCOME, hints.after_attempt),
+    ]
+    if fallback.timed:
+        events.append(ClusterEventWithHint(TIME_TICK, hints.after_time))
+    return events
+
+
+class _FallbackHints:
+    """Queue when the soft set would grow: at most one retry per constraint and outside change."""
+
+    def __init__(self, fallback: Fallback) -> None:
+        self._fallback = fallback
+
+    def after_own_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+        """Somebody set a condition of the pod, or its nominated node."""
+        own = new is not None and new.metadata.uid == pod.metadata.uid
+        return _queue_if(own and self._fallback.grows(pod))
+
+    def after_annotation_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+        """Somebody set, repaired or removed the annotation of the pod."""
+        own = new is not None and new.metadata.uid == pod.metadata.uid
+        helps = own and (self._fallback.repaired(pod) or self._fallback.grows(pod))
+        return _queue_if(helps)
+
+    def after_attempt(self, pod: Pod, old: None, info: object) -> QueueingHint:
+        """The pod's attempt was rejected; its outcome may be the criterion."""
+        return _queue_if(self._fallback.grows(pod))
+
+    def after_time(self, pod: Pod, old: None, new: None) -> QueueingHint:
+        """A while passed, perhaps the timeout."""
+        return _queue_if(self._fallback.grows_with_time(pod))
 
 
 class _Hints:

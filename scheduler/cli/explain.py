@@ -147,6 +147,10 @@ def _show_nodes(console: Console, nodes: Examination) -> None:
             put(console, _scores(nodes, piped=not console.is_terminal))
         elif nodes.best:
             console.print(", ".join(each.node for each in nodes.best), markup=False)
+    for plugin, lines in nodes.explanations.items():
+        _heading(console, plugin)
+        for line in lines:
+            console.print(one_line(line), markup=False)
     for note in _notes(nodes):
         console.print(f"note: {note}", markup=False)
 

@@ -113,11 +113,21 @@ class SchedulingAlgorithm:
         if not self._table.node_count:
             raise NoNodesError
         try:
-            return self._choose(state, pod, self.search.find(state, pod))
+            return self._choose(state, pod, self._find(state, pod))
         except FitError as unfit:
             return self._post_filter(state, pod, unfit)
         finally:
             self.search.settle(pod)
+
+    def _find(self, state: CycleState, pod: Pod) -> Found:
+        """The feasible rows, in a second pass if a plugin relaxes its demands after the first."""
+        try:
+            return self.search.find(state, pod)
+        except FitError:
+            if not self._framework.relax(state, pod):
+                raise
+        state.skip_filter.clear()
+        return self.search.find(state, pod)
 
     # -- host selection --------------------------------------------------------------------------
 

@@ -81,6 +81,8 @@ class Examination:
     error_plugin: str = ""
     #: What a cycle would do differently from what is shown.
     notes: tuple[str, ...] = ()
+    #: What plugins say about the pod besides (`ExplainingPlugin`), by plugin.
+    explanations: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 NO_NODES = "the cluster has no nodes"
@@ -105,12 +107,16 @@ def examine(
     their scores, and `examples` nodes are named for each group of rejections. `nodes_to_find` is
     how many feasible nodes end a real search; None when it looks at all.
     """
+    explanations = framework.explain(pod)
     if not table.node_count:
-        return Examination(0, 0, notes=(NO_NODES,))
+        return Examination(0, 0, notes=(NO_NODES,), explanations=explanations)
     state = CycleState(now)
     search = _EverySearch(framework, table, nominator)
     try:
         found = search.examine(state, pod, examples)
+        if not len(found.feasible) and framework.relax(state, pod):
+            state.skip_filter.clear()
+            found = search.examine(state, pod, examples)
     except AttemptError as problem:
         return Examination(
             table.node_count,
@@ -118,6 +124,7 @@ def examine(
             skipped_filters=tuple(sorted(state.skip_filter)),
             error=str(problem),
             error_plugin=problem.status.plugin,
+            explanations=explanations,
         )
     notes = list(_notes(found, nodes_to_find, scores=bool(framework.score)))
     best, tied, weights, error = _Ranking(framework, table).rank(state, pod, found.feasible, top)
@@ -135,6 +142,7 @@ def examine(
         error="" if error is None else str(error),
         error_plugin="" if error is None else error.status.plugin,
         notes=tuple(notes),
+        explanations=explanations,
     )
 
 

@@ -113,6 +113,7 @@ class Framework:
             method: tuple(p for p in self.pre_filter if callable(getattr(p, method, None)))
             for method in ("add_pod", "remove_pod")
         }
+        self._relaxing = tuple(p for p in self.pre_filter if callable(getattr(p, "relax", None)))
         self.filter = (*self._at(profile, FILTER), *last_filters)
         self.post_filter = self._at(profile, POST_FILTER)
         self.pre_score = self._at(profile, PRE_SCORE)
@@ -133,6 +134,36 @@ class Framework:
         for plugin in self.plugins.values():
             if any(point.implemented_by(plugin) for point in EVENT_POINTS):
                 yield plugin
+
+    def relax(self, state: CycleState, pod: Pod) -> bool:
+        """Ask every PreFilter plugin to relax (`RelaxingPlugin`); whether one does.
+
+        Raises AttemptError when one fails.
+        """
+        relaxed = False
+        for plugin in self._relaxing:
+            try:
+                relaxed = bool(plugin.relax(state, pod)) or relaxed
+            except Exception as problem:
+                raise failed(
+                    f'asking plugin "{plugin.name}" to relax: {problem}', problem, plugin.name
+                ) from problem
+        return relaxed
+
+    def explain(self, pod: Pod) -> dict[str, tuple[str, ...]]:
+        """What plugins say about a pending pod besides their verdicts, by plugin."""
+        said: dict[str, tuple[str, ...]] = {}
+        for plugin in self.plugins.values():
+            explain = getattr(plugin, "explain", None)
+            if not callable(explain):
+                continue
+            try:
+                lines = tuple(explain(pod))
+            except Exception as problem:  # noqa: BLE001 - boundary: plugin call
+                lines = (f"cannot explain: {problem!r}",)
+            if lines:
+                said[plugin.name] = lines
+        return said
 
     def run_filters(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Scalar filters on one node, real or hypothetical; the first rejection, with its plugin.

@@ -318,6 +318,25 @@ class EnqueueExtensions(Plugin, Protocol):
         ...
 
 
+class RelaxingPlugin(PreFilterPlugin, Protocol):
+    """Asks for more than it needs at first. Not an extension point of upstream."""
+
+    def relax(self, state: CycleState, pod: Pod) -> bool:
+        """No node fits: whether to search once more, from PreFilter on, with the same `state`.
+
+        Asked once per attempt, before PostFilter. PreFilter must then ask for less.
+        """
+        ...
+
+
+class ExplainingPlugin(Plugin, Protocol):
+    """Has more to say about a pending pod than its verdicts. Not an extension point of upstream."""
+
+    def explain(self, pod: Pod) -> Sequence[str]:
+        """Lines for `kubestow explain`; must change nothing."""
+        ...
+
+
 class PodConditionsPlugin(Plugin, Protocol):
     """Writes pod conditions of its own, without a request of its own.
 

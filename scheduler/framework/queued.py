@@ -27,7 +27,7 @@ class PostFilterOutcome(StrEnum):
     ERROR = "Error"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class QueuedPodInfo:
     """One pending pod with the history the queue keeps about it.
 
@@ -64,6 +64,11 @@ class QueuedPodInfo:
     #: Label of the event that moved the pod last, and the plugin whose hint said so.
     last_event: str = ""
     last_hint: str = ""
+    #: How often a gate that had held the pod let it go.
+    gate_openings: int = 0
+    #: What plugins remember about the pod, by their name; None until one does. Goes with the
+    #: record.
+    plugin_memory: dict[str, object] | None = None
 
     @property
     def gated(self) -> bool:

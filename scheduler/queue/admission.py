@@ -116,6 +116,7 @@ class Admission:
         if refusal is None:
             if info.gating_plugin:
                 info.gating_plugin = ""
+                info.gate_openings += 1
                 info.gate_errors = 0
                 info.last_message = ""
             return False
@@ -135,6 +136,7 @@ class Admission:
         info.last_event, info.last_hint = event, hint
         if not self._policy.aligned:
             # PreEnqueue runs when the pod leaves backoff; until then nobody holds it.
+            info.gate_openings += info.gated
             info.gating_plugin = ""
         elif self.gate_closes(info):
             return self.enter_pool(info, event)

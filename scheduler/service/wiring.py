@@ -15,7 +15,7 @@ from scheduler.api.pod import Pod
 from scheduler.api.pod_shapes import PodShapes
 from scheduler.api.requests import node_allocatable
 from scheduler.cache import Cache
-from scheduler.client.clock import SystemClock
+from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.dispatcher import Dispatcher, DispatcherOptions
 from scheduler.client.events import EventRecorder, EventRecorderOptions
 from scheduler.client.fence import Fence
@@ -73,11 +73,13 @@ class Wiring:
         *,
         fence: Fence,
         metrics: SchedulerMetrics,
+        clock: Clock | None = None,
     ) -> None:
+        """`clock` stands in for the machine's; None: the machine's."""
         self.configuration = configuration
         self._registry = registry
         self.metrics = metrics
-        self.clock = SystemClock()
+        self.clock = clock or SystemClock()
         self._options = options
         settings = configuration.options
         # The one source of randomness; a seed makes ties and jitter reproducible.

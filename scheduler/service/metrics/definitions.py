@@ -338,6 +338,25 @@ PROVISIONING_ACTIVE: Final = _gauge(
     "1 while the bridge follows the autoscalers' events: in the leader, when a pod needs it.",
 )
 
+# ---------------------------------------------------------------------------------- plugins, ours
+
+SPREAD_FALLBACK: Final = _counter(
+    "scheduler_pod_topology_spread_fallback_total",
+    "Hard spread constraints that became soft for a pod, by each criterion that allowed it.",
+    "criterion",
+    "profile",
+)
+SPREAD_FALLBACK_SCHEDULED: Final = _counter(
+    "scheduler_pod_topology_spread_fallback_scheduled_total",
+    "Pods bound by an attempt in which a hard spread constraint was soft.",
+    "profile",
+)
+SPREAD_FALLBACK_TIME_HINT: Final = _histogram(
+    "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds",
+    E4,
+    "One look at a pod after time has passed, for nodeProvisioningTimeout.",
+)
+
 DEFINITIONS: Final[tuple[Definition, ...]] = tuple(
     value for value in dict(globals()).values() if isinstance(value, Definition)
 )

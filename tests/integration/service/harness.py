@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import plugins as in_tree
 from config import Configuration, FeatureGates, load_configuration
+from scheduler.client.clock import Clock
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.transport import Transport
@@ -115,6 +116,7 @@ def wire(
     document: Mapping[str, Any] | None = None,
     fence: Fence | None = None,
     options: RunOptions | None = None,
+    clock: Clock | None = None,
 ) -> Wiring:
     """All parts, not running."""
     options = options or RunOptions()
@@ -126,6 +128,7 @@ def wire(
         transport,
         fence=fence or OpenFence(),
         metrics=SchedulerMetrics(),
+        clock=clock,
     )
 
 
@@ -136,11 +139,12 @@ async def scheduling(
     *,
     fence: Fence | None = None,
     options: RunOptions | None = None,
+    clock: Clock | None = None,
     **document: Any,
 ) -> AsyncIterator[Wiring]:
     """Run a scheduler; it has synced when the context is entered."""
     async with Transport(ClientConfiguration(server=cluster.url)) as transport:
-        wiring = wire(transport, plugins, document, fence, options)
+        wiring = wire(transport, plugins, document, fence, options, clock)
         async with asyncio.TaskGroup() as group:
             tasks: list[asyncio.Task[Any]] = [
                 group.create_task(reflector.run()) for reflector in wiring.reflectors
