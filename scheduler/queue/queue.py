@@ -46,17 +46,15 @@ from scheduler.queue.hints import (
     Verdict,
 )
 from scheduler.queue.in_flight import POD_POPPED, InFlight, Occurrence, PreCheck
+from scheduler.queue.inspection import QueueInspection
 from scheduler.queue.metrics import NoMetrics, QueueMetrics
 from scheduler.queue.nominator import PodLister, QueueNominator
 from scheduler.queue.places import Places
 from scheduler.queue.pool import Group, identity
-from scheduler.queue.signals import GateListener, Signals
+from scheduler.queue.signals import Signals
 from scheduler.queue.statistics import (
     AlreadyQueuedError,
     Place,
-    PodView,
-    QueueInvariantError,
-    QueueStatistics,
 )
 from scheduler.queue.steady_clock import SteadyClock
 from scheduler.queue.timetable import Timetable
@@ -79,7 +77,7 @@ _ALREADY: Final = {
 _POOL: Final = (Place.UNSCHEDULABLE, Place.GATED)
 
 
-class SchedulingQueue:
+class SchedulingQueue(QueueInspection):
     """All pending pods of our profiles. See the module's docstring."""
 
     def __init__(  # noqa: PLR0913 - one option per setting
@@ -163,9 +161,6 @@ class SchedulingQueue:
     def __len__(self) -> int:
         """Pods in the sub-queues, without those in flight."""
         return len(self._places)
-
-    def __contains__(self, uid: object) -> bool:
-        return isinstance(uid, str) and self._places.where(uid) is not None
 
     # -------------------------------------------------------------------- pods come, change and go
 
@@ -400,103 +395,6 @@ class SchedulingQueue:
         self._closed = True
         for info in list(self._in_flight):
             self.done(info.uid)
-
-    # ---------------------------------------------------------------------------------- inspection
-
-    @property
-    def on_ready(self) -> Callable[[], None] | None:
-        """Called once after `pop` returned None, as soon as it would return a pod."""
-        return self._signals.on_ready
-
-    @on_ready.setter
-    def on_ready(self, callback: Callable[[], None] | None) -> None:
-        self._signals.on_ready = callback
-
-    @property
-    def on_timer(self) -> Callable[[], None] | None:
-        """Called when `next_wakeup` moved to an earlier time than it returned last: ask again."""
-        return self._signals.on_timer
-
-    @on_timer.setter
-    def on_timer(self, callback: Callable[[], None] | None) -> None:
-        self._signals.on_timer = callback
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
-    @property
-    def scheduling_cycle(self) -> int:
-        """How many pods were popped."""
-        return self._cycle
-
-    @property
-    def on_gated(self) -> GateListener | None:
-        """Called with a pod's record and the refusal, whenever a PreEnqueue plugin holds a pod.
-
-        For conditions that a gate wants written. Must not call the queue.
-        """
-        return self._signals.on_gated
-
-    @on_gated.setter
-    def on_gated(self, callback: GateListener | None) -> None:
-        self._signals.on_gated = callback
-
-    def pending_pods(self) -> tuple[list[Pod], str]:
-        """All queued pods, and upstream's one-line summary."""
-        return [info.pod for info in self._places], self.statistics().summary
-
-    def statistics(self) -> QueueStatistics:
-        """Counts; O(1)."""
-        places, hints = self._places, self._hints.counts
-        return QueueStatistics(
-            active=len(places.active),
-            backoff=len(places.backoff),
-            backoff_errors=places.backoff.errors,
-            unschedulable=len(places.pool) - places.pool.gated,
-            gated=places.pool.gated,
-            in_flight=len(self._in_flight),
-            in_flight_events=self._in_flight.event_count,
-            in_flight_events_dropped=self._in_flight.dropped,
-            nominated=len(self.nominator),
-            scheduling_cycle=self._cycle,
-            events=self._events,
-            events_ignored=self._events_ignored,
-            hint_calls=hints.calls,
-            hint_answers_shared=hints.shared,
-            hint_errors=hints.errors,
-            pre_enqueue_runs=self._gates.counts.runs,
-            pre_enqueue_errors=self._gates.counts.errors,
-            clock_jumps=self._clock.jumps,
-            closed=self._closed,
-        )
-
-    def view(self, namespace: str, name: str) -> PodView | None:
-        """What is known about one pod, queued or in flight; None for others. O(sub-queue)."""
-        return self._viewer.view(f"{namespace}/{name}")
-
-    def views(self, *, namespace: str = "", limit: int | None = None) -> list[PodView]:
-        """All pods: active in order, backoff in order, unschedulable, gated, in flight.
-
-        Only those of `namespace` if given, and at most `limit` of each place. Sorts copies.
-        """
-        return self._viewer.views(namespace, limit)
-
-    def validate(self) -> None:
-        """Raise QueueInvariantError if anything is broken. Slow; for tests and debugging."""
-        found = self._places.violations() + self._in_flight.violations()
-        found += self.nominator.violations()
-        found += [
-            f"pod {info.key} is in flight and in a sub-queue"
-            for info in self._in_flight
-            if info.uid in self
-        ]
-        ready = len(self._places.active) or (self._early_pop and self._places.backoff.poppable)
-        if self._signals.starved and ready:
-            found.append("a pod could be popped, but nobody was told")
-        if found:
-            raise QueueInvariantError(found)
 
     # ------------------------------------------------------------------------------------- updates
 

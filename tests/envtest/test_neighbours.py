@@ -6,7 +6,7 @@ Nothing runs pods here: what another scheduler or a kubelet would write, the tes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -63,9 +63,14 @@ def write_status(work: Workload, name: str, **status: object) -> None:
     work.control_plane.admin.request("PATCH", path, {"status": status})
 
 
-def big(work: Workload, name: str, scheduler_name: str = "", **spec: object) -> Json:
-    grace = {"terminationGracePeriodSeconds": 0}
-    return work.pod(name, cpu="800m", scheduler_name=scheduler_name, **grace, **spec)
+def big(work: Workload, name: str, scheduler_name: str = "", **spec: Any) -> Json:
+    return work.pod(
+        name,
+        cpu="800m",
+        scheduler_name=scheduler_name,
+        terminationGracePeriodSeconds=0,
+        **spec,
+    )
 
 
 def test_a_place_promised_by_another_scheduler_is_kept(work: Workload) -> None:
