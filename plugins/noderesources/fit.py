@@ -67,6 +67,7 @@ class NodeResourcesFit:
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._scorer = scoring.scorer(args.scoring_strategy)
+        self._latest: tuple[Resources | None, list[Demand]] = None, []
         self._numbered: dict[int, int] = {}
         self._masks: list[int] = [0]
 
@@ -140,7 +141,14 @@ class NodeResourcesFit:
         return fit_events(self._demands)
 
     def _demands(self, requests: Resources) -> list[Demand]:
-        """What must be free, in the order of reasons."""
+        """What must be free, in the order of reasons; remembered for the next node or victim."""
+        known, demands = self._latest
+        if known is not requests:
+            demands = self._collected(requests)
+            self._latest = requests, demands
+        return demands
+
+    def _collected(self, requests: Resources) -> list[Demand]:
         demands = []
         bit = _FIRST_RESOURCE
         for name in NATIVE:

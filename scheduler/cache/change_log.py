@@ -26,7 +26,7 @@ class ChangeLog:
         self.sequence = 0
 
     def append(self, row: int, columns: int) -> None:
-        """Record that `columns` (a `Columns` mask) of `row` changed."""
+        """Record that `columns` (a `Columns` mask) of `row` changed; 0: nothing columns show."""
         slot = self.sequence & self._mask
         self._rows[slot] = row
         self._masks[slot] = columns

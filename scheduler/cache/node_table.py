@@ -365,6 +365,9 @@ class NodeTable:
             self._pods[row][new.metadata.uid] = new
             if relabelled:
                 self.log.append(row, _USAGE)
+            elif old.status.start_time != new.status.start_time:
+                # No filter reads it; who is to go first depends on it.
+                self.log.append(row, 0)
             return
         self.terms.remove(old, row)
         self.terms.add(new, row)

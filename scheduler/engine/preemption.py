@@ -8,7 +8,8 @@ the cycle state. Three steps, each on what the one before left over:
 2. a dry run per node in scalar form, with the filters that removals can affect;
 3. the choice among candidates.
 
-A search without a candidate is remembered per shape until the node table changes.
+A search without a candidate is remembered per shape until the node table changes; a dry run that
+depends on its node alone, until the node does.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.cycle import Randomness
 from scheduler.engine.diagnosis import TableStatuses, fit_message, status_reasons
 from scheduler.engine.disruption_budgets import DisruptionBudgets
+from scheduler.engine.dry_run_memory import DryRunMemory, Outcomes
 from scheduler.engine.emptied_table import EmptiedTable
 from scheduler.engine.filtering import FilterSlot, filter_slots
 from scheduler.engine.runtime import AttemptError, Framework, call_filter
@@ -134,6 +136,7 @@ class Evaluator:
         self._extending = frozenset(p.name for p in framework.pre_filter if _extends(p))
         #: (shape, pin, rules, variant) to (stamp, message) of searches that found nothing.
         self._fruitless: dict[Any, tuple[tuple[int, int], str]] = {}
+        self._dry_runs = DryRunMemory(table)
 
     def observe(self, victims: int) -> None:
         """Count one attempt."""
@@ -184,7 +187,7 @@ class Evaluator:
         screen = _Screen(
             rows, np.full(len(rows), _EXACT, dtype=np.int32), np.zeros(len(rows), dtype=np.int32)
         )
-        self._run(trial, screen, len(rows) + 1, outcome)
+        self._run(trial, screen, len(rows) + 1, outcome, {})
         return outcome
 
     # -- preparation -----------------------------------------------------------------------------
@@ -253,7 +256,20 @@ class Evaluator:
                 status = slot.plugin.filter_status(trial.state, trial.pod, code)
             for reason in status_reasons(status):
                 outcome.counts[reason] = outcome.counts.get(reason, 0) + count
-        self._run(trial, screen, wanted, outcome)
+        self._run(trial, screen, wanted, outcome, self._known(trial))
+
+    def _known(self, trial: _Trial) -> Outcomes:
+        """What earlier dry runs say, if they depended on nothing but shape and node."""
+        state, pod = trial.state, trial.pod
+        if (
+            trial.extends
+            or pod.shape.volumes  # Ephemeral claims are named after their pod.
+            or not all(slot.reusable for slot in trial.slots)
+        ):
+            return {}
+        asked = tuple([slot.index for slot in trial.slots])
+        pins = pod.pin, pod.spec.node_name
+        return self._dry_runs.recall((pod.shape.id, *pins, trial.rules, state.variant, asked))
 
     def _screen(self, trial: _Trial, rows: Rows) -> _Screen:
         table, pod = self._table, trial.pod
@@ -303,7 +319,9 @@ class Evaluator:
 
     # -- step 2: dry runs ------------------------------------------------------------------------
 
-    def _run(self, trial: _Trial, screen: _Screen, wanted: int, outcome: _Outcome) -> None:
+    def _run(
+        self, trial: _Trial, screen: _Screen, wanted: int, outcome: _Outcome, known: Outcomes
+    ) -> None:
         """Dry-run what the numbers left, until there are enough candidates."""
         left = np.flatnonzero((screen.verdict == _SURVIVES) | (screen.verdict == _EXACT))
         clean: list[Candidate] = []
@@ -313,10 +331,12 @@ class Evaluator:
             name = self._table.names[row]
             slots = trial.slots if all_filters else trial.dynamic
             try:
-                answer = self._without_victims(trial, row, slots)
+                answer = known.get(row) or self._without_victims(trial, row, slots)
             except AttemptError as problem:
                 outcome.errors[problem.status.message] = None
                 continue
+            if row not in trial.nominees:
+                known[row] = answer
             if isinstance(answer, Status):
                 outcome.rejected[name] = answer
                 for reason in status_reasons(answer):

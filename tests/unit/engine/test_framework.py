@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from scheduler.cache import NodeOverlay
 from scheduler.engine import Framework
-from scheduler.framework import SKIP, ConfigurationError, Registry, error, unschedulable
+from scheduler.framework import (
+    SKIP,
+    Code,
+    ConfigurationError,
+    Registry,
+    Status,
+    error,
+    unschedulable,
+)
 from tests.unit.engine.harness import QUEUE_SORT, Calls, Handle, Profile, World, new_state, plugin
 
 ORDER = {"queueSort": ["Sort"], "filter": ["B", "A"], "score": ["A", "B"]}
@@ -105,3 +114,18 @@ def test_extensions_are_called_in_order_and_not_for_skipped_plugins() -> None:
     assert calls.take() == ["B", "D"]
     world.framework.add_pod(state, world.pod(), world.pod("other"), node)
     assert calls.take() == ["add B"]
+
+
+def test_a_status_keeps_everything_but_its_plugin_when_it_is_attributed() -> None:
+    given = {
+        "code": Code.UNSCHEDULABLE,
+        "reasons": ("r",),
+        "error": ValueError("e"),
+        "requeue_after": 3.0,
+        "condition_reason": "C",
+        "skip_post_filter": True,
+    }
+    plain = Status(**given)  # type: ignore[arg-type]
+    assert {each.name for each in fields(Status)} == {*given, "plugin"}
+    assert plain.by("P") == replace(plain, plugin="P")
+    assert plain.by("P").by("Q").plugin == "P"

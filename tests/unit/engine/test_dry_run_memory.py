@@ -1,0 +1,205 @@
+"""What dry runs found is remembered by node, and never when it is no longer true."""
+
+from __future__ import annotations
+
+import random
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plugins import in_tree
+from scheduler.api import Pod
+from scheduler.cache.change_log import ChangeLog
+from scheduler.engine import Evaluator, FitError
+from scheduler.engine.dry_run_memory import MOST_KINDS, DryRunMemory
+from scheduler.framework import CycleState, NominatingInfo
+from scheduler.framework.preemption import Candidate, PreemptionFinding
+from tests.unit.engine.harness import PROFILE, World
+from tests.unit.engine.test_preemption import (
+    ALLOCATABLE,
+    ANY,
+    WEB,
+    Budgets,
+    Cluster,
+    budget,
+    cluster,
+    names,
+)
+
+NODES = [f"n{number}" for number in range(1, 6)]
+
+
+class Burst:
+    """A cluster that changes at random between preemptors of a few templates."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.cluster = Cluster(*in_tree(), seed=seed)
+        # So short that the tail is passed now and then.
+        self.cluster.cache.table.log = ChangeLog(16)
+        for name in NODES:
+            self.cluster.node(name, allocatable=ALLOCATABLE)
+        self.placed: list[Pod] = []
+        self.count = 0
+        for _ in range(12):
+            self.place()
+
+    def name(self) -> str:
+        self.count += 1
+        return f"p{self.count}"
+
+    def place(self) -> None:
+        pod = self.cluster.place(
+            self.name(),
+            self.random.choice(NODES),
+            self.random.choice(("1", "2")),
+            self.random.choice((0, 0, 5)),
+            self.random.choice(("", "01", "02")),
+            self.random.choice(({"app": "web"}, {"app": "a"})),
+        )
+        self.placed.append(pod)
+
+    def update(self, old: Pod, new: Pod) -> None:
+        self.placed[self.placed.index(old)] = new
+        self.cluster.cache.update_pod(new)
+
+    def change(self) -> None:
+        c, pick = self.cluster, self.random.choice(self.placed)
+        match self.random.choice(
+            ("place", "end", "start", "label", "node", "budget", "nominee", "")
+        ):
+            case "place":
+                self.place()
+            case "end" if len(self.placed) > 1:
+                self.placed.remove(pick)
+                c.cache.remove_pod(pick)
+            case "start":
+                start = f"2025-01-01T00:00:0{self.random.randrange(9)}Z"
+                status = msgspec.structs.replace(pick.status, start_time=start)
+                self.update(pick, msgspec.structs.replace(pick, status=status))
+            case "label":
+                labels = {"app": self.random.choice(("web", "a"))}
+                metadata = msgspec.structs.replace(pick.metadata, labels=labels)
+                self.update(pick, msgspec.structs.replace(pick, metadata=metadata))
+            case "node":
+                size = {**ALLOCATABLE, "cpu": self.random.choice(("2", "4", "6"))}
+                c.node(self.random.choice(NODES), allocatable=size)
+            case "budget":
+                c.budgets[:] = [budget(self.random.randrange(3), WEB)]
+                c.cache.table.bump("poddisruptionbudgets")
+            case "nominee":
+                name = self.random.choice(NODES)
+                c.nominations.add_nominated_pod(
+                    c.incoming("2", 100, self.name()), NominatingInfo(name)
+                )
+                c.cache.table.note_nominations(name)
+
+    def fresh(self) -> Evaluator:
+        c = self.cluster
+        return Evaluator(
+            c.framework,
+            c.cache.table,
+            c.nominations,
+            Budgets(c.budgets),
+            random=random.Random(0),
+            own_schedulers=[PROFILE],
+        )
+
+    def compare(self, remembering: Evaluator) -> bool:
+        """Ask both; whether there was a node to choose."""
+        pod = self.cluster.incoming(self.random.choice(("2", "4")), 100, self.name())
+        state = CycleState()
+        try:
+            self.cluster.algorithm.search.find(state, pod)
+        except FitError as unfit:
+            statuses = unfit.diagnosis.statuses
+        else:
+            return False
+        remembering._random = random.Random(0)
+        found = remembering.find(state, pod, statuses, ANY)
+        assert said(found) == said(self.fresh().find(state, pod, statuses, ANY))
+        return found.chosen is not None
+
+
+def said(finding: PreemptionFinding) -> Any:
+    chosen = finding.chosen
+    if chosen is None:
+        return finding.message, finding.error
+    return chosen.node_name, names(chosen.victims), chosen.pdb_violations
+
+
+def test_with_memory_and_without_every_search_ends_alike() -> None:
+    fruitful = 0
+
+    @settings(max_examples=60, deadline=None, derandomize=True)
+    @given(st.integers(0, 2**32))
+    def check(seed: int) -> None:
+        nonlocal fruitful
+        burst = Burst(seed)
+        remembering = burst.fresh()
+        for _ in range(10):
+            fruitful += burst.compare(remembering)
+            burst.change()
+
+    check()
+    assert fruitful > 100
+
+
+def dry_runs(monkeypatch: pytest.MonkeyPatch, c: Cluster) -> list[int]:
+    """The rows that are dry-run from now on."""
+    rows: list[int] = []
+    original = c.evaluator._without_victims
+
+    def counted(trial: Any, row: int, slots: Any) -> Any:
+        rows.append(row)
+        return original(trial, row, slots)
+
+    monkeypatch.setattr(c.evaluator, "_without_victims", counted)
+    return rows
+
+
+def test_only_nodes_that_changed_are_dry_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    c = cluster(4)
+    placed = [c.place(f"low{number}", f"n{number}", "4") for number in range(1, 5)]
+    rows = dry_runs(monkeypatch, c)
+    c.decide(c.incoming(name="first"))
+    assert sorted(rows) == [0, 1, 2, 3]
+    rows.clear()
+    c.decide(c.incoming(name="second"))
+    assert rows == []
+    c.cache.remove_pod(placed[2])
+    c.place("low", "n3", "4")
+    c.decide(c.incoming(name="third"))
+    assert rows == [2]
+    rows.clear()
+    c.decide(c.incoming("3", name="of another shape"))
+    assert sorted(rows) == [0, 1, 2, 3]
+
+
+def test_a_nominated_node_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    c = cluster(2)
+    for number in (1, 2):
+        c.place(f"low{number}", f"n{number}", "4")
+    c.nominations.add_nominated_pod(c.incoming("1", 100, "nominee"), NominatingInfo("n1"))
+    rows = dry_runs(monkeypatch, c)
+    for name in ("first", "second"):
+        c.decide(c.incoming("2", name=name))
+    assert sorted(rows) == [0, 0, 1]
+
+
+def test_few_kinds_are_remembered() -> None:
+    world = World()
+    world.nodes("n1")
+    memory = DryRunMemory(world.cache.table)
+    found = Candidate("n1", (), 0)
+    for kind in range(MOST_KINDS):
+        memory.recall(kind)[0] = found
+    assert memory.recall(0) == {0: found}
+    memory.recall("one too many")
+    assert len(memory) == MOST_KINDS
+    assert memory.recall(0) == {0: found}
+    assert memory.recall(1) == {}
