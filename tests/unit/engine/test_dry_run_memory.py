@@ -180,6 +180,17 @@ def test_only_nodes_that_changed_are_dry_run_again(monkeypatch: pytest.MonkeyPat
     assert sorted(rows) == [0, 1, 2, 3]
 
 
+def test_who_started_last_is_known_at_once() -> None:
+    c = cluster(1)
+    placed = {name: c.place(name, "n1", "2", start="05") for name in ("a", "b")}
+    for name, start in (("a", "06"), ("b", "07"), ("a", "08")):
+        old = placed[name]
+        status = msgspec.structs.replace(old.status, start_time=f"2025-01-01T00:00:{start}Z")
+        placed[name] = msgspec.structs.replace(old, status=status)
+        c.cache.update_pod(placed[name])
+        assert names(c.decide(c.incoming("2", name=f"after {start}")).victims) == [name]
+
+
 def test_a_nominated_node_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     c = cluster(2)
     for number in (1, 2):
