@@ -46,6 +46,7 @@ from scheduler.service.node_provisioning import (
     Limits,
     NodeProvisioningBridge,
     StatusObject,
+    profiles_that_fall_back_by_default,
 )
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
@@ -287,7 +288,10 @@ class Wiring:
         )
         decisions = Decisions(
             names=self.frameworks,
-            wanted=Demand(every_pod=settings.scope == "All"),
+            wanted=Demand(
+                every_pod=settings.scope == "All",
+                by_default=tuple(profiles_that_fall_back_by_default(self.configuration.profiles)),
+            ),
             status=status,
             limits=Limits(
                 seconds(settings.suspect_window), seconds(settings.provisioning_deadline)

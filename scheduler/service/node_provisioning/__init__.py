@@ -12,16 +12,14 @@ from scheduler.service.node_provisioning.bridge import (
     NodeProvisioningBridge,
 )
 from scheduler.service.node_provisioning.decisions import Decisions, Patch, Plan
-from scheduler.service.node_provisioning.demand import ANNOTATION, CRITERION, Demand
+from scheduler.service.node_provisioning.demand import Demand, profiles_that_fall_back_by_default
 from scheduler.service.node_provisioning.ownership import CONDITION, FIELD_MANAGER
 from scheduler.service.node_provisioning.signals import StatusObject
 from scheduler.service.node_provisioning.sources import Limits
 
 __all__ = [
-    "ANNOTATION",
     "COMPONENT",
     "CONDITION",
-    "CRITERION",
     "FIELD_MANAGER",
     "BridgeMetrics",
     "BridgeOptions",
@@ -33,4 +31,5 @@ __all__ = [
     "Patch",
     "Plan",
     "StatusObject",
+    "profiles_that_fall_back_by_default",
 ]

@@ -6,13 +6,22 @@ strict whatever the condition says.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator
 
+from config import ResolvedProfile
+from plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
+from plugins.pod_topology_spread.fallback_annotation import ANNOTATION, NODE_PROVISIONING_FAILED
 from scheduler.api.pod import Pod
 
-CRITERION: Final = "NodeProvisioningFailed"
-ANNOTATION: Final = "kubestow.io/topology-spread-fallback"
+
+def profiles_that_fall_back_by_default(profiles: Iterable[ResolvedProfile]) -> Iterator[str]:
+    """Scheduler names of profiles whose default constraints carry the criterion."""
+    for profile in profiles:
+        args = profile.args.get("PodTopologySpread")
+        if isinstance(args, PodTopologySpreadArgs) and any(
+            NODE_PROVISIONING_FAILED in each.fallback_criteria for each in args.constraints
+        ):
+            yield profile.scheduler_name
 
 
 class Demand:
@@ -30,6 +39,6 @@ class Demand:
         constraints = pod.spec.topology_spread_constraints
         if not constraints:
             return pod.spec.scheduler_name in self._by_default
-        return CRITERION in pod.metadata.annotations.get(ANNOTATION, "") or any(
-            CRITERION in each.fallback_criteria for each in constraints
+        return NODE_PROVISIONING_FAILED in pod.metadata.annotations.get(ANNOTATION, "") or any(
+            NODE_PROVISIONING_FAILED in each.fallback_criteria for each in constraints
         )

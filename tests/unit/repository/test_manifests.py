@@ -5,12 +5,15 @@ That the API server accepts it, and that the scheduler needs no more, is shown b
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
 
 import pytest
 import yaml
 
+from plugins.pod_topology_spread.fallback_annotation import ANNOTATION, CRITERIA
+from scheduler.service.node_provisioning import COMPONENT
 from tests.unit.repository.tree import ROOT
 
 MANIFESTS: Final = ROOT / "manifests"
@@ -144,3 +147,84 @@ def test_the_configuration_file_is_where_the_command_looks() -> None:
     (argument,) = container()["args"]
     assert argument == f"--config={mounts['config']['mountPath']}/config.yaml"
     assert mounts["config"]["readOnly"] is True
+
+
+# -- optional components ---------------------------------------------------------------------------
+
+COMPONENTS: Final = sorted(
+    path.parent for path in MANIFESTS.glob("components/*/kustomization.yaml")
+)
+
+
+def component(name: str) -> list[Document]:
+    """Return every object a component adds."""
+    folder = MANIFESTS / "components" / name
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    return [
+        document
+        for file in kustomization["resources"]
+        for document in yaml.safe_load_all((folder / file).read_text())
+    ]
+
+
+@pytest.mark.parametrize("folder", COMPONENTS, ids=lambda path: str(path.name))
+def test_a_component_is_complete_and_named_in_the_readme(folder: Any) -> None:
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert kustomization["kind"] == "Component"
+    files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    assert files == set(kustomization["resources"])
+    assert f"components/{folder.name}" in (MANIFESTS / "README.md").read_text()
+
+
+def test_the_bridge_may_read_events_and_nothing_else() -> None:
+    role, binding = component("node-provisioning-bridge")
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "watch"]}
+    ]
+    assert binding["kind"] == "ClusterRoleBinding"
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == only("ClusterRoleBinding")["subjects"]
+
+
+def test_what_the_bridge_writes_is_allowed_by_the_base() -> None:
+    assert {("patch", "pods/status"), ("get", "pods")} <= set(grants())
+
+
+def test_the_log_names_the_component_that_exists() -> None:
+    assert (ROOT / COMPONENT / "kustomization.yaml").exists()
+
+
+def test_each_policy_has_a_binding_and_fails_closed_for_annotated_objects_only() -> None:
+    for name in ("topology-spread-fallback-policies", "topology-spread-fallback-immutable"):
+        objects = component(name)
+        policies = [each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]
+        bindings = [each for each in objects if each not in policies]
+        assert [each["spec"]["policyName"] for each in bindings] == [
+            each["metadata"]["name"] for each in policies
+        ]
+        for policy in policies:
+            text = yaml.safe_dump(policy)
+            assert ANNOTATION in text
+            assert "failurePolicy: Fail" in text
+
+
+def test_the_policies_check_the_same_wherever_the_template_lies() -> None:
+    def rules(policy: Document, where: str, path: str) -> str:
+        spec = {key: policy["spec"][key] for key in ("variables", "validations")}
+        text = json.dumps(spec).replace(f"'{path}metadata", "'metadata")
+        return text.replace(f"{where}.", "object.")
+
+    pods, templates, cron_jobs = (
+        each
+        for each in component("topology-spread-fallback-policies")
+        if each["kind"] == "ValidatingAdmissionPolicy"
+    )
+    inner, deeper = "spec.template", "spec.jobTemplate.spec.template"
+    assert rules(templates, f"object.{inner}", f"{inner}.") == rules(pods, "object", "")
+    assert rules(cron_jobs, f"object.{deeper}", f"{deeper}.") == rules(pods, "object", "")
+
+
+def test_the_policies_know_every_criterion() -> None:
+    (policy, *_) = component("topology-spread-fallback-policies")
+    expression = policy["spec"]["validations"][0]["expression"]
+    assert re.findall(r"'([A-Z]\w+)'", expression) == list(CRITERIA)
