@@ -1,34 +1,41 @@
 """`kubestow demo`: the scheduler at work, with nothing else installed.
 
-The command line's part: options, the log, signals, exit codes and the last words. What happens is
-in `demo_story`, what runs in `demo_show`, what is drawn in `demo_view`.
+Without an argument the morning of a small cluster; with one, a story of its own from a module
+`demo_<story>`. Here: options and last words of the first; what happens is in `demo_story`, what
+runs in `demo_show`, what is drawn in `demo_view`, what all stories share in `demo_performing`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
-import tempfile
-from collections.abc import Coroutine
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
-import uvloop
+from click.core import ParameterSource
 from rich.console import Console
 
 from scheduler.cli.demo_audience import follow, watch_lines, watch_live
 from scheduler.cli.demo_audit import audit
+from scheduler.cli.demo_performing import (
+    EXIT_INTERRUPTED,
+    Interruption,
+    can_draw,
+    log_file_option,
+    perform,
+    port_option,
+    say,
+)
 from scheduler.cli.demo_show import DemoError, DemoOptions, Running, opened, play
 from scheduler.cli.demo_story import SHOW_SECONDS
-from scheduler.framework import ConfigurationError
-from scheduler.service import logs
+from scheduler.cli.entry import Entry
 
-EXIT_INTERRUPTED: Final = 130
-_LOG_TAIL: Final = 12
-_MOST_PROBLEMS: Final = 8
+STORIES: Final = {
+    "zone-stockout": Entry(
+        "scheduler.cli.demo_zone_stockout", "A zone is sold out; strict spreading gives way."
+    ),
+}
+"""Stories by name, in the order of the help. Each is a click command `command` in its module."""
 
 _HELP: Final = """\
 Watch kubestow schedule a small cluster. Needs no Kubernetes and no container engine.
@@ -77,7 +84,34 @@ Ctrl-C ends it.
 """
 
 
-@click.command("demo", help=_HELP)
+class StoryGroup(click.Group):
+    """Knows the stories by `STORIES` and imports one when it is told."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Those that exist."""
+        return [name for name, entry in STORIES.items() if entry.exists]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """Import a story."""
+        if cmd_name not in self.list_commands(ctx):
+            ctx.fail(f"no story {cmd_name!r}; there are: {', '.join(self.list_commands(ctx))}")
+        return STORIES[cmd_name].load()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the stories without importing them."""
+        listed = [(name, STORIES[name].short_help) for name in self.list_commands(ctx)]
+        if listed:
+            with formatter.section("Stories"):
+                formatter.write_dl(listed)
+
+
+@click.group(
+    "demo",
+    cls=StoryGroup,
+    help=_HELP,
+    invoke_without_command=True,
+    subcommand_metavar="[STORY [OPTIONS]]",
+)
 @click.option(
     "--serve",
     is_flag=True,
@@ -95,42 +129,33 @@ Ctrl-C ends it.
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Another seed, another morning."
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    metavar="PORT",
-    help="Port of the embedded API server on 127.0.0.1.  [default: a free one]",
-)
-@click.option(
-    "--log-file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Where to keep the scheduler's log. Without it, its warnings are shown if the demo fails.",
-)
+@port_option
+@log_file_option
+@click.pass_context
 def command(
-    *, serve: bool, duration: float, fast: bool, seed: int, port: int, log_file: Path | None
+    ctx: click.Context,
+    *,
+    serve: bool,
+    duration: float,
+    fast: bool,
+    seed: int,
+    port: int,
+    log_file: Path | None,
 ) -> None:
     """Run the demo; leaves with its exit code."""
+    if ctx.invoked_subcommand is not None:
+        _refuse_options_before(ctx)
+        return
     options = DemoOptions(seed=seed, duration=0.0 if fast else duration, port=port)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubestow-demo-")))
-        log = log_file or folder / "scheduler.log"
-        try:
-            stream = stack.enter_context(log.open("w", encoding="utf-8"))
-        except OSError as problem:
-            raise click.ClickException(f"--log-file {log}: {problem.strerror}") from problem
-        # Nothing but the view may write to the terminal while it is live.
-        logs.configure("text", stream=stream)
-        problems: list[str] = []
-        code = 1
-        try:
-            code = uvloop.run(_Demo(options, Console(), folder, serve=serve).run())
-        except* (DemoError, ConfigurationError) as failures:
-            problems = [str(failure) for failure in _leaves(failures)]
-        if problems:
-            stream.flush()
-            raise click.ClickException(_failure(problems, log))
-    sys.exit(code)
+    perform(lambda folder: _Demo(options, Console(), folder, serve=serve).run(), log_file)
+
+
+def _refuse_options_before(ctx: click.Context) -> None:
+    """Options that stand before a story would do nothing."""
+    for name in ctx.params:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = f"--{name.replace('_', '-')}"
+            ctx.fail(f"{flag} stands before {ctx.invoked_subcommand}: write options behind it")
 
 
 class _Demo:
@@ -143,84 +168,35 @@ class _Demo:
         self._console = console
         self._folder = folder
         self._serve = serve
-        self._interrupted = asyncio.Event()
 
     async def run(self) -> int:
         """The show and what follows; returns the exit code."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._interrupt)
+        interruption = Interruption()
         code = 0
         async with opened(self._options, self._folder) as running:
-            if not await self._show(running):
+            if not await self._show(running, interruption):
                 code = EXIT_INTERRUPTED
             elif self._serve:
-                self._say(_GUIDE.format(kubeconfig=running.kubeconfig))
-                self._say(str(running.totals))
-                await self._until_interrupted(follow(running.board, self._console))
+                say(self._console, _GUIDE.format(kubeconfig=running.kubeconfig))
+                say(self._console, str(running.totals))
+                await interruption.until(follow(running.board, self._console))
                 _check(running)
             totals = running.totals
-        self._say(str(totals))
+        say(self._console, str(totals))
         return code
 
-    def _interrupt(self) -> None:
-        """The first signal ends the show in good order, a second one at once."""
-        self._interrupted.set()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-    async def _show(self, running: Running) -> bool:
+    async def _show(self, running: Running, interruption: Interruption) -> bool:
         """Whether the story came to its end."""
-        watch = watch_live if _can_draw(self._console) else watch_lines
+        watch = watch_live if can_draw(self._console) else watch_lines
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(watch(running, self._console), name="audience")
             try:
-                return await self._until_interrupted(play(running, self._options.duration))
+                return await interruption.until(play(running, self._options.duration))
             finally:
                 watching.cancel()
-
-    async def _until_interrupted(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether the work was done before a signal came."""
-        async with asyncio.TaskGroup() as tasks:
-            working = tasks.create_task(work, name="story")
-            waiting = tasks.create_task(self._interrupted.wait(), name="signal")
-            await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
-            done = working.done()
-            working.cancel()
-            waiting.cancel()
-        return done
-
-    def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _can_draw(console: Console) -> bool:
-    """Whether the output can move its cursor and show bars."""
-    drawable = console.is_terminal and not console.is_dumb_terminal
-    return drawable and console.encoding.lower().startswith("utf")
 
 
 def _check(running: Running) -> None:
     problems = audit(running.board, running.recount())
     if problems:
         raise DemoError("\n".join(problems))
-
-
-def _failure(problems: list[str], log: Path) -> str:
-    """What went wrong, and the last warnings and errors of the log."""
-    lines = [line for problem in problems for line in problem.splitlines()]
-    if len(lines) > _MOST_PROBLEMS:
-        lines[_MOST_PROBLEMS:] = [f"… and {len(lines) - _MOST_PROBLEMS} more"]
-    logged = log.read_text(encoding="utf-8").splitlines()
-    tail = [line for line in logged if "[info " not in line][-_LOG_TAIL:]
-    if tail:
-        lines += ["the scheduler logged:", *tail]
-    return "\n  ".join(["the demo failed:", *lines])
-
-
-def _leaves(group: BaseExceptionGroup[Exception]) -> list[Exception]:
-    found: list[Exception] = []
-    for problem in group.exceptions:
-        found += _leaves(problem) if isinstance(problem, BaseExceptionGroup) else [problem]
-    return found

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 
+from config import FeatureGates
 from scheduler.cli.demo_audit import audit
 from scheduler.cli.demo_board import Board
 from scheduler.cli.demo_story import SHOW_SECONDS, Beat, Stage, Story, tell
@@ -106,7 +107,7 @@ async def opened(options: DemoOptions, folder: Path) -> AsyncIterator[Running]:
             stage.create(obj)
         story = tell(demo, stage)
         kubeconfig = cluster.write_kubeconfig(folder / "kubeconfig")
-        await stack.enter_async_context(_scheduling(options, kubeconfig))
+        await stack.enter_async_context(scheduling(kubeconfig, seed=options.seed))
         yield Running(board, story, cluster.url, kubeconfig, partial(_recount, cluster))
 
 
@@ -119,8 +120,18 @@ def _recount(cluster: EmbeddedCluster) -> Board:
 
 
 @contextlib.asynccontextmanager
-async def _scheduling(options: DemoOptions, kubeconfig: Path) -> AsyncIterator[None]:
-    """The scheduler of `kubestow run`, while the context lasts."""
+async def scheduling(
+    kubeconfig: Path,
+    *,
+    seed: int,
+    overrides: Mapping[str, Any] | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
+) -> AsyncIterator[None]:
+    """The scheduler of `kubestow run` on a cluster of our own, while the context lasts.
+
+    Raises:
+        DemoError: it ended by itself.
+    """
     run_options = RunOptions(
         overrides={
             "clientConnection.kubeconfig": str(kubeconfig),
@@ -128,8 +139,10 @@ async def _scheduling(options: DemoOptions, kubeconfig: Path) -> AsyncIterator[N
             "clientConnection.burst": _LOCAL_QPS,
             "leaderElection.leaderElect": False,
             "kubestow.eventsPerSecond": _LOCAL_QPS,
-            "kubestow.seed": options.seed,
+            "kubestow.seed": seed,
+            **(overrides or {}),
         },
+        feature_gates=FeatureGates(feature_gates),
         serving=ServingOptions(secure_port=0),
     )
     registry = available_plugins()

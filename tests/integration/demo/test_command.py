@@ -155,3 +155,9 @@ def test_help_teaches() -> None:
     for option in ("serve", "duration", "fast", "seed", "port", "log-file"):
         assert f"--{option}" in done.output
     assert "\n    kubestow demo --serve    " in done.output, "examples have lines of their own"
+
+
+def test_a_story_that_does_not_exist_is_named() -> None:
+    done = CliRunner().invoke(command, ["nope"])
+    assert done.exit_code == 2
+    assert "no story 'nope'; there are:" in done.output
