@@ -74,6 +74,15 @@ class AdminClient:
         """Send a request and return status and text of the answer, whatever they are."""
         return self._exchange(method, path, body, REQUEST_TIMEOUT_SECONDS, content_type)
 
+    def warnings(
+        self, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> list[str]:
+        """Send a request that must succeed and return the texts of its Warning headers."""
+        status, answer, headers = self._answer(method, path, body, REQUEST_TIMEOUT_SECONDS)
+        if status >= http.HTTPStatus.BAD_REQUEST:
+            raise ApiError(method, path, status, answer)
+        return [text.split('"')[1] for text in headers.get_all("Warning") or ()]
+
     def _exchange(
         self,
         method: str,
@@ -82,6 +91,17 @@ class AdminClient:
         timeout: float,
         content_type: str = "",
     ) -> tuple[int, str]:
+        status, answer, _ = self._answer(method, path, body, timeout, content_type)
+        return status, answer
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        timeout: float,
+        content_type: str = "",
+    ) -> tuple[int, str, http.client.HTTPMessage]:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         if body is not None:
             default = CONTENT_TYPES.get(method, "application/json")
@@ -93,7 +113,7 @@ class AdminClient:
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
-            return response.status, response.read().decode()
+            return response.status, response.read().decode(), response.headers
         finally:
             connection.close()
 

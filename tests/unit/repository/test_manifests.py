@@ -89,11 +89,37 @@ def test_the_cluster_role_writes_only_what_scheduling_writes() -> None:
         ("delete", "pods"),
         ("patch", "persistentvolumes"),
         ("patch", "persistentvolumeclaims"),
+        ("patch", "resourcequotas/status"),
         ("create", "events"),
         ("patch", "events"),
         ("create", "tokenreviews"),
         ("create", "subjectaccessreviews"),
     }
+
+
+def test_every_policy_is_part_of_its_component_and_explained() -> None:
+    folder = MANIFESTS / "components" / "deferred-quota-policies"
+    text = (folder / "kustomization.yaml").read_text()
+    listed = yaml.safe_load(text)["resources"]
+    files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    assert files == set(listed)
+    for name in listed:
+        number = name.split("-")[0].upper()
+        assert f"  # {number}: " in text, "one line in the list"
+        assert (folder / name).read_text().startswith(f"# {number}: "), "and in the file"
+
+
+def test_policies_know_the_service_account_and_are_bound() -> None:
+    folder = MANIFESTS / "components" / "deferred-quota-policies"
+    account = only("ServiceAccount")["metadata"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    assert user in (folder / "p3-bind.yaml").read_text()
+    for path in sorted(folder.glob("p*.yaml")):
+        policy, binding = yaml.safe_load_all(path.read_text())
+        assert binding["kind"] == f"{policy['kind']}Binding"
+        assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+        labels = policy["spec"]["matchConstraints"]["namespaceSelector"]["matchLabels"]
+        assert labels == {"kubestow.io/deferred-quota": "enforced"}
 
 
 @pytest.mark.parametrize("kind", ["ClusterRoleBinding", "RoleBinding"])

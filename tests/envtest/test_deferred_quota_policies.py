@@ -1,0 +1,342 @@
+"""Deferred keys and the policies P1-P6 on a real API server with the real quota controller.
+
+The scheduler's part is played by the administrator, who writes `used` as the usage writer would.
+Policies act some time after they were created, and read quotas from a cache: a test first waits
+until a dry run is answered as it expects.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.envtest.control_plane import ApiServerOptions, Binaries, ControlPlane, KubectlError
+from tests.envtest.quota_requests import pod, resources
+from tests.envtest.workload import until
+
+pytestmark = pytest.mark.envtest("kube-controller-manager")
+
+MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
+COMPONENT: Final = MANIFESTS / "components" / "deferred-quota-policies"
+PREFIX: Final = "deferred.kubestow.io/"
+CPU: Final = f"{PREFIX}requests.cpu-millis"
+GPU: Final = f"{PREFIX}requests.nvidia.com_gpu"
+MARKS: Final = {"kubestow.io/deferred-quota": "true"}
+RESYNC_SECONDS: Final = 5
+
+
+class Guarded:
+    """One labelled namespace on a guarded control plane."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, *, labelled: bool = True) -> None:
+        self.plane = plane
+        self.base = f"/api/v1/namespaces/{namespace}"
+        labels = {"kubestow.io/deferred-quota": "enforced"} if labelled else {}
+        plane.admin.ensure(
+            "/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}}
+        )
+        self.namespace = namespace
+
+    def quota(self, hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> None:
+        """Create the quota `deferred` and, once it is counted, write `used` into it."""
+        body = {"metadata": {"name": "deferred", "labels": MARKS}, "spec": {"hard": hard, **spec}}
+        self.plane.admin.request("POST", f"{self.base}/resourcequotas", body)
+        until(lambda: self.stored().get("hard") == self.hard(), "the quota counted")
+        if used:
+            self.write(used)
+
+    def write(self, used: dict[str, str]) -> None:
+        path = f"{self.base}/resourcequotas/deferred/status"
+        self.plane.admin.request("PATCH", path, {"status": {"used": used}})
+
+    def hard(self) -> Any:
+        return self.object()["spec"]["hard"]
+
+    def stored(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.object().get("status") or {}
+        return found
+
+    def object(self) -> dict[str, Any]:
+        return self.plane.admin.request("GET", f"{self.base}/resourcequotas/deferred")
+
+    def answer(self, name: str, *arguments: Any, dry: bool = False, **more: Any) -> tuple[int, str]:
+        """Create a pod; the code and the message of a refusal."""
+        path = f"{self.base}/pods" + ("?dryRun=All" if dry else "")
+        ask = pod(name, *arguments, **more)
+        code, text = self.plane.admin.exchange("POST", path, ask.body)
+        return code, str(json.loads(text)["message"]) if code >= 400 else ""
+
+    def create(self, name: str, *arguments: Any, code: int = 201, **more: Any) -> str:
+        """Create a pod that must be answered with `code`; the message."""
+        until(
+            lambda: self.answer(name, *arguments, dry=True, **more)[0] == code, f"{code} for {name}"
+        )
+        found, message = self.answer(name, *arguments, **more)
+        assert found == code, message
+        return message
+
+    def bind(self, name: str, kubeconfig: Path | None = None) -> None:
+        """Bind a pod as the administrator, or as whom `kubeconfig` names. Raises KubectlError."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "target": {"kind": "Node", "name": "n1"},
+        }
+        path = f"{self.base}/pods/{name}/binding"
+        self.plane.kubectl(
+            "create", "--raw", path, "-f", "-", stdin=json.dumps(binding), kubeconfig=kubeconfig
+        )
+
+    def resize(self, name: str, cpu: str, *, dry: bool = False) -> tuple[int, str]:
+        path = f"{self.base}/pods/{name}/resize" + ("?dryRun=All" if dry else "")
+        patch = {"spec": {"containers": [{"name": "c", "resources": resources({"cpu": cpu})}]}}
+        kind = "application/strategic-merge-patch+json"
+        code, text = self.plane.admin.exchange("PATCH", path, patch, kind)
+        return code, str(json.loads(text)["message"]) if code >= 400 else ""
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    envtest_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """A control plane with our manifests, the component and the quota controller."""
+    directory = tmp_path_factory.mktemp("guarded")
+    overlay = tmp_path_factory.mktemp("overlay")
+    kustomization = {
+        "resources": [os.path.relpath(MANIFESTS, overlay.resolve())],
+        "components": [os.path.relpath(COMPONENT, overlay.resolve())],
+    }
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    with ControlPlane(envtest_binaries, ApiServerOptions(), directory) as plane:
+        plane.start_controller_manager(
+            [f"--resource-quota-sync-period={RESYNC_SECONDS}s"],
+            controllers=["resourcequota-controller"],
+        )
+        plane.kubectl("apply", "-k", str(overlay))
+        amounts = {"cpu": "64", "memory": "64Gi", "pods": "110"}
+        node = {
+            "metadata": {"name": "n1"},
+            "status": {
+                "capacity": amounts,
+                "allocatable": amounts,
+                "nodeInfo": {"operatingSystem": "linux"},
+            },
+        }
+        plane.admin.request("POST", "/api/v1/nodes", node)
+        yield plane
+
+
+def test_b2_p1_refuses_a_pod_without_gates_with_all_numbers(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "p1")
+    place.quota({CPU: "2k", GPU: "8"}, {CPU: "1500", GPU: "8"})
+    assert place.create("over", {"cpu": "1"}, code=403).endswith(
+        "denied request: exceeded quota: deferred, requested: requests.cpu-millis=1000, "
+        "used: requests.cpu-millis=1500, limited: requests.cpu-millis=2k"
+    )
+    device = {"nvidia.com/gpu": "1"}
+    assert "requests.nvidia.com_gpu=1" in place.create("gpu", device, device, code=403)
+    place.create("fits", {"cpu": "500m"})
+    place.create("asks-nothing")
+    place.create("gated", {"cpu": "5"}, gated=True, schedulerName="kubestow")
+
+
+def test_b2_p1_sums_containers_and_sidecars(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "p1-sums")
+    place.quota({CPU: "2k"}, {CPU: "0"})
+
+    def init(cpu: str, **more: str) -> list[dict[str, Any]]:
+        return [{"name": "i", "image": "none", "resources": resources({"cpu": cpu}), **more}]
+
+    place.create("s", {"cpu": "1"}, code=403, initContainers=init("1500m", restartPolicy="Always"))
+    place.create("i", {"cpu": "1"}, initContainers=init("1"))
+
+
+def test_b2_p1_leaves_scopes_to_the_scheduler_but_for_priority_classes(
+    guarded: ControlPlane,
+) -> None:
+    scoped = Guarded(guarded, "p1-terminating")
+    scoped.quota({CPU: "0"}, {CPU: "0"}, scopes=["Terminating"])
+    scoped.create("a", {"cpu": "1"}, activeDeadlineSeconds=60)
+    classed = Guarded(guarded, "p1-priority")
+    names = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}
+    classed.quota({CPU: "0"}, {CPU: "0"}, scopeSelector={"matchExpressions": [names]})
+    classed.create("a", {"cpu": "1"}, code=403, priorityClassName="system-node-critical")
+    classed.create("b", {"cpu": "1"}, priorityClassName="system-cluster-critical")
+
+
+def test_b47_p2_a_bound_pod_cannot_grow_beyond_what_is_free(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "p2")
+    place.quota({CPU: "2k"}, {CPU: "0"})
+    place.create("bound", {"cpu": "1"})
+    place.create("free", {"cpu": "1"})
+    ours = guarded.service_account_kubeconfig("kubestow-system", "kubestow")
+    place.bind("bound", ours)
+    place.write({CPU: "1500"})
+    until(lambda: place.resize("bound", "1900m", dry=True)[0] == 403, "a refusal to grow")
+    code, message = place.resize("bound", "1900m")
+    assert code == 403
+    assert message.endswith(
+        "denied request: exceeded quota: deferred, requested: requests.cpu-millis=900, "
+        "used: requests.cpu-millis=1500, limited: requests.cpu-millis=2k"
+    )
+    assert place.resize("bound", "1500m") == (200, "")
+    place.write({CPU: "9k"})
+    assert place.resize("bound", "200m") == (200, ""), "shrinking is no matter of quota"
+    assert place.resize("free", "5") == (200, ""), "a pod without a node is not charged yet"
+
+
+def test_b47_p3_only_the_scheduler_binds(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "p3")
+    place.create("a", schedulerName="kubestow")
+    elsewhere = Guarded(guarded, "p3-elsewhere", labelled=False)
+    elsewhere.create("a")
+    elsewhere.bind("a")
+
+    def refused() -> bool:
+        try:
+            place.plane.kubectl(
+                "create",
+                "--raw",
+                f"{place.base}/pods/a/binding?dryRun=All",
+                "-f",
+                "-",
+                stdin=json.dumps(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Binding",
+                        "metadata": {"name": "a"},
+                        "target": {"kind": "Node", "name": "n1"},
+                    }
+                ),
+            )
+        except KubectlError as error:
+            return "only the quota-aware scheduler may bind pods" in str(error)
+        return False
+
+    until(refused, "P3 in force")
+    with pytest.raises(KubectlError, match="only the quota-aware scheduler may bind pods"):
+        place.bind("a")
+    place.bind("a", guarded.service_account_kubeconfig("kubestow-system", "kubestow"))
+
+
+def test_b47_p4_gated_pods_leave_scheduling_to_us(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "p4")
+    message = place.create("theirs", gated=True, code=403)
+    assert "must set schedulerName: kubestow (deferred quota)" in message
+    place.create("ours", gated=True, schedulerName="kubestow")
+    place.create("not-gated")
+
+
+def test_b47_p5_gated_pods_are_marked(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "p5")
+
+    def marked(name: str, **more: Any) -> bool:
+        path = f"{place.base}/pods?dryRun=All"
+        code, text = guarded.admin.exchange("POST", path, pod(name, **more).body)
+        assert code == 201, text
+        notes = json.loads(text)["metadata"].get("annotations") or {}
+        return bool(notes.get("kubestow.io/quota-deferred") == "true")
+
+    until(partial(marked, "a", gated=True, schedulerName="kubestow"), "P5 in force")
+    assert not marked("b")
+
+
+def test_b48_a_built_in_compute_key_is_warned_about_and_charges_gated_pods(
+    guarded: ControlPlane,
+) -> None:
+    place = Guarded(guarded, "p6")
+    conflict = {"metadata": {"name": "built-in"}, "spec": {"hard": {"requests.cpu": "2"}}}
+    path = f"{place.base}/resourcequotas"
+
+    def warned() -> bool:
+        return "gated pods" in " ".join(
+            guarded.admin.warnings("POST", f"{path}?dryRun=All", conflict)
+        )
+
+    until(warned, "P6 in force")
+    (warning,) = guarded.admin.warnings("POST", path, conflict)
+    assert "use deferred.kubestow.io/... keys" in warning
+    refusal = place.create("g", {"cpu": "5"}, gated=True, schedulerName="kubestow", code=403)
+    assert refusal == (
+        'pods "g" is forbidden: exceeded quota: built-in, requested: requests.cpu=5, '
+        "used: requests.cpu=0, limited: requests.cpu=2"
+    )
+    strict = {
+        "metadata": {"name": "strict"},
+        "spec": {"hard": {"pods": "5", "requests.storage": "1"}},
+    }
+    assert guarded.admin.warnings("POST", path, strict) == []
+
+
+def test_b49_a_plain_quota_charges_gated_pods_as_ever(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "b49", labelled=False)
+    place.quota({"requests.cpu": "2"})
+    place.create("g", {"cpu": "2"}, gated=True)
+    assert place.stored()["used"] == {"requests.cpu": "2"}
+
+
+def test_b44_what_we_write_survives_the_controller(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "b44")
+    place.quota({CPU: "2k", "pods": "5"}, {CPU: "700"})
+    place.create("a", {"cpu": "100m"})
+    before = int(place.object()["metadata"]["resourceVersion"])
+    admin = guarded.admin
+    admin.request("DELETE", f"{place.base}/pods/a", {"gracePeriodSeconds": 0})
+    until(lambda: place.stored()["used"]["pods"] == "0", "the deletion counted")
+    assert place.stored()["used"] == {CPU: "700", "pods": "0"}
+    quota = f"{place.base}/resourcequotas/deferred"
+    admin.request("PATCH", quota, {"spec": {"hard": {CPU: "3k"}}})
+    until(lambda: place.stored()["hard"][CPU] == "3k", "the limit copied")
+    assert place.stored()["used"] == {CPU: "700", "pods": "0"}
+    settled = int(place.object()["metadata"]["resourceVersion"])
+    assert settled > before
+    # A resync recounts every quota in one go: once it has corrected the canary it has passed ours.
+    canary = Guarded(guarded, "b44-canary", labelled=False)
+    canary.quota({"pods": "5"})
+    for wrong in ("3", "4"):
+        canary.write({"pods": wrong})
+        until(lambda: canary.stored()["used"] == {"pods": "0"}, "a resync")
+    assert int(place.object()["metadata"]["resourceVersion"]) == settled, "and wrote nothing"
+    admin.request("PATCH", quota, {"spec": {"hard": {CPU: None}}})
+    until(lambda: place.stored()["hard"] == {"pods": "5"}, "the key gone")
+    assert place.stored()["used"] == {"pods": "0"}
+
+
+def test_b45_kubectl_shows_used_and_hard_and_integers_are_forced(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "b45")
+    place.quota({CPU: "10k", f"{PREFIX}requests.memory": "64Gi"}, {CPU: "1500"})
+    described = guarded.kubectl("describe", "quota", "-n", "b45", "deferred")
+    rows = {line.split()[0]: line.split()[1:] for line in described.splitlines() if PREFIX in line}
+    assert rows == {CPU: ["1500", "10k"], f"{PREFIX}requests.memory": ["0", "64Gi"]}
+    for value in ("1500m", "0.5"):
+        body = {"metadata": {"name": "bad"}, "spec": {"hard": {CPU: value}}}
+        code, text = guarded.admin.exchange("POST", f"{place.base}/resourcequotas", body)
+        assert (code, "must be an integer" in text) == (422, True)
+
+
+def test_b51_an_alias_stands_for_a_name_too_long(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "b51")
+    name = f"vendor.example.com/{'n' * 63}"
+    path = f"{place.base}/resourcequotas"
+    long_key = {
+        "metadata": {"name": "bad"},
+        "spec": {"hard": {f"{PREFIX}requests.{'n' * 63}": "8"}},
+    }
+    code, text = guarded.admin.exchange("POST", path, long_key)
+    assert (code, "must be no more than 63" in text) == (422, True)
+    alias = {"kubestow.io/deferred-keys": json.dumps({"long": f"requests.{name}"})}
+    body = {
+        "metadata": {"name": "aliased", "labels": MARKS, "annotations": alias},
+        "spec": {"hard": {f"{PREFIX}long": "8"}},
+    }
+    code, text = guarded.admin.exchange("POST", path, body)
+    assert code == 201, text
+    place.create("a", {name: "9"}, {name: "9"})
