@@ -515,6 +515,7 @@ class NodeTable:
         yield from self.selector_counts.validate(placed)
         yield from self.terms.validate(placed)
         yield from self._ports.validate(placed)
+        yield from self.priorities.validate(placed)
 
 
 def _differs_otherwise(old: Node, new: Node) -> bool:

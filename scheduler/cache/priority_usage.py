@@ -7,11 +7,13 @@ further pairs are only counted, in `unbanded`; rows that have some must be looke
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import numpy as np
 
+from scheduler.api.pod import Pod
 from scheduler.api.shape import PodShape
 from scheduler.cache.columns import NumericColumns
 from scheduler.framework.nodes import Int64Column
@@ -91,6 +93,36 @@ class PriorityUsage:
                 amounts[: len(usage.amounts)] += usage.amounts
                 pods += usage.pods
         return amounts, pods
+
+    def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
+        """Every difference from a recount over (row, pod), as a sentence."""
+        bands: dict[Band, Counter[int]] = {}
+        amounts: dict[Band, Counter[tuple[int, int]]] = {}
+        for row, pod in placed:
+            key = (pod.priority, pod.spec.scheduler_name)
+            assigned = pod.shape.assigned
+            bands.setdefault(key, Counter())[row] += 1
+            counted = amounts.setdefault(key, Counter())
+            counted[0, row] += assigned.milli_cpu
+            counted[1, row] += assigned.memory
+            counted[2, row] += assigned.ephemeral_storage
+            for name, amount in assigned.scalars:
+                counted[self._columns.resource(name), row] += amount
+        for key in {*bands, *self._bands}:
+            usage = self._bands.get(key)
+            if usage is None:
+                if key not in self._overflow:
+                    yield f"priority usage: pods of {key} are not counted"
+                continue
+            counts = np.zeros_like(usage.pods)
+            sums = np.zeros_like(usage.amounts)
+            for row, number in bands.get(key, Counter()).items():
+                counts[row] = number
+            for (index, row), amount in amounts.get(key, Counter()).items():
+                if amount:
+                    sums[index, row] = amount
+            if not (np.array_equal(counts, usage.pods) and np.array_equal(sums, usage.amounts)):
+                yield f"priority usage of {key} differs from the pods placed"
 
     def grow(self) -> None:
         """Follow the columns to a greater capacity."""

@@ -30,7 +30,10 @@ def node(name: str, **parts: Any) -> Node:
 
 
 def pod(uid: str, node_name: str = "", **parts: Any) -> Pod:
-    """A pod with one container: `requests`, `ports`, `claims`; the rest goes into its metadata."""
+    """A pod with one container: `requests`, `ports`, `claims`, and parts of a spec.
+
+    The rest goes into its metadata.
+    """
     container = {
         "name": "c",
         "resources": {"requests": parts.pop("requests", {})},
@@ -40,10 +43,13 @@ def pod(uid: str, node_name: str = "", **parts: Any) -> Pod:
         {"name": claim, "persistentVolumeClaim": {"claimName": claim}}
         for claim in parts.pop("claims", [])
     ]
+    spec = {
+        key: parts.pop(key) for key in ("priority", "schedulerName", "affinity") if key in parts
+    }
     metadata = {"name": uid, "namespace": "default", "uid": uid, **parts}
     raw = {
         "metadata": metadata,
-        "spec": {"nodeName": node_name, "containers": [container], "volumes": volumes},
+        "spec": {"nodeName": node_name, "containers": [container], "volumes": volumes, **spec},
     }
     made = msgspec.convert(raw, Pod)
     SHAPES.intern(made)

@@ -21,10 +21,11 @@ from hypothesis.stateful import (
 )
 
 from scheduler.api import Node, Pod
+from scheduler.api.selectors import compile_map_selector
 from scheduler.cache import Cache, NodeTable
 from scheduler.cache.cache import CacheError
 from scheduler.cache.change_log import ChangeLog
-from scheduler.framework import Columns
+from scheduler.framework import Columns, PodTerm, Removable
 from tests.unit.cache.objects import image, node, pod, taint
 
 NODES = ("a", "b", "c", "d")
@@ -52,6 +53,15 @@ nodes = st.fixed_dictionaries(
     }
 )
 
+_TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
+AWAY_FROM_X = {
+    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_TERM, _TERM]},
+    "podAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 2, "podAffinityTerm": _TERM}]
+    },
+}
+X = PodTerm(None, compile_map_selector({"app": "x"}))
+
 pods = st.fixed_dictionaries(
     {
         "requests": st.dictionaries(
@@ -69,7 +79,12 @@ pods = st.fixed_dictionaries(
         ),
         "labels": st.dictionaries(st.just("app"), st.sampled_from(["x", "y"])),
     },
-    optional={"deletionTimestamp": st.just("2025-01-01T00:00:00Z")},
+    optional={
+        "deletionTimestamp": st.just("2025-01-01T00:00:00Z"),
+        "priority": st.sampled_from([-1, 7]),
+        "schedulerName": st.just("other"),
+        "affinity": st.just(AWAY_FROM_X),
+    },
 )
 
 
@@ -130,6 +145,15 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(key=st.sampled_from(KEYS))
     def begin_to_use_a_label(self, key: str) -> None:
         self.cache.table.label_column(key)
+
+    @rule(below=st.sampled_from([0, 8]), schedulers=st.sampled_from([None, frozenset({"other"})]))
+    def begin_to_use_a_selector(self, below: int, schedulers: frozenset[str] | None) -> None:
+        """From now on `validate` compares these columns with a recount."""
+        table = self.cache.table
+        table.pod_counts((X,), terminating=bool(below))
+        table.removable_counts((X,), Removable(below, schedulers))
+        for term in table.owned_terms("default", {"app": "x"}, {}):
+            assert int(term.counts.sum()) > 0
 
     # -- pods ------------------------------------------------------------------------------------
 

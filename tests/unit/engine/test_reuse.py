@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -89,6 +90,32 @@ SHAPES: tuple[dict[str, Any], ...] = (
     },
 )
 
+WEB: dict[str, Any] = {"labelSelector": {"matchLabels": {"app": "web"}}}
+
+
+def spread(when: str) -> dict[str, Any]:
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": when, **WEB}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+def terms(side: str, key: str) -> dict[str, Any]:
+    term = {"topologyKey": "zone", **WEB}
+    listed = term if key.startswith("required") else {"weight": 3, "podAffinityTerm": term}
+    return {"affinity": {side: {key: [listed]}}}
+
+
+NEIGHBOURS: tuple[dict[str, Any], ...] = (
+    {**spread("DoNotSchedule"), "priority": 5},
+    spread("ScheduleAnyway"),
+    terms("podAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+    {
+        **terms("podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+        "containers": [{"name": "c", "ports": [{"hostPort": 80}]}],
+    },
+    terms("podAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution"),
+)
+"""Pods whose nodes depend on the pods there. As many as `SHAPES`, so that draws fit both."""
+
 nodes = st.fixed_dictionaries(
     {
         "labels": st.dictionaries(st.just("zone"), st.sampled_from(ZONES)),
@@ -126,6 +153,7 @@ class ReuseMachine(RuleBasedStateMachine):
     plugins: tuple[type[Any], ...] = ()
     weights: dict[str, int] = {}
     percentage: int | None = None
+    shapes = SHAPES
 
     @initialize(given=st.lists(nodes, min_size=1, max_size=3))
     def begin(self, given: list[dict[str, Any]]) -> None:
@@ -141,7 +169,10 @@ class ReuseMachine(RuleBasedStateMachine):
 
     def new_pod(self, shape: int, **metadata: Any) -> Pod:
         self.count += 1
-        return self.world.pod(f"p{self.count}", **SHAPES[shape], **metadata)
+        pod = self.world.pod(f"p{self.count}", **self.shapes[shape], **metadata)
+        # Labels are no part of a shape: pods of one shape differ in them.
+        pod.metadata.labels = {"app": "web"} if self.count % 2 else {"app": f"a{self.count % 3}"}
+        return pod
 
     @rule(name=st.sampled_from(NODES), parts=nodes)
     def set_node(self, name: str, parts: dict[str, Any]) -> None:
@@ -179,7 +210,11 @@ class ReuseMachine(RuleBasedStateMachine):
 
     @rule()
     def grow_past_the_capacity(self) -> None:
-        names = [f"extra{index}" for index in range(self.world.cache.table.capacity)]
+        capacity = self.world.cache.table.capacity
+        if capacity > 256:
+            # Each growth doubles: the next ones would take minutes and show nothing new.
+            return
+        names = [f"extra{index}" for index in range(capacity)]
         self.world.nodes(*names)
         for name in names[3:]:
             self.world.cache.remove_node(name)
@@ -206,6 +241,18 @@ class ReuseMachine(RuleBasedStateMachine):
             for shape in range(len(SHAPES)):
                 self.compare(self.new_pod(shape))
             self.world.cache.validate()
+
+    @rule(pick=st.integers(0, 100), label=st.sampled_from(["web", "a1"]), going=st.booleans())
+    def relabel(self, pick: int, label: str, going: bool) -> None:
+        if self.placed:
+            uid = sorted(self.placed)[pick % len(self.placed)]
+            old = self.placed[uid]
+            when = "2026-01-01T00:00:00Z" if going else None
+            metadata = msgspec.structs.replace(
+                old.metadata, labels={"app": label}, deletion_timestamp=when
+            )
+            self.placed[uid] = msgspec.structs.replace(old, metadata=metadata)
+            self.world.cache.update_pod(self.placed[uid])
 
     def compare(self, pod: Pod) -> None:
         if not self.world.cache.table.node_count:
@@ -367,6 +414,12 @@ class InTree(ReuseMachine):
     weights = dict(DEFAULT_PLUGINS)
 
 
+class Neighbours(ReuseMachine):
+    plugins = in_tree()
+    weights = dict(DEFAULT_PLUGINS)
+    shapes = NEIGHBOURS
+
+
 class Difficult(ReuseMachine):
     plugins = (Crowded, Versioned, Volatile)
     weights = {"Versioned": 3}
@@ -386,7 +439,7 @@ class NoFilterToRemember(ReuseMachine):
     percentage = 50
 
 
-MACHINES = (InTree, Difficult, Failing, WithScalar, NoFilterToRemember)
+MACHINES = (InTree, Neighbours, Difficult, Failing, WithScalar, NoFilterToRemember)
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
