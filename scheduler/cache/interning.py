@@ -9,6 +9,8 @@ import numpy as np
 from scheduler.api.node import Taint
 from scheduler.framework.nodes import BoolColumn, Int32Column, Int64Column
 
+_CROWD = 2
+
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -55,9 +57,12 @@ def _taint_key(taints: tuple[Taint, ...]) -> tuple[tuple[str, str, str], ...]:
 class LabelColumn:
     """One label key over all rows: value ids (-1 missing) and the dictionary of values.
 
-    Values are never forgotten: a key has few, apart from the hostname, which has one per node that
-    ever was.
+    An id means the same value as long as the object lives. Values that no node has any more stay,
+    too, which matters for hostnames; so the table replaces a `crowded` column by its `compacted`
+    form, and whoever still holds the old one has ids and values that fit each other.
     """
+
+    __slots__ = ("_arrays", "_ids", "_integers", "_numeric", "_values", "column")
 
     def __init__(self, capacity: int) -> None:
         self.column: Int32Column = np.full(capacity, -1, dtype=np.int32)
@@ -94,6 +99,22 @@ class LabelColumn:
             return False
         self.column[row] = value_id
         return True
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more than half of the values are no node's."""
+        # As many values as rows can be in use.
+        return len(self._values) > _CROWD * len(self.column)
+
+    def compacted(self) -> LabelColumn:
+        """The same labels with a dictionary of the values in use."""
+        made = LabelColumn(len(self.column))
+        present = self.column >= 0
+        used, places = np.unique(self.column[present], return_inverse=True)
+        made.column[present] = places
+        for value_id in used.tolist():
+            made._intern(self._values[value_id])
+        return made
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""

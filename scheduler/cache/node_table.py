@@ -290,6 +290,8 @@ class NodeTable:
             labels = node.metadata.labels
             for key, column in self._labels.items():
                 column.set(row, labels.get(key))
+                if column.crowded:
+                    self._labels[key] = column.compacted()
         if changed & Columns.IMAGES:
             self._images.set(row, old.status.images if old else (), node.status.images)
             self.bump("images")

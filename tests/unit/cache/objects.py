@@ -43,13 +43,13 @@ def pod(uid: str, node_name: str = "", **parts: Any) -> Pod:
         {"name": claim, "persistentVolumeClaim": {"claimName": claim}}
         for claim in parts.pop("claims", [])
     ]
-    spec = {
+    spec: dict[str, Any] = {
         key: parts.pop(key) for key in ("priority", "schedulerName", "affinity") if key in parts
     }
-    metadata = {"name": uid, "namespace": "default", "uid": uid, **parts}
+    metadata: dict[str, Any] = {"name": uid, "namespace": "default", "uid": uid, **parts}
     raw = {
         "metadata": metadata,
-        "spec": {"nodeName": node_name, "containers": [container], "volumes": volumes, **spec},
+        "spec": spec | {"nodeName": node_name, "containers": [container], "volumes": volumes},
     }
     made = msgspec.convert(raw, Pod)
     SHAPES.intern(made)

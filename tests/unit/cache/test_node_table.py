@@ -219,6 +219,29 @@ def test_integers_are_read_as_go_reads_them(text: str, number: int | None) -> No
 # -- taints --------------------------------------------------------------------------------------
 
 
+def test_values_that_no_node_has_any_more_are_forgotten_in_time() -> None:
+    table = NodeTable()
+    table.set_node(node("stays", labels={"host": "stays", "size": "7"}))
+    table.label_column("host")
+    table.label_column("size")
+    held = table.label_values("host")
+    for index in range(1000):
+        name = f"n{index}"
+        table.set_node(node(name, labels={"host": name, "size": str(index % 3)}))
+        values = table.label_values("host")
+        assert len(values.ids) == len(values.values) <= 2 * table.capacity
+        for row in table.rows.tolist():
+            value = values.values[table.label_column("host")[row]]
+            assert value == table.names[row]
+            assert values.ids[value] == table.label_column("host")[row]
+        if index >= 3:
+            table.remove_node(f"n{index - 3}")
+    # Ids in the hands of a cycle go on meaning the same.
+    assert held is not table.label_values("host")
+    assert held.values[held.ids["stays"]] == "stays"
+    assert table.label_values("size").integers.tolist() == [7, 0, 1, 2]
+
+
 def test_nodes_with_equal_taints_share_an_id_and_order_matters() -> None:
     one, two = taint("one"), taint("two")
     table = table_with(
