@@ -152,6 +152,36 @@ ONE_MISTAKE = [
         "kubestow: {statusDelay: -1s}",
         'kubestow.statusDelay: Invalid value: "-1s": must be non-negative',
     ),
+    (
+        "kubestow: {nodeProvisioningBridge: {suspectWindow: 0s}}",
+        'kubestow.nodeProvisioningBridge.suspectWindow: Invalid value: "0s": must be greater than',
+    ),
+    (
+        "kubestow: {nodeProvisioningBridge: {provisioningDeadline: -20m}}",
+        'kubestow.nodeProvisioningBridge.provisioningDeadline: Invalid value: "-20m0s": must be',
+    ),
+    (
+        "kubestow: {nodeProvisioningBridge: {clusterAutoscalerNamespace: 'Kube System'}}",
+        (
+            "kubestow.nodeProvisioningBridge.clusterAutoscalerNamespace: Invalid value: "
+            '"Kube System": must be the name of an object'
+        ),
+    ),
+    (
+        "kubestow: {nodeProvisioningBridge: {clusterAutoscalerConfigMap: ''}}",
+        (
+            "kubestow.nodeProvisioningBridge.clusterAutoscalerConfigMap: Invalid value: "
+            '"": must be the name of an object'
+        ),
+    ),
+    (
+        "kubestow: {nodeProvisioningBridge: {mode: Sometimes}}",
+        "kubestow.nodeProvisioningBridge.mode: ",
+    ),
+    (
+        "kubestow: {nodeProvisioningBridge: {scope: Some}}",
+        "kubestow.nodeProvisioningBridge.scope: ",
+    ),
     ("kubestow: {bindConcurrency: 0}", "kubestow.bindConcurrency: Invalid value: 0: must be at"),
     ("kubestow: {eventsPerSecond: 0}", "kubestow.eventsPerSecond: Invalid value: 0: must be gr"),
     ("kubestow: {sead: 1}", 'kubestow.sead: unknown field "sead"; did you mean "seed"?'),

@@ -150,3 +150,16 @@ def test_results_become_service_level_indicators() -> None:
         f'{total}{{name="shutdown",status="success",type="readyz"}} 1.0',
     ):
         assert line in text.splitlines()
+
+
+def test_an_advisory_check_is_shown_and_changes_nothing_else() -> None:
+    found = scheduler_checks(shutdown=passes, handler_sync=passes, advisory={"extra": fails})
+    assert found.answer("readyz").healthy
+    answer = found.answer("readyz", verbose=True)
+    assert answer.healthy
+    assert "[!]extra degraded" in answer.body
+    assert "lease" not in answer.body, "the reason is for those who may ask for the check alone"
+    alone = found.answer_one("readyz", "extra")
+    assert alone is not None
+    assert (alone.healthy, alone.body) == (False, "internal server error: no lease for 36 s\n")
+    assert "extra" not in found.names("livez")
