@@ -66,6 +66,7 @@ COMMANDS: Final = {
     "config": Entry("scheduler.cli.config", "Check and print configurations."),
     "queue": Entry("scheduler.cli.queue", "Show which pods wait, and why."),
     "explain": Entry("scheduler.cli.explain", "Show why a pod is where it is."),
+    "quota": Entry("scheduler.cli.quota", "Quotas enforced when pods are scheduled."),
     "apiserver": Entry("scheduler.cli.apiserver", "Serve an API server for experiments."),
     "version": Entry("scheduler.cli.version", "Show the version."),
 }

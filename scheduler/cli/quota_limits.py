@@ -1,0 +1,293 @@
+"""From what people write to deferred keys, and from quotas to what people read.
+
+Pure: manifests in, manifests and rows out. The grammar of keys is `plugins.resource_quota.keys`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plugins.resource_quota.keys import (
+    ALIAS_ANNOTATION,
+    PREFIX,
+    DeferredKey,
+    InvalidKeyError,
+    alias_key,
+    human,
+    is_native_compute,
+    key_for,
+    read_limits,
+)
+from scheduler.api.quantity import QuantityError, parse
+
+JsonObject = dict[str, Any]
+
+LABEL: Final = "kubestow.io/deferred-quota"
+"""`"true"` on a quota makes it a parameter of the policies; `enforced` on a namespace guards it."""
+HELD_REASONS: Final = ("ResourceQuotaValidated", "ResourceQuotaExceeded")
+_MARK_CONDITION: Final = "kubestow.io/QuotaDeferred"
+_MARK_ANNOTATION: Final = "kubestow.io/quota-deferred"
+REMOVE: Final = "none"
+"""Written for an amount, it takes the limit away."""
+
+
+class LimitError(ValueError):
+    """An amount or a name that cannot be a deferred limit; the text says what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Entries for `spec.hard` (None removes one) and aliases of names that are too long."""
+
+    hard: dict[str, str | None]
+    aliases: dict[str, str]
+
+
+def read(wanted: Mapping[str, str]) -> Limits:
+    """Limits from upstream's quota names (`requests.cpu`) and human amounts.
+
+    >>> read({"requests.cpu": "1500m", "requests.memory": "1Gi"}).hard
+    {'deferred.kubestow.io/requests.cpu-millis': '1500', 'deferred.kubestow.io/requests.memory': '1Gi'}
+    """  # noqa: E501
+    hard: dict[str, str | None] = {}
+    aliases: dict[str, str] = {}
+    for name, text in wanted.items():
+        key = _key(name, aliases)
+        hard[key.key] = None if text == REMOVE else _written(name, key, text)
+    return Limits(hard, aliases)
+
+
+def _key(name: str, aliases: dict[str, str]) -> DeferredKey:
+    try:
+        return key_for(name)
+    except InvalidKeyError as problem:
+        if "alias" not in str(problem):
+            raise LimitError(f"{name}: {problem}") from problem
+    alias = f"alias-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    aliases[alias] = name
+    return alias_key(alias, name)
+
+
+def _written(name: str, key: DeferredKey, text: str) -> str:
+    try:
+        amount = parse(text)
+    except QuantityError as problem:
+        raise LimitError(f"{name}: {problem}") from problem
+    if amount.nano < 0:
+        raise LimitError(f"{name}: {text} is below 0")
+    if amount.nano % key.unit:
+        wanted = (
+            "whole thousandths of a core, such as 1500m or 1.5"
+            if name.endswith("cpu")
+            else "a whole number, such as 2 or 64Gi"
+        )
+        raise LimitError(
+            f"{name}: {text} cannot be stored: the API server takes whole numbers only for a "
+            f"deferred key; write {wanted}"
+        )
+    if key.unit == parse("1").nano:
+        return amount.canonical()
+    return str(parse(str(amount.nano // key.unit)))
+
+
+def manifest(namespace: str, name: str, limits: Limits, scopes: Iterable[str] = ()) -> JsonObject:
+    """A new quota."""
+    meta: JsonObject = {"name": name, "namespace": namespace, "labels": {LABEL: "true"}}
+    if limits.aliases:
+        meta["annotations"] = {ALIAS_ANNOTATION: json.dumps(limits.aliases)}
+    spec: JsonObject = {"hard": {key: text for key, text in limits.hard.items() if text}}
+    if scopes:
+        spec["scopes"] = list(scopes)
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec}
+
+
+def change(quota: JsonObject, limits: Limits) -> JsonObject:
+    """A merge patch that gives an existing quota these limits and keeps its others."""
+    meta: JsonObject = {"labels": {LABEL: "true"}}
+    if limits.aliases:
+        notes = (quota["metadata"].get("annotations") or {}).get(ALIAS_ANNOTATION) or "{}"
+        try:
+            kept = json.loads(notes)
+        except ValueError as problem:
+            raise LimitError(f"annotation {ALIAS_ANNOTATION} is no JSON: {problem}") from problem
+        meta["annotations"] = {ALIAS_ANNOTATION: json.dumps({**kept, **limits.aliases})}
+    return {"metadata": meta, "spec": {"hard": limits.hard}}
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One limit of one quota. Amounts in billionths; None where nothing was published yet."""
+
+    namespace: str
+    quota: str
+    resource: str
+    deferred: bool
+    used: int | None
+    hard: int
+    held: int
+    """Pods that wait for this limit."""
+
+    @property
+    def free(self) -> int | None:
+        """What is left; below 0 when more is used than allowed."""
+        return None if self.used is None else self.hard - self.used
+
+    def told(self) -> JsonObject:
+        """For machines, with amounts as people write them."""
+        amounts = {"used": self.used, "hard": self.hard, "free": self.free}
+        return {
+            "namespace": self.namespace,
+            "quota": self.quota,
+            "resource": self.resource,
+            "deferred": self.deferred,
+            **{key: None if nano is None else _amount(self, nano) for key, nano in amounts.items()},
+            "held": self.held,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """For people."""
+        free = self.free
+        return (
+            self.namespace,
+            self.quota,
+            self.resource,
+            "?" if self.used is None else _amount(self, self.used),
+            _amount(self, self.hard),
+            "?" if free is None else _amount(self, free),
+            str(self.held),
+        )
+
+
+def _amount(row: Row, nano: int) -> str:
+    return f"-{human(row.resource, -nano)}" if nano < 0 else human(row.resource, nano)
+
+
+def has_deferred(quota: JsonObject) -> bool:
+    """Whether a quota has deferred keys, readable or not."""
+    return any(key.startswith(PREFIX) for key in _hard(quota))
+
+
+def rows(quota: JsonObject, pods: Iterable[JsonObject]) -> list[Row]:
+    """The limits of a quota, deferred ones first, with the pods of its namespace that wait."""
+    meta, used = quota["metadata"], (quota.get("status") or {}).get("used") or {}
+    where = (str(meta["namespace"]), str(meta["name"]))
+    messages = [message for message in map(held_by, pods) if message]
+    limits = read_limits(_hard(quota), meta.get("annotations") or {})
+    found = []
+    for key, hard in limits.hard.items():
+        published = used.get(key.key)
+        taken = None if published is None else key.amount(published)
+        held = sum(1 for message in messages if _names(message, where[1], key.name))
+        found.append(Row(*where, key.name, True, taken, hard, held))
+    for name, text in _hard(quota).items():
+        if not name.startswith(PREFIX):
+            published = used.get(name)
+            taken = None if published is None else parse(published).nano
+            found.append(Row(*where, name, False, taken, parse(text).nano, 0))
+    return found
+
+
+def unreadable(quota: JsonObject) -> list[str]:
+    """Deferred keys that cannot be used, and why."""
+    meta = quota["metadata"]
+    limits = read_limits(_hard(quota), meta.get("annotations") or {})
+    where = f"{meta['namespace']}/{meta['name']}"
+    return [f"{where}: {invalid} (this key is ignored)" for invalid in limits.invalid]
+
+
+def _hard(quota: JsonObject) -> JsonObject:
+    found: JsonObject = (quota.get("spec") or {}).get("hard") or {}
+    return found
+
+
+def held_by(pod: JsonObject) -> str:
+    """The message of a pod that quota holds; empty for others."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if (
+            condition.get("type") == "PodScheduled"
+            and condition.get("status") == "False"
+            and condition.get("reason") in HELD_REASONS
+        ):
+            return str(condition.get("message") or "quota exceeded")
+    return ""
+
+
+def _names(message: str, quota: str, resource: str) -> bool:
+    """Whether a message counts a resource of a quota among the exceeded ones."""
+    for part in message.split("; "):
+        told, _, rest = part.partition(", requested: ")
+        asked = rest.partition(", used: ")[0]
+        if told.rpartition(": ")[2] == quota and f",{resource}=" in f",{asked}":
+            return True
+    return False
+
+
+def waits_uncharged(pod: JsonObject) -> str:
+    """Why a pod without a node is not charged: `gated`, `held` or `unschedulable`; empty if not."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    if spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return ""
+    if spec.get("schedulingGates"):
+        return "gated"
+    conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+    mark = conditions.get(_MARK_CONDITION) or {}
+    notes = (pod.get("metadata") or {}).get("annotations") or {}
+    reason = (conditions.get("PodScheduled") or {}).get("reason")
+    if notes.get(_MARK_ANNOTATION) != "true" and mark.get("status") == "False":
+        return ""
+    if held_by(pod):
+        return "held"
+    marked = notes.get(_MARK_ANNOTATION) == "true" or mark.get("status") == "True"
+    return "waiting" if marked or reason == "SchedulingGated" else ""
+
+
+# -------------------------------------------------------------------------------------- migration
+
+
+def to_native(quota: JsonObject, name: str) -> JsonObject:
+    """The built-in quota that says the same; keys that are not deferred come along.
+
+    Raises LimitError for a key that has no built-in name.
+    """
+    bad = unreadable(quota)
+    if bad:
+        raise LimitError("; ".join(bad))
+    limits = read_limits(_hard(quota), quota["metadata"].get("annotations") or {})
+    hard = {key: text for key, text in _hard(quota).items() if not key.startswith(PREFIX)}
+    for key, nano in limits.hard.items():
+        if not is_native_compute(key.name):
+            raise LimitError(f"{key.key}: no built-in quota can limit {key.name}")
+        hard[key.name] = human(key.name, nano)
+    return _renamed(quota, name, hard, {})
+
+
+def to_deferred(quota: JsonObject, name: str) -> JsonObject:
+    """The way back: built-in compute keys become deferred ones. Raises LimitError."""
+    hard = _hard(quota)
+    limits = read({key: str(text) for key, text in hard.items() if is_native_compute(key)})
+    kept = {key: text for key, text in hard.items() if not is_native_compute(key)}
+    made = _renamed(quota, name, {**kept, **limits.hard}, {LABEL: "true"})
+    if limits.aliases:
+        made["metadata"]["annotations"] = {ALIAS_ANNOTATION: json.dumps(limits.aliases)}
+    return made
+
+
+def _renamed(
+    quota: JsonObject, name: str, hard: Mapping[str, Any], labels: Mapping[str, str]
+) -> JsonObject:
+    meta = quota["metadata"]
+    kept = {key: text for key, text in (meta.get("labels") or {}).items() if key != LABEL}
+    made: JsonObject = {
+        "name": name,
+        "namespace": meta["namespace"],
+        "labels": {**kept, **labels},
+    }
+    spec = {**(quota.get("spec") or {}), "hard": dict(sorted(hard.items()))}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": made, "spec": spec}
