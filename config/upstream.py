@@ -53,6 +53,8 @@ GATED_DEFAULTS: Final[Mapping[str, str]] = {
     "GangScheduling": "GangScheduling",
     "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
     "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",
+    # Ours, KEP-5465: the feature gate adds the plugin as well.
+    "ResourceQuota": "ResourceQuotaDeferredEnforcement",
 }
 """Plugins that are in the default set only while a gate is on."""
 

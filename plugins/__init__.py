@@ -25,6 +25,7 @@ from plugins.noderesources.balanced_allocation import NodeResourcesBalancedAlloc
 from plugins.noderesources.fit import NodeResourcesFit
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.priority_sort import PrioritySort
+from plugins.resource_quota.plugin import ResourceQuota
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
 from plugins.volume_restrictions import VolumeRestrictions
@@ -49,6 +50,7 @@ __all__ = [
     "NodeVolumeLimits",
     "PodTopologySpread",
     "PrioritySort",
+    "ResourceQuota",
     "SchedulingGates",
     "TaintToleration",
     "VolumeBinding",
@@ -74,14 +76,16 @@ DEFAULT_ORDER: Final[tuple[tuple[str, int], ...]] = (
     (names.INTER_POD_AFFINITY, 2),
     (names.DYNAMIC_RESOURCES, 2),
     (names.DEFAULT_PREEMPTION, 0),
+    (names.RESOURCE_QUOTA, 0),
     (names.NODE_RESOURCES_BALANCED_ALLOCATION, 1),
     (names.IMAGE_LOCALITY, 1),
     (names.DEFAULT_BINDER, 0),
     (names.NODE_DECLARED_FEATURES, 0),
 )
 """(name, score weight) of upstream's default plugins in MultiPoint order, at v1.36's default
-gates. Weight 0 means that none is configured; the framework then counts 1. The order decides which
-plugin's reason a node shows."""
+gates, and ResourceQuota, which is ours and among them only while its gate is on. Weight 0 means
+that none is configured; the framework then counts 1. The order decides which plugin's reason a node
+shows."""
 
 
 def in_tree() -> tuple[type[Any], ...]:
@@ -103,6 +107,7 @@ def in_tree() -> tuple[type[Any], ...]:
         InterPodAffinity,
         DynamicResources,
         DefaultPreemption,
+        ResourceQuota,
         NodeResourcesBalancedAllocation,
         ImageLocality,
         DefaultBinder,

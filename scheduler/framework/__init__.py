@@ -19,6 +19,7 @@ from scheduler.framework.handle import (
     ObjectKey,
     PluginMetrics,
     Subscriptions,
+    TimedWork,
     WaitingPod,
     WhatIf,
 )
@@ -177,6 +178,7 @@ __all__ = [
     "Status",
     "Subscriptions",
     "TermKind",
+    "TimedWork",
     "WaitingPod",
     "WhatIf",
     "error",

@@ -7,16 +7,19 @@ that service, simulator and tests can each give their own. Nothing here has beha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from scheduler.api.meta import Condition
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
+from scheduler.api.storage import ObjectReference
 from scheduler.framework.nodes import NodeInfo, NodeTableView
 from scheduler.framework.plugin import NominatingInfo
 from scheduler.framework.preemption import PreemptionSearch
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
+
+Shared = TypeVar("Shared")
 
 
 class Clock(Protocol):
@@ -203,6 +206,21 @@ class WaitingPod(Protocol):
         ...
 
 
+class TimedWork(Protocol):
+    """Work of a plugin that is due at times, done between scheduling cycles of the leader."""
+
+    #: Set by the host; call it when `next_due` moved to an earlier time.
+    on_timer: Callable[[], None]
+
+    def next_due(self) -> float | None:
+        """Monotonic time at which `run_due` has something to do, in the past: now; None: never."""
+        ...
+
+    def run_due(self) -> None:
+        """Do what is due; quick, for it may be called often."""
+        ...
+
+
 class Subscriptions(Protocol):
     """What plugins can be told about.
 
@@ -224,13 +242,21 @@ class Subscriptions(Protocol):
         """`callback(pod, node_name)` after a binding of ours has succeeded."""
         ...
 
+    def on_synced(self, callback: Callable[[], None]) -> None:
+        """`callback()`, once, when every watched object of the first lists has been handled."""
+        ...
+
+    def on_time(self, work: TimedWork) -> None:
+        """Have `work` called when it is due, as long as pods are scheduled."""
+        ...
+
 
 class Events(Protocol):
     """Records Kubernetes Events."""
 
     def record(
         self,
-        regarding: Pod | Node,
+        regarding: Pod | Node | ObjectReference,
         type: str,  # noqa: A002  (the Event field's own name)
         reason: str,
         action: str,
@@ -343,6 +369,17 @@ class Handle(Protocol):
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods; it may gate or free them."""
+        ...
+
+    def wake(self, uids: Iterable[str], plugin: str) -> None:
+        """Pods that `plugin` rejected, or holds at its gate, may be tried again; others stay."""
+        ...
+
+    def shared(self, name: str, make: Callable[[], Shared]) -> Shared:
+        """The one object of this name in the process, made when it is first asked for.
+
+        For state that the plugins of several profiles must have in common.
+        """
         ...
 
     def waiting_pods(self) -> Iterable[WaitingPod]:

@@ -13,6 +13,7 @@ import msgspec
 from scheduler.api.meta import Condition
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
+from scheduler.api.storage import ObjectReference
 from scheduler.client.binding import BindOutcome
 from scheduler.client.clock import second_time
 from scheduler.client.dispatcher import Dispatcher, Lane
@@ -135,7 +136,7 @@ class ProfileEvents:
 
     def record(
         self,
-        regarding: Pod | Node,
+        regarding: Pod | Node | ObjectReference,
         type: str,  # noqa: A002  (the Event field's own name)
         reason: str,
         action: str,

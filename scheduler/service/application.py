@@ -137,7 +137,6 @@ class Application:
             fence=elector.fence if elector else OpenFence(),
             metrics=self.metrics,
         )
-        stack.push_async_callback(wiring.close)
         endpoints = Endpoints(
             self._options,
             self._configuration,
@@ -204,6 +203,7 @@ class Application:
             task.cancel()
         if syncing not in done:
             return False
+        wiring.subscriptions.publish_synced()
         if self._owns_process:
             # What was read so far lives as long as the process: no need to look at it again.
             gc.collect()

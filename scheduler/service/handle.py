@@ -21,11 +21,11 @@ from scheduler.framework import (
     Nominator,
     PluginMetrics,
     Status,
+    TimedWork,
 )
 from scheduler.framework.preemption import PreemptionSearch
 from scheduler.queue import SchedulingQueue
 from scheduler.service.background import BackgroundTasks
-from scheduler.service.inbox import Inbox
 
 if TYPE_CHECKING:
     from scheduler.engine import Framework
@@ -41,6 +41,9 @@ class SubscriptionBoard:
         self._objects: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
         self._nominations: list[Callable[[Pod, str], None]] = []
         self._binds: list[Callable[[Pod, str], None]] = []
+        self._synced: list[Callable[[], None]] = []
+        #: What plugins want to be called for by the clock.
+        self.timed: list[TimedWork] = []
 
     def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
         """`callback(old, new)` for every change of a watched object."""
@@ -53,6 +56,14 @@ class SubscriptionBoard:
     def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
         """`callback(pod, node_name)` after a binding succeeded."""
         self._binds.append(callback)
+
+    def on_synced(self, callback: Callable[[], None]) -> None:
+        """`callback()` when every first list was handled."""
+        self._synced.append(callback)
+
+    def on_time(self, work: TimedWork) -> None:
+        """Have `work` called by the scheduling loop when it is due."""
+        self.timed.append(work)
 
     @property
     def plurals(self) -> frozenset[str]:
@@ -71,11 +82,15 @@ class SubscriptionBoard:
         """Tell subscribers about a binding."""
         _publish(self._binds, pod, node_name)
 
+    def publish_synced(self) -> None:
+        """Tell subscribers that every first list was handled."""
+        _publish(self._synced)
 
-def _publish(callbacks: Iterable[Callable[..., None]], first: Any, second: Any) -> None:
+
+def _publish(callbacks: Iterable[Callable[..., None]], *about: Any) -> None:
     for callback in callbacks:
         try:
-            callback(first, second)
+            callback(*about)
         except Exception:  # noqa: BLE001 - plugin boundary: the other subscribers are told as well
             _log.exception("a plugin's callback failed", callback=repr(callback))
 
@@ -171,7 +186,7 @@ class ServiceHandle:
         events: Events,
         background: BackgroundTasks,
         metrics: PluginMetrics,
-        inbox: Inbox | None = None,
+        shared: dict[str, Any],
     ) -> None:
         self.profile_name = profile_name
         self.clock = clock
@@ -181,11 +196,11 @@ class ServiceHandle:
         self.api = api
         self.events = events
         self.metrics = metrics
+        self._shared = shared
         self.what_if = ServiceWhatIf(cache)
         self._cache = cache
         self._waiting_pods = waiting_pods
         self._background = background
-        self._inbox = inbox or Inbox()
         #: Set when the queue exists; it is built from the plugins, so after them.
         self.queue: SchedulingQueue | None = None
         #: Set when the queue exists, for it looks at nominations.
@@ -213,13 +228,21 @@ class ServiceHandle:
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""
-        queue, wanted = self._queue(), list(pods)
-        self._inbox.submit(lambda: queue.activate(wanted))
+        self._queue().activate(list(pods))
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods."""
-        queue, wanted = self._queue(), list(uids)
-        self._inbox.submit(lambda: queue.recheck(wanted))
+        self._queue().recheck(list(uids))
+
+    def wake(self, uids: Iterable[str], plugin: str) -> None:
+        """Try pods again that `plugin` rejected."""
+        self._queue().wake(uids, plugin, f"{plugin}Wake")
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        """The one object of this name in the process."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
 
     def waiting_pods(self) -> Iterable[WaitingPod]:
         """Pods that wait at Permit, of all profiles."""

@@ -7,7 +7,7 @@ cluster. kube-scheduler's own defaults are in force, for the vectors were made w
 from __future__ import annotations
 
 import random
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -118,6 +118,12 @@ class ForgetfulSubscriptions:
     def on_bind(self, callback: Any) -> None:
         """Accept."""
 
+    def on_synced(self, callback: Any) -> None:
+        """Accept."""
+
+    def on_time(self, work: Any) -> None:
+        """Accept."""
+
 
 class VectorHandle:
     """Implements `framework.Handle` over a World."""
@@ -147,6 +153,13 @@ class VectorHandle:
 
     def recheck(self, uids: Iterable[str]) -> None:
         """There is no queue."""
+
+    def wake(self, uids: Iterable[str], plugin: str) -> None:
+        """There is no queue."""
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        """One profile at a time."""
+        return make()
 
     def waiting_pods(self) -> Iterable[WaitingPod]:
         """None."""

@@ -356,25 +356,31 @@ SPREAD_FALLBACK_TIME_HINT: Final = _histogram(
     E4,
     "One look at a pod after time has passed, for nodeProvisioningTimeout.",
 )
-EXTENDER_REQUESTS: Final = _counter(
-    "kubestow_extender_requests_total",
-    "Calls of HTTP extenders by result: success, error, or not_called while the circuit breaker "
-    "was open.",
-    "extender",
-    "verb",
-    "result",
+
+# ------------------------------------------------------------------- deferred quotas, ours
+
+QUOTA_VIOLATIONS: Final = _counter(
+    "scheduler_resource_quota_violations_total",
+    "Times a pod was held or turned down because it would exceed a quota.",
+    "namespace",
+    "resource_quota",
+    "extension_point",
 )
-EXTENDER_DURATION: Final = _histogram(
-    "kubestow_extender_request_duration_seconds",
-    CLIENT,
-    "Time of a call of an HTTP extender; scheduling waits for all but bind.",
-    "extender",
-    "verb",
+QUOTA_HELD_PODS: Final = _gauge(
+    "scheduler_resource_quota_held_pods", "Pods that wait for quota.", "namespace"
 )
-EXTENDER_BREAKER: Final = _gauge(
-    "kubestow_extender_circuit_open",
-    "1 while an HTTP extender that kept failing is not called, else 0.",
-    "extender",
+QUOTA_HELD_DURATION: Final = _histogram(
+    "scheduler_resource_quota_held_duration_seconds",
+    exponential(0.1, 4, 10),
+    "How long quota held a pod before it was let in, each time.",
+)
+QUOTA_IN_FLIGHT: Final = _gauge(
+    "scheduler_resource_quota_inflight",
+    "Amounts kept for pods between Reserve and the sight of their binding, and for nominated ones; "
+    "cores, bytes and counts.",
+    "namespace",
+    "resource_quota",
+    "resource",
 )
 
 DEFINITIONS: Final[tuple[Definition, ...]] = tuple(

@@ -163,7 +163,6 @@ async def scheduling(
             finally:
                 for task in tasks:
                     task.cancel()
-                await wiring.close()
 
 
 async def until(condition: Callable[[], object], what: str = "") -> None:

@@ -103,8 +103,12 @@ def test_upstreams_metrics_have_upstreams_form(
         assert list(found.buckets) == sorted(found.buckets)
 
 
+KEP_METRICS = ("scheduler_pod_topology_spread_fallback_", "scheduler_resource_quota_")
+"""Named by KEP-3990 and KEP-5465, which upstream never merged."""
+
+
 def test_every_metric_of_upstream_is_served_or_its_absence_explained() -> None:
-    served = {each.name for each in DEFINITIONS}
+    served = {each.name for each in DEFINITIONS if not each.name.startswith(KEP_METRICS)}
     known = {f"scheduler_{name}" for name in [*UPSTREAM, *UPSTREAM_NOT_SERVED.split()]}
     assert {name for name in served if name.startswith("scheduler_")} | set(NOT_SERVED) == known
     assert not served & set(NOT_SERVED)
@@ -115,7 +119,7 @@ def test_names_are_unique_and_ours_carry_our_prefix() -> None:
     names = [each.name for each in DEFINITIONS]
     assert len(set(names)) == len(names)
     upstreams = {f"scheduler_{name}" for name in UPSTREAM} | set(SHARED)
-    assert all(name.startswith("kubestow_") for name in set(names) - upstreams)
+    assert all(name.startswith(("kubestow_", *KEP_METRICS)) for name in set(names) - upstreams)
 
 
 REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
@@ -226,16 +230,23 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
     (lambda m: m.bridge.yielded(2), "kubestow_node_provisioning_bridge_yielded", {}, 2),
     (lambda m: m.bridge.degraded(True), "kubestow_node_provisioning_bridge_degraded", {}, 1),
     (lambda m: m.bridge.active(True), "kubestow_node_provisioning_bridge_active", {}, 1),
-    (lambda m: m.extender_request("http://e", "filter", "error", 0.1),
-     "kubestow_extender_requests_total",
-     {"extender": "http://e", "verb": "filter", "result": "error"}, 1),
-    (lambda m: m.extender_request("http://e", "filter", "success", 0.3),
-     "kubestow_extender_request_duration_seconds_sum",
-     {"extender": "http://e", "verb": "filter"}, 0.3),
-    (lambda m: m.extender_not_called("http://e", "bind"), "kubestow_extender_requests_total",
-     {"extender": "http://e", "verb": "bind", "result": "not_called"}, 1),
-    (lambda m: m.extender_circuit("http://e", open=True), "kubestow_extender_circuit_open",
-     {"extender": "http://e"}, 1),
+    (lambda m: m.plugins.count("scheduler_pod_topology_spread_fallback_total", "Timeout", "p"),
+     "scheduler_pod_topology_spread_fallback_total", {"criterion": "Timeout", "profile": "p"}, 1),
+    (lambda m: m.plugins.count("scheduler_pod_topology_spread_fallback_scheduled_total", "p"),
+     "scheduler_pod_topology_spread_fallback_scheduled_total", {"profile": "p"}, 1),
+    (lambda m: m.plugins.count("scheduler_resource_quota_violations_total", "n", "q", "Reserve"),
+     "scheduler_resource_quota_violations_total",
+     {"namespace": "n", "resource_quota": "q", "extension_point": "Reserve"}, 1),
+    (lambda m: m.plugins.gauge("scheduler_resource_quota_held_pods", "n", value=3),
+     "scheduler_resource_quota_held_pods", {"namespace": "n"}, 3),
+    (lambda m: m.plugins.observe("scheduler_resource_quota_held_duration_seconds", value=2.5),
+     "scheduler_resource_quota_held_duration_seconds_sum", {}, 2.5),
+    (lambda m: m.plugins.gauge("scheduler_resource_quota_inflight", "n", "q", "cpu", value=1.5),
+     "scheduler_resource_quota_inflight",
+     {"namespace": "n", "resource_quota": "q", "resource": "cpu"}, 1.5),
+    (lambda m: m.plugins.observe(
+        "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds", value=0.5),
+     "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds_sum", {}, 0.5),
     (lambda m: m.reuse("p", hits=9, misses=4), "kubestow_reuse_total",
      {"profile": "p", "result": "hit"}, 9),
     (lambda m: m.features([("A", "Alpha", False)]), "kubernetes_feature_enabled",

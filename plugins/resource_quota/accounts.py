@@ -1,0 +1,245 @@
+"""One quota's account: which pods it holds, in which role, with what amounts, and the sums.
+
+Invariant: a pod stands in an account once, whatever its role, so nothing is counted twice; sums are
+kept by adding and subtracting the very amounts a pod was entered with. `recount` sums afresh.
+
+Amounts are tuples of billionths, one per limit of the account, in the order of `limits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Final
+
+from plugins.resource_quota.keys import (
+    DeferredKey,
+    InvalidKey,
+    is_native_compute,
+    read_limits,
+)
+from plugins.resource_quota.scopes import ScopeMatch, scope_match
+from plugins.resource_quota.usage import Usage
+from scheduler.api.meta import RawQuantity
+from scheduler.api.pod import Pod
+from scheduler.api.policy import ResourceQuota
+from scheduler.api.quantity import QuantityError, parse
+
+Amounts = tuple[int, ...]
+
+
+class QuotaMode(StrEnum):
+    """Which names of a quota are enforced when a pod is scheduled."""
+
+    DEFERRED_KEYS = "DeferredKeys"
+    NATIVE = "Native"
+    BOTH = "Both"
+    OFF = "Off"
+
+    @property
+    def deferred_keys(self) -> bool:
+        """Whether `deferred.kubestow.io/` keys count."""
+        return self in (QuotaMode.DEFERRED_KEYS, QuotaMode.BOTH)
+
+    @property
+    def native(self) -> bool:
+        """Whether built-in compute names count."""
+        return self in (QuotaMode.NATIVE, QuotaMode.BOTH)
+
+
+class Role(IntEnum):
+    """What a pod in an account is; the value is the index of the sums."""
+
+    #: Bound to a node, whoever bound it.
+    ASSIGNED = 0
+    #: About to be bound by us, or nominated.
+    RESERVED = 1
+    #: Never gated and not scheduled: charged since its creation.
+    PENDING = 2
+
+
+TAKEN: Final = (Role.ASSIGNED, Role.RESERVED)
+"""What nobody else may have, never-gated pods included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One enforced entry of `hard`."""
+
+    key: str
+    """As in `hard`."""
+    name: str
+    """Upstream's quota name, e.g. `requests.cpu`; pods are measured and messages written in it."""
+    hard: int
+    deferred: DeferredKey | None
+    """None for a built-in name."""
+    observed: int | None = None
+    """`status.used` of a built-in name; None when it is not known (yet)."""
+
+    @property
+    def native(self) -> bool:
+        """Whether this is a built-in name, enforced for deferred pods only."""
+        return self.deferred is None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTerms:
+    """What a quota object asks of us."""
+
+    limits: tuple[Limit, ...]
+    invalid: tuple[InvalidKey, ...]
+    #: Built-in compute names beside deferred keys: they charge gated pods as ever (2.3, O1).
+    conflicts: tuple[str, ...]
+
+
+def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
+    """The enforced limits, sorted by name, and what is wrong with the object."""
+    limits: list[Limit] = []
+    invalid: tuple[InvalidKey, ...] = ()
+    if mode.deferred_keys:
+        found = read_limits(quota.spec.hard, quota.metadata.annotations)
+        invalid = found.invalid
+        limits += [Limit(key.key, key.name, hard, key) for key, hard in found.hard.items()]
+    compute = sorted(name for name in quota.spec.hard if is_native_compute(name))
+    if mode.native:
+        status = quota.status
+        stated = {**{name: quota.spec.hard[name] for name in compute}}
+        stated.update({name: status.hard[name] for name in compute if name in status.hard})
+        limits += [
+            Limit(name, name, _nano(raw), None, _nano(used) if used is not None else None)
+            for name, raw in stated.items()
+            for used in (status.used.get(name),)
+        ]
+    conflicts = () if mode.native or not limits else tuple(compute)
+    limits.sort(key=lambda each: (each.name, each.key))
+    return QuotaTerms(tuple(limits), invalid, conflicts)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A pod in an account."""
+
+    role: Role
+    amounts: Amounts
+
+
+class Account:
+    """One quota. Compared by identity; owned by the ledger, which alone changes it."""
+
+    __slots__ = (
+        "_covers",
+        "entries",
+        "limits",
+        "name",
+        "namespace",
+        "overcommitted",
+        "scopes",
+        "sums",
+        "terms",
+        "uid",
+    )
+
+    def __init__(self, quota: ResourceQuota, terms: QuotaTerms) -> None:
+        """An empty account."""
+        self.namespace = quota.metadata.namespace
+        self.name = quota.metadata.name
+        self.uid = quota.metadata.uid
+        self.terms = terms
+        self.limits = terms.limits
+        #: As in the object, to tell whether an update changes whom the quota covers.
+        self.scopes = quota.spec.scopes, quota.spec.scope_selector
+        self._covers: ScopeMatch = scope_match(quota.spec)
+        self.entries: dict[str, Entry] = {}
+        #: By role, then by limit.
+        self.sums: tuple[list[int], list[int], list[int]] = tuple(  # type: ignore[assignment]
+            [0] * len(terms.limits) for _ in Role
+        )
+        #: Whether more is taken than the limit; kept by the ledger.
+        self.overcommitted = False
+
+    def amounts(self, usage: Usage) -> Amounts:
+        """What a pod of this usage takes here."""
+        return tuple([usage.get(limit.name, 0) for limit in self.limits])
+
+    def covers(self, pod: Pod) -> bool:
+        """Whether the quota's scopes match the pod."""
+        return self._covers(pod)
+
+    def put(self, uid: str, role: Role | None, amounts: Amounts) -> tuple[bool, bool]:
+        """Enter a pod anew, or with None take it out. Returns (anything changed, something freed).
+
+        "Freed" is what helps somebody: a smaller sum of taken or of all.
+        """
+        old = self.entries.get(uid)
+        if old is not None:
+            if old.role is role and old.amounts == amounts:
+                return False, False
+            sums = self.sums[old.role]
+            for index, amount in enumerate(old.amounts):
+                sums[index] -= amount
+        if role is None:
+            if old is None:
+                return False, False
+            del self.entries[uid]
+        else:
+            self.entries[uid] = Entry(role, amounts)
+            sums = self.sums[role]
+            for index, amount in enumerate(amounts):
+                sums[index] += amount
+        return True, old is not None and _frees(old, role, amounts)
+
+    def taken(self, index: int, *, pending: bool) -> int:
+        """Amount of one limit that is assigned or reserved, and `pending` as well if asked for."""
+        total = self.sums[Role.ASSIGNED][index] + self.sums[Role.RESERVED][index]
+        return total + self.sums[Role.PENDING][index] if pending else total
+
+    def used(self) -> Mapping[str, int]:
+        """Billionths by key: assigned, reserved and never-gated pending pods, each once."""
+        return {
+            limit.key: self.taken(index, pending=True) for index, limit in enumerate(self.limits)
+        }
+
+    def published(self) -> Mapping[str, str]:
+        """`status.used` as it should be, by deferred key; built-in names have another writer."""
+        return {
+            limit.deferred.key: limit.deferred.published(self.taken(index, pending=True))
+            for index, limit in enumerate(self.limits)
+            if limit.deferred is not None
+        }
+
+    def over(self) -> bool:
+        """Whether more is taken than a limit allows."""
+        return any(
+            self.taken(index, pending=False) > limit.hard for index, limit in enumerate(self.limits)
+        )
+
+    def recount(self) -> Iterator[str]:
+        """Differences between the sums and a count of all entries; nothing when all is well."""
+        for role in Role:
+            fresh = [0] * len(self.limits)
+            for entry in self.entries.values():
+                if entry.role is role:
+                    for index, amount in enumerate(entry.amounts):
+                        fresh[index] += amount
+            if fresh != self.sums[role]:
+                yield (
+                    f"quota {self.namespace}/{self.name}: {role.name.lower()} is "
+                    f"{self.sums[role]}, counted {fresh}"
+                )
+
+
+def _frees(old: Entry, role: Role | None, amounts: Amounts) -> bool:
+    if role is None:
+        return any(old.amounts)
+    if old.role in TAKEN and role not in TAKEN:
+        return any(old.amounts)
+    return any(now < before for now, before in zip(amounts, old.amounts, strict=True))
+
+
+def _nano(raw: RawQuantity) -> int:
+    try:
+        return parse(raw).nano
+    except QuantityError:
+        # The API server lets no such quota through; an unreadable limit allows nothing.
+        return 0

@@ -1,0 +1,182 @@
+"""Bookkeeper: one ledger for all profiles of a process, and what it is connected to.
+
+It feeds the ledger from subscriptions, wakes the pods the ledger releases, reports findings about
+quotas as Events, and keeps the gauges. What a single pod is answered is the plugin's business.
+
+Findings are reported from `run_due`, that is by the replica that schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from plugins import names
+from plugins.resource_quota.accounts import Account, QuotaTerms, Role
+from plugins.resource_quota.arguments import ResourceQuotaArgs
+from plugins.resource_quota.keys import human
+from plugins.resource_quota.ledger import Ledger
+from scheduler.api.pod import Pod
+from scheduler.api.policy import ResourceQuota as Quota
+from scheduler.api.storage import ObjectReference
+from scheduler.framework import Handle
+
+INVALID_KEY: Final = "DeferredQuotaInvalidKey"
+OVERCOMMITTED: Final = "DeferredQuotaOvercommitted"
+BUILT_IN_CONFLICT: Final = "BuiltInQuotaConflict"
+"""Event reasons on quotas."""
+ACTION: Final = "Quota"
+
+HELD_PODS: Final = "scheduler_resource_quota_held_pods"
+HELD_DURATION: Final = "scheduler_resource_quota_held_duration_seconds"
+IN_FLIGHT: Final = "scheduler_resource_quota_inflight"
+VIOLATIONS: Final = "scheduler_resource_quota_violations_total"
+
+
+class Bookkeeper:
+    """See the module's docstring. Touched from one event loop; implements `TimedWork`."""
+
+    def __init__(self, args: ResourceQuotaArgs, handle: Handle) -> None:
+        """Subscribe; `handle` is that of the first profile with the plugin."""
+        self.args = args
+        self.ledger = Ledger(args.mode)
+        self._handle = handle
+        #: Set by the host of `TimedWork`.
+        self.on_timer: Callable[[], None] = lambda: None
+        #: `status.used` of an account's quota may be out of date: for the usage writer.
+        self.on_changed: Callable[[Account], None] = lambda _account: None
+        #: `on_bound(pod)`: PostBind of a pod of ours, for the writer in native mode (rule Q10).
+        self.on_bound: Callable[[Pod], None] = lambda _pod: None
+        self._findings: list[tuple[ObjectReference, str, str]] = []
+        self._reported: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._touched: dict[Account, None] = {}
+        ledger = self.ledger
+        ledger.on_release = self._release
+        ledger.on_changed = self._changed
+        ledger.on_forgotten = self._forgotten
+        ledger.on_overcommitted = self._overcommitted
+        ledger.on_timer = self._wake_host
+        subscriptions = handle.subscriptions
+        subscriptions.on_object("pods", self._pod)
+        subscriptions.on_object("resourcequotas", self._quota)
+        subscriptions.on_nomination(ledger.nominate)
+        subscriptions.on_synced(ledger.mark_synced)
+        subscriptions.on_time(self)
+
+    # -- TimedWork -------------------------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """Monotonic time at which something is to be done."""
+        if self._findings or self._touched:
+            return 0.0
+        due = self.ledger.next_due()
+        if due is None:
+            return None
+        clock = self._handle.clock
+        return clock.monotonic() + due - clock.now()
+
+    def run_due(self) -> None:
+        """End graces, release pods, report findings, set gauges."""
+        self.ledger.run_due(self._handle.clock.now())
+        findings, self._findings = self._findings, []
+        for reference, reason, note in findings:
+            self._handle.events.record(reference, "Warning", reason, ACTION, note)
+        touched, self._touched = self._touched, {}
+        for account in touched:
+            self._gauge_in_flight(account)
+
+    # -- what happens ----------------------------------------------------------------------------
+
+    def gauge_held(self, namespace: str) -> None:
+        """Bring the number of held pods of a namespace up to date."""
+        self._handle.metrics.gauge(HELD_PODS, namespace, value=self.ledger.held(namespace))
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            if old is not None:
+                self._forget(old)
+            return
+        if old is not None and old.metadata.uid != new.metadata.uid:
+            self._forget(old)
+        self.ledger.observe(new)
+
+    def _forget(self, pod: Pod) -> None:
+        namespace = pod.metadata.namespace
+        held = self.ledger.held(namespace)
+        self.ledger.forget(pod.metadata.uid)
+        if held:
+            self.gauge_held(namespace)
+
+    def _quota(self, old: Quota | None, new: Quota | None) -> None:
+        if new is not None:
+            terms = self.ledger.set_quota(new)
+            self._report(new, terms)
+        elif old is not None:
+            self.ledger.remove_quota(old.metadata.namespace, old.metadata.name)
+            self._reported.pop((old.metadata.namespace, old.metadata.name), None)
+
+    def _wake_host(self) -> None:
+        # Through the attribute: the host sets it after this object was made.
+        self.on_timer()
+
+    def _release(self, uids: Sequence[str]) -> None:
+        self._handle.wake(uids, names.RESOURCE_QUOTA)
+
+    def _changed(self, account: Account) -> None:
+        self._touched[account] = None
+        self.on_changed(account)
+        self.on_timer()
+
+    def _forgotten(self, account: Account) -> None:
+        self._touched.pop(account, None)
+        for limit in account.limits:
+            self._handle.metrics.gauge(
+                IN_FLIGHT, account.namespace, account.name, limit.name, value=0.0
+            )
+
+    def _gauge_in_flight(self, account: Account) -> None:
+        for index, limit in enumerate(account.limits):
+            amount = account.sums[Role.RESERVED][index] / 1e9
+            self._handle.metrics.gauge(
+                IN_FLIGHT, account.namespace, account.name, limit.name, value=amount
+            )
+
+    # -- findings --------------------------------------------------------------------------------
+
+    def _report(self, quota: Quota, terms: QuotaTerms) -> None:
+        meta = quota.metadata
+        notes = tuple(
+            [f"{INVALID_KEY}:quota {meta.name}: {each}; the key is ignored"
+             for each in terms.invalid]
+            + [f"{BUILT_IN_CONFLICT}:quota {meta.name} also limits {name} itself: gated pods are "
+               "charged for it, and refused, when they are created"
+               for name in terms.conflicts]
+        )  # fmt: skip
+        key = meta.namespace, meta.name
+        if notes == self._reported.get(key, ()):
+            return
+        self._reported[key] = notes
+        for note in notes:
+            reason, _, text = note.partition(":")
+            self._find(meta.namespace, meta.name, meta.uid, reason, text)
+
+    def _overcommitted(self, account: Account) -> None:
+        over = ", ".join(
+            f"{limit.name}: used {human(limit.name, taken)}, "
+            f"limited {human(limit.name, limit.hard)}"
+            for index, limit in enumerate(account.limits)
+            for taken in (account.taken(index, pending=False),)
+            if taken > limit.hard
+        )
+        note = (
+            f"quota {account.name} is exceeded by pods that another scheduler bound, a resize, or "
+            f"a limit below what is used: {over}; nothing is stopped, pods to come are held"
+        )
+        self._find(account.namespace, account.name, account.uid, OVERCOMMITTED, note)
+
+    def _find(self, namespace: str, name: str, uid: str, reason: str, note: str) -> None:
+        reference = ObjectReference(
+            api_version="v1", kind="ResourceQuota", namespace=namespace, name=name, uid=uid
+        )
+        self._findings.append((reference, reason, note))
+        self.on_timer()

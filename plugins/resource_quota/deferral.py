@@ -1,0 +1,70 @@
+"""Which pods are deferred, which still count, and until when (KEP-5465 design 2.6).
+
+Pure functions of one pod object; what the ledger remembers about it is handed in.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from scheduler.api.pod import Pod
+
+MARK_ANNOTATION: Final = "kubestow.io/quota-deferred"
+"""On a pod, `"true"`: it was gated when it was created (policy P5)."""
+MARK_CONDITION: Final = "kubestow.io/QuotaDeferred"
+"""Pod condition: True, it was gated once; False, it never was, whatever PodScheduled says."""
+REASON_VALIDATED: Final = "ResourceQuotaValidated"
+"""PodScheduled reason of a pod that a quota holds."""
+REASON_EXCEEDED: Final = "ResourceQuotaExceeded"
+"""Event reason; read in a condition as well, for pods another implementation held."""
+
+POD_SCHEDULED: Final = "PodScheduled"
+_GATED_REASONS: Final = frozenset(("SchedulingGated", REASON_VALIDATED, REASON_EXCEEDED))
+_TERMINAL: Final = frozenset(("Succeeded", "Failed"))
+
+
+def is_deferred(pod: Pod, remembered: bool | None) -> bool:
+    """Whether a pod was ever gated: not charged until bound (rules Q3, Q5).
+
+    `remembered` is what was found before: True stays, and False means that the pod was seen
+    without any sign of a gate, so that a PodScheduled reason which came later is our own hold.
+    """
+    if remembered or pod.spec.scheduling_gates:
+        return True
+    if pod.metadata.annotations.get(MARK_ANNOTATION) == "true":
+        return True
+    mark = condition_status(pod, MARK_CONDITION)
+    if mark == "True":
+        return True
+    if mark == "False" or remembered is False:
+        return False
+    return any(
+        each.type == POD_SCHEDULED and each.status == "False" and each.reason in _GATED_REASONS
+        for each in pod.status.conditions
+    )
+
+
+def condition_status(pod: Pod, kind: str) -> str:
+    """Status of one condition; empty when the pod does not have it."""
+    return next((each.status for each in pod.status.conditions if each.type == kind), "")
+
+
+def is_terminal(pod: Pod) -> bool:
+    """Whether the pod has finished and counts no more."""
+    return pod.status.phase in _TERMINAL
+
+
+def counts_until(pod: Pod) -> float | None:
+    """Wall clock second after which a pod that is being deleted counts no more; None: no end yet.
+
+    `deletionTimestamp` is the end of the grace period, and quota waits another one (2.3).
+    """
+    stamp = pod.metadata.deletion_timestamp
+    if stamp is None:
+        return None
+    try:
+        deadline = datetime.fromisoformat(stamp).timestamp()
+    except ValueError:
+        return None
+    return deadline + (pod.metadata.deletion_grace_period_seconds or 0)

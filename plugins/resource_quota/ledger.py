@@ -1,0 +1,638 @@
+"""The ledger: who uses how much of which quota, and who waits for it (KEP-5465 design 2.6-2.10).
+
+It is told of pods, quotas, nominations and reservations, and answers three questions from memory:
+what a pod would violate, whom to release, and what each quota's usage is. No I/O, no clock: whoever
+needs time hands it in. One ledger serves all profiles of a process; it is touched from one loop.
+
+Invariants, which `validate` checks by a full recount:
+* a pod is in an account at most once, in one role (`accounts`);
+* what is reserved was checked in the same step, so that assigned and reserved pods never exceed a
+  limit unless others bound them, or the limit was lowered (Q7);
+* a reservation ends with the sight of the binding, with `unreserve`, or with the pod.
+
+Releases are not made where quota is freed, which may be deep in a scheduling cycle, but in
+`run_due`, which the scheduling loop calls between cycles.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from plugins.resource_quota.accounts import Account, QuotaMode, QuotaTerms, Role, read_terms
+from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
+from plugins.resource_quota.holds import Demand
+from plugins.resource_quota.messages import Pairs, Violation, pairs
+from plugins.resource_quota.records import NOTHING, Namespace, PodRecord
+from plugins.resource_quota.usage import UsageCache
+from scheduler.api.pod import Pod
+from scheduler.api.policy import ResourceQuota
+from scheduler.api.requests import limits_differ
+
+RETRY: Final = 0.25
+"""Seconds that pods which were let out have to use the quota, before more are let out."""
+FIRST_SPARE: Final = 16
+"""How many more than fit together are let out then; doubled each time, until one uses the quota."""
+JUST_AFTER: Final = 0.001
+"""Seconds past a deadline that it takes for the deadline to be over."""
+
+_Extra = dict[Account, list[int]]
+
+
+class LedgerDriftError(AssertionError):
+    """Incremental sums and a full recount differ: a bug. The text lists every difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatistics:
+    """A moment's view."""
+
+    pods: int
+    quotas: int
+    """Quotas with a limit that is enforced here."""
+    held: int
+    """Pods that a quota holds."""
+    reserved: int
+    """Pods between Reserve and the sight of their binding, and nominated ones."""
+
+
+class Ledger:
+    """See the module's docstring. Callbacks are set by the host and must be quick."""
+
+    def __init__(self, mode: QuotaMode = QuotaMode.DEFERRED_KEYS) -> None:
+        self.mode = mode
+        #: Whether all pods and quotas are known; until then nothing is let through.
+        self.synced = False
+        self._namespaces: dict[str, Namespace] = {}
+        self._pods: dict[str, PodRecord] = {}
+        self._usage = UsageCache()
+        self._ends: list[tuple[float, str]] = []
+        #: (time, namespace) at which released pods have had their chance.
+        self._chances: list[tuple[float, str]] = []
+        self._dirty: set[str] = set()
+        self._sequence = 0
+        self._unsynced: set[str] = set()
+        #: `on_release(uids)`: these may pass now, in this order; run PreEnqueue for them.
+        self.on_release: Callable[[Sequence[str]], None] = lambda _uids: None
+        #: `on_changed(account)`: the account's sums have changed, or it is new.
+        self.on_changed: Callable[[Account], None] = lambda _account: None
+        #: `on_forgotten(account)`: its quota is gone or asks for something else now.
+        self.on_forgotten: Callable[[Account], None] = lambda _account: None
+        #: `on_overcommitted(account)`: more is taken than allowed, by a binding that was not ours,
+        #: a resize, or (after a start) before we came.
+        self.on_overcommitted: Callable[[Account], None] = lambda _account: None
+        #: Called when `next_due` moved to an earlier time.
+        self.on_timer: Callable[[], None] = lambda: None
+
+    # -- what is told ----------------------------------------------------------------------------
+
+    def observe(self, pod: Pod) -> None:
+        """A pod as it is now: new or changed."""
+        uid = pod.metadata.uid
+        record = self._pods.get(uid)
+        if record is None:
+            record = self._pods[uid] = PodRecord(pod)
+            self._space(pod.metadata.namespace).pods[uid] = record
+            record.deferred = is_deferred(pod, None)
+        elif record.pod is pod:
+            return
+        else:
+            same = _same_terms(record.pod, pod)
+            record.pod = pod
+            record.deferred = is_deferred(pod, record.deferred)
+            if not same:
+                record.usage = None
+        space = self._namespaces[pod.metadata.namespace]
+        record.ended = is_terminal(pod)
+        self._watch_end(record)
+        if pod.spec.node_name:
+            record.reserved = record.nominated = False
+        self._enter(space, record)
+        if record.nominated and self._check(record):
+            # It has grown: what is kept for it must be granted anew.
+            record.nominated = False
+            self._enter(space, record)
+        if pod.spec.node_name or record.ended:
+            self._leave(space, record)
+            self._settled(space, record)
+
+    def observe_newer(self, pod: Pod) -> None:
+        """As `observe`, unless what is known is newer: for callers that may hold an old object."""
+        record = self._pods.get(pod.metadata.uid)
+        if record is None or (record.pod is not pod and _newer(pod, record.pod)):
+            self.observe(pod)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or has left the watch because it has finished."""
+        record = self._pods.pop(uid, None)
+        if record is None:
+            return
+        namespace = record.pod.metadata.namespace
+        space = self._namespaces[namespace]
+        record.ended = True
+        self._enter(space, record)
+        self._leave(space, record)
+        self._settled(space, record)
+        del space.pods[uid]
+        self._unsynced.discard(uid)
+        self._prune(space)
+
+    def set_quota(self, quota: ResourceQuota) -> QuotaTerms:
+        """A quota as it is now. Returns what was read, for findings to be reported."""
+        meta = quota.metadata
+        space = self._space(meta.namespace)
+        terms = read_terms(quota, self.mode)
+        old = space.accounts.get(meta.name)
+        fresh = Account(quota, terms) if terms.limits else None
+        if old is not None and fresh is not None and _alike(old, fresh):
+            self._change_limits(space, old, terms)
+            return terms
+        self._replace(space, meta.name, fresh)
+        self._prune(space)
+        return terms
+
+    def remove_quota(self, namespace: str, name: str) -> None:
+        """A quota is gone; pods it held and reservations in it are free (O5)."""
+        space = self._namespaces.get(namespace)
+        if space is not None:
+            self._replace(space, name, None)
+            self._prune(space)
+
+    def mark_synced(self) -> None:
+        """All pods and quotas are known: those that were turned down until now may try."""
+        self.synced = True
+        for space in self._namespaces.values():
+            for account in space.accounts.values():
+                self._note_commitment(account)
+                self.on_changed(account)
+        self.on_timer()
+
+    def nominate(self, pod: Pod, node_name: str) -> None:
+        """A pod is nominated, or (empty name) no longer. Deferred pods keep quota while they are.
+
+        Without that, victims die and a smaller pod takes the quota (2.9). Nothing is kept where it
+        does not fit.
+        """
+        record = self._pods.get(pod.metadata.uid)
+        if record is None or bool(node_name) == record.nominated:
+            return
+        if node_name:
+            if record.pod.spec.node_name or not record.deferred or self._check(record):
+                return
+            record.nominated = True
+        else:
+            record.nominated = False
+        self._enter(self._namespaces[record.pod.metadata.namespace], record)
+
+    # -- the plugin's questions ------------------------------------------------------------------
+
+    def deferred(self, pod: Pod) -> bool:
+        """Whether the pod was gated once."""
+        record = self._pods.get(pod.metadata.uid)
+        return is_deferred(pod, None) if record is None else record.deferred
+
+    def known(self, uid: str) -> bool:
+        """Whether the pod is in the ledger."""
+        return uid in self._pods
+
+    def limits_pods_of(self, namespace: str) -> bool:
+        """Whether any quota of the namespace is enforced here."""
+        space = self._namespaces.get(namespace)
+        return space is not None and bool(space.accounts)
+
+    def violations(self, pod: Pod) -> Sequence[Violation]:
+        """What the pod would violate now, never counting the pod itself; changes nothing."""
+        space = self._namespaces.get(pod.metadata.namespace)
+        if space is None or not space.accounts:
+            return ()
+        record = self._pods.get(pod.metadata.uid)
+        if record is None:
+            record = PodRecord(pod)
+            record.deferred = is_deferred(pod, None)
+            record.demand = self._demand(space, record)
+        return self._check(record)
+
+    def reserve(self, pod: Pod) -> Sequence[Violation]:
+        """Check and book in one step; violations mean that nothing was booked.
+
+        A pod that is not known is gone: its binding will fail, so there is nothing to book.
+        """
+        record = self._pods.get(pod.metadata.uid)
+        if record is None:
+            return ()
+        found = self._check(record)
+        if not found:
+            space = self._namespaces[record.pod.metadata.namespace]
+            record.reserved = True
+            self._enter(space, record)
+            if record.released_at is not None:
+                del space.released[record.uid]
+                record.released_at = None
+                space.spare = 0
+        return found
+
+    def unreserve(self, uid: str) -> None:
+        """Undo `reserve`; may be called at any time, any number of times."""
+        record = self._pods.get(uid)
+        if record is not None and record.reserved:
+            record.reserved = False
+            self._enter(self._namespaces[record.pod.metadata.namespace], record)
+
+    # -- held pods -------------------------------------------------------------------------------
+
+    def hold(self, uid: str, violations: Sequence[Violation], now: float) -> bool:
+        """The gate is closed before a pod. Returns whether to tell people: the set is new."""
+        record = self._pods.get(uid)
+        if record is None:
+            return False
+        space = self._namespaces[record.pod.metadata.namespace]
+        self._settled(space, record)
+        if record.order is None:
+            self._sequence += 1
+            record.order = (-record.pod.priority, self._sequence)
+            space.lines.add(record)
+        if record.held_since is None:
+            record.held_since = now
+        return self.announce(record, pairs(violations))
+
+    def announce(self, record: PodRecord, violated: Pairs) -> bool:
+        """Whether what is violated differs from what was said last; it counts as said then."""
+        if record.announced == violated:
+            return False
+        record.announced = violated
+        return True
+
+    def wait_for_sync(self, uid: str) -> None:
+        """The pod was turned down because not everything is known yet."""
+        self._unsynced.add(uid)
+
+    def admit(self, uid: str, now: float) -> float | None:
+        """The gate is open for a pod. Returns the seconds it was held, None if it was not."""
+        record = self._pods.get(uid)
+        if record is None or record.held_since is None:
+            return None
+        self._leave(self._namespaces[record.pod.metadata.namespace], record)
+        since, record.held_since = record.held_since, None
+        return max(0.0, now - since)
+
+    def attempted(self, uid: str) -> None:
+        """The pod's attempt has failed for another reason than quota: others may try."""
+        record = self._pods.get(uid)
+        if record is not None:
+            record.announced = frozenset()
+            self._settled(self._namespaces[record.pod.metadata.namespace], record)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """Wall clock second at which `run_due` has something to do; 0: now, None: never."""
+        if self._dirty or (self.synced and self._unsynced):
+            return 0.0
+        times = [heap[0][0] for heap in (self._ends, self._chances) if heap]
+        return min(times, default=None)
+
+    def run_due(self, now: float) -> None:
+        """End what is over by the clock, and release pods that may fit now."""
+        while self._ends and self._ends[0][0] <= now:
+            due, uid = heapq.heappop(self._ends)
+            record = self._pods.get(uid)
+            if record is not None and record.ends is not None and record.ends + JUST_AFTER == due:
+                record.expired = True
+                self._enter(self._namespaces[record.pod.metadata.namespace], record)
+        while self._chances and self._chances[0][0] <= now:
+            self._chance_over(heapq.heappop(self._chances)[1], now)
+        if self.synced and self._unsynced:
+            waiting, self._unsynced = self._unsynced, set()
+            self.on_release([uid for uid in self._pods if uid in waiting])
+        dirty, self._dirty = self._dirty, set()
+        for name in sorted(dirty):
+            space = self._namespaces.get(name)
+            if space is not None:
+                self._release(space, now)
+
+    # -- inspection ------------------------------------------------------------------------------
+
+    def accounts(self) -> Iterator[Account]:
+        """Every account, by namespace and name."""
+        for name in sorted(self._namespaces):
+            yield from self._namespaces[name].accounts.values()
+
+    def account(self, namespace: str, name: str) -> Account | None:
+        """The account of a quota, None if nothing of it is enforced here."""
+        space = self._namespaces.get(namespace)
+        return None if space is None else space.accounts.get(name)
+
+    def published(self, namespace: str, name: str) -> Mapping[str, str]:
+        """`status.used` of a quota's deferred keys as it should be; empty for unknown quotas."""
+        account = self.account(namespace, name)
+        return {} if account is None else account.published()
+
+    def held(self, namespace: str) -> int:
+        """How many pods of a namespace quotas hold."""
+        space = self._namespaces.get(namespace)
+        return 0 if space is None else len(space.lines)
+
+    def reserved(self) -> Iterator[str]:
+        """UIDs of pods between Reserve and the sight of their binding, and of nominated ones."""
+        for uid, record in self._pods.items():
+            if record.role is Role.RESERVED:
+                yield uid
+
+    def statistics(self) -> LedgerStatistics:
+        """Counts; O(pods)."""
+        return LedgerStatistics(
+            pods=len(self._pods),
+            quotas=sum(len(space.accounts) for space in self._namespaces.values()),
+            held=sum(len(space.lines) for space in self._namespaces.values()),
+            reserved=sum(1 for _ in self.reserved()),
+        )
+
+    def drift(self) -> list[str]:
+        """Differences between what is kept and a full recount from the pods; empty: none."""
+        found: list[str] = []
+        for space in self._namespaces.values():
+            for account in space.accounts.values():
+                found += account.recount()
+                found += self._misplaced(space, account)
+        return found
+
+    def validate(self) -> None:
+        """Raise LedgerDriftError if a full recount differs, or a held pod is out of place."""
+        found = self.drift()
+        for uid, record in self._pods.items():
+            space = self._namespaces[record.pod.metadata.namespace]
+            if space.pods.get(uid) is not record:
+                found.append(f"pod {uid} is not in its namespace")
+            if record.released_at is not None and space.released.get(uid) is not record:
+                found.append(f"pod {uid} was released and is not among the released")
+            if record.demand != self._demand(space, record):
+                found.append(f"pod {uid} has an old demand")
+        for space in self._namespaces.values():
+            for held in space.lines:
+                if self._pods.get(held.uid) is not held or held.order is None:
+                    found.append(f"pod {held.uid} is held and should not be")
+        if found:
+            raise LedgerDriftError("\n".join(found))
+
+    def _misplaced(self, space: Namespace, account: Account) -> Iterator[str]:
+        expected = {
+            uid: (record.role, dict(record.demand.shares).get(account))
+            for uid, record in space.pods.items()
+            if record.role is not None and account in dict(record.demand.shares)
+        }
+        actual = {uid: (entry.role, entry.amounts) for uid, entry in account.entries.items()}
+        for uid in sorted(expected.keys() | actual.keys()):
+            if expected.get(uid) != actual.get(uid):
+                yield (
+                    f"quota {account.namespace}/{account.name}: pod {uid} stands as "
+                    f"{actual.get(uid)}, should be {expected.get(uid)}"
+                )
+
+    # -- keeping accounts ------------------------------------------------------------------------
+
+    def _space(self, namespace: str) -> Namespace:
+        space = self._namespaces.get(namespace)
+        if space is None:
+            space = self._namespaces[namespace] = Namespace(namespace)
+        return space
+
+    def _prune(self, space: Namespace) -> None:
+        if not space.pods and not space.accounts:
+            self._namespaces.pop(space.name, None)
+
+    def _demand(self, space: Namespace, record: PodRecord) -> Demand:
+        if not space.accounts:
+            return NOTHING
+        if record.usage is None:
+            record.usage = self._usage.of(record.pod)
+        shares = []
+        for account in space.accounts.values():
+            amounts = account.amounts(record.usage)
+            if any(amounts) and account.covers(record.pod):
+                shares.append((account, amounts))
+        return Demand(record.deferred, tuple(shares))
+
+    def _enter(self, space: Namespace, record: PodRecord) -> None:
+        """Bring every account to what the record says."""
+        old = record.demand
+        record.demand = new = self._demand(space, record)
+        role = record.role
+        kept = {account for account, _ in new.shares}
+        for account, _ in old.shares:
+            if account not in kept:
+                self._put(space, account, record.uid, None, ())
+        for account, amounts in new.shares:
+            self._put(space, account, record.uid, role, amounts)
+        if record.order is not None and new != old:
+            space.lines.add(record)
+            self._free(space, {account for account, _ in (*old.shares, *new.shares)})
+            if not new.shares:
+                self._dirty.add(space.name)
+
+    def _put(
+        self,
+        space: Namespace,
+        account: Account,
+        uid: str,
+        role: Role | None,
+        amounts: tuple[int, ...],
+    ) -> None:
+        changed, freed = account.put(uid, role, amounts)
+        if not changed:
+            return
+        if freed:
+            self._free(space, {account})
+        if self.synced:
+            self._note_commitment(account)
+            self.on_changed(account)
+
+    def _note_commitment(self, account: Account) -> None:
+        over = account.over()
+        if over and not account.overcommitted:
+            self.on_overcommitted(account)
+        account.overcommitted = over
+
+    def _free(self, space: Namespace, accounts: set[Account]) -> None:
+        if not len(space.lines):
+            return
+        space.dirty |= accounts
+        space.spare = 0
+        if space.name not in self._dirty:
+            self._dirty.add(space.name)
+            self.on_timer()
+
+    def _change_limits(self, space: Namespace, account: Account, terms: QuotaTerms) -> None:
+        """Same names and scopes: only numbers are new, and no pod's share has changed."""
+        if account.limits == terms.limits:
+            account.terms = terms
+            return
+        account.limits, account.terms = terms.limits, terms
+        self._free(space, {account})
+        account.overcommitted = account.over()
+        if self.synced:
+            self.on_changed(account)
+
+    def _replace(self, space: Namespace, name: str, fresh: Account | None) -> None:
+        old = space.accounts.pop(name, None)
+        if fresh is not None:
+            space.accounts[name] = fresh
+            space.accounts = dict(sorted(space.accounts.items()))
+        if old is None and fresh is None:
+            return
+        for record in space.pods.values():
+            self._enter(space, record)
+        if old is not None:
+            self.on_forgotten(old)
+        self._free(space, set(space.accounts.values()))
+        if len(space.lines) and space.name not in self._dirty:
+            self._dirty.add(space.name)
+            self.on_timer()
+        if fresh is not None and self.synced:
+            self.on_changed(fresh)
+
+    def _watch_end(self, record: PodRecord) -> None:
+        ends = counts_until(record.pod)
+        if ends != record.ends:
+            record.ends, record.expired = ends, False
+            if ends is not None:
+                heapq.heappush(self._ends, (ends + JUST_AFTER, record.uid))
+                self.on_timer()
+
+    # -- judging ---------------------------------------------------------------------------------
+
+    def _check(self, record: PodRecord, extra: _Extra | None = None) -> Sequence[Violation]:
+        found: list[Violation] = []
+        deferred = record.demand.deferred
+        for account, amounts in record.demand.shares:
+            own = account.entries.get(record.uid)
+            # A pod with a booking (it is nominated) had its share before pods that came since, and
+            # they wait for it: counting them would be a deadlock.
+            pending = deferred and (own is None or own.role is not Role.RESERVED)
+            more = None if extra is None else extra.get(account)
+            for index, requested in enumerate(amounts):
+                limit = account.limits[index]
+                if not requested or (limit.native and not deferred):
+                    continue
+                used = account.taken(index, pending=pending)
+                if own is not None and (pending or own.role is not Role.PENDING):
+                    used -= own.amounts[index]
+                if limit.native:
+                    if limit.observed is None:
+                        found.append(Violation(account, index, requested, used, unknown=True))
+                        continue
+                    # status.used knows of admissions that have not reached us, the ledger of our
+                    # own bindings that have not reached the status (2.14).
+                    used = max(used, limit.observed)
+                if used + requested + (more[index] if more else 0) > limit.hard:
+                    found.append(Violation(account, index, requested, used))
+        return found
+
+    # -- releasing -------------------------------------------------------------------------------
+
+    def _release(self, space: Namespace, now: float) -> None:
+        """Let out, in queue order, as many as fit together; `spare` more that fit alone."""
+        dirty, space.dirty = space.dirty, set()
+        extra: _Extra = {}
+        for record in space.released.values():
+            _add(extra, record.demand)
+        spare, more = space.spare, False
+
+        def concerned(demand: Demand) -> bool:
+            return not demand.shares or any(account in dirty for account, _ in demand.shares)
+
+        def admit(record: PodRecord) -> bool:
+            nonlocal spare, more
+            if self._check(record, extra):
+                if self._check(record):
+                    return False
+                more = True
+                if not spare:
+                    return False
+                spare -= 1
+            _add(extra, record.demand)
+            return True
+
+        uids = space.lines.release(concerned, admit)
+        for uid in uids:
+            record = self._pods[uid]
+            record.order = None
+            record.released_at = now
+            space.released[uid] = record
+        if more or (uids and len(space.lines)):
+            self._chance(space, now)
+        if uids:
+            self.on_release(uids)
+
+    def _chance(self, space: Namespace, now: float) -> None:
+        if not space.chance:
+            space.chance = True
+            heapq.heappush(self._chances, (now + RETRY, space.name))
+            self.on_timer()
+
+    def _chance_over(self, namespace: str, now: float) -> None:
+        space = self._namespaces.get(namespace)
+        if space is None:
+            return
+        space.chance = False
+        late = [r for r in space.released.values() if (r.released_at or 0.0) + RETRY <= now]
+        for record in late:
+            record.released_at = None
+            del space.released[record.uid]
+        if len(space.lines):
+            space.spare = space.spare * 2 or FIRST_SPARE
+            space.dirty |= set(space.accounts.values())
+            self._dirty.add(namespace)
+
+    def _settled(self, space: Namespace, record: PodRecord) -> None:
+        """What became of a released pod is known, and it did not use the quota."""
+        if record.released_at is not None:
+            record.released_at = None
+            del space.released[record.uid]
+            shares = {account for account, _ in record.demand.shares}
+            if len(space.lines) and shares:
+                space.dirty |= shares
+                self._dirty.add(space.name)
+                self.on_timer()
+
+    def _leave(self, space: Namespace, record: PodRecord) -> None:
+        if record.order is not None:
+            record.order = None
+            space.lines.discard(record.uid)
+
+
+def _add(extra: _Extra, demand: Demand) -> None:
+    for account, amounts in demand.shares:
+        sums = extra.setdefault(account, [0] * len(amounts))
+        for index, amount in enumerate(amounts):
+            sums[index] += amount
+
+
+def _same_terms(old: Pod, new: Pod) -> bool:
+    """Whether two objects of one pod surely use the same: one shape, and no word on limits."""
+    return (
+        old.interned is not None
+        and old.interned is new.interned
+        and new.status.resources is None
+        and old.status.resources is None
+        and not limits_differ(old)
+        and not limits_differ(new)
+    )
+
+
+def _newer(pod: Pod, known: Pod) -> bool:
+    try:
+        return int(pod.metadata.resource_version) >= int(known.metadata.resource_version)
+    except ValueError:
+        return True
+
+
+def _alike(old: Account, new: Account) -> bool:
+    """Whether only numbers differ."""
+    return (
+        old.uid == new.uid
+        and old.scopes == new.scopes
+        and [(each.key, each.name) for each in old.limits]
+        == [(each.key, each.name) for each in new.limits]
+    )

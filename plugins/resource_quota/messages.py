@@ -1,0 +1,112 @@
+"""What a held pod is told: the texts of conditions, events and `explain` (KEP-5465 design 2.8).
+
+    quota exceeded: team-a, requested: cpu=1, used: cpu=10, limited: cpu=10
+
+Invariant: only exceeded resources, sorted by name; quotas in the order of their names, joined by
+"; ". Quantities are canonical and for people. These texts are pinned by tests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from plugins.resource_quota.accounts import Account
+from plugins.resource_quota.keys import human
+
+NOT_SYNCED: Final = "waiting until all pods and quotas are known"
+"""Why PreEnqueue turns pods down at the start; never written to the API server."""
+
+NEVER_FITS: Final = " (exceeds the quota even when empty)"
+
+_PART: Final = re.compile(
+    r"quota exceeded: (?P<quota>\S+), requested: (?P<requested>\S+), used: "
+    r"|status unknown for quota: (?P<unknown>\S+), resources: (?P<resources>[^;\s]+)"
+)
+
+Pairs = frozenset[tuple[str, str]]
+"""(quota, resource) pairs that are violated: what an Event is about, numbers aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One limit of one quota that a pod does not fit under."""
+
+    account: Account
+    index: int
+    """Of the limit in the account."""
+    requested: int
+    used: int
+    older: str = ""
+    """`namespace/name` of an older pod that the rest is kept for; empty: there is no rest."""
+    unknown: bool = False
+    """The quota's status does not say what is used."""
+
+    @property
+    def resource(self) -> str:
+        """Name of the limit."""
+        return self.account.limits[self.index].name
+
+    @property
+    def never(self) -> bool:
+        """Whether the pod is larger than the limit."""
+        return self.requested > self.account.limits[self.index].hard
+
+
+def pairs(violations: Iterable[Violation]) -> Pairs:
+    """The violated (quota, resource) pairs."""
+    return frozenset((each.account.name, each.resource) for each in violations)
+
+
+def message(violations: Sequence[Violation]) -> str:
+    """The text for all violations of one pod; they are sorted by quota and resource here."""
+    ordered = sorted(violations, key=lambda each: (each.account.name, each.resource, each.index))
+    return "; ".join(
+        _of_quota(name, list(group))
+        for name, group in groupby(ordered, key=lambda each: each.account.name)
+    )
+
+
+def pairs_in(text: str) -> Pairs:
+    """The pairs a message of ours names; empty for any other text.
+
+    >>> sorted(pairs_in("quota exceeded: q, requested: a=1,b=2, used: a=3,b=4, limited: a=3,b=4"))
+    [('q', 'a'), ('q', 'b')]
+    """
+    found: set[tuple[str, str]] = set()
+    for part in _PART.finditer(text):
+        if part["quota"]:
+            names = [each.partition("=")[0] for each in part["requested"].split(",")]
+        else:
+            names = part["resources"].split(",")
+        found.update((part["quota"] or part["unknown"], name) for name in names)
+    return frozenset(found)
+
+
+def _of_quota(name: str, violations: Sequence[Violation]) -> str:
+    unknown = [each for each in violations if each.unknown]
+    known = [each for each in violations if not each.unknown]
+    texts = []
+    if known:
+        texts.append(_exceeded(name, known))
+    if unknown:
+        resources = ",".join(each.resource for each in unknown)
+        texts.append(f"status unknown for quota: {name}, resources: {resources}")
+    return "; ".join(texts)
+
+
+def _exceeded(name: str, violations: Sequence[Violation]) -> str:
+    def listed(amounts: Iterable[tuple[str, int]]) -> str:
+        return ",".join(f"{resource}={human(resource, nano)}" for resource, nano in amounts)
+
+    requested = listed((each.resource, each.requested) for each in violations)
+    used = listed((each.resource, each.used) for each in violations)
+    limited = listed((each.resource, each.account.limits[each.index].hard) for each in violations)
+    text = f"quota exceeded: {name}, requested: {requested}, used: {used}, limited: {limited}"
+    if any(each.never for each in violations):
+        return text + NEVER_FITS
+    older = next((each.older for each in violations if each.older), "")
+    return f"{text}, reserved for older pod {older}" if older else text

@@ -1,0 +1,195 @@
+"""ResourceQuota: a pod is scheduled only within its namespace's compute quota (KEP-5465).
+
+PreEnqueue holds a pod that does not fit (rules Q5, Q6); PreFilter asks again, for quota may have
+gone while the pod queued; Reserve checks and books in one step (Q7). A reservation ends with the
+sight of the binding. All answers come from the ledger: no API call, no wait.
+
+Quota is never a reason to preempt: there is no PostFilter, and rejections skip that of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from plugins import names
+from plugins.arguments import require_valid
+from plugins.resource_quota.accounts import QuotaMode
+from plugins.resource_quota.arguments import ResourceQuotaArgs, argument_problems
+from plugins.resource_quota.bookkeeper import HELD_DURATION, VIOLATIONS, Bookkeeper
+from plugins.resource_quota.deferral import (
+    MARK_ANNOTATION,
+    MARK_CONDITION,
+    POD_SCHEDULED,
+    REASON_EXCEEDED,
+    REASON_VALIDATED,
+)
+from plugins.resource_quota.ledger import Ledger
+from plugins.resource_quota.messages import NOT_SYNCED, Violation, message, pairs, pairs_in
+from scheduler.api.meta import Condition
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    SKIP,
+    ClusterEventWithHint,
+    Code,
+    ConfigurationError,
+    CycleState,
+    Handle,
+    NodeTableView,
+    QueuedPodInfo,
+    Status,
+    unresolvable,
+)
+
+GATE: Final = "ResourceQuotaDeferredEnforcement"
+
+_PRE_ENQUEUE: Final = "PreEnqueue"
+_PRE_FILTER: Final = "PreFilter"
+_RESERVE: Final = "Reserve"
+
+
+class ResourceQuota:
+    """Does nothing while its feature gate is off, or with `quotaMode: Off`."""
+
+    name: ClassVar[str] = names.RESOURCE_QUOTA
+    aliases: ClassVar[tuple[str, ...]] = ("resourcequota",)
+    args_type: ClassVar[type[ResourceQuotaArgs]] = ResourceQuotaArgs
+    validate_args = staticmethod(argument_problems)
+
+    def __init__(self, args: ResourceQuotaArgs | None, handle: Handle) -> None:
+        """Raises ConfigurationError for arguments that differ from those of another profile."""
+        args = args or ResourceQuotaArgs()
+        require_valid(argument_problems(args))
+        self._handle = handle
+        self._books: Bookkeeper | None = None
+        if not handle.feature_gates.get(GATE, False) or args.mode is QuotaMode.OFF:
+            return
+        self._books = handle.shared(self.name, lambda: Bookkeeper(args, handle))
+        if self._books.args != args:
+            msg = f"{self.name}: the arguments must be the same in all profiles that enable it"
+            raise ConfigurationError(msg)
+
+    @property
+    def books(self) -> Bookkeeper | None:
+        """The books of the process; None while the plugin is inert."""
+        return self._books
+
+    # -- extension points ------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        """Hold a pod that does not fit into a quota of its namespace."""
+        if self._books is None:
+            return None
+        ledger = self._books.ledger
+        ledger.observe_newer(pod)
+        if not ledger.synced:
+            ledger.wait_for_sync(pod.uid)
+            return unresolvable(NOT_SYNCED)
+        violations = ledger.violations(pod)
+        if violations:
+            self._count(violations, _PRE_ENQUEUE)
+            return self._held(self._books, pod, violations)
+        held = ledger.admit(pod.uid, self._handle.clock.now())
+        if held is not None:
+            self._handle.metrics.observe(HELD_DURATION, value=held)
+            self._books.gauge_held(pod.metadata.namespace)
+        return None
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Ask again: quota may have gone since the pod was let in."""
+        if self._books is None:
+            return SKIP
+        ledger = self._books.ledger
+        if not ledger.limits_pods_of(pod.metadata.namespace):
+            return SKIP
+        violations = ledger.violations(pod)
+        if not violations:
+            return SKIP
+        if state.info is None:
+            return _rejection(violations)
+        self._count(violations, _PRE_FILTER)
+        return self._held(self._books, pod, violations)
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Check and book in one step."""
+        if self._books is None:
+            return None
+        violations = self._books.ledger.reserve(pod)
+        if not violations:
+            return None
+        self._count(violations, _RESERVE)
+        return self._held(self._books, pod, violations)
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Give back what was booked; the pod is surely not bound."""
+        if self._books is not None:
+            self._books.ledger.unreserve(pod.uid)
+
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Nothing to count: the reservation stays until the binding is seen. Writers are told."""
+        if self._books is not None:
+            self._books.on_bound(pod)
+
+    def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
+        """The durable mark, in the patch that takes the pod's SchedulingGated away (2.6)."""
+        if self._books is None:
+            return ()
+        ledger = self._books.ledger
+        held = self.name in info.unschedulable_plugins
+        if not info.gated and not held:
+            ledger.attempted(pod.uid)
+        if ledger.deferred(pod):
+            if pod.metadata.annotations.get(MARK_ANNOTATION) == "true":
+                return ()
+            return (Condition(type=MARK_CONDITION, status="True", reason="SchedulingGated"),)
+        if held:
+            return (Condition(type=MARK_CONDITION, status="False", reason="NeverGated"),)
+        return ()
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """None: quota that is freed, and changes of the pod itself, come through the ledger (2.10).
+
+        So no event of nodes, of other pods or of other namespaces ever touches a held pod.
+        """
+        return ()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _held(self, books: Bookkeeper, pod: Pod, violations: Sequence[Violation]) -> Status:
+        status = _rejection(violations)
+        if books.ledger.hold(pod.uid, violations, self._handle.clock.now()):
+            if not _told_already(pod, violations):
+                self._handle.events.record(
+                    pod, "Warning", REASON_EXCEEDED, "Scheduling", status.message
+                )
+            books.gauge_held(pod.metadata.namespace)
+        return status
+
+    def _count(self, violations: Sequence[Violation], point: str) -> None:
+        for quota in {each.account.name: each for each in violations}.values():
+            account = quota.account
+            self._handle.metrics.count(VIOLATIONS, account.namespace, account.name, point)
+
+
+def ledger_of(plugin: ResourceQuota) -> Ledger | None:
+    """The ledger behind a plugin; None while it is inert."""
+    return None if plugin.books is None else plugin.books.ledger
+
+
+def _rejection(violations: Sequence[Violation]) -> Status:
+    return Status(
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+        (message(violations),),
+        condition_reason=REASON_VALIDATED,
+        skip_post_filter=True,
+    )
+
+
+def _told_already(pod: Pod, violations: Sequence[Violation]) -> bool:
+    """Whether the pod's status names the same quotas and resources, as after a restart."""
+    return any(
+        each.type == POD_SCHEDULED
+        and each.reason in (REASON_VALIDATED, REASON_EXCEEDED)
+        and pairs_in(each.message) == pairs(violations)
+        for each in pod.status.conditions
+    )

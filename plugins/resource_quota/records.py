@@ -1,0 +1,92 @@
+"""What the ledger knows of one pod, and the quotas and held pods of one namespace."""
+
+from __future__ import annotations
+
+from plugins.resource_quota.accounts import Account, Role
+from plugins.resource_quota.holds import Demand, Lines, Order
+from plugins.resource_quota.messages import Pairs
+from plugins.resource_quota.usage import Usage
+from scheduler.api.pod import Pod
+
+NOTHING = Demand(deferred=False, shares=())
+
+
+class PodRecord:
+    """One pod. Owned by the ledger."""
+
+    __slots__ = (
+        "announced",
+        "deferred",
+        "demand",
+        "ended",
+        "ends",
+        "expired",
+        "held_since",
+        "nominated",
+        "order",
+        "pod",
+        "released_at",
+        "reserved",
+        "uid",
+        "usage",
+    )
+
+    def __init__(self, pod: Pod) -> None:
+        """A pod seen for the first time."""
+        self.uid = pod.metadata.uid
+        self.pod = pod
+        self.deferred = False
+        #: It has finished, or is gone, and counts no more.
+        self.ended = False
+        #: Wall clock second at which it counts no more, while it is being deleted; and whether that
+        #: is over.
+        self.ends: float | None = None
+        self.expired = False
+        #: Between Reserve and the sight of the binding.
+        self.reserved = False
+        #: It is nominated and quota is kept for it.
+        self.nominated = False
+        #: None until a quota of the namespace made it necessary.
+        self.usage: Usage | None = None
+        self.demand = NOTHING
+        #: Place among the held pods; None while it is not held.
+        self.order: Order | None = None
+        #: When the gate was closed before it; None while it is open.
+        self.held_since: float | None = None
+        #: What was violated when the pod was told last; empty when it was let through since.
+        self.announced: Pairs = frozenset()
+        #: When it was let out of the held pods, until what becomes of it is known.
+        self.released_at: float | None = None
+
+    @property
+    def role(self) -> Role | None:
+        """How the pod counts now; None: not at all (the table of 2.6)."""
+        if self.ended or self.expired:
+            return None
+        if self.pod.spec.node_name:
+            return Role.ASSIGNED
+        if self.reserved or self.nominated:
+            return Role.RESERVED
+        return None if self.deferred else Role.PENDING
+
+
+class Namespace:
+    """The quotas of a namespace and its pods."""
+
+    __slots__ = ("accounts", "chance", "dirty", "lines", "name", "pods", "released", "spare")
+
+    def __init__(self, name: str) -> None:
+        """Without pods and quotas."""
+        self.name = name
+        self.pods: dict[str, PodRecord] = {}
+        #: By name of the quota, sorted by it.
+        self.accounts: dict[str, Account] = {}
+        self.lines: Lines[PodRecord] = Lines()
+        #: Accounts in which something was freed since the last release.
+        self.dirty: set[Account] = set()
+        #: Pods let out whose attempt is still to come.
+        self.released: dict[str, PodRecord] = {}
+        #: Whether a time is set at which released pods have had their chance.
+        self.chance = False
+        #: How many more than fit together are let out at the next release.
+        self.spare = 0

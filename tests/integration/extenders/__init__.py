@@ -1,1 +1,0 @@
-"""HTTP extenders, and cycles that wait, against an embedded cluster."""

@@ -1,0 +1,177 @@
+"""In whatever order things happen: sums equal a recount, no limit is exceeded, nothing leaks."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from plugins.resource_quota.accounts import Role
+from plugins.resource_quota.ledger import Ledger
+from scheduler.api import Pod
+from tests.unit.resource_quota.objects import pod, quota
+
+UIDS = st.sampled_from([f"p{number}" for number in range(8)])
+SIZES = st.sampled_from(["0", "300m", "1", "2"])
+SCOPES = st.sampled_from([(), ("Terminating",), ("NotTerminating",), ("NotBestEffort",)])
+KINDS = st.sampled_from(["gated", "deferred", "plain"])
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.ledger = Ledger()
+        self.ledger.mark_synced()
+        self.pods: dict[str, Pod] = {}
+        self.kinds: dict[str, str] = {}
+        self.booked: set[str] = set()
+        self.foreign = False
+
+    def _show(self, uid: str, cpu: str, kind: str, **parts: object) -> None:
+        self.kinds[uid] = kind
+        self.pods[uid] = pod(
+            uid,
+            cpu,
+            gates=kind == "gated",
+            deferred=kind == "deferred",
+            **parts,  # type: ignore[arg-type]
+        )
+        self.ledger.observe(self.pods[uid])
+
+    @rule(name=st.sampled_from("ab"), hard=st.sampled_from([0, 1000, 2500]), scopes=SCOPES)
+    def set_quota(self, name: str, hard: int, scopes: tuple[str, ...]) -> None:
+        self.foreign = True  # A limit may now be below what is taken.
+        self.ledger.set_quota(quota(name, hard={"requests.cpu-millis": hard}, scopes=scopes))
+
+    @rule(name=st.sampled_from("ab"))
+    def remove_quota(self, name: str) -> None:
+        self.ledger.remove_quota("default", name)
+
+    @rule(uid=UIDS, cpu=SIZES, kind=KINDS, deadline=st.booleans())
+    def show(self, uid: str, cpu: str, kind: str, deadline: bool) -> None:
+        if uid in self.pods and self.pods[uid].spec.node_name:
+            return
+        if uid in self.booked:
+            return
+        spec = {"activeDeadlineSeconds": 5} if deadline else {}
+        self._show(uid, cpu, kind, spec=spec)
+
+    @rule(uid=UIDS, phase=st.sampled_from(["Running", "Succeeded"]), cpu=SIZES)
+    def bind_seen(self, uid: str, phase: str, cpu: str) -> None:
+        self.foreign |= uid in self.pods and uid not in self.booked
+        self._bind(uid, phase, cpu)
+
+    def _bind(self, uid: str, phase: str, cpu: str) -> None:
+        if uid not in self.pods:
+            return
+        if uid in self.booked:
+            cpu = self.pods[uid].spec.containers[0].resources.requests["cpu"]  # type: ignore[assignment]
+        self.booked.discard(uid)
+        self._show(uid, cpu, self.kinds[uid], node="n", status={"phase": phase})
+
+    @rule(uid=UIDS, grace=st.sampled_from([0, 5]))
+    def delete(self, uid: str, grace: int) -> None:
+        known = self.pods.get(uid)
+        if known is None:
+            return
+        going = {"deletionTimestamp": "1970-01-01T00:17:00Z", "deletionGracePeriodSeconds": grace}
+        cpu = str(known.spec.containers[0].resources.requests["cpu"])
+        node = known.spec.node_name
+        self._show(uid, cpu, self.kinds[uid], node=node, metadata=going)
+
+    @rule(uid=UIDS)
+    def forget(self, uid: str) -> None:
+        self.ledger.forget(uid)
+        self.pods.pop(uid, None)
+        self.booked.discard(uid)
+
+    @rule(uid=UIDS)
+    def enqueue(self, uid: str) -> None:
+        known = self.pods.get(uid)
+        if known is None or known.spec.node_name or known.spec.scheduling_gates:
+            return
+        found = self.ledger.violations(known)
+        if found:
+            self.ledger.hold(uid, found, self.now)
+        else:
+            self.ledger.admit(uid, self.now)
+
+    @rule(uid=UIDS)
+    def reserve(self, uid: str) -> None:
+        known = self.pods.get(uid)
+        if known is None or known.spec.node_name or known.spec.scheduling_gates:
+            return
+        if not self.ledger.reserve(known):
+            self.booked.add(uid)
+
+    @rule(uid=UIDS)
+    def unreserve(self, uid: str) -> None:
+        self.ledger.unreserve(uid)
+        self.booked.discard(uid)
+
+    @rule(uid=UIDS, node=st.sampled_from(["n", ""]))
+    def nominate(self, uid: str, node: str) -> None:
+        if uid in self.pods:
+            self.ledger.nominate(self.pods[uid], node)
+
+    @rule(seconds=st.sampled_from([0.0, 0.3, 10.0]))
+    def time(self, seconds: float) -> None:
+        self.now += seconds
+        self.ledger.run_due(self.now)
+
+    @rule(uid=UIDS)
+    def attempted(self, uid: str) -> None:
+        self.ledger.attempted(uid)
+
+    @invariant()
+    def sums_equal_a_recount(self) -> None:
+        self.ledger.validate()
+
+    @precondition(lambda self: not self.foreign)
+    @invariant()
+    def bookings_never_exceed_a_limit(self) -> None:
+        for account in self.ledger.accounts():
+            assert not account.over()
+
+    def teardown(self) -> None:
+        for uid in list(self.pods):
+            self.forget(uid)
+        self.ledger.validate()
+        for account in self.ledger.accounts():
+            assert not account.entries
+            assert all(not any(account.sums[role]) for role in Role)
+        assert self.ledger.statistics().held == 0
+        self.ledger.run_due(self.now + 1000)
+        assert self.ledger.next_due() is None
+
+
+class FixedQuotaMachine(LedgerMachine):
+    """Limits that stay, and no bindings by others: nothing is ever exceeded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger.set_quota(quota("a", hard={"requests.cpu-millis": 2500}))
+        self.ledger.set_quota(
+            quota("b", hard={"requests.cpu-millis": 1000}, scopes=["NotTerminating"])
+        )
+
+    @rule()
+    def set_quota(self) -> None:
+        pass
+
+    @rule(uid=UIDS)
+    def bind_seen(self, uid: str) -> None:
+        if uid in self.booked:
+            self._bind(uid, "Running", "1")
+
+
+TestLedger = LedgerMachine.TestCase
+TestFixedQuota = FixedQuotaMachine.TestCase
+TestLedger.settings = TestFixedQuota.settings = settings(
+    max_examples=100,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
