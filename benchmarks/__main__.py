@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from pathlib import Path
 
 import click
@@ -64,7 +65,8 @@ def main(  # noqa: PLR0913, PLR0917 - options
       python -m benchmarks --quick --json quick.json
       python -m benchmarks --workload TopologySpreading --set nodes=2000 --set pods=500 --backlog
     """  # noqa: D301 - click wants the character itself
-    console = Console()
+    # Into a file or a pipe: wide enough for the whole table.
+    console = Console(width=None if sys.stdout.isatty() else 200)
     if listing:
         console.print(_listing())
         return

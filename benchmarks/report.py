@@ -145,7 +145,7 @@ def table(report: Report, width: int) -> Table:
     """
     columns = [each for each in _COLUMNS if width >= _WIDE or each[0] in _NARROW]
     view = Table(title=f"{report.date}, {report.machine}; medians of the runs of each row")
-    view.add_column("workload", overflow="fold")
+    view.add_column("workload", overflow="fold", min_width=20)
     view.add_column("scheduler", overflow="fold")
     for heading, _, _ in columns:
         view.add_column(heading, justify="right", no_wrap=True)
