@@ -63,6 +63,7 @@ Examples:
   kubestow demo                  the show, about 15 seconds
   kubestow demo --serve          then play on with kubectl
   kubestow demo --fast | tail -1
+  kubestow demo zone-stockout    a story of its own; each has a --help
 """
 
 _GUIDE: Final = """

@@ -157,7 +157,14 @@ def test_help_teaches() -> None:
     assert "\n    kubestow demo --serve    " in done.output, "examples have lines of their own"
 
 
-def test_a_story_that_does_not_exist_is_named() -> None:
-    done = CliRunner().invoke(command, ["nope"])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nope"], "no story 'nope'; there are:"),
+        (["--fast", "zone-stockout"], "--fast stands before zone-stockout: write options behind"),
+    ],
+)
+def test_a_story_that_cannot_be_told_is_named(arguments: list[str], told: str) -> None:
+    done = CliRunner().invoke(command, arguments)
     assert done.exit_code == 2
-    assert "no story 'nope'; there are:" in done.output
+    assert told in done.output

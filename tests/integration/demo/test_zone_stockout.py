@@ -1,0 +1,154 @@
+"""`kubestow demo zone-stockout`: the whole story in a process of its own, and its manifests."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from rich.console import Console
+
+from scheduler.cli.demo import command
+from scheduler.cli.demo_show import DemoError
+from scheduler.cli.demo_timeline import MERGE_SECONDS, Timeline
+from scheduler.cli.demo_zone_stockout import MILESTONES, Story
+from simulator import EmbeddedCluster, zone_stockout
+from tests.integration.demo.test_command import LIMIT, read_until, run, running
+from tests.unit.repository.tree import ROOT
+
+EXAMPLE = ROOT / "examples" / "zone-stockout"
+LAST = "kubestow demo zone-stockout: 8 bound, 3 by fallback, skew 4"
+
+
+def test_the_story_is_told_in_order_as_plain_lines(tmp_path: Path) -> None:
+    done = run("zone-stockout", "--speed", "30", "--log-file", str(tmp_path / "log"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    lines = done.stdout.splitlines()
+    assert lines[-1] == LAST
+    place = -1
+    for pattern in (
+        r"story +apply Deployment checkout: 8 replicas",
+        r"kubestow +3 pods  Pending: .*didn't match pod topology spread constraints",
+        r"autoscaler +2 pods  TriggeredScaleUp: pod triggered scale-up: \[\{zone-b 0->1",
+        r"bridge +2 pods  NodeProvisioningInProgress=True",
+        r"autoscaler +ScaleUpFailed: Failed adding 1 nodes to group zone-b",
+        r"autoscaler +3 pods  NotTriggerScaleUp: .* in backoff after failed scale-up",
+        r"bridge +3 pods  NodeProvisioningInProgress=False \(ScaleUpBackoff\)",
+        r"kubestow +3 pods  placed in eu-1a \(softened\)",
+        r"constraint +topology.kubernetes.io/zone, maxSkew 1, DoNotSchedule",
+        r"criteria +NodeProvisioningFailed",
+        r"pods +eu-1a 6, eu-1b 2",
+        r"skew +4",
+    ):
+        later = [n for n, line in enumerate(lines) if n > place and re.search(pattern, line)]
+        assert later, f"no {pattern!r} after line {place} of:\n{done.stdout}"
+        place = later[0]
+    times = [int(m[1]) * 60 + int(m[2]) for m in re.finditer(r"(?m)^(\d+):(\d\d)  ", done.stdout)]
+    assert times == sorted(times)
+
+
+def test_an_interrupted_story_says_how_far_it_came() -> None:
+    with running("zone-stockout", "--speed", "1") as process:
+        read_until(process, "Pending: ")
+        process.send_signal(signal.SIGINT)
+        rest, problems = process.communicate(timeout=LIMIT)
+    assert (process.returncode, problems) == (130, "")
+    assert rest.splitlines()[-1] == "kubestow demo zone-stockout: 5 bound, 0 by fallback, skew 1"
+
+
+def test_serve_keeps_the_cluster_for_kubectl() -> None:
+    with running("zone-stockout", "--speed", "30", "--serve") as process:
+        url = read_until(process, r"curl -X POST (http://\S+)/_kubestow/autoscaler")[1]
+        read_until(process, "Ctrl-C ends it")
+        assert url.startswith("http://127.0.0.1:")
+        process.send_signal(signal.SIGINT)
+        rest, problems = process.communicate(timeout=LIMIT)
+    assert (process.returncode, problems) == (0, "")
+    assert rest.splitlines()[-1] == LAST
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        done = run("zone-stockout", "--port", str(holder.getsockname()[1]))
+    assert done.returncode == 1
+    assert "cannot listen on port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_teaches() -> None:
+    done = CliRunner().invoke(command, ["zone-stockout", "--help"])
+    assert done.exit_code == 0
+    for word in ("--speed", "--serve", "examples/zone-stockout", "eu-1b", "bridge"):
+        assert word in done.output
+    assert "zone-stockout" in CliRunner().invoke(command, ["--help"]).output
+
+
+def test_the_example_is_what_the_demo_uses() -> None:
+    written = yaml.safe_load((EXAMPLE / "deployment.yaml").read_text(encoding="utf-8"))
+    assert written == zone_stockout.DEPLOYMENT
+    simulated = EXAMPLE / "simulated"
+    groups = yaml.safe_load((simulated / "autoscaler.yaml").read_text(encoding="utf-8"))
+    assert groups == zone_stockout.AUTOSCALER
+    nodes = yaml.safe_load_all((simulated / "nodes.yaml").read_text(encoding="utf-8"))
+    assert list(nodes) == zone_stockout.nodes()
+
+
+def test_the_example_folder_holds_nothing_that_kubectl_could_not_apply() -> None:
+    for path in EXAMPLE.glob("*.yaml"):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            assert {"apiVersion", "kind", "metadata"} <= document.keys(), path
+
+
+def timeline() -> tuple[Timeline, StringIO, list[float]]:
+    """A timeline whose two clocks are one number that the test turns."""
+    time = [0.0]
+    out = StringIO()
+    made = Timeline(Console(file=out, width=40), lambda: time[0], lambda: time[0])
+    return made, out, time
+
+
+def test_what_happens_to_several_pods_at_once_is_one_line() -> None:
+    made, out, time = timeline()
+    made.tell("kubestow", "placed in a", "p1")
+    made.tell("kubestow", "placed in a", "p2")
+    made.tell("kubestow", "placed in a", "p2")
+    made.tell("kubestow", "placed in b", "p3")
+    made.flush()
+    assert out.getvalue() == "", "more may come"
+    time[0] = 61.0 + MERGE_SECONDS
+    made.tell("story", "something without a pod, longer than the console is wide")
+    made.flush()
+    made.flush(everything=True)
+    assert out.getvalue().splitlines() == [
+        "0:00  kubestow    2 pods  placed in a",
+        "0:00  kubestow    1 pod  placed in b",
+        "1:01  story       something without a pod, longer than the console is wide",
+    ]
+
+
+@pytest.mark.parametrize("missing", MILESTONES)
+def test_a_story_without_one_of_its_turns_has_failed(missing: str) -> None:
+    made, _, _ = timeline()
+    story = Story(EmbeddedCluster(seed=1), made)
+    for milestone in MILESTONES:
+        if milestone != missing:
+            made.reach(milestone)
+    with pytest.raises(DemoError, match=re.escape(MILESTONES[missing])):
+        story.check(story.outcome())
+
+
+def test_a_fallback_before_the_condition_has_failed() -> None:
+    made, _, time = timeline()
+    story = Story(EmbeddedCluster(seed=1), made)
+    made.reach("fallback")
+    time[0] = 1.0
+    for milestone in MILESTONES:
+        made.reach(milestone)
+    with pytest.raises(DemoError, match="came after a pod to be placed with the constraint"):
+        story.check(story.outcome())
