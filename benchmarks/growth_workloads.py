@@ -117,6 +117,14 @@ STRUGGLES: Final = {
     each.name: each
     for each in (
         Struggle("fruitful", None, lambda w: w.pod(cpu="2", priority=HIGH), fruitful=True),
+        Struggle(
+            "fruitful, with anti-affinity",
+            None,
+            lambda w: w.pod(
+                _required("podAntiAffinity", HOST), {"app": "measured"}, cpu="2", priority=HIGH
+            ),
+            fruitful=True,
+        ),
         Struggle("resources", None, lambda w: w.pod(cpu="1000", priority=HIGH)),
         Struggle(
             "resources, held by others",
