@@ -130,7 +130,6 @@ class Fallback:
         memory.attempt = info.attempts
         memory.invalid = carried.invalid
         memory.before, memory.soft = frozenset(memory.soft), {}
-        memory.awaited = {each.key: each.awaited for each in decision.rulings if not each.soft}
         memory.applied = False
         self._note(state, decision)
         self._warn(pod, memory, carried)
@@ -189,14 +188,14 @@ class Fallback:
         if memory is None:
             return ()
         self._observe(info, memory)
+        carried = carried_by(pod, self._constraints) or _NOTHING
         idle = not memory.soft and not memory.invalid
-        if idle and (memory.since_wall is None or not (memory.awaited or _shown(pod))):
+        if idle and (memory.since_wall is None or not (carried.criteria or _shown(pod))):
             return ()
-        return (
-            fallback_condition(
-                memory.soft, memory.awaited, memory.since_wall, invalid=memory.invalid
-            ),
-        )
+        rulings = self._rule(pod, info, carried, info.attempts).rulings
+        awaited = {each.key: each.awaited for each in rulings if each.key not in memory.soft}
+        since, invalid = memory.since_wall, memory.invalid
+        return (fallback_condition(memory.soft, awaited, since, invalid=invalid),)
 
     def explain(self, pod: Pod) -> Sequence[str]:
         """One line per hard constraint that has criteria, and one for a bad annotation."""

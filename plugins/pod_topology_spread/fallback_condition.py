@@ -35,7 +35,7 @@ def fallback_condition(
 
     Args:
         soft: topology keys that were treated as ScheduleAnyway, with the reason.
-        awaited: keys of constraints that stayed hard, with the criteria that do not hold.
+        awaited: keys of constraints that stayed hard, with the criteria that do not hold now.
         since: T0, wall clock seconds; None when spreading never turned the pod down.
         invalid: what is wrong with the annotation.
     """
@@ -52,7 +52,10 @@ def fallback_condition(
             reason=INVALID_ANNOTATION,
             message="; ".join((*parts, invalid)),
         )
-    parts += [f"{key} waits for {criteria}" for key, criteria in awaited.items()]
+    parts += [
+        f"{key} waits for {criteria}" if criteria else f"{key} falls back in the next attempt"
+        for key, criteria in awaited.items()
+    ]
     return Condition(
         type=CONDITION, status="False", reason=AWAITING_CRITERIA, message="; ".join(parts)
     )

@@ -25,8 +25,6 @@ class FallbackMemory:
     soft: Mapping[str, str] = field(default_factory=dict)
     #: The keys of the attempt before that one.
     before: frozenset[str] = frozenset()
-    #: Keys of those that have criteria and stayed hard, with what they wait for.
-    awaited: Mapping[str, str] = field(default_factory=dict)
     #: Rule S11: soft for as long as the pod stays nominated to this node.
     latch: frozenset[str] = frozenset()
     latch_node: str = ""

@@ -1,0 +1,31 @@
+"""A cluster of two zones whose only actors are the test and the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from simulator import EmbeddedCluster
+
+PRIORITY = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(controllers=(), seed=1) as running:
+        _priorities(running)
+        yield running
+
+
+@pytest.fixture
+async def native() -> AsyncIterator[EmbeddedCluster]:
+    """As `cluster`, with an API server that knows the field `fallbackCriteria`."""
+    async with EmbeddedCluster(controllers=(), seed=1, personality="native") as running:
+        _priorities(running)
+        yield running
+
+
+def _priorities(cluster: EmbeddedCluster) -> None:
+    for name, value in (("high", 1000), ("higher", 2000)):
+        cluster.create({**PRIORITY, "metadata": {"name": name}, "value": value})
