@@ -139,10 +139,10 @@ class Judge:
     ) -> tuple[bool, str]:
         if info is None or ended <= 0:
             return self._preemption_by_status(pod)
-        if memory is None or memory.attempt != ended:
+        if memory is None or memory.gate_openings != info.gate_openings or not memory.attempt:
+            return False, "no attempt since a gate let the pod go"
+        if memory.attempt != ended:
             return False, "the last attempt ended before spreading was looked at"
-        if memory.gate_openings != info.gate_openings:
-            return False, "held at a gate since the last attempt"
         outcome = info.post_filter
         text = _IN_VAIN.get(outcome)
         if text is not None:

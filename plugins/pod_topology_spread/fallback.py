@@ -253,7 +253,9 @@ class Fallback:
         self._observe(info, memory)
         if ended <= 0 and not memory.attempt:
             self._restore(pod, info, memory, tuple(carried.criteria))
-        memory.gate_openings = info.gate_openings
+        if memory.gate_openings != info.gate_openings:
+            # What came of the attempts before the gate says nothing about now.
+            memory.gate_openings, memory.attempt = info.gate_openings, 0
         latch = self._latch(pod, info)
         node = self._handle.nominator.node_of(pod.uid)
         memory.latch, memory.latch_node = latch, node if latch else ""

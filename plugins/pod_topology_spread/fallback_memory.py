@@ -17,7 +17,7 @@ from scheduler.framework import QueuedPodInfo
 class FallbackMemory:
     """One pod's. Times named `_wall` are seconds since the epoch, `_monotonic` of that clock."""
 
-    #: Number of the last attempt in which the plugin's PreFilter ran.
+    #: Number of the last attempt in which the plugin's PreFilter ran; 0 for none that counts.
     attempt: int = 0
     #: `QueuedPodInfo.gate_openings` at that attempt.
     gate_openings: int = 0

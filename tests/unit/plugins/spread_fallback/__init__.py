@@ -1,0 +1,1 @@
+"""KEP-3990 inside the plugin: pure, one attempt after the other, with a clock moved by hand."""
