@@ -1,0 +1,1 @@
+"""KEP-3990 end to end: the simulated autoscaler, the bridge and the scheduler together."""
