@@ -12,7 +12,7 @@ DEFAULT_SIZE = 1 << 14
 class ChangeLog:
     """A ring of (row, column groups). Written by the table's owner only."""
 
-    __slots__ = ("_mask", "_masks", "_rows", "sequence", "size")
+    __slots__ = ("_latest", "_mask", "_masks", "_rows", "sequence", "size")
 
     def __init__(self, size: int = DEFAULT_SIZE) -> None:
         if size & (size - 1):
@@ -24,6 +24,8 @@ class ChangeLog:
         self._masks = [0] * size
         #: Number of entries ever written.
         self.sequence = 0
+        #: The latest answer: (from, to, answer). Filters and scores of a cycle ask alike.
+        self._latest: tuple[int, int, dict[int, int]] = (0, 0, {})
 
     def append(self, row: int, columns: int) -> None:
         """Record that `columns` (a `Columns` mask) of `row` changed; 0: nothing columns show."""
@@ -33,7 +35,13 @@ class ChangeLog:
         self.sequence += 1
 
     def since(self, sequence: int) -> dict[int, int] | None:
-        """Row to union of changed groups after entry `sequence`; None when that is too long ago."""
+        """Row to union of changed groups after entry `sequence`; None when that is too long ago.
+
+        To be read only: the answer may be given to others, too.
+        """
+        first, last, answer = self._latest
+        if first == sequence and last == self.sequence:
+            return answer
         behind = self.sequence - sequence
         if behind > self.size:
             return None
@@ -43,4 +51,5 @@ class ChangeLog:
             slot = entry & mask
             row = rows[slot]
             changed[row] = changed.get(row, 0) | masks[slot]
+        self._latest = sequence, self.sequence, changed
         return changed

@@ -181,12 +181,18 @@ class Filtering:
             picked = [r for r, mask in changes.items() if mask & columns and valid[r]]
             if not picked:
                 continue
-            codes = self._ask(slot, state, pod, np.array(picked, dtype=np.intp))
+            rows = np.array(picked, dtype=np.intp)
+            codes = self._ask(slot, state, pod, rows)
             column = entry.codes[slot.index]
             if column is None:
                 if not codes.any():
                     continue
                 column = entry.codes[slot.index] = np.zeros(entry.capacity, dtype=np.int32)
+            if len(picked) > _SMALL:
+                differs = column[rows] != codes
+                column[rows] = codes
+                touched.update(dict.fromkeys(rows[differs].tolist()))
+                continue
             for row, code in zip(picked, codes.tolist(), strict=True):
                 if column[row] != code:
                     column[row] = code

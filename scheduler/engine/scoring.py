@@ -241,7 +241,8 @@ class Scoring:
         picked = [row for row, mask in changes.items() if mask & columns and valid[row]]
         if not picked:
             return
-        scores = self._ask(slot, state, pod, np.array(picked, dtype=np.intp))
+        rows = np.array(picked, dtype=np.intp)
+        scores = self._ask(slot, state, pod, rows)
         if not _may_be_kept(slot, scores):
             entry.scored[slot.index] = False
         column = entry.raw[slot.index]
@@ -249,6 +250,12 @@ class Scoring:
             if not scores.any():
                 return
             column = entry.raw[slot.index] = np.zeros(entry.capacity, dtype=np.int64)
+        if len(picked) > _SMALL:
+            # With many templates many rows change between two pods of one.
+            if slot.normalizer is not None and not np.array_equal(column[rows], scores):
+                entry.normalized_dirty = True
+            column[rows] = scores
+            return
         for row, score in zip(picked, scores.tolist(), strict=True):
             if column[row] != score:
                 column[row] = score

@@ -51,3 +51,14 @@ def test_it_equals_a_list_that_keeps_everything(entries: list[tuple[int, int]], 
             expected[row] = expected.get(row, 0) | mask
     assert log.since(since) == expected
     assert log.sequence == len(entries)
+
+
+def test_an_answer_is_kept_for_the_same_question_only() -> None:
+    log = ChangeLog(8)
+    log.append(1, 1)
+    first = log.since(0)
+    assert log.since(0) is first
+    log.append(1, 2)
+    assert log.since(0) == {1: 3}
+    assert log.since(1) == {1: 2}
+    assert first == {1: 1}
