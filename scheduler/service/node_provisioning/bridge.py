@@ -284,11 +284,10 @@ class NodeProvisioningBridge:
         if delta.type is DeltaType.DELETED:
             self._decisions.event_gone(event)
             return
-        # What happened while nobody listened has been going on since then. News is new, whatever
-        # the autoscaler's clock says.
         age = max(0.0, self._clock.now() - (event_time(event) or 0.0))
-        heard_ago = 0.0 if live else max(0.0, age - TIMESTAMP_SECONDS)
-        signal = self._decisions.event_changed(event, self._clock.monotonic(), heard_ago)
+        signal = self._decisions.event_changed(
+            event, self._clock.monotonic(), max(0.0, age - TIMESTAMP_SECONDS)
+        )
         if signal is not None and live:
             self._metrics.event_lag(age)
 

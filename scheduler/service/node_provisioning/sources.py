@@ -4,8 +4,9 @@ Pure, and independent of the order in which events arrive: the newest event per 
 counts, and at equal times the one that says nodes are coming. Failures of node groups and claims
 are kept apart from pods and joined when asked, for they come from another watch.
 
-Two clocks: events are ordered by the autoscaler's; durations run on ours, from when we heard of an
-event (`since`, monotonic), so that a skew between machines neither delays nor hurries anything.
+Two clocks: events are ordered by the autoscaler's; durations run on ours, monotonic, from `since`:
+the event's age when we heard of it before that moment, and never after it. So a clock that is ahead
+only delays a verdict.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A signal and since when we know it."""
+    """A signal, and since when it has been true by our monotonic clock."""
 
     verdict: PodVerdict
     since: float

@@ -233,8 +233,8 @@ def test_a_promise_that_is_repeated_does_not_expire() -> None:
     assert [patch.condition.status for patch in stage.patches] == ["True"]
 
 
-def test_durations_run_from_hearing_not_from_the_autoscalers_clock() -> None:
-    """Its clock may be hours off."""
+def test_durations_run_on_our_clock() -> None:
+    """The autoscaler's own clock only orders what it says."""
     for skew in (-7200.0, 7200.0):
         stage = Stage(pod())
         stage.hear(yes(skew))
@@ -243,7 +243,7 @@ def test_durations_run_from_hearing_not_from_the_autoscalers_clock() -> None:
         assert stage.act(1200) == [("False", "ProvisioningTimedOut")]
 
 
-def test_after_a_restart_the_age_of_a_promise_counts() -> None:
+def test_the_age_of_a_promise_counts() -> None:
     stage = Stage(pod())
     stage.hear(yes(-1000), age=1000)
     stage.act(0)
