@@ -34,6 +34,9 @@ STORIES: Final = {
     "zone-stockout": Entry(
         "scheduler.cli.demo_zone_stockout", "A zone is sold out; strict spreading gives way."
     ),
+    "gpu-queue": Entry(
+        "scheduler.cli.demo_gpu_queue", "Ten GPU jobs, eight GPUs of quota: two wait."
+    ),
 }
 """Stories by name, in the order of the help. Each is a click command `command` in its module."""
 

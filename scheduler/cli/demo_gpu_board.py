@@ -1,0 +1,218 @@
+"""What happens to the GPU jobs, kept from the store's changes alone; the scheduler is not asked.
+
+Audits at every change: bound GPUs never above the limit, nobody held says Unschedulable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from simulator.gpu_queue import GPU, JOBS, KEY, LIMIT, QUOTA
+from simulator.objects import JsonObject, dig
+from simulator.store import Change
+
+HELD_REASON: Final = "ResourceQuotaValidated"
+EVENT_REASON: Final = "ResourceQuotaExceeded"
+_STYLES: Final = {
+    "gated": "blue",
+    "let go": "cyan",
+    "held": "yellow",
+    "running": "green",
+    "done": "dim",
+    "story": "bold",
+}
+_LAST_NEWS: Final = 8
+
+
+@dataclass(slots=True)
+class _Job:
+    state: str = ""
+    gpus: int = 0
+    node: str = ""
+    why: str = ""
+    since: float = 0.0
+    was_held: bool = False
+
+
+class GpuBoard:
+    """The jobs' states, the peak of bound GPUs, and the news. `clock` gives monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._changed = asyncio.Event()
+        self._jobs: dict[str, _Job] = {}
+        self._news: list[str] = []
+        self._read = 0
+        self._faults: list[str] = []
+        self._events: set[str] = set()
+        self.published = ""
+        """`status.used` of the quota, as the scheduler wrote it last."""
+        self.peak = 0
+        """The most GPUs that were bound at one moment."""
+
+    # ------------------------------------------------------------------------------------ observing
+
+    def observe(self, table: str, change: Change) -> None:
+        """A change of the store."""
+        obj = change.version.obj
+        if table == "resourcequotas":
+            if change.version.name == QUOTA:
+                self.published = str((dig(obj, "status", "used") or {}).get(KEY, ""))
+        elif table == "events":
+            if obj.get("reason") == EVENT_REASON:
+                self._events.add(str(dig(obj, "involvedObject", "name")))
+        elif change.type != "DELETED":
+            self._observe_pod(obj)
+        self._changed.set()
+
+    def _observe_pod(self, pod: JsonObject) -> None:
+        name = _job_of(pod)
+        if not name:
+            return
+        job = self._jobs.setdefault(name, _Job(gpus=_gpus(pod)))
+        condition = _scheduled(pod)
+        if condition.get("reason") == "Unschedulable":
+            self._fault(f"{name} says Unschedulable, which an autoscaler would buy a node for")
+        state = _state(pod, condition)
+        job.why = str(condition.get("message", "")) if state == "held" else ""
+        if state == job.state:
+            return
+        before, job.state, job.since = job.state, state, self._elapsed()
+        job.node = str(pod["spec"].get("nodeName") or "")
+        job.was_held = job.was_held or state == "held"
+        self._audit()
+        self.tell(state, f"{name}{self._detail(job, before)}")
+
+    def _detail(self, job: _Job, before: str) -> str:
+        if job.state == "held":
+            return f": {job.why}"
+        if job.state == "running":
+            after = " (was held)" if before == "held" or job.was_held else ""
+            return f" on {job.node}, {self.bound} of {LIMIT} GPUs in use{after}"
+        return ""
+
+    def _audit(self) -> None:
+        self.peak = max(self.peak, self.bound)
+        if self.bound > LIMIT:
+            self._fault(f"{self.bound} GPUs are bound at once, the limit is {LIMIT}")
+
+    def _fault(self, text: str) -> None:
+        if text not in self._faults:
+            self._faults.append(text)
+            self.tell("FAULT", text)
+
+    def _elapsed(self) -> float:
+        return self._clock() - self._start
+
+    async def changed(self) -> None:
+        """Wait for the next change."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    # -------------------------------------------------------------------------------------- telling
+
+    def tell(self, what: str, text: str) -> None:
+        """Add a line to the news."""
+        self._news.append(f"{self._elapsed():5.1f} s  {what:<8} {text}")
+
+    def news(self) -> list[str]:
+        """What is new since the last call, in order."""
+        fresh = self._news[self._read :]
+        self._read = len(self._news)
+        return fresh
+
+    @property
+    def bound(self) -> int:
+        """GPUs of pods that have a node and have not ended."""
+        return sum(job.gpus for job in self._jobs.values() if job.state == "running")
+
+    def count(self, state: str) -> int:
+        """Jobs in a state."""
+        return sum(1 for job in self._jobs.values() if job.state == state)
+
+    def finished(self) -> bool:
+        """Whether every job is done, or something is wrong."""
+        return bool(self._faults) or self.count("done") == JOBS
+
+    def problems(self) -> list[str]:
+        """Everything that did not go as promised."""
+        problems = [*self._faults]
+        if self.count("done") != JOBS:
+            stuck = [
+                f"{name} ({job.state})" for name, job in self._jobs.items() if job.state != "done"
+            ]
+            problems.append(f"{self.count('done')} of {JOBS} jobs are done, not {', '.join(stuck)}")
+        elif self.peak != LIMIT:
+            problems.append(
+                f"at most {self.peak} GPUs were in use at once, {LIMIT} could have been"
+            )
+        held = {name for name, job in self._jobs.items() if job.was_held}
+        if len(held) != JOBS - LIMIT:
+            problems.append(f"{len(held)} jobs were seen held by quota, not {JOBS - LIMIT}")
+        elif len(self._events) < len(held):
+            problems.append(
+                f"{len(self._events)} pods have an event {EVENT_REASON}, not {len(held)}"
+            )
+        return problems
+
+    def __str__(self) -> str:
+        held = sum(1 for job in self._jobs.values() if job.was_held)
+        return (
+            f"kubestow demo gpu-queue: {self.count('done')} done, {held} held on the way, "
+            f"at most {self.peak} of {LIMIT} GPUs in use"
+        )
+
+    def __rich__(self) -> Group:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in ("JOB", "STATE", "NODE", "WHY"):
+            table.add_column(name, no_wrap=name != "WHY")
+        for name, job in sorted(self._jobs.items(), key=lambda item: _number(item[0])):
+            style = _STYLES.get(job.state, "")
+            table.add_row(Text(name), Text(job.state, style), Text(job.node), Text(job.why, "dim"))
+        used = self.published or "not yet known"
+        bar = Text("█" * self.bound, "green").append("░" * max(0, LIMIT - self.bound), "dim")
+        title = Text("GPU quota  ").append_text(bar)
+        title.append(f"  {self.bound} of {LIMIT} bound, published: {used}")
+        lines = [Text(line, "dim") for line in self._news[-_LAST_NEWS:]]
+        return Group(title, Text(), table, Text(), *lines)
+
+
+def _job_of(pod: JsonObject) -> str:
+    return str((dig(pod, "metadata", "labels") or {}).get("job-name", ""))
+
+
+def _number(name: str) -> int:
+    digits = name.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _gpus(pod: JsonObject) -> int:
+    return sum(
+        int(dig(one, "resources", "requests", GPU) or 0) for one in pod["spec"]["containers"]
+    )
+
+
+def _scheduled(pod: JsonObject) -> JsonObject:
+    for condition in dig(pod, "status", "conditions") or ():
+        if condition.get("type") == "PodScheduled":
+            found: JsonObject = condition
+            return found
+    return {}
+
+
+def _state(pod: JsonObject, condition: JsonObject) -> str:
+    if dig(pod, "status", "phase") in ("Succeeded", "Failed"):
+        return "done"
+    if pod["spec"].get("nodeName"):
+        return "running"
+    if pod["spec"].get("schedulingGates"):
+        return "gated"
+    return "held" if condition.get("reason") == HELD_REASON else "let go"
