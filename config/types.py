@@ -244,6 +244,12 @@ class KubestowConfiguration(Section, frozen=True):
     #: What one scalar plugin may use of one scheduling cycle before it is logged and counted. 10
     #: ms: longer is felt by everything else on the event loop.
     plugin_time_budget: timedelta = timedelta(milliseconds=10)
+    #: Failed calls in a row after which an HTTP extender is not called for a while. 3: one slow
+    #: answer is no outage, yet a dead extender costs few time-outs.
+    extender_failures: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
+    #: How long it is not called then; one call tries afterwards. 30 s: long against a time-out of
+    #: 5 s, short against an outage.
+    extender_cool_down: timedelta = timedelta(seconds=30)
     #: How long pods are scheduled back to back before watches and binds get their turn. 5 ms:
     #: several pods, yet well below what delays a lease renewal or a health check.
     slice: timedelta = timedelta(milliseconds=5)

@@ -12,8 +12,9 @@ in PreEnqueue is open then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final, Literal
+import math
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, ClassVar, Final, Literal
 
 from plugins import names
 from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
@@ -80,6 +81,8 @@ class DefaultPreemption:
     name: ClassVar[str] = names.DEFAULT_PREEMPTION
     args_type: ClassVar[type[DefaultPreemptionArgs]] = DefaultPreemptionArgs
     required_resources: ClassVar[tuple[str, ...]] = ("poddisruptionbudgets",)
+    #: What is awaited are extenders, and each of them has a limit of its own.
+    timeout: ClassVar[float] = math.inf
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
         args = args or DefaultPreemptionArgs()
@@ -126,9 +129,14 @@ class DefaultPreemption:
 
     # -- PostFilter ------------------------------------------------------------------------------
 
-    def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
-        """Find victims, have them evicted, nominate the node."""
-        victims = 0
+    def post_filter(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> PostFilterResult | Coroutine[Any, Any, PostFilterResult]:
+        """Find victims, have them evicted, nominate the node.
+
+        Where extenders have a say about victims, the answer has to be awaited.
+        """
+        victims: int | None = 0
         try:
             newest = self._newest(pod)
             if newest is None:
@@ -137,14 +145,32 @@ class DefaultPreemption:
             if ineligible is not None:
                 return ineligible
             finding = self._handle.preemption.find(state, newest, statuses, self.rules)
-            if finding.chosen is None:
-                return _nothing_found(finding)
-            victims = self._carry_out(newest, finding.chosen)
-            return PostFilterResult(
-                None, NominatingInfo(finding.chosen.node_name), PostFilterOutcome.NOMINATED
-            )
+            if finding.pending is not None:
+                victims = None
+                return self._after_review(newest, finding.pending)
+            victims, answer = self._act_on(newest, finding)
+            return answer
+        finally:
+            if victims is not None:
+                self._handle.preemption.observe(victims)
+
+    async def _after_review(
+        self, pod: Pod, pending: Coroutine[Any, Any, PreemptionFinding]
+    ) -> PostFilterResult:
+        victims = 0
+        try:
+            victims, answer = self._act_on(pod, await pending)
+            return answer
         finally:
             self._handle.preemption.observe(victims)
+
+    def _act_on(self, pod: Pod, finding: PreemptionFinding) -> tuple[int, PostFilterResult]:
+        """Carry a finding out; the number of victims as well."""
+        if finding.chosen is None:
+            return 0, _nothing_found(finding)
+        victims = self._carry_out(pod, finding.chosen)
+        nominated = NominatingInfo(finding.chosen.node_name)
+        return victims, PostFilterResult(None, nominated, PostFilterOutcome.NOMINATED)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Deleted pods, so that the event reaches a gated preemptor; the hint itself never wakes.

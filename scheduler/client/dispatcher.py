@@ -158,10 +158,13 @@ class Dispatcher:
         node_name: str,
         annotations: dict[str, str] | None = None,
         objection: Objection | None = None,
+        *,
+        send: Callable[[], Awaitable[BindResult | RequestError]] | None = None,
     ) -> BindResult:
         """Bind when a slot is free; returns when the outcome is certain (see `binding`).
 
         `objection` is asked when the request is about to leave; a reason keeps it from leaving.
+        `send` has somebody else bind; it returns an error when the outcome is unknown.
 
         Raises:
             DispatcherClosedError: closed before anything was sent.
@@ -173,7 +176,10 @@ class Dispatcher:
             if not self._fence.allowed():
                 lane.fenced += 1
                 return BindResult(BindOutcome.UNBOUND, NotLeader("POST", f"{pod.key}/binding"))
-            result = await attempt_bind(self._client, pod, node_name, annotations, objection)
+            if send is None:
+                result = await attempt_bind(self._client, pod, node_name, annotations, objection)
+            else:
+                result = await send()
             lane.sent += 1
         finally:
             self._release(Lane.BIND)

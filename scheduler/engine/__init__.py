@@ -5,6 +5,7 @@ from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.engine import Attempt, Engine
 from scheduler.engine.examination import Examination, NodeScore, PluginScore, Rejection
 from scheduler.engine.explain import Explainer, PodExplanation, PodState
+from scheduler.engine.extenders import Extenders
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import EngineMetrics
 from scheduler.engine.preemption import Evaluator
@@ -20,6 +21,7 @@ __all__ = [
     "Evaluator",
     "Examination",
     "Explainer",
+    "Extenders",
     "Failure",
     "FitError",
     "Framework",

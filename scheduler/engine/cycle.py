@@ -6,8 +6,9 @@ last line, so the live table needs no snapshot.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 import numpy as np
 
@@ -76,6 +77,17 @@ class Unfit:
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
 
 
+class AlgorithmOptions(TypedDict, total=False):
+    """What a SchedulingAlgorithm is told by name."""
+
+    clock: Clock
+    random: Randomness
+    metrics: EngineMetrics
+    percentage: int | None
+    reuse: bool
+    plugin_time_budget: float
+
+
 class SchedulingAlgorithm:
     """Chooses a node for pods of one profile."""
 
@@ -99,16 +111,23 @@ class SchedulingAlgorithm:
             clock.monotonic, metrics, framework.profile_name, plugin_time_budget
         )
         self.scoring = Scoring(framework, table, self._stopwatch)
-        self.search = Search(
+        self.search = self._search(
             framework,
             table,
             nominator,
             percentage=percentage,
             reuse=reuse,
             all_columnar_scores=self.scoring.all_columnar,
-            scores_anything=bool(framework.score),
+            scores_anything=self._scores_anything(framework),
             stopwatch=self._stopwatch,
         )
+
+    #: The kind of search; `suspended_cycle` has another one.
+    _search: type[Search] = Search
+
+    def _scores_anything(self, framework: Framework) -> bool:
+        """Whether it matters which of the feasible nodes is taken."""
+        return bool(framework.score)
 
     def schedule(self, state: CycleState, pod: Pod) -> ScheduleResult | Unfit:
         """The node for `pod`, or why there is none.
@@ -195,23 +214,61 @@ class SchedulingAlgorithm:
 
     def _post_filter(self, state: CycleState, pod: Pod, unfit: FitError) -> Unfit:
         diagnosis = unfit.diagnosis
-        if not self._framework.post_filter:
-            return Unfit(unfit, CLEAR_NOMINATION, PostFilterOutcome.NO_PLUGIN)
-        if diagnosis.skip_post_filter:
-            if diagnosis.pre_filter_message:
-                diagnosis.post_filter_message = NOT_HELPFUL.format(nodes=diagnosis.node_count)
-            return Unfit(unfit, CLEAR_NOMINATION)
+        without = self._without_post_filter(unfit)
+        if without is not None:
+            return without
         started = self._stopwatch.monotonic()
-        result = self._run_post_filter(state, pod, diagnosis)
-        status = result.status or Status(Code.SUCCESS)
-        self._stopwatch.point("PostFilter", status.code.label, started)
-        diagnosis.post_filter_message = status.message
-        return Unfit(unfit, result.nominating, result.outcome or _outcome(status))
+        return self._after_post_filter(unfit, self._run_post_filter(state, pod, diagnosis), started)
 
     def _run_post_filter(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        """Upstream's aggregation (framework-cycle-config.md 1.4)."""
+        """Ask all plugins whose answer has not to be awaited."""
+        steps = self._post_filters(state)
+        try:
+            plugin = next(steps)
+            while True:
+                plugin = steps.send(self._call_post_filter(plugin, state, pod, diagnosis))
+        except StopIteration as end:
+            result: PostFilterResult = end.value
+            return result
+
+    def _without_post_filter(self, unfit: FitError) -> Unfit | None:
+        """The outcome where PostFilter does not run."""
+        if not self._framework.post_filter:
+            return Unfit(unfit, CLEAR_NOMINATION, PostFilterOutcome.NO_PLUGIN)
+        diagnosis = unfit.diagnosis
+        if not diagnosis.skip_post_filter:
+            return None
+        if diagnosis.pre_filter_message:
+            diagnosis.post_filter_message = NOT_HELPFUL.format(nodes=diagnosis.node_count)
+        return Unfit(unfit, CLEAR_NOMINATION)
+
+    def _after_post_filter(
+        self, unfit: FitError, result: PostFilterResult, started: float
+    ) -> Unfit:
+        status = result.status or Status(Code.SUCCESS)
+        self._stopwatch.point("PostFilter", status.code.label, started)
+        unfit.diagnosis.post_filter_message = status.message
+        return Unfit(unfit, result.nominating, result.outcome or _outcome(status))
+
+    def _call_post_filter(
+        self, plugin: Any, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """One plugin; what it raises is an Error status."""
+        try:
+            answer: PostFilterResult = plugin.post_filter(state, pod, diagnosis.statuses)
+        except Exception as problem:  # noqa: BLE001 - plugin boundary
+            return PostFilterResult(error(problem).by(plugin.name))
+        return answer
+
+    def _post_filters(
+        self, state: CycleState
+    ) -> Generator[Any, PostFilterResult, PostFilterResult]:
+        """Upstream's aggregation (framework-cycle-config.md 1.4).
+
+        Yields the plugin to ask next, is sent its answer, returns the result.
+        """
         if state.skip_post_filter:
             return PostFilterResult(
                 Status(Code.UNSCHEDULABLE, ("All PostFilter plugins are skipped",))
@@ -221,10 +278,7 @@ class SchedulingAlgorithm:
         nominating: NominatingInfo | None = None
         outcome: PostFilterOutcome | None = None
         for plugin in self._framework.post_filter:
-            try:
-                answer: PostFilterResult = plugin.post_filter(state, pod, diagnosis.statuses)
-            except Exception as problem:  # noqa: BLE001 - plugin boundary
-                return PostFilterResult(error(problem).by(plugin.name))
+            answer = yield plugin
             status = answer.status
             if status is None or status.success:
                 return answer

@@ -15,6 +15,7 @@ from scheduler.cache import Cache
 from scheduler.cache.cache import CacheError
 from scheduler.engine import failure
 from scheduler.engine.cycle import (
+    AlgorithmOptions,
     NoNodesError,
     Randomness,
     ScheduleResult,
@@ -22,10 +23,12 @@ from scheduler.engine.cycle import (
     Unfit,
 )
 from scheduler.engine.diagnosis import Diagnosis, FitError
+from scheduler.engine.extenders import Extenders
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import EngineMetrics, NoMetrics
 from scheduler.engine.recheck import filter_again
 from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.suspended_cycle import SuspendedAlgorithm
 from scheduler.engine.waiting import WaitingPod, WaitingPods
 from scheduler.framework import (
     CLEAR_NOMINATION,
@@ -57,6 +60,8 @@ class Attempt:
     waiting: WaitingPod | None = None
     #: `Cache.outside_changes` when the chosen node was last found to fit.
     seen: int = 0
+    #: Where the node table was when a suspended cycle began.
+    sequence: int = 0
 
     @property
     def node_name(self) -> str:
@@ -82,11 +87,12 @@ class Engine:
         plugin_time_budget: float = float("inf"),
         waiting_pods: WaitingPods | None = None,
         on_plugin_error: Callable[[str, str, Pod, Exception], None] | None = None,
+        extenders: Extenders | None = None,
     ) -> None:
         """Wire the engine.
 
         `on_plugin_error(plugin, point, pod, error)` is told about exceptions that no attempt can
-        report: those of Unreserve.
+        report: those of Unreserve. Without `extenders` no cycle can be suspended.
         """
         self._on_plugin_error = on_plugin_error
         self.cache = cache
@@ -96,51 +102,92 @@ class Engine:
         self._clock = clock
         self._random = random
         self._metrics = metrics if metrics is not None else NoMetrics()
-        self.algorithms = {
-            name: SchedulingAlgorithm(
-                framework,
-                cache.table,
-                nominator,
-                clock=clock,
-                random=random,
-                metrics=self._metrics,
-                percentage=(
-                    percentage_of_nodes_to_score
-                    if framework.percentage_of_nodes_to_score is None
-                    else framework.percentage_of_nodes_to_score
-                ),
-                reuse=reuse,
-                plugin_time_budget=plugin_time_budget,
+        self.algorithms: dict[str, SchedulingAlgorithm] = {}
+        for name, framework in frameworks.items():
+            percentage = framework.percentage_of_nodes_to_score
+            options: AlgorithmOptions = {
+                "clock": clock,
+                "random": random,
+                "metrics": self._metrics,
+                "percentage": percentage_of_nodes_to_score if percentage is None else percentage,
+                "reuse": reuse,
+                "plugin_time_budget": plugin_time_budget,
+            }
+            self.algorithms[name] = (
+                SuspendedAlgorithm(framework, cache.table, nominator, extenders, **options)
+                if extenders is not None and (extenders or framework.asynchronous)
+                else SchedulingAlgorithm(framework, cache.table, nominator, **options)
             )
-            for name, framework in frameworks.items()
-        }
+        #: Whether `suspends` can be true of any pod.
+        self.may_suspend = any(
+            isinstance(each, SuspendedAlgorithm) for each in self.algorithms.values()
+        )
 
     def attempt(self, info: QueuedPodInfo) -> Attempt:
         """The whole scheduling cycle: search, score, assume, reserve, permit."""
-        clock = self._clock
-        pod = info.pod
+        attempt = self._begin(info)
+        algorithm = self.algorithms[attempt.framework.profile_name]
+        try:
+            _conclude(attempt, algorithm.schedule(attempt.state, attempt.pod))
+        except (NoNodesError, AttemptError) as problem:
+            attempt.failure = _failure_of(problem)
+        self._metrics.algorithm(self._clock.monotonic() - attempt.started)
+        if attempt.result is not None:
+            self._commit(attempt)
+        return attempt
+
+    def _begin(self, info: QueuedPodInfo) -> Attempt:
+        clock, pod = self._clock, info.pod
         framework = self.frameworks[pod.spec.scheduler_name]
         state = CycleState(clock.now())
         state.info = info
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
         attempt.seen = self.cache.outside_changes
+        return attempt
+
+    # -- cycles that wait for the outside --------------------------------------------------------
+
+    def suspends(self, pod: Pod) -> bool:
+        """Whether the pod's cycle may wait for something: use `decide` and `commit` then."""
+        if not self.may_suspend:
+            return False
+        algorithm = self.algorithms.get(pod.spec.scheduler_name)
+        return isinstance(algorithm, SuspendedAlgorithm) and algorithm.suspends(pod)
+
+    async def decide(self, info: QueuedPodInfo) -> Attempt:
+        """The first half of a cycle that may be suspended: to the choice of a node, or PostFilter.
+
+        Nothing is assumed yet. The owner keeps every change of its state back until this is over,
+        then lets all of them in, and calls `commit` if there is no failure.
+        """
+        attempt = self._begin(info)
+        attempt.sequence = self.cache.table.sequence
+        algorithm = self.algorithms[attempt.framework.profile_name]
+        assert isinstance(algorithm, SuspendedAlgorithm)
         try:
-            outcome = self.algorithms[framework.profile_name].schedule(state, pod)
-            if isinstance(outcome, Unfit):
-                attempt.failure = failure.from_fit_error(
-                    outcome.error, outcome.nominating, outcome.post_filter, state
-                )
-            else:
-                attempt.result = outcome
-        except NoNodesError as problem:
-            attempt.failure = failure.no_nodes(str(problem))
+            _conclude(attempt, await algorithm.schedule_suspended(attempt.state, attempt.pod))
+        except (NoNodesError, AttemptError) as problem:
+            attempt.failure = _failure_of(problem)
+        self._metrics.algorithm(self._clock.monotonic() - attempt.started)
+        return attempt
+
+    def commit(self, attempt: Attempt) -> None:
+        """The second half: assume, reserve, permit. Sets `failure` when that does not work.
+
+        If the chosen node changed since `decide` began it is filtered again first.
+        """
+        assert attempt.result is not None
+        algorithm = self.algorithms[attempt.framework.profile_name]
+        assert isinstance(algorithm, SuspendedAlgorithm)
+        try:
+            algorithm.check_again(attempt.state, attempt.pod, attempt.result, attempt.sequence)
         except AttemptError as problem:
             attempt.failure = failure.from_error(problem)
-        self._metrics.algorithm(clock.monotonic() - attempt.started)
-        if attempt.result is not None:
-            self._commit(attempt)
-        return attempt
+            attempt.result = None
+            return
+        attempt.seen = self.cache.outside_changes
+        self._commit(attempt)
 
     # -- assume, reserve, permit -----------------------------------------------------------------
 
@@ -263,6 +310,21 @@ class Engine:
             },
             "waiting_pods": len(self.waiting_pods),
         }
+
+
+def _conclude(attempt: Attempt, outcome: ScheduleResult | Unfit) -> None:
+    if isinstance(outcome, Unfit):
+        attempt.failure = failure.from_fit_error(
+            outcome.error, outcome.nominating, outcome.post_filter, attempt.state
+        )
+    else:
+        attempt.result = outcome
+
+
+def _failure_of(problem: NoNodesError | AttemptError) -> Failure:
+    if isinstance(problem, AttemptError):
+        return failure.from_error(problem)
+    return failure.no_nodes(str(problem))
 
 
 def rejected_on_node(status: Status, node_name: str) -> Failure:

@@ -14,8 +14,8 @@ depends on its node alone, until the node does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -46,6 +46,7 @@ from scheduler.framework import (
 from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules
 
 NO_NODES: Final = "no nodes available"
+NO_CANDIDATE: Final = "no candidate node for preemption"
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
@@ -57,6 +58,10 @@ _MOST_REMEMBERED: Final = 512
 _SURVIVES, _EXACT, _VICTIMLESS = 0, -1, -2
 
 
+CandidateReview = Callable[[Pod, Sequence[Candidate]], Coroutine[Any, Any, list[Candidate]] | None]
+"""What others leave of the candidates; None when nobody has to be asked."""
+
+
 class DryRun(Protocol):
     """What became of every node looked at."""
 
@@ -66,6 +71,13 @@ class DryRun(Protocol):
 
 def _unmeasured(victims: int) -> None:
     """Measure nothing."""
+
+
+def _unreviewed(
+    pod: Pod,
+    candidates: Sequence[Candidate],
+) -> None:
+    """No extender has a say about victims."""
 
 
 @dataclass(slots=True)
@@ -123,8 +135,13 @@ class Evaluator:
         random: Randomness,
         own_schedulers: Sequence[str],
         observe: Callable[[int], None] = _unmeasured,
+        review: CandidateReview = _unreviewed,
     ) -> None:
-        """`observe` is told the number of victims of every attempt."""
+        """`observe` is told the number of victims of every attempt.
+
+        `review` lets extenders have a say; its coroutine raises AttemptError when one fails.
+        """
+        self._review = review
         self._framework = framework
         self._table = table
         self._nominator = nominator
@@ -168,6 +185,9 @@ class Evaluator:
             order = np.concatenate((rows[offset:], rows[:offset]))
             self._examine(self._trial(state, pod, rules), order, wanted, outcome)
         if outcome.candidates:
+            reviewed = self._review(pod, outcome.candidates)
+            if reviewed is not None:
+                return PreemptionFinding(pending=self._reviewed(reviewed))
             return PreemptionFinding(chosen=self._choose(outcome.candidates))
         if outcome.errors:
             return PreemptionFinding(error=_aggregate(list(outcome.errors)))
@@ -177,6 +197,20 @@ class Evaluator:
                 self._fruitless.clear()
             self._fruitless[key] = stamp, message
         return PreemptionFinding(message=message)
+
+    async def _reviewed(self, reviewed: Coroutine[Any, Any, list[Candidate]]) -> PreemptionFinding:
+        """The choice among what extenders left of the candidates."""
+        try:
+            candidates = await reviewed
+        except AttemptError as problem:
+            return PreemptionFinding(error=problem.status.message)
+        if not candidates:
+            return PreemptionFinding(error=NO_CANDIDATE)
+        ranked = [
+            replace(each, victims=tuple(sorted(each.victims, key=_importance)))
+            for each in candidates
+        ]
+        return PreemptionFinding(chosen=self._choose(ranked))
 
     def dry_run(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules

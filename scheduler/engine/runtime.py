@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -123,6 +124,16 @@ class Framework:
         self.pre_bind = self._at(profile, PRE_BIND)
         self.bind = self._at(profile, BIND)
         self.post_bind = self._at(profile, POST_BIND)
+        #: Plugins whose PreFilter or PostFilter has to be awaited, by name.
+        self.asynchronous = frozenset(
+            plugin.name
+            for plugins, method in (
+                (self.pre_filter, "pre_filter"),
+                (self.post_filter, "post_filter"),
+            )
+            for plugin in plugins
+            if inspect.iscoroutinefunction(getattr(plugin, method))
+        )
         self.weights = tuple(profile.weights.get(p.name) or 1 for p in self.score)
         self.normalizes = tuple(normalizer(p) for p in self.score)
 

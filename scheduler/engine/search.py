@@ -33,6 +33,7 @@ from scheduler.framework import (
 _MIN_FEASIBLE = 100
 _MIN_PERCENTAGE = 5
 _EVERY_NODE = 100
+MUST_BE_AWAITED = "it is async and cannot be asked outside of a scheduling cycle"
 
 
 @dataclass(slots=True)
@@ -49,6 +50,8 @@ class Found:
     rejected: int
     #: The nominated node passed: it is taken without scoring.
     nominated: bool = False
+    #: What is known about the nodes looked at; None when `entry` says it all.
+    verdicts: Verdicts | None = None
 
 
 @dataclass(slots=True)
@@ -71,6 +74,8 @@ class Narrowing:
 
     names: frozenset[str] | None = None
     plugins: list[str] = field(default_factory=list)
+    #: By plugins that let the others be asked as well.
+    rejections: list[Status] = field(default_factory=list)
 
 
 class Search:
@@ -159,12 +164,23 @@ class Search:
             row = table.row_of(pod.status.nominated_node_name)
             if row is not None and self._nominated_fits(state, pod, row):
                 return Found(np.array([row], dtype=np.intp), None, False, 0, nominated=True)
+        return self._filter_unnominated(state, pod, entry, narrowing, diagnosis)
+
+    def _filter_unnominated(
+        self,
+        state: CycleState,
+        pod: Pod,
+        entry: ShapeResult | None,
+        narrowing: Narrowing,
+        diagnosis: Diagnosis,
+    ) -> Found:
+        """Filter all nodes that PreFilter left."""
         if narrowing.names is not None:
             return self._search_rows(
                 state, pod, self._rows_of(narrowing.names), narrowing, diagnosis
             )
         if entry is None:
-            return self._search_rows(state, pod, table.rows, narrowing, diagnosis)
+            return self._search_rows(state, pod, self._table.rows, narrowing, diagnosis)
         return self._search_all(state, pod, entry, diagnosis)
 
     def _entry(self, pod: Pod) -> ShapeResult | None:
@@ -199,33 +215,50 @@ class Search:
     ) -> Narrowing:
         """Run PreFilter; raises FitError when the pod is rejected."""
         narrowing = Narrowing()
-        rejections: list[Status] = []
         for plugin in self._framework.pre_filter:
             answer = self._call_pre_filter(plugin, state, pod, entry)
             if answer is None:
                 continue
-            if isinstance(answer, PreFilterResult):
-                narrowing.plugins.append(plugin.name)
-                known = narrowing.names
-                narrowing.names = answer.node_names if known is None else known & answer.node_names
-                if not narrowing.names:
-                    raise self._no_common_node(narrowing, diagnosis)
-                continue
-            if answer.success:
-                continue
-            if answer.skip:
+            if type(answer) is Status and answer.skip:
+                # The usual answer; a call less for each.
                 state.skip_filter.add(plugin.name)
-                continue
-            if not answer.rejected or answer.code.label == "Pending":
-                raise failed(
-                    f'running PreFilter plugin "{plugin.name}": {answer.message}', None, plugin.name
-                )
-            status = answer.by(plugin.name)
-            if status.code.label == "UnschedulableAndUnresolvable":
-                raise self._rejected_by_pre_filter([*rejections, status], Narrowing(), diagnosis)
-            rejections.append(status)
-        if rejections:
-            raise self._rejected_by_pre_filter(rejections, narrowing, diagnosis)
+            else:
+                self._heed_pre_filter(plugin, answer, state, narrowing, diagnosis)
+        return self._narrowed(narrowing, diagnosis)
+
+    def _heed_pre_filter(
+        self,
+        plugin: Any,
+        answer: PreFilterResult | Status,
+        state: CycleState,
+        narrowing: Narrowing,
+        diagnosis: Diagnosis,
+    ) -> None:
+        """Take one plugin's answer into account; raises FitError when nothing can follow it."""
+        if isinstance(answer, PreFilterResult):
+            narrowing.plugins.append(plugin.name)
+            known = narrowing.names
+            narrowing.names = answer.node_names if known is None else known & answer.node_names
+            if not narrowing.names:
+                raise self._no_common_node(narrowing, diagnosis)
+            return
+        if answer.success:
+            return
+        if answer.skip:
+            state.skip_filter.add(plugin.name)
+            return
+        if not answer.rejected or answer.code.label == "Pending":
+            raise failed(
+                f'running PreFilter plugin "{plugin.name}": {answer.message}', None, plugin.name
+            )
+        narrowing.rejections.append(answer.by(plugin.name))
+        if answer.code.label == "UnschedulableAndUnresolvable":
+            raise self._rejected_by_pre_filter(narrowing.rejections, Narrowing(), diagnosis)
+
+    def _narrowed(self, narrowing: Narrowing, diagnosis: Diagnosis) -> Narrowing:
+        """After all plugins were asked; raises FitError when one rejected the pod."""
+        if narrowing.rejections:
+            raise self._rejected_by_pre_filter(narrowing.rejections, narrowing, diagnosis)
         return narrowing
 
     def _call_pre_filter(
@@ -237,6 +270,11 @@ class Search:
                 state.data.update(known.writes)
                 recorded: PreFilterResult | Status | None = known.answer
                 return recorded
+        if plugin.name in self._framework.asynchronous:
+            # Whoever looks without scheduling (`explain`, a what-if) cannot wait.
+            raise failed(
+                f'running PreFilter plugin "{plugin.name}": {MUST_BE_AWAITED}', None, plugin.name
+            )
         reusable = entry is not None and getattr(plugin, "pre_filter_reusable", False)
         state.recorder = [] if reusable else None
         try:
@@ -244,9 +282,7 @@ class Search:
         except AttemptError:
             raise
         except Exception as problem:
-            raise failed(
-                f'running PreFilter plugin "{plugin.name}": {problem}', problem, plugin.name
-            ) from problem
+            raise pre_filter_failed(plugin, problem) from problem
         if reusable and entry is not None and state.recorder is not None:
             entry.pre_filter[plugin.name] = Recorded(
                 answer, tuple((key, state.data[key]) for key in state.recorder)
@@ -287,9 +323,9 @@ class Search:
             rows = entry.feasible_rows()
             if len(rows):
                 return Found(rows, entry, True, self._table.node_count - len(rows))
-            verdicts = Verdicts(self._table.rows, entry.verdict, _entry_codes(entry))
+            verdicts = Verdicts(self._table.rows, entry.verdict, entry_codes(entry))
             raise self._unfit(state, pod, verdicts, diagnosis)
-        verdicts = Verdicts(self._table.rows, entry.verdict.copy(), _entry_codes(entry))
+        verdicts = Verdicts(self._table.rows, entry.verdict.copy(), entry_codes(entry))
         filtering.ask_volatile(state, pod, verdicts.verdict, verdicts.codes)
         return self._choose(state, pod, verdicts, entry, nominated, diagnosis)
 
@@ -307,13 +343,14 @@ class Search:
         for row in nominated:
             if verdict[row] == 0:
                 self._recheck_with_nominated(state, pod, row, verdicts)
-        looked_at = len(verdicts.rows)
+        visited = verdicts.rows
         if self._complete:
             rows = np.flatnonzero(verdict == 0)
         else:
-            rows, looked_at = self._sample(state, pod, verdicts)
+            rows, visited = self._sample(state, pod, verdicts)
         if len(rows):
-            return Found(rows, entry, False, looked_at - len(rows))
+            known = Verdicts(visited, verdict, verdicts.codes, verdicts.explicit)
+            return Found(rows, entry, False, len(visited) - len(rows), verdicts=known)
         for row in nominated:
             # Upstream's first pass counts the nominated pods, so its reason is the one to report.
             if verdict[row] > self.filtering.first_pod_dependent:
@@ -324,8 +361,8 @@ class Search:
         start = self._next_start % len(rows) if len(rows) else 0
         return np.concatenate((rows[start:], rows[:start]))
 
-    def _sample(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> tuple[Rows, int]:
-        """The first feasible rows in rotating order, and the number of rows looked at."""
+    def _sample(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> tuple[Rows, Rows]:
+        """The first feasible rows in rotating order, and the rows looked at."""
         order = self._order(verdicts.rows)
         wanted = self._feasible_to_find(len(order))
         verdict, explicit = verdicts.verdict, verdicts.explicit
@@ -346,7 +383,7 @@ class Search:
                     break
         count = max(self._table.node_count, 1)
         self._next_start = (self._next_start + visited) % count
-        return np.array(sorted(found), dtype=np.intp), visited
+        return np.array(sorted(found), dtype=np.intp), order[:visited]
 
     def _feasible_to_find(self, nodes: int) -> int:
         if not self._scores_anything:
@@ -464,5 +501,11 @@ class Search:
         return FitError(diagnosis)
 
 
-def _entry_codes(entry: ShapeResult) -> dict[int, Codes]:
+def pre_filter_failed(plugin: Any, problem: Exception) -> AttemptError:
+    """A PreFilter plugin raised."""
+    return failed(f'running PreFilter plugin "{plugin.name}": {problem}', problem, plugin.name)
+
+
+def entry_codes(entry: ShapeResult) -> dict[int, Codes]:
+    """Codes by filter index, for filters that rejected something."""
     return {index: column for index, column in enumerate(entry.codes) if column is not None}

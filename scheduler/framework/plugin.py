@@ -109,6 +109,22 @@ class PreFilterPlugin(Plugin, Protocol):
         ...
 
 
+class AsyncPreFilterPlugin(Plugin, Protocol):
+    """A PreFilter plugin that asks the outside: it suspends the scheduling cycle.
+
+    Nothing in the cluster changes for the scheduler meanwhile, so it must not wait for that.
+    """
+
+    #: Seconds it may take; 5 where it is absent. Later is an Error status.
+    timeout: ClassVar[float]
+
+    async def pre_filter(
+        self, state: CycleState, pod: Pod, table: NodeTableView
+    ) -> PreFilterResult | Status | None:
+        """As `PreFilterPlugin.pre_filter`; never reused for other pods."""
+        ...
+
+
 class PreFilterExtensions(Plugin, Protocol):
     """Keeps PreFilter state right in a what-if where a pod is added to or removed from a node."""
 
@@ -182,6 +198,19 @@ class PostFilterPlugin(Plugin, Protocol):
 
         `statuses` says why each node was turned down. Any other status ends PostFilter.
         """
+        ...
+
+
+class AsyncPostFilterPlugin(Plugin, Protocol):
+    """A PostFilter plugin that asks the outside: it suspends the scheduling cycle."""
+
+    #: Seconds it may take; 5 where it is absent. Later is an Error status.
+    timeout: ClassVar[float]
+
+    async def post_filter(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> PostFilterResult:
+        """As `PostFilterPlugin.post_filter`."""
         ...
 
 

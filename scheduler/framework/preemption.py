@@ -6,8 +6,9 @@ engine; who may preempt, and what happens to victims, is the plugin's business.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from scheduler.api.pod import Pod
 from scheduler.framework.node_status import NodeToStatus
@@ -39,13 +40,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionFinding:
-    """The outcome of a search: exactly one of the three is set."""
+    """The outcome of a search: exactly one of the four is set."""
 
     chosen: Candidate | None = None
     #: Why no node is a candidate, in the form of a FailedScheduling message.
     message: str = ""
     #: What kept the search from an answer.
     error: str = ""
+    #: Extenders have a say: await this for the outcome. Only PostFilter of a cycle that may be
+    #: suspended gets it.
+    pending: Coroutine[Any, Any, PreemptionFinding] | None = None
 
 
 class PreemptionSearch(Protocol):

@@ -137,6 +137,7 @@ class Application:
             fence=elector.fence if elector else OpenFence(),
             metrics=self.metrics,
         )
+        stack.push_async_callback(wiring.close)
         endpoints = Endpoints(
             self._options,
             self._configuration,

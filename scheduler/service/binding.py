@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -22,8 +23,10 @@ from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Sta
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.queue import SchedulingQueue
 from scheduler.service.api_writer import PodMovedOnError
+from scheduler.service.extenders import ExtenderBinder
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.inbox import Inbox
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.status_writer import StatusWriter
@@ -50,9 +53,17 @@ class BindingCycle:
         clock: Clock,
         metrics: SchedulerMetrics,
         recheck: NodeRecheck | None = None,
+        inbox: Inbox | None = None,
+        extenders: ExtenderBinder | None = None,
     ) -> None:
-        """`recheck` looks at changed nodes again before the bind; None trusts the cycle."""
+        """Wire the cycle.
+
+        `recheck` looks at changed nodes again before the bind; None trusts the cycle. Without
+        `extenders` only plugins bind.
+        """
         self._recheck = recheck
+        self._inbox = inbox or Inbox()
+        self._extenders = extenders
         self._engine = engine
         self._queue = queue
         self._failures = failures
@@ -91,7 +102,7 @@ class BindingCycle:
             if attempt.waiting is not None:
                 failure = await self._wait_at_permit(attempt)
                 if failure is not None:
-                    self._failed(attempt, failure)
+                    self._inbox.submit(partial(self._failed, attempt, failure))
                     return
         except asyncio.CancelledError:
             self._engine.abandon(attempt)
@@ -114,15 +125,15 @@ class BindingCycle:
             _log.exception("binding cycle failed", pod=attempt.pod.key)
             failure = from_error(failed(f"binding cycle: {problem!r}", problem))
         if failure is None:
-            self._succeeded(attempt)
+            self._inbox.submit(partial(self._succeeded, attempt))
         else:
-            self._failed(attempt, failure)
+            self._inbox.submit(partial(self._failed, attempt, failure))
 
     async def _bind(self, attempt: Attempt) -> Failure | None:
         groups, acts = self._pre_flight(attempt)
         if acts and attempt.waiting is None:
             self._statuses.expected_on(attempt.info.pod, attempt.node_name)
-        self._queue.done(attempt.info.uid)
+        self._inbox.submit(partial(self._queue.done, attempt.info.uid))
         if groups:
             await self._pre_bind_all(attempt, groups)
         status, failure = await self._checked_bind(attempt)
@@ -244,7 +255,7 @@ class BindingCycle:
         try:
             status = waiting.result or await _result_of(waiting, self._clock)
         finally:
-            self._engine.waiting_pods.remove(attempt.info.uid)
+            self._inbox.submit(partial(self._engine.waiting_pods.remove, attempt.info.uid))
         self._metrics.permit_wait(status.code.label, self._clock.monotonic() - started)
         if status.success:
             return None
@@ -270,6 +281,11 @@ class BindingCycle:
     async def _run_bind(self, attempt: Attempt) -> Status | None:
         started = self._clock.monotonic()
         status: Status | None = Status(Code.SKIP)
+        if self._extenders is not None:
+            status = await self._extenders.bind(attempt.pod, attempt.node_name)
+            if status is None or not status.skip:
+                self._observe("Bind", status, attempt, started)
+                return status
         for plugin in attempt.framework.bind:
             try:
                 status = await _maybe_await(

@@ -63,6 +63,14 @@ class FailureHandler:
             # given up as assumed. It is queued, which is what matters.
             _log.warning("pod is queued already", pod=info.key, error=str(problem))
 
+    def still_wanted(self, info: QueuedPodInfo) -> Pod | None:
+        """The pod as it is now, if it is still to be scheduled; None if gone, bound or replaced."""
+        pod = info.pod
+        newest = self._newest(pod.metadata.namespace, pod.metadata.name)
+        if newest is None or newest.metadata.uid != info.uid or newest.spec.node_name:
+            return None
+        return newest
+
     def handle(self, attempt: Attempt, failure: Failure) -> None:
         """Requeue the pod unless it is gone, bound or replaced; then say why it failed."""
         info = attempt.info

@@ -26,6 +26,7 @@ from scheduler.framework import (
 from scheduler.framework.preemption import PreemptionSearch
 from scheduler.queue import SchedulingQueue
 from scheduler.service.background import BackgroundTasks
+from scheduler.service.inbox import Inbox
 
 if TYPE_CHECKING:
     from scheduler.engine import Framework
@@ -187,6 +188,7 @@ class ServiceHandle:
         background: BackgroundTasks,
         metrics: PluginMetrics,
         shared: dict[str, Any],
+        inbox: Inbox | None = None,
     ) -> None:
         self.profile_name = profile_name
         self.clock = clock
@@ -201,6 +203,7 @@ class ServiceHandle:
         self._cache = cache
         self._waiting_pods = waiting_pods
         self._background = background
+        self._inbox = inbox or Inbox()
         #: Set when the queue exists; it is built from the plugins, so after them.
         self.queue: SchedulingQueue | None = None
         #: Set when the queue exists, for it looks at nominations.
@@ -228,11 +231,13 @@ class ServiceHandle:
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""
-        self._queue().activate(list(pods))
+        queue, wanted = self._queue(), list(pods)
+        self._inbox.submit(lambda: queue.activate(wanted))
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods."""
-        self._queue().recheck(list(uids))
+        queue, wanted = self._queue(), list(uids)
+        self._inbox.submit(lambda: queue.recheck(wanted))
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:
         """Try pods again that `plugin` rejected."""

@@ -19,6 +19,7 @@ import plugins
 from config import DEFAULT_NAMESPACE, Configuration, FeatureGates, load_configuration
 from scheduler.framework.registry import Registry, entry_point_plugins
 from scheduler.framework.status import ConfigurationError
+from scheduler.service.extenders import extender_clients
 
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Where a pod finds the namespace it runs in."""
@@ -117,12 +118,8 @@ def read_configuration(options: RunOptions, registry: Registry | None = None) ->
         namespace=own_namespace(),
         overrides=options.overrides,
     )
-    if configuration.effective.extenders:
-        # Scheduling without them would put pods where an extender would have refused them.
-        raise ConfigurationError(
-            "extenders: HTTP extenders do not exist in this version of kubestow; remove them, or "
-            "write the rule as a plugin (docs/plugins.md)"
-        )
+    # URLs and TLS files as well: a start would fail on them.
+    extender_clients(configuration.effective.extenders)
     return configuration
 
 

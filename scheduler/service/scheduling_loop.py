@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Engine
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
 from scheduler.queue import SchedulingQueue
@@ -22,6 +23,7 @@ from scheduler.service.failure_handler import (
     FailureHandler,
 )
 from scheduler.service.gate_reporter import GateReporter
+from scheduler.service.inbox import Inbox
 
 _log = structlog.get_logger(__name__)
 
@@ -30,7 +32,7 @@ LONGEST_SLEEP: Final = 60.0
 
 
 class SchedulingLoop:
-    """Owns queue, engine and cache while it runs; the only caller of `Engine.attempt`."""
+    """Owns queue, engine and cache while it runs; the only one to begin a cycle."""
 
     def __init__(  # noqa: PLR0913 - what it is wired to
         self,
@@ -44,6 +46,7 @@ class SchedulingLoop:
         slice_seconds: float,
         most_binding: int,
         gates: GateReporter | None = None,
+        inbox: Inbox | None = None,
         timed: Sequence[TimedWork] = (),
     ) -> None:
         """`timed` is work of plugins, done between cycles as `gates` is."""
@@ -59,11 +62,13 @@ class SchedulingLoop:
         self._most_binding = most_binding
         self._pauses = 0
         self._stopping = False
+        self._deciding: asyncio.Task[Attempt] | None = None
         self._wake = asyncio.Event()
         self._drained = asyncio.Event()
         queue.on_ready = self._wake.set
         queue.on_timer = self._wake.set
         binding.on_end = self._binding_ended
+        self._inbox = inbox or Inbox()
         self._timed: tuple[TimedWork, ...] = (*(() if gates is None else (gates,)), *timed)
         for work in self._timed:
             work.on_timer = self._wake.set
@@ -75,14 +80,16 @@ class SchedulingLoop:
             self._wake.set()
 
     def stop(self) -> None:
-        """Pop no more pods; binding cycles under way go on."""
+        """Pop no more pods, and give a suspended cycle up; binding cycles under way go on."""
         self._stopping = True
+        if self._deciding is not None:
+            self._deciding.cancel()
 
     async def drained(self) -> None:
         """Wait until no binding cycle is past Permit; those that wait there would take too long."""
         # Cycles handed over in this very turn of the event loop begin in the next one.
         await asyncio.sleep(0)
-        while self._binding.active:
+        while self._binding.active or self._inbox.suspended:
             self._drained.clear()
             await self._drained.wait()
 
@@ -92,7 +99,7 @@ class SchedulingLoop:
             while True:
                 self._queue.run_due()
                 self._run_timed()
-                if self._stopping or self._pauses or not self._schedule_slice(cycles):
+                if self._stopping or self._pauses or not await self._schedule_slice(cycles):
                     await self._sleep()
                 else:
                     await asyncio.sleep(0)
@@ -106,14 +113,21 @@ class SchedulingLoop:
                 except Exception:  # noqa: BLE001 - plugin boundary: the loop must go on
                     _log.exception("a plugin's timed work failed", work=repr(work))
 
-    def _schedule_slice(self, cycles: asyncio.TaskGroup) -> bool:
-        """Schedule for one slice; False when there was nothing (more) to do."""
+    async def _schedule_slice(self, cycles: asyncio.TaskGroup) -> bool:
+        """Schedule for one slice; False when there was nothing (more) to do.
+
+        Nothing else runs meanwhile, unless a cycle is suspended; that ends the slice.
+        """
         end = self._clock.monotonic() + self._slice
         while self._binding.active < self._most_binding:
             info = self._queue.pop()
             if info is None:
                 return False
-            attempt = self.schedule(info)
+            if self._engine.suspends(info.pod):
+                attempt = await self.schedule_suspended(info)
+                end = 0.0
+            else:
+                attempt = self.schedule(info)
             if attempt is not None:
                 cycles.create_task(self._binding.run(attempt), name=f"bind {info.key}")
             if self._clock.monotonic() >= end:
@@ -122,18 +136,54 @@ class SchedulingLoop:
 
     def schedule(self, info: QueuedPodInfo) -> Attempt | None:
         """One attempt at one popped pod; the attempt if it goes on to binding."""
-        pod = info.pod
+        if self._skip(info, info.pod):
+            return None
+        return self._outcome(self._engine.attempt(info))
+
+    async def schedule_suspended(self, info: QueuedPodInfo) -> Attempt | None:
+        """As `schedule`, for a pod whose cycle may wait for an extender or an async plugin.
+
+        All changes of state wait in the inbox meanwhile, and are let in before the outcome.
+        """
+        if self._skip(info, info.pod):
+            return None
+        self._inbox.suspend()
+        self._deciding = asyncio.create_task(self._engine.decide(info), name=f"decide {info.key}")
+        try:
+            attempt = await self._deciding
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            self._queue.done(info.uid)
+            return None
+        finally:
+            self._deciding = None
+            self._inbox.resume()
+            self._drained.set()
+        newest = self._failures.still_wanted(info)
+        if newest is None:
+            # Deleted, replaced or bound by somebody else while the cycle was suspended.
+            self._queue.done(info.uid)
+            return None
+        if self._skip(info, newest):
+            return None
+        if attempt.failure is None:
+            self._engine.commit(attempt)
+        return self._outcome(attempt)
+
+    def _skip(self, info: QueuedPodInfo, pod: Pod) -> bool:
+        """Whether the pod needs no scheduling (any more); the queue is told so."""
         if pod.terminating:
             note = f"skip schedule deleting pod: {pod.key}"
             self._events.record(pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, note)
-            self._queue.done(info.uid)
-            return None
-        if self._engine.cache.is_assumed(info.uid) or pod.spec.scheduler_name not in (
-            self._engine.frameworks
+        elif not self._engine.cache.is_assumed(info.uid) and (
+            pod.spec.scheduler_name in self._engine.frameworks
         ):
-            self._queue.done(info.uid)
-            return None
-        attempt = self._engine.attempt(info)
+            return False
+        self._queue.done(info.uid)
+        return True
+
+    def _outcome(self, attempt: Attempt) -> Attempt | None:
         if attempt.failure is not None:
             self._failures.handle(attempt, attempt.failure)
             return None

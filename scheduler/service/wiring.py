@@ -23,8 +23,9 @@ from scheduler.client.rate_limit import RateLimiter
 from scheduler.client.reflector import Delta, DeltaType, Reflector, ReflectorOptions
 from scheduler.client.resources import NODES, PODS, RESOURCES
 from scheduler.client.rest import ApiClient
+from scheduler.client.store import KeepRaw
 from scheduler.client.transport import Transport
-from scheduler.engine import Engine, Evaluator, Framework, WaitingPods
+from scheduler.engine import Engine, Evaluator, Extenders, Framework, WaitingPods
 from scheduler.engine.kubelet_rejections import KubeletRejections
 from scheduler.framework import Registry
 from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
@@ -33,9 +34,11 @@ from scheduler.service.api_writer import ProfileEvents, ServiceApiWriter
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.binding import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.extenders import ExtenderBinder, ServiceOutside
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.handle import ServiceHandle, SubscriptionBoard
+from scheduler.service.inbox import Inbox
 from scheduler.service.kubelet_rejections import RejectedPods
 from scheduler.service.listers import StoreListers
 from scheduler.service.metrics import SchedulerMetrics
@@ -117,6 +120,11 @@ class Wiring:
         self.waits = ObjectWaits(self.subscriptions)
         self.waiting_pods = WaitingPods()
         self.background = BackgroundTasks()
+        self.inbox = Inbox()
+        self.outside = self._outside()
+        self.extenders = Extenders(
+            configuration.effective.extenders, self.outside, self.cache.table
+        )
         first = configuration.profiles[0].scheduler_name
         self.events = ProfileEvents(self.recorder, first)
         self._handles: dict[str, ServiceHandle] = {}
@@ -152,21 +160,7 @@ class Wiring:
             conditions=conditions,
         )
         self.recheck = NodeRecheck(self.engine, metrics) if settings.recheck_before_bind else None
-        self.binding = BindingCycle(
-            self.engine,
-            self.queue,
-            self.failures,
-            events=self.events,
-            statuses=self.statuses,
-            subscriptions=self.subscriptions,
-            clock=self.clock,
-            metrics=metrics,
-            recheck=self.recheck,
-        )
-        self.waits.on_wait = self.binding.waits
-        if self.recheck is not None:
-            for writer in self._writers:
-                writer.objection = self.recheck.objection
+        self.binding = self._binding_cycle()
         for handle in self._handles.values():
             handle.stop_binding = self.binding.preempt
         self.loop = SchedulingLoop(
@@ -179,6 +173,7 @@ class Wiring:
             slice_seconds=seconds(settings.slice),
             most_binding=settings.bind_concurrency * MOST_BINDING_PER_SLOT,
             gates=self.gates,
+            inbox=self.inbox,
             timed=self.subscriptions.timed,
         )
         self.bridge = self._bridge(limit=connection, fence=fence)
@@ -210,6 +205,7 @@ class Wiring:
             background=self.background,
             shared=self._shared,
             metrics=self.metrics.plugins,
+            inbox=self.inbox,
         )
         self._handles[profile.scheduler_name] = handle
         framework = Framework(profile, self._registry, handle, last_filters=(self.rejections,))
@@ -222,6 +218,7 @@ class Wiring:
         self._hints = {
             name: build_hint_map(
                 framework.event_plugins(),
+                extenders=bool(self.extenders),
                 queueing_hints=gates.enabled("SchedulerQueueingHints"),
             )
             for name, framework in self.frameworks.items()
@@ -255,6 +252,7 @@ class Wiring:
                 random=self._random,
                 own_schedulers=tuple(self.frameworks),
                 observe=self.metrics.preemption,
+                review=self.extenders.review,
             )
         return queue
 
@@ -276,7 +274,45 @@ class Wiring:
             plugin_time_budget=seconds(self.configuration.options.plugin_time_budget),
             waiting_pods=self.waiting_pods,
             on_plugin_error=_log_plugin_error,
+            extenders=self.extenders,
         )
+
+    def _outside(self) -> ServiceOutside:
+        settings = self.configuration.options
+        return ServiceOutside(
+            self.configuration.effective.extenders,
+            clock=self.clock,
+            metrics=self.metrics,
+            failures=settings.extender_failures,
+            cool_down=seconds(settings.extender_cool_down),
+            stores=self.listers.__getitem__,
+        )
+
+    def _binding_cycle(self) -> BindingCycle:
+        binder = ExtenderBinder(self.extenders, self.outside, self.dispatcher, self.metrics)
+        binding = BindingCycle(
+            self.engine,
+            self.queue,
+            self.failures,
+            events=self.events,
+            statuses=self.statuses,
+            subscriptions=self.subscriptions,
+            clock=self.clock,
+            metrics=self.metrics,
+            recheck=self.recheck,
+            inbox=self.inbox,
+            extenders=binder,
+        )
+        self.waits.on_wait = binding.waits
+        if self.recheck is not None:
+            for writer in self._writers:
+                writer.objection = self.recheck.objection
+            binder.objection = self.recheck.objection
+        return binding
+
+    async def close(self) -> None:
+        """Close what is open towards others than the API server."""
+        await self.outside.close()
 
     def _bridge(
         self, *, limit: ClientConnectionConfiguration, fence: Fence
@@ -338,12 +374,15 @@ class Wiring:
         )
         plugins = [p for framework in self.frameworks.values() for p in framework.plugins.values()]
         reflectors = [
-            self._reflector(NODES, handlers.nodes, on_decode=_readable),
+            self._reflector(
+                NODES, handlers.nodes, on_decode=_readable, keep_raw=self._keeps_raw_nodes()
+            ),
             self._reflector(
                 PODS,
                 self._releasing(handlers.pods),
                 field_selector=PODS_SELECTOR,
                 on_decode=self._intern,
+                keep_raw=self._keeps_raw_pods(),
             ),
         ]
         for plural in watched_plurals(registered, plugins, self.subscriptions.plurals):
@@ -369,11 +408,12 @@ class Wiring:
         *,
         field_selector: str = "",
         on_decode: Callable[[Any], Any] | None = None,
+        keep_raw: KeepRaw[Any] | None = None,
     ) -> Reflector[Any]:
         reflector = Reflector(
             self.client,
             resource,
-            handler,
+            self.inbox.through(handler),
             options=ReflectorOptions(
                 field_selector=field_selector,
                 silence=seconds(self.configuration.options.watch_silence_timeout),
@@ -381,9 +421,32 @@ class Wiring:
             random=self._random,
             on_decode=on_decode,
             on_relist=self.loop.pause,
+            keep_raw=keep_raw,
         )
         self.listers.add(resource.plural, reflector.store)
         return reflector
+
+    def _keeps_raw_nodes(self) -> KeepRaw[Node] | None:
+        """Nodes are handed on as they came, to extenders that do not keep their own."""
+        extenders = self.configuration.effective.extenders
+        if not any(
+            not each.node_cache_capable and (each.filter_verb or each.prioritize_verb)
+            for each in extenders
+        ):
+            return None
+        return _always
+
+    def _keeps_raw_pods(self) -> KeepRaw[Pod] | None:
+        """Our pending pods; all pods where an extender is shown victims."""
+        extenders = self.configuration.effective.extenders
+        if not any(
+            each.filter_verb or each.prioritize_verb or each.preempt_verb for each in extenders
+        ):
+            return None
+        if any(each.preempt_verb and not each.node_cache_capable for each in extenders):
+            return _always
+        ours = frozenset(self.frameworks)
+        return lambda pod: not pod.spec.node_name and pod.spec.scheduler_name in ours
 
     def _intern(self, pod: Pod) -> Pod:
         self.shapes.intern(pod)
@@ -427,6 +490,8 @@ class Wiring:
             "dispatcher": self.dispatcher.statistics(),
             "events": self.recorder.statistics(),
             "bridge": None if self.bridge is None else self.bridge.statistics(),
+            "inbox": self.inbox.statistics(),
+            "extenders": self.outside.statistics(),
             "reflectors": [reflector.statistics() for reflector in self.reflectors],
         }
 
@@ -434,6 +499,10 @@ class Wiring:
 def seconds(value: timedelta | None) -> float:
     """Seconds of a duration; 0 for none."""
     return 0.0 if value is None else value.total_seconds()
+
+
+def _always(_: object) -> bool:
+    return True
 
 
 def _readable(node: Node) -> Node:

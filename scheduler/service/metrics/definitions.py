@@ -356,6 +356,26 @@ SPREAD_FALLBACK_TIME_HINT: Final = _histogram(
     E4,
     "One look at a pod after time has passed, for nodeProvisioningTimeout.",
 )
+EXTENDER_REQUESTS: Final = _counter(
+    "kubestow_extender_requests_total",
+    "Calls of HTTP extenders by result: success, error, or not_called while the circuit breaker "
+    "was open.",
+    "extender",
+    "verb",
+    "result",
+)
+EXTENDER_DURATION: Final = _histogram(
+    "kubestow_extender_request_duration_seconds",
+    CLIENT,
+    "Time of a call of an HTTP extender; scheduling waits for all but bind.",
+    "extender",
+    "verb",
+)
+EXTENDER_BREAKER: Final = _gauge(
+    "kubestow_extender_circuit_open",
+    "1 while an HTTP extender that kept failing is not called, else 0.",
+    "extender",
+)
 
 # ------------------------------------------------------------------- deferred quotas, ours
 

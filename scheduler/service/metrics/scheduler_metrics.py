@@ -74,6 +74,9 @@ class SchedulerMetrics:
         self._rejections = families.counter(define.KUBELET_REJECTIONS)
         self._rechecks = families.counter(define.NODE_RECHECKS)
         self._reuse = families.counter(define.REUSE)
+        self._extender_requests = families.counter(define.EXTENDER_REQUESTS)
+        self._extender_durations = families.histogram(define.EXTENDER_DURATION)
+        self._extender_breakers = families.gauge(define.EXTENDER_BREAKER)
         sizes = families.gauge(define.CACHE_SIZE)
         self._nodes, self._pods = sizes["nodes",], sizes["pods",]
         self._assumed_pods = sizes["assumed_pods",]
@@ -131,6 +134,19 @@ class SchedulerMetrics:
     def node_recheck(self, *, fits: bool) -> None:
         """A chosen node was filtered again because others had changed it."""
         self._rechecks["fits" if fits else "rejected",].inc()
+
+    def extender_request(self, extender: str, verb: str, result: str, seconds: float) -> None:
+        """A call of an extender ended `success` or `error`."""
+        self._extender_requests[extender, verb, result].inc()
+        self._extender_durations[extender, verb].observe(seconds)
+
+    def extender_not_called(self, extender: str, verb: str) -> None:
+        """The circuit breaker kept a call from being made."""
+        self._extender_requests[extender, verb, "not_called"].inc()
+
+    def extender_circuit(self, extender: str, *, open: bool) -> None:  # noqa: A002 - a breaker's word
+        """A circuit breaker is open or closed now."""
+        self._extender_breakers[extender,].set(1.0 if open else 0.0)
 
     def reuse(self, profile: str, *, hits: int, misses: int) -> None:
         """Set the totals since the start, as the engine's statistics have them."""

@@ -163,6 +163,7 @@ async def scheduling(
             finally:
                 for task in tasks:
                     task.cancel()
+                await wiring.close()
 
 
 async def until(condition: Callable[[], object], what: str = "") -> None:

@@ -191,7 +191,16 @@ def build(desk: Desk, args: DefaultPreemptionArgs | None = None) -> DefaultPreem
 
 
 def run(desk: Desk, pod: Pod, statuses: NodeToStatus | None = None) -> PostFilterResult:
-    return build(desk).post_filter(CycleState(), pod, statuses or NodeToStatus())
+    return ask(build(desk), pod, statuses)
+
+
+def ask(
+    plugin: DefaultPreemption, pod: Pod, statuses: NodeToStatus | None = None
+) -> PostFilterResult:
+    """PostFilter, where no extender has a say."""
+    answer = plugin.post_filter(CycleState(), pod, statuses or NodeToStatus())
+    assert isinstance(answer, PostFilterResult)
+    return answer
 
 
 # -- answers -------------------------------------------------------------------------------------
@@ -317,8 +326,7 @@ def test_victims_that_are_leaving_already_are_left_alone() -> None:
     desk = Desk()
     choose(desk, ending())
     plugin, incoming = build(desk), preemptor(desk)
-    result = plugin.post_filter(CycleState(), incoming, NodeToStatus())
-    assert result.nominating == NominatingInfo("n1")
+    assert ask(plugin, incoming).nominating == NominatingInfo("n1")
     assert desk.log == []
     assert desk.observed == [0]
     assert plugin.pre_enqueue(incoming) is None

@@ -55,10 +55,36 @@ def test_the_clusters_own_scheduler_is_replaced_only_on_request(tmp_path: Path) 
     assert read_configuration(allowed).profiles[0].scheduler_name == "default-scheduler"
 
 
-def test_extenders_are_refused_rather_than_ignored(tmp_path: Path) -> None:
+def test_extenders_are_accepted(tmp_path: Path) -> None:
     path = written(tmp_path, "extenders: [{urlPrefix: 'http://127.0.0.1:1', filterVerb: filter}]\n")
-    with pytest.raises(ConfigurationError, match="HTTP extenders do not exist"):
+    (extender,) = read_configuration(RunOptions(config_file=path)).effective.extenders
+    assert extender.url_prefix == "http://127.0.0.1:1"
+
+
+def test_everything_that_keeps_extenders_from_being_called_is_reported_at_once(
+    tmp_path: Path,
+) -> None:
+    path = written(
+        tmp_path,
+        "extenders:\n"
+        "- {urlPrefix: 'ftp://a', filterVerb: f}\n"
+        "- {urlPrefix: 'https://b', filterVerb: f, tlsConfig: {caFile: /nowhere/ca.crt}}\n"
+        "- {urlPrefix: 'https://c', filterVerb: f, tlsConfig: {certData: YQ==}}\n"
+        "- {urlPrefix: 'https://d', filterVerb: f, tlsConfig: {insecure: true, caData: YQ==}}\n",
+    )
+    with pytest.raises(ConfigurationError) as caught:
         read_configuration(RunOptions(config_file=path))
+    assert [problem.split(": ")[0] for problem in caught.value.problems] == [
+        "extenders[0]",
+        "extenders[1]",
+        "extenders[2]",
+        "extenders[3]",
+    ]
+    first, second, third, fourth = caught.value.problems
+    assert "must be a URL that begins with http:// or https://" in first
+    assert "No such file" in second
+    assert "needs both a certificate and a key" in third
+    assert "with the insecure flag is not allowed" in fourth
 
 
 def test_a_plugin_folder_is_appended_never_prepended(tmp_path: Path) -> None:

@@ -1,0 +1,205 @@
+"""POST to an HTTP extender: TLS settings, one session per extender, limits of time and size.
+
+Knows HTTP, not what extenders do: bytes go in and come out, and everything that goes wrong is a
+`RequestError` that tells whether the extender may have acted. TLS is upstream's
+(framework-cycle-config.md 7.6): the URL's scheme decides whether there is any.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import tempfile
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, NoReturn, Self
+
+import aiohttp
+from yarl import URL
+
+from scheduler.client.errors import ConfigurationError, RequestError
+from scheduler.client.transport import raise_mapped
+
+MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
+"""What an answer may have on top of the size of its request: an extender that sends nodes back
+sends no more than it was given."""
+
+_CHUNK: Final = 1 << 16
+_VERB: Final = "POST"
+
+
+class ExtenderStatusError(RequestError):
+    """The extender answered with a status that is not 200."""
+
+
+class ExtenderAnswerTooLarge(RequestError):  # noqa: N818  (says what happened)
+    """The answer went past every sensible size and was given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderTLS:
+    """How to speak TLS. Data is base64 and beats files; empty means not given."""
+
+    #: `enableHTTPS`: without an authority the extender's certificate is not verified.
+    lenient: bool = False
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: str = ""
+    key_data: str = ""
+    ca_data: str = ""
+
+
+def ssl_context(tls: ExtenderTLS) -> ssl.SSLContext:
+    """The context behind the settings.
+
+    Raises:
+        ConfigurationError: they contradict each other, or a file or key cannot be used.
+    """
+    authority = bool(tls.ca_file or tls.ca_data)
+    insecure = tls.insecure or (tls.lenient and not authority)
+    if tls.insecure and authority:
+        raise ConfigurationError(
+            "specifying a root certificates file with the insecure flag is not allowed"
+        )
+    has_cert, has_key = bool(tls.cert_file or tls.cert_data), bool(tls.key_file or tls.key_data)
+    if has_cert != has_key:
+        raise ConfigurationError("a client certificate needs both a certificate and a key")
+    try:
+        if tls.ca_data:
+            context = ssl.create_default_context(cadata=base64.b64decode(tls.ca_data).decode())
+        else:
+            context = ssl.create_default_context(cafile=tls.ca_file or None)
+        # As Go: chains that RFC 5280 would have otherwise are common with private authorities.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if has_cert:
+            _load_client_certificate(context, tls)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise ConfigurationError(f"cannot use the TLS files or data: {error}") from error
+    return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, tls: ExtenderTLS) -> None:
+    # The ssl module reads certificates from files only.
+    with tempfile.TemporaryDirectory(prefix="kubestow-") as folder:
+        paths = []
+        for name, data, path in (
+            ("tls.crt", tls.cert_data, tls.cert_file),
+            ("tls.key", tls.key_data, tls.key_file),
+        ):
+            if data:
+                target = Path(folder) / name
+                target.touch(mode=0o600)
+                target.write_bytes(base64.b64decode(data))
+                paths.append(str(target))
+            else:
+                paths.append(path)
+        context.load_cert_chain(*paths)
+
+
+class ExtenderHttp:
+    """Sends requests to one extender. The session opens with the first request."""
+
+    def __init__(
+        self,
+        prefix: str,
+        *,
+        timeout: float,
+        tls: ExtenderTLS | None = None,
+        most_answer_bytes: int = MOST_ANSWER_BYTES,
+    ) -> None:
+        """Prepare; nothing is sent.
+
+        Raises:
+            ConfigurationError: `prefix` is no HTTP URL, or TLS cannot work.
+        """
+        prefix = prefix.rstrip("/")
+        try:
+            url = URL(prefix)
+        except ValueError as error:
+            raise ConfigurationError(f"urlPrefix: {error}") from error
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ConfigurationError(
+                "urlPrefix: must be a URL that begins with http:// or https://"
+            )
+        self._prefix = prefix
+        #: Without the password that may be in it.
+        self._shown = str(url.with_user(None)).rstrip("/")
+        self._tls = tls or ExtenderTLS()
+        self._ssl = ssl_context(self._tls) if url.scheme == "https" else None
+        self._timeout = timeout
+        self._most = most_answer_bytes
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def url(self, verb: str) -> str:
+        """Where requests of `verb` go, for people."""
+        return f"{self._shown}/{verb}"
+
+    async def post(self, verb: str, body: bytes) -> bytes:
+        """Send JSON and return the answer's body.
+
+        Raises:
+            RequestError: no whole answer with status 200 within the limits.
+        """
+        url = self.url(verb)
+        try:
+            async with self._open().post(
+                URL(f"{self._prefix}/{verb}"),
+                data=body,
+                headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+                timeout=aiohttp.ClientTimeout(total=self._timeout),
+                allow_redirects=False,
+                server_hostname=self._tls.server_name or None,
+            ) as response:
+                if response.status != HTTPStatus.OK:
+                    text = f"failed {verb} with extender at URL {url}, code {response.status}"
+                    raise ExtenderStatusError(_VERB, url, text)
+                return await self._read(response, url, len(body))
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            _raise(url, self._timeout, error)
+
+    async def _read(self, response: aiohttp.ClientResponse, url: str, sent: int) -> bytes:
+        limit = self._most + sent
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_chunked(_CHUNK):
+            size += len(chunk)
+            if size > limit:
+                response.close()
+                raise ExtenderAnswerTooLarge(_VERB, url, f"the answer is longer than {limit} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._ssl or True),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self._session
+
+
+def _raise(url: str, seconds: float, error: Exception) -> NoReturn:
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+        raise_mapped(_VERB, url, TimeoutError(f"no answer within {seconds:g}s"))
+    raise_mapped(_VERB, url, error)

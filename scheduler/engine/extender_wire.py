@@ -1,0 +1,217 @@
+"""What HTTP extenders are sent and what they answer (framework-cycle-config.md 7.7).
+
+Requests are put together from the bytes of pods and nodes as the API server sent them, so that an
+extender sees every field. Answers are read leniently in the case of their keys, as Go does, and
+strictly in everything else: whatever does not fit is an `AnswerError` that says what was wrong.
+Pure: nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from scheduler.api.pod import Pod
+from scheduler.framework.preemption import Candidate
+
+T = TypeVar("T")
+
+MIN_EXTENDER_SCORE: Final = 0
+MAX_EXTENDER_SCORE: Final = 10
+"""Extenders score from 0 to 10; plugins from 0 to 100."""
+
+_SHOWN_NAMES: Final = 3
+
+
+class AnswerError(Exception):
+    """An answer that cannot be used; the text says why."""
+
+
+class ReportedError(AnswerError):
+    """The extender answered properly, and said that it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterAnswer:
+    """What an extender made of the nodes it was given."""
+
+    #: Names of the nodes that pass, in the extender's order.
+    passing: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unresolvable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """What an extender left of the victims on a node."""
+
+    uids: tuple[str, ...] = ()
+    pdb_violations: int = 0
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _NodeList(msgspec.Struct):
+    items: list[_Named] | None = None
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+def nodes_request(pod: bytes, names: Sequence[str], nodes: Iterable[bytes] | None) -> bytes:
+    """The body of `filter` and `prioritize`; `nodes` None sends names (nodeCacheCapable)."""
+    if nodes is None:
+        listed, named = b"null", msgspec.json.encode(names)
+    else:
+        listed, named = b'{"metadata":{},"items":[' + b",".join(nodes) + b"]}", b"null"
+    return b'{"Pod":' + pod + b',"Nodes":' + listed + b',"NodeNames":' + named + b"}"
+
+
+def preemption_request(
+    pod: bytes, candidates: Iterable[tuple[Candidate, Sequence[bytes] | None]]
+) -> bytes:
+    """The body of `preempt`: candidates with their victims' bytes, or None for UIDs only."""
+    whole: list[bytes] = []
+    short: list[bytes] = []
+    for candidate, victims in candidates:
+        name = msgspec.json.encode(candidate.node_name)
+        violations = str(candidate.pdb_violations).encode()
+        if victims is None:
+            pods = msgspec.json.encode([{"UID": each.metadata.uid} for each in candidate.victims])
+            target = short
+        else:
+            pods = b"[" + b",".join(victims) + b"]"
+            target = whole
+        target.append(name + b':{"Pods":' + pods + b',"NumPDBViolations":' + violations + b"}")
+    return (
+        b'{"Pod":' + pod
+        + b',"NodeNameToVictims":' + _object(whole)
+        + b',"NodeNameToMetaVictims":' + _object(short) + b"}"
+    )  # fmt: skip
+
+
+def _object(members: Sequence[bytes]) -> bytes:
+    return b"{" + b",".join(members) + b"}" if members else b"null"
+
+
+def binding_request(pod: Pod, node_name: str) -> bytes:
+    """The body of `bind`."""
+    metadata = pod.metadata
+    return msgspec.json.encode(
+        {
+            "PodName": metadata.name,
+            "PodNamespace": metadata.namespace,
+            "PodUID": metadata.uid,
+            "Node": node_name,
+        }
+    )
+
+
+# -- answers --------------------------------------------------------------------------------------
+
+
+def filter_answer(body: bytes, given: Sequence[str]) -> FilterAnswer:
+    """Read ExtenderFilterResult. Raises AnswerError, for nodes that were not `given` as well."""
+    members = _members(body)
+    _raise_reported(members)
+    named = _member(members, "NodeNames", list[str] | None)
+    listed = None if named is not None else _member(members, "Nodes", _NodeList | None)
+    passing = tuple(named or ())
+    if listed is not None:
+        passing = tuple(each.metadata.name for each in listed.items or ())
+    known = frozenset(given)
+    unknown = [name for name in passing if name not in known]
+    if unknown:
+        raise AnswerError(
+            f"claims a filtered node {_shown(unknown)} which is not found in the input node list"
+        )
+    return FilterAnswer(
+        tuple(dict.fromkeys(passing)),
+        _member(members, "FailedNodes", dict[str, str] | None) or {},
+        _member(members, "FailedAndUnresolvableNodes", dict[str, str] | None) or {},
+    )
+
+
+def scores_answer(body: bytes, given: Sequence[str]) -> dict[str, int]:
+    """Read HostPriorityList. Raises AnswerError, for scores outside 0 to 10 as well."""
+    known = frozenset(given)
+    scores: dict[str, int] = {}
+    for index, entry in enumerate(_decoded(body, list[dict[str, msgspec.Raw]] | None) or ()):
+        members = {key.lower(): value for key, value in entry.items()}
+        where = f"[{index}]."
+        host = _member(members, "Host", str | None, where) or ""
+        score = _member(members, "Score", int | None, where) or 0
+        if host not in known:
+            raise AnswerError(f"scores a node {_shown([host])} that it was not asked about")
+        if not MIN_EXTENDER_SCORE <= score <= MAX_EXTENDER_SCORE:
+            raise AnswerError(
+                f'gives node "{host}" the score {score}, which is not in the range of '
+                f"[{MIN_EXTENDER_SCORE}, {MAX_EXTENDER_SCORE}]"
+            )
+        scores[host] = score
+    return scores
+
+
+def preemption_answer(body: bytes) -> dict[str, Victims]:
+    """Read ExtenderPreemptionResult: node name to what is left of its victims."""
+    members = _members(body)
+    nodes = _member(
+        members, "NodeNameToMetaVictims", dict[str, dict[str, msgspec.Raw] | None] | None
+    )
+    found: dict[str, Victims] = {}
+    for name, entry in (nodes or {}).items():
+        lowered = {key.lower(): value for key, value in (entry or {}).items()}
+        where = f"NodeNameToMetaVictims[{name}]."
+        pods = _member(lowered, "Pods", list[dict[str, msgspec.Raw] | None] | None, where) or ()
+        uids = [
+            _member({key.lower(): value for key, value in (each or {}).items()}, "UID", str, where)
+            for each in pods
+        ]
+        violations = _member(lowered, "NumPDBViolations", int | None, where) or 0
+        found[name] = Victims(tuple(uid or "" for uid in uids), violations)
+    return found
+
+
+def binding_answer(body: bytes) -> None:
+    """Read ExtenderBindingResult. Raises ReportedError when the extender could not bind."""
+    _raise_reported(_members(body))
+
+
+def _members(body: bytes) -> dict[str, msgspec.Raw]:
+    decoded = _decoded(body, dict[str, msgspec.Raw] | None) or {}
+    return {key.lower(): value for key, value in decoded.items()}
+
+
+def _member(members: Mapping[str, msgspec.Raw], name: str, wanted: Any, where: str = "") -> Any:
+    raw = members.get(name.lower())
+    return None if raw is None else _decoded(bytes(raw), wanted, where + name)
+
+
+def _decoded(body: bytes, wanted: Any, where: str = "") -> Any:
+    try:
+        return msgspec.json.decode(body, type=wanted)
+    except (ValueError, RecursionError) as problem:
+        place = f"{where}: " if where else ""
+        raise AnswerError(f"answered what cannot be read: {place}{problem}") from problem
+
+
+def _raise_reported(members: Mapping[str, msgspec.Raw]) -> None:
+    text = _member(members, "Error", str | None)
+    if text:
+        raise ReportedError(text)
+
+
+def _shown(names: Sequence[str]) -> str:
+    """A few names, quoted; long ones are cut."""
+    shown = ", ".join(f'"{name[:253]}"' for name in names[:_SHOWN_NAMES])
+    more = len(names) - _SHOWN_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,312 @@
+"""HTTP extenders: which have a say about a pod, and what their answers mean.
+
+Follows framework-cycle-config.md 2.10, 2.11, 5.6 and 7.6. The core sends nothing: requests go to
+an `Outside` that the service implements, and whoever awaits the coroutines here is suspended until
+it has an answer.
+
+Invariants: extenders filter one after the other, each what the one before left; an ignorable one
+that fails is passed over; a pod that an extender is not interested in never waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from config import Extender
+from scheduler.api.pod import Container, Pod
+from scheduler.cache import NodeTable
+from scheduler.engine.extender_wire import (
+    MAX_EXTENDER_SCORE,
+    AnswerError,
+    Victims,
+    filter_answer,
+    nodes_request,
+    preemption_answer,
+    preemption_request,
+    scores_answer,
+)
+from scheduler.engine.runtime import failed
+from scheduler.framework import MAX_NODE_SCORE, Code, Status
+from scheduler.framework.preemption import Candidate
+
+T = TypeVar("T")
+
+_SCALE: Final = MAX_NODE_SCORE // MAX_EXTENDER_SCORE
+_MOST_SCORE: Final = 1 << 60
+"""Where the sum of weighted scores ends: weights may be any int64, totals are int64 as well."""
+
+
+class ExtenderError(Exception):
+    """A call of an extender failed; the text names its URL, the verb, and what was wrong."""
+
+
+class Outside(Protocol):
+    """What a suspended cycle waits for. The service implements it."""
+
+    async def ask(
+        self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
+    ) -> T:
+        """Send `body` and return what `read` makes of the answer.
+
+        Raises:
+            ExtenderError: no answer, one that is no success, or one that `read` refuses.
+        """
+        ...
+
+    async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
+        """Run all at once; an exception takes the place of a result."""
+        ...
+
+    async def within(self, work: Awaitable[T], seconds: float) -> T:
+        """Await `work`; raises TimeoutError, and cancels it, after `seconds`."""
+        ...
+
+    def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:
+        """An extender's failure changes nothing but the log."""
+        ...
+
+    def pod_bytes(self, pod: Pod) -> bytes:
+        """A pod's JSON as the API server sent it."""
+        ...
+
+    def node_bytes(self, name: str) -> bytes:
+        """A node's JSON as the API server sent it."""
+        ...
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Why extenders turned nodes down, by node name."""
+
+    statuses: dict[str, Status] = field(default_factory=dict)
+
+
+class Extenders:
+    """The extenders of a configuration, ignorable ones last."""
+
+    def __init__(self, extenders: Sequence[Extender], outside: Outside, table: NodeTable) -> None:
+        self._all = tuple(sorted(extenders, key=lambda each: each.ignorable))
+        self._managed = {
+            id(each): frozenset(resource.name for resource in each.managed_resources)
+            for each in self._all
+        }
+        self._table = table
+        self.outside = outside
+        #: Whether any of them filters, and whether any gives scores.
+        self.filter = any(each.filter_verb for each in self._all)
+        self.score = any(each.prioritize_verb for each in self._all)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def interested(self, pod: Pod) -> tuple[Extender, ...]:
+        """Those that want to be asked about a pod, in the order they are asked."""
+        if not self._all:
+            return ()
+        mentioned: frozenset[str] | None = None
+        found = []
+        for each in self._all:
+            managed = self._managed[id(each)]
+            if managed and mentioned is None:
+                mentioned = mentioned_resources(pod)
+            if not managed or (mentioned is not None and not managed.isdisjoint(mentioned)):
+                found.append(each)
+        return tuple(found)
+
+    def consultation(self, pod: Pod) -> Consultation:
+        """What one attempt at a pod asks extenders."""
+        return Consultation(pod, self.interested(pod), self.outside)
+
+    def binders(self, pod: Pod) -> tuple[Extender, ...]:
+        """Extenders that bind the pod instead of the Bind plugins."""
+        return tuple(each for each in self.interested(pod) if each.bind_verb)
+
+    def suspends(self, pod: Pod) -> bool:
+        """Whether some extender may be asked in the pod's scheduling cycle."""
+        return any(
+            each.filter_verb or each.prioritize_verb or each.preempt_verb
+            for each in self.interested(pod)
+        )
+
+    def review(
+        self, pod: Pod, candidates: Sequence[Candidate]
+    ) -> Coroutine[Any, Any, list[Candidate]] | None:
+        """Implements `CandidateReview`: None when no extender has a say about victims."""
+        asked = [each for each in self.interested(pod) if each.preempt_verb]
+        return self._reviewed(pod, candidates, asked) if asked else None
+
+    async def _reviewed(
+        self, pod: Pod, candidates: Sequence[Candidate], asked: Sequence[Extender]
+    ) -> list[Candidate]:
+        outside, left = self.outside, list(candidates)
+        body = outside.pod_bytes(pod)
+        for extender in asked:
+            if not left:
+                break
+            whole = not extender.node_cache_capable
+            request = preemption_request(
+                body,
+                [
+                    (each, [outside.pod_bytes(p) for p in each.victims] if whole else None)
+                    for each in left
+                ],
+            )
+            read = partial(self._candidates, extender)
+            verb = extender.preempt_verb
+            try:
+                left = await outside.ask(extender, verb, request, read)
+            except ExtenderError as problem:
+                if not extender.ignorable:
+                    raise failed(str(problem), problem) from problem
+                outside.passed_over(extender, verb, pod, problem)
+        return left
+
+    def _candidates(self, extender: Extender, answer: bytes) -> list[Candidate]:
+        """Candidates from an answer. Raises AnswerError."""
+        found = []
+        for name, victims in preemption_answer(answer).items():
+            pods = self._victims(extender, name, victims)
+            if pods:
+                found.append(Candidate(name, pods, victims.pdb_violations))
+            elif not extender.ignorable:
+                raise AnswerError(f'expected at least one victim pod on node "{name}"')
+        return found
+
+    def _victims(self, extender: Extender, name: str, victims: Victims) -> tuple[Pod, ...]:
+        row = self._table.row_of(name)
+        if row is None:
+            raise AnswerError(f'node "{name}" not found')
+        there = {each.metadata.uid: each for each in self._table.node_info(row).pods}
+        for uid in victims.uids:
+            if uid not in there:
+                raise AnswerError(
+                    f"extender: {display_name(extender)} claims to preempt pod (UID: {uid}) on "
+                    f"node: {name}, but the pod is not found on that node"
+                )
+        return tuple(there[uid] for uid in dict.fromkeys(victims.uids))
+
+
+class Consultation:
+    """What extenders say in one attempt. The bytes they are sent do not change meanwhile."""
+
+    def __init__(self, pod: Pod, interested: Sequence[Extender], outside: Outside) -> None:
+        self._pod = pod
+        self._outside = outside
+        self._filters = [each for each in interested if each.filter_verb]
+        self._scorers = [each for each in interested if each.prioritize_verb]
+        self._pod_bytes = outside.pod_bytes(pod) if interested else b""
+        self._node_bytes: dict[str, bytes] = {}
+
+    @property
+    def filters(self) -> bool:
+        """Whether an extender filters nodes for this pod."""
+        return bool(self._filters)
+
+    @property
+    def scores(self) -> bool:
+        """Whether an extender scores nodes for this pod."""
+        return bool(self._scorers)
+
+    async def filter(self, names: Sequence[str]) -> tuple[Sequence[str], Refusals]:
+        """The names left, and why the others are not.
+
+        Raises:
+            AttemptError: an extender failed that is not ignorable.
+        """
+        refusals = Refusals()
+        for extender in self._filters:
+            if not names:
+                break
+            read = partial(_filter_answer, names)
+            body = self._request(extender, names)
+            verb = extender.filter_verb
+            try:
+                answer = await self._outside.ask(extender, verb, body, read)
+            except ExtenderError as problem:
+                if not extender.ignorable:
+                    raise failed(str(problem), problem) from problem
+                self._outside.passed_over(extender, verb, self._pod, problem)
+                continue
+            passing = frozenset(answer.passing)
+            for name in names:
+                if name not in passing:
+                    status = _status(name, answer.failed, answer.unresolvable)
+                    if status is not None:
+                        refusals.statuses[name] = status
+            names = answer.passing
+        return names, refusals
+
+    async def prioritize(self, names: Sequence[str]) -> Mapping[str, int]:
+        """What to add to the totals of nodes; nothing for nodes that are absent."""
+        if not self._scorers:
+            return {}
+        read = partial(_scores_answer, names)
+        answers = await self._outside.together(
+            [
+                self._outside.ask(each, each.prioritize_verb, self._request(each, names), read)
+                for each in self._scorers
+            ]
+        )
+        scores: dict[str, int] = {}
+        for extender, answer in zip(self._scorers, answers, strict=True):
+            if isinstance(answer, ExtenderError):
+                self._outside.passed_over(extender, extender.prioritize_verb, self._pod, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                for name, score in answer.items():
+                    scores[name] = scores.get(name, 0) + score * extender.weight * _SCALE
+        return {name: min(score, _MOST_SCORE) for name, score in scores.items()}
+
+    def _request(self, extender: Extender, names: Sequence[str]) -> bytes:
+        nodes = None if extender.node_cache_capable else [self._node(name) for name in names]
+        return nodes_request(self._pod_bytes, names, nodes)
+
+    def _node(self, name: str) -> bytes:
+        known = self._node_bytes.get(name)
+        if known is None:
+            known = self._node_bytes[name] = self._outside.node_bytes(name)
+        return known
+
+
+def display_name(extender: Extender) -> str:
+    """The extender in messages, metrics and the log: its URL, without a password in it."""
+    scheme, separator, rest = extender.url_prefix.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def mentioned_resources(pod: Pod) -> frozenset[str]:
+    """Resources that some container names in its requests or limits, be it with 0."""
+    spec = pod.spec
+    found: set[str] = set()
+    for container in (*spec.containers, *spec.init_containers):
+        found.update(_mentioned(container))
+    return frozenset(found)
+
+
+def _mentioned(container: Container) -> set[str]:
+    resources = container.resources
+    return {*(resources.requests or ()), *(resources.limits or ())}
+
+
+def _filter_answer(names: Sequence[str], body: bytes) -> Any:
+    return filter_answer(body, names)
+
+
+def _scores_answer(names: Sequence[str], body: bytes) -> dict[str, int]:
+    return scores_answer(body, names)
+
+
+def _status(
+    name: str, refused: Mapping[str, str], unresolvable: Mapping[str, str]
+) -> Status | None:
+    """Why a node did not pass; None when the extender did not say."""
+    text = unresolvable.get(name)
+    if text is not None:
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
+    text = refused.get(name)
+    return None if text is None else Status(Code.UNSCHEDULABLE, (text,))

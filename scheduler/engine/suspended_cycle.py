@@ -1,0 +1,345 @@
+"""The scheduling cycle where it may be suspended: extenders, async PreFilter and PostFilter.
+
+The same steps as in `search` and `cycle`, as coroutines. They await nothing but an `Outside`, which
+the service implements; the core itself knows no event loop. While a coroutine here is suspended
+its owner keeps all changes of cache, queue and nominations back, so that the cycle sees one world
+from its first to its last line. What changed is let in before the choice is committed, and
+`check_again` filters the chosen node once more if it is among that.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from typing import Any, Final
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.engine.cycle import (
+    NoNodesError,
+    ScheduleResult,
+    SchedulingAlgorithm,
+    Unfit,
+)
+from scheduler.engine.diagnosis import Diagnosis, FitError
+from scheduler.engine.extenders import Consultation, Extenders, Outside, Refusals
+from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.search import (
+    Found,
+    Narrowing,
+    Search,
+    Verdicts,
+    entry_codes,
+    pre_filter_failed,
+)
+from scheduler.engine.shape_results import ShapeResult
+from scheduler.framework import (
+    Code,
+    CycleState,
+    Nominator,
+    PostFilterResult,
+    PreFilterResult,
+    Rows,
+    Status,
+    error,
+    unresolvable,
+)
+from scheduler.queue import EXTENDER
+
+DEFAULT_TIMEOUT: Final = 5.0
+"""Seconds an async PreFilter or PostFilter may take whose plugin sets no `timeout`."""
+
+
+class SuspendedSearch(Search):
+    """A search that can wait for async PreFilter plugins and for extenders that filter."""
+
+    async def find_suspended(
+        self, state: CycleState, pod: Pod, consultation: Consultation, outside: Outside
+    ) -> Found:
+        """As `find`; raises the same."""
+        entry = self._entry(pod)
+        diagnosis = Diagnosis(node_count=self._table.node_count)
+        started, outcome = self._stopwatch.monotonic(), Code.SUCCESS
+        try:
+            narrowing = await self._pre_filter_suspended(state, pod, entry, diagnosis, outside)
+        except FitError:
+            outcome = diagnosis.statuses.absent.code
+            raise
+        except AttemptError:
+            outcome = Code.ERROR
+            raise
+        finally:
+            self._stopwatch.point("PreFilter", outcome.label, started)
+        diagnosis.unschedulable_plugins.update(narrowing.plugins)
+        started = self._stopwatch.monotonic()
+        try:
+            return await self._filter_suspended(
+                state, pod, entry, narrowing, diagnosis, consultation
+            )
+        except AttemptError:
+            outcome = Code.ERROR
+            raise
+        finally:
+            self.filtering.report_scalar(state)
+            self._stopwatch.point("Filter", outcome.label, started)
+
+    # -- PreFilter -------------------------------------------------------------------------------
+
+    async def _pre_filter_suspended(
+        self,
+        state: CycleState,
+        pod: Pod,
+        entry: ShapeResult | None,
+        diagnosis: Diagnosis,
+        outside: Outside,
+    ) -> Narrowing:
+        narrowing = Narrowing()
+        for plugin in self._framework.pre_filter:
+            answer: PreFilterResult | Status | None
+            if plugin.name in self._framework.asynchronous:
+                answer = await _awaited_pre_filter(plugin, state, pod, self._table, outside)
+            else:
+                answer = self._call_pre_filter(plugin, state, pod, entry)
+            if answer is not None:
+                self._heed_pre_filter(plugin, answer, state, narrowing, diagnosis)
+        return self._narrowed(narrowing, diagnosis)
+
+    # -- Filter ----------------------------------------------------------------------------------
+
+    async def _filter_suspended(
+        self,
+        state: CycleState,
+        pod: Pod,
+        entry: ShapeResult | None,
+        narrowing: Narrowing,
+        diagnosis: Diagnosis,
+        consultation: Consultation,
+    ) -> Found:
+        nominated = pod.status.nominated_node_name
+        row = self._table.row_of(nominated) if nominated else None
+        if row is not None and self._nominated_fits(state, pod, row):
+            try:
+                left, _ = await consultation.filter([nominated])
+            except AttemptError:
+                # Upstream only logs an error here; a real one comes back with all nodes.
+                left = ()
+            if left:
+                return Found(np.array([row], dtype=np.intp), None, False, 0, nominated=True)
+        found = self._search_nodes(state, pod, entry, narrowing, diagnosis, consultation.filters)
+        if not consultation.filters:
+            return found
+        names = self._table.names
+        asked = [names[row] for row in found.rows.tolist()]
+        left, refusals = await consultation.filter(asked)
+        if len(left) == len(asked):
+            return found
+        return self._without_refused(state, pod, found, set(left), refusals, diagnosis)
+
+    def _search_nodes(
+        self,
+        state: CycleState,
+        pod: Pod,
+        entry: ShapeResult | None,
+        narrowing: Narrowing,
+        diagnosis: Diagnosis,
+        sampled: bool,
+    ) -> Found:
+        """The plugins' part. Where an extender filters, no more nodes than upstream would find."""
+        complete = self._complete
+        # An explicit percentage of 100 is honoured.
+        self._complete = complete and not (sampled and not self._percentage)
+        try:
+            return self._filter_unnominated(state, pod, entry, narrowing, diagnosis)
+        finally:
+            self._complete = complete
+
+    def _without_refused(
+        self,
+        state: CycleState,
+        pod: Pod,
+        found: Found,
+        left: set[str],
+        refusals: Refusals,
+        diagnosis: Diagnosis,
+    ) -> Found:
+        """What extenders left of the nodes found; raises FitError when that is nothing."""
+        names = self._table.names
+        rows: Rows = np.array(
+            [row for row in found.rows.tolist() if names[row] in left], dtype=np.intp
+        )
+        if len(rows):
+            rejected = found.rejected + len(found.rows) - len(rows)
+            return Found(rows, found.entry, False, rejected, verdicts=found.verdicts)
+        verdicts = found.verdicts
+        if verdicts is None:
+            assert found.entry is not None
+            verdicts = Verdicts(self._table.rows, found.entry.verdict, entry_codes(found.entry))
+        absent = diagnosis.statuses.absent
+        for row in found.rows.tolist():
+            verdicts.explicit[row] = refusals.statuses.get(names[row], absent)
+        diagnosis.unschedulable_plugins.add(EXTENDER)
+        raise self._unfit(state, pod, verdicts, diagnosis)
+
+    # -- after the suspension --------------------------------------------------------------------
+
+    def check_row(self, state: CycleState, pod: Pod, row: int) -> Status | None:
+        """Filter one row against the world as it is now; the first rejection.
+
+        PreFilter runs again, so that what later points read of `state` is new as well; what async
+        PreFilter plugins wrote stays. Raises AttemptError.
+        """
+        asynchronous = self._framework.asynchronous
+        state.skip_filter.intersection_update(asynchronous)
+        narrowing, diagnosis = Narrowing(), Diagnosis(node_count=self._table.node_count)
+        try:
+            for plugin in self._framework.pre_filter:
+                if plugin.name in asynchronous:
+                    continue
+                answer = self._call_pre_filter(plugin, state, pod, None)
+                if answer is not None:
+                    self._heed_pre_filter(plugin, answer, state, narrowing, diagnosis)
+            self._narrowed(narrowing, diagnosis)
+        except FitError:
+            return diagnosis.statuses.absent
+        if narrowing.names is not None and self._table.names[row] not in narrowing.names:
+            plugins = " ".join(sorted(set(narrowing.plugins)))
+            return unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
+        return self._with_nominated(state, pod, row) or self._framework.run_filters(
+            state, pod, self._table.node_info(row)
+        )
+
+
+class SuspendedAlgorithm(SchedulingAlgorithm):
+    """Chooses a node. For pods that nothing has to be awaited for `schedule` will do."""
+
+    search: SuspendedSearch
+    _search = SuspendedSearch
+
+    def __init__(
+        self,
+        framework: Framework,
+        table: NodeTable,
+        nominator: Nominator,
+        extenders: Extenders,
+        **options: Any,
+    ) -> None:
+        self._extenders = extenders
+        self._outside = extenders.outside
+        super().__init__(framework, table, nominator, **options)
+
+    def _scores_anything(self, framework: Framework) -> bool:
+        return bool(framework.score) or self._extenders.filter or self._extenders.score
+
+    def suspends(self, pod: Pod) -> bool:
+        """Whether something may have to be awaited for this pod."""
+        return bool(self._framework.asynchronous) or self._extenders.suspends(pod)
+
+    async def schedule_suspended(self, state: CycleState, pod: Pod) -> ScheduleResult | Unfit:
+        """As `schedule`; raises the same."""
+        if not self._table.node_count:
+            raise NoNodesError
+        consultation = self._extenders.consultation(pod)
+        try:
+            found = await self.search.find_suspended(state, pod, consultation, self._outside)
+            return await self._choose_suspended(state, pod, found, consultation)
+        except FitError as unfit:
+            return await self._post_filter_suspended(state, pod, unfit)
+        finally:
+            self.search.settle(pod)
+
+    async def _choose_suspended(
+        self, state: CycleState, pod: Pod, found: Found, consultation: Consultation
+    ) -> ScheduleResult:
+        rows, names = found.rows, self._table.names
+        feasible = len(rows)
+        if feasible == 1 or found.nominated or not consultation.scores:
+            return self._choose(state, pod, found)
+        if self._framework.score:
+            totals, where = self.score(state, pod, found)
+        else:
+            totals, where = np.zeros(feasible, dtype=np.int64), rows
+        extra = await consultation.prioritize([names[row] for row in rows.tolist()])
+        if extra:
+            totals = totals.copy()
+            added = np.array([extra.get(names[row], 0) for row in rows.tolist()], dtype=np.int64)
+            totals[rows if where is None else slice(None)] += added
+        return self._result(self._best(totals, where), feasible + found.rejected, feasible)
+
+    async def _post_filter_suspended(self, state: CycleState, pod: Pod, unfit: FitError) -> Unfit:
+        without = self._without_post_filter(unfit)
+        if without is not None:
+            return without
+        started = self._stopwatch.monotonic()
+        steps = self._post_filters(state)
+        try:
+            plugin = next(steps)
+            while True:
+                answer: Any = self._call_post_filter(plugin, state, pod, unfit.diagnosis)
+                if inspect.isawaitable(answer):
+                    answer = await self._awaited_post_filter(plugin, answer)
+                plugin = steps.send(answer)
+        except StopIteration as end:
+            return self._after_post_filter(unfit, end.value, started)
+
+    async def _awaited_post_filter(
+        self, plugin: Any, answer: Awaitable[PostFilterResult]
+    ) -> PostFilterResult:
+        seconds = _timeout(plugin)
+        try:
+            return await self._outside.within(answer, seconds)
+        except TimeoutError:
+            status = error(f'PostFilter plugin "{plugin.name}" {_late(seconds)}')
+        except Exception as problem:  # noqa: BLE001 - plugin boundary
+            status = error(problem)
+        return PostFilterResult(status.by(plugin.name))
+
+    # -- after the suspension --------------------------------------------------------------------
+
+    def check_again(
+        self, state: CycleState, pod: Pod, result: ScheduleResult, sequence: int
+    ) -> None:
+        """Filter the chosen node again if it changed since `sequence` of the change log.
+
+        Raises:
+            AttemptError: it is gone, or the pod does not fit any more; the pod is retried.
+        """
+        name, table = result.node_name, self._table
+        row = table.row_of(name)
+        if row is None:
+            raise failed(f'node "{name}" vanished while {_WAITED}')
+        changes = table.log.since(sequence)
+        if row == result.row and changes is not None and row not in changes:
+            return
+        status = self.search.check_row(state, pod, row)
+        if status is not None:
+            text = f'node "{name}" changed while {_WAITED}: {status.message}'
+            raise failed(text, None, status.plugin)
+
+
+_WAITED: Final = "the scheduling cycle waited for an extender or an async plugin"
+
+
+async def _awaited_pre_filter(
+    plugin: Any, state: CycleState, pod: Pod, table: NodeTable, outside: Outside
+) -> PreFilterResult | Status | None:
+    seconds = _timeout(plugin)
+    try:
+        answer: PreFilterResult | Status | None = await outside.within(
+            plugin.pre_filter(state, pod, table), seconds
+        )
+    except TimeoutError as problem:
+        late = TimeoutError(_late(seconds))
+        raise pre_filter_failed(plugin, late) from problem
+    except Exception as problem:
+        raise pre_filter_failed(plugin, problem) from problem
+    return answer
+
+
+def _timeout(plugin: Any) -> float:
+    return float(getattr(plugin, "timeout", DEFAULT_TIMEOUT))
+
+
+def _late(seconds: float) -> str:
+    return f"gave no answer within {seconds:g}s"

@@ -1,0 +1,318 @@
+"""HTTP extenders of a running process: who is called, who is not any more, and who binds.
+
+Implements the engine's `Outside`: a suspended scheduling cycle waits here. Every call has the
+extender's `httpTimeout`; after some failures in a row a circuit breaker keeps further calls from
+being made, so that an extender that hangs cannot hold up scheduling for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from config import Extender, ExtenderTLSConfig
+from scheduler.api.pod import Pod
+from scheduler.client.binding import BOUND, BindOutcome, BindResult
+from scheduler.client.dispatcher import Dispatcher
+from scheduler.client.errors import ConfigurationError as ClientConfigurationError
+from scheduler.client.errors import ConnectionFailed, RequestError
+from scheduler.client.extender_http import ExtenderHttp, ExtenderStatusError, ExtenderTLS
+from scheduler.client.store import Store
+from scheduler.engine.circuit_breaker import CircuitBreaker
+from scheduler.engine.extender_wire import (
+    AnswerError,
+    ReportedError,
+    binding_answer,
+    binding_request,
+)
+from scheduler.engine.extenders import ExtenderError, Extenders, display_name
+from scheduler.framework import SKIP, Clock, ConfigurationError, Status, error
+from scheduler.service.api_writer import PodMovedOnError
+from scheduler.service.metrics import SchedulerMetrics
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+def extender_clients(extenders: Sequence[Extender]) -> list[ExtenderHttp]:
+    """A client for each extender.
+
+    Raises:
+        ConfigurationError: with everything that keeps one from being called.
+    """
+    clients: list[ExtenderHttp] = []
+    problems: list[str] = []
+    for index, extender in enumerate(extenders):
+        try:
+            clients.append(
+                ExtenderHttp(
+                    extender.url_prefix,
+                    timeout=extender.http_timeout.total_seconds(),
+                    tls=_tls(extender),
+                )
+            )
+        except ClientConfigurationError as problem:
+            problems.append(f"extenders[{index}]: {problem}")
+    if problems:
+        raise ConfigurationError(problems)
+    return clients
+
+
+def _tls(extender: Extender) -> ExtenderTLS:
+    given = extender.tls_config or ExtenderTLSConfig()
+    return ExtenderTLS(
+        lenient=extender.enable_https,
+        insecure=given.insecure,
+        server_name=given.server_name,
+        cert_file=given.cert_file,
+        key_file=given.key_file,
+        ca_file=given.ca_file,
+        cert_data=given.cert_data,
+        key_data=given.key_data,
+        ca_data=given.ca_data,
+    )
+
+
+class _CallError(ExtenderError):
+    """A failed call, and what is known about its effect."""
+
+    def __init__(self, text: str, cause: RequestError | AnswerError | None) -> None:
+        super().__init__(text)
+        self.cause = cause
+
+    @property
+    def never_sent(self) -> bool:
+        """Whether the extender certainly did not hear of it."""
+        if self.cause is None:
+            return True
+        return isinstance(self.cause, RequestError) and not self.cause.outcome_unknown
+
+
+class _Peer:
+    """One extender: its client, its breaker, its name."""
+
+    def __init__(self, extender: Extender, http: ExtenderHttp, breaker: CircuitBreaker) -> None:
+        self.extender = extender
+        self.http = http
+        self.breaker = breaker
+        self.name = display_name(extender)
+
+
+class ServiceOutside:
+    """Implements `engine.extenders.Outside`."""
+
+    def __init__(
+        self,
+        extenders: Sequence[Extender],
+        *,
+        clock: Clock,
+        metrics: SchedulerMetrics,
+        failures: int,
+        cool_down: float,
+        stores: Callable[[str], Any],
+    ) -> None:
+        """`failures` in a row keep an extender from being called for `cool_down` seconds.
+
+        `stores(plural)` is the lister that keeps the raw bytes of nodes and pods.
+        """
+        self._clock = clock
+        self._metrics = metrics
+        self._stores = stores
+        self._peers: dict[int, _Peer] = {}
+        for extender, http in zip(extenders, extender_clients(extenders), strict=True):
+            breaker = CircuitBreaker(clock.monotonic, failures=failures, cool_down=cool_down)
+            peer = self._peers[id(extender)] = _Peer(extender, http, breaker)
+            metrics.extender_circuit(peer.name, open=False)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for peer in self._peers.values():
+            await peer.http.close()
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    async def ask(
+        self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
+    ) -> T:
+        """Send `body` and return what `read` makes of the answer. Raises ExtenderError."""
+        peer = self._peers[id(extender)]
+        breaker = peer.breaker
+        if not breaker.allows():
+            self._metrics.extender_not_called(peer.name, verb)
+            raise _CallError(
+                f"extender {peer.http.url(verb)} is not called: it failed {breaker.failures} times "
+                f"in a row, the next try is in {math.ceil(breaker.remaining())}s",
+                None,
+            )
+        started, result = self._clock.monotonic(), "error"
+        try:
+            answer = read(await peer.http.post(verb, body))
+            result = "success"
+        except ReportedError as problem:
+            # It answered as it should, so there is nothing to break.
+            self._succeeded(peer)
+            raise _CallError(_about(peer, verb, problem), problem) from problem
+        except (RequestError, AnswerError) as problem:
+            text = _about(peer, verb, problem)
+            self._failed(peer, text)
+            raise _CallError(text, problem) from problem
+        except Exception as problem:
+            # Peer boundary: whatever else an answer can provoke must cost this call only.
+            text = _about(peer, verb, AnswerError(repr(problem)))
+            self._failed(peer, text)
+            raise _CallError(text, AnswerError(text)) from problem
+        except BaseException:
+            breaker.abandoned()
+            raise
+        finally:
+            elapsed = self._clock.monotonic() - started
+            self._metrics.extender_request(peer.name, verb, result, elapsed)
+        self._succeeded(peer)
+        return answer
+
+    def _succeeded(self, peer: _Peer) -> None:
+        if peer.breaker.succeeded():
+            self._metrics.extender_circuit(peer.name, open=False)
+            _log.info("extender answers again", extender=peer.name)
+
+    def _failed(self, peer: _Peer, text: str) -> None:
+        if peer.breaker.failed():
+            self._metrics.extender_circuit(peer.name, open=True)
+            _log.error(
+                "extender keeps failing and is not called for a while",
+                extender=peer.name,
+                failures=peer.breaker.failures,
+                next_try_in=math.ceil(peer.breaker.remaining()),
+                ignorable=peer.extender.ignorable,
+                error=text,
+            )
+
+    async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
+        """Run all at once."""
+        results: Sequence[T | BaseException] = await asyncio.gather(*work, return_exceptions=True)
+        return results
+
+    async def within(self, work: Awaitable[T], seconds: float) -> T:
+        """Await `work` with a limit."""
+        async with asyncio.timeout(None if math.isinf(seconds) else seconds):
+            return await work
+
+    def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:
+        """Log that an extender's failure was ignored."""
+        if isinstance(problem, _CallError) and problem.cause is None:
+            # The breaker opened with a line of its own.
+            return
+        _log.warning(
+            "extender passed over",
+            extender=display_name(extender),
+            verb=verb,
+            pod=pod.key,
+            error=str(problem),
+        )
+
+    # -- objects ---------------------------------------------------------------------------------
+
+    def pod_bytes(self, pod: Pod) -> bytes:
+        """A pod as the server sent it; what we know of it, if that is gone already."""
+        metadata = pod.metadata
+        return _raw(self._stores("pods"), metadata.name, metadata.namespace) or _encoded(pod)
+
+    def node_bytes(self, name: str) -> bytes:
+        """A node as the server sent it; its name, if it is gone already."""
+        found = _raw(self._stores("nodes"), name)
+        return found or msgspec.json.encode({"metadata": {"name": name}})
+
+    def statistics(self) -> Mapping[str, Any]:
+        """State and failures in a row, by extender."""
+        return {
+            peer.name: {"state": peer.breaker.state.value, "failures": peer.breaker.failures}
+            for peer in self._peers.values()
+        }
+
+
+def _raw(store: Any, name: str, namespace: str = "") -> bytes | None:
+    return store.raw(name, namespace) if isinstance(store, Store) else None
+
+
+def _encoded(pod: Pod) -> bytes:
+    return msgspec.json.encode({"metadata": pod.metadata, "spec": pod.spec, "status": pod.status})
+
+
+def _about(peer: _Peer, verb: str, problem: RequestError | AnswerError) -> str:
+    url = peer.http.url(verb)
+    text = str(problem)
+    if isinstance(problem, RequestError):
+        text = text.removeprefix(f"{problem.verb} {problem.path}: ")
+        if isinstance(problem, ExtenderStatusError):
+            # Upstream's words, which name URL and verb.
+            return text
+    return f'extender "{url}": {text}'
+
+
+class ExtenderBinder:
+    """Binds through an extender, where one wants to."""
+
+    def __init__(
+        self,
+        extenders: Extenders,
+        outside: ServiceOutside,
+        dispatcher: Dispatcher,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self._extenders = extenders
+        self._outside = outside
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        #: Asked when the request is about to leave; a reason keeps it from leaving.
+        self.objection: Callable[[Pod], str] = lambda _pod: ""
+
+    async def bind(self, pod: Pod, node_name: str) -> Status | None:
+        """Have an extender bind; returns when the outcome is certain. `SKIP`: use the Bind plugins.
+
+        A failure that may have bound the pod after all is settled by a GET, as for our own binds.
+        """
+        for extender in self._extenders.binders(pod):
+            failed: list[ExtenderError] = []
+
+            async def send(
+                extender: Extender = extender, failed: list[ExtenderError] = failed
+            ) -> BindResult | RequestError:
+                return await self._send(extender, pod, node_name, failed)
+
+            result = await self._dispatcher.bind(pod, node_name, send=send)
+            self._metrics.bind_outcome(result.outcome.value)
+            if result.bound:
+                return None
+            if result.outcome in (BindOutcome.GONE, BindOutcome.ELSEWHERE):
+                return error(PodMovedOnError(f"pod {pod.key}: {result.outcome.value}"))
+            if not failed:
+                # Nothing was sent: another replica may be leading, or the node has changed.
+                return error(result.error or f"pod {pod.key} is not bound")
+            if not extender.ignorable:
+                return error(failed[0])
+            self._outside.passed_over(extender, extender.bind_verb, pod, failed[0])
+        return SKIP
+
+    async def _send(
+        self, extender: Extender, pod: Pod, node_name: str, failed: list[ExtenderError]
+    ) -> BindResult | RequestError:
+        reason = self.objection(pod)
+        if reason:
+            held_back = ConnectionFailed("POST", display_name(extender), reason, sent=False)
+            return BindResult(BindOutcome.UNBOUND, held_back)
+        body = binding_request(pod, node_name)
+        try:
+            await self._outside.ask(extender, extender.bind_verb, body, binding_answer)
+        except ExtenderError as problem:
+            failed.append(problem)
+            unknown = ConnectionFailed("POST", display_name(extender), str(problem), sent=True)
+            if isinstance(problem, _CallError) and problem.never_sent:
+                return BindResult(BindOutcome.UNBOUND, unknown)
+            return unknown
+        return BOUND

@@ -1,0 +1,1 @@
+"""HTTP extenders, and cycles that wait, against an embedded cluster."""

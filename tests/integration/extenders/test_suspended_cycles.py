@@ -1,0 +1,285 @@
+"""What happens in the cluster while a scheduling cycle waits for the outside."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from scheduler.framework import (
+    NominatingInfo,
+    PostFilterResult,
+    QueueingHint,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
+from simulator import EmbeddedCluster
+from tests.integration.extenders.extender import Extender, hanging, only
+from tests.integration.extenders.test_extenders import NAMES, QUICK, entry, message
+from tests.integration.service.harness import (
+    BindLog,
+    bind,
+    bound_to,
+    condition,
+    delete,
+    event_notes,
+    find,
+    node,
+    plugin,
+    pod,
+    sample,
+    scheduling,
+    settled,
+    until,
+)
+
+
+async def thinking(cluster: EmbeddedCluster, extender: Extender, *names: str) -> None:
+    """Create pods, and wait until the extender is asked about the first of them."""
+    extender.answers["filter"] = hanging
+    for name in names:
+        cluster.create(pod(name))
+    await until(lambda: extender.calls, "asked")
+
+
+async def test_the_chosen_node_is_deleted_while_the_extender_thinks(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1"))
+    document = {**QUICK, "extenders": [entry(extender, "filter", **NAMES)]}
+    async with scheduling(cluster, **document) as scheduler:
+        await thinking(cluster, extender, "p")
+        delete(cluster, "n1", "Node")
+        await until(lambda: scheduler.listers["nodes"].get("n1") is None, "seen")
+        # The cycle still has its world.
+        assert scheduler.cache.table.row_of("n1") is not None
+        extender.release()
+        await until(lambda: message(cluster), "condition")
+        assert message(cluster).startswith('node "n1" vanished while the scheduling cycle waited')
+        assert condition(cluster, "p")["reason"] == "SchedulerError"
+        cluster.create(node("n2"))
+        await until(lambda: bound_to(cluster, "p") == "n2", "retried")
+
+
+async def test_the_chosen_node_fills_up_while_the_extender_thinks(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1", cpu="1"))
+    document = {**QUICK, "extenders": [entry(extender, "filter", **NAMES)]}
+    async with scheduling(cluster, **document) as scheduler:
+        await thinking(cluster, extender, "p")
+        cluster.create(pod("rival", schedulerName="another"))
+        bind(cluster, "rival", "n1")
+        await until(lambda: scheduler.inbox.statistics()["waiting"], "seen")
+        extender.release()
+        await until(lambda: message(cluster), "condition")
+        assert message(cluster).endswith("or an async plugin: Insufficient cpu")
+        delete(cluster, "rival")
+        await until(lambda: bound_to(cluster, "p") == "n1", "retried")
+
+
+async def test_a_chosen_node_that_changed_and_still_fits_is_taken(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1", cpu="4"))
+    mine = entry(extender, "filter", **NAMES)
+    async with scheduling(cluster, extenders=[mine]) as scheduler:
+        await thinking(cluster, extender, "p")
+        cluster.create(pod("rival", schedulerName="another"))
+        bind(cluster, "rival", "n1")
+        await until(lambda: scheduler.inbox.statistics()["waiting"], "seen")
+        extender.release()
+        await until(lambda: bound_to(cluster, "p") == "n1", "bound")
+    assert extender.verbs() == ["filter"]
+
+
+async def test_a_pod_that_is_deleted_while_the_extender_thinks_is_forgotten(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1"))
+    log = BindLog(cluster)
+    mine = entry(extender, "filter", **NAMES)
+    async with scheduling(cluster, extenders=[mine]) as scheduler:
+        await thinking(cluster, extender, "p", "next")
+        delete(cluster, "p")
+        await until(lambda: find(cluster, "p") is None, "deleted")
+        await until(lambda: scheduler.listers["pods"].get("p", "default") is None, "seen")
+        extender.release()
+        await until(lambda: bound_to(cluster, "next") == "n1", "the next one goes on")
+        await settled(scheduler)
+        assert not scheduler.queue.statistics().in_flight
+    assert log.entries == [("next", "n1")]
+    assert event_notes(cluster, "FailedScheduling") == []
+
+
+async def test_a_pod_that_somebody_else_binds_meanwhile_is_left_alone(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    for name in ("n1", "n2"):
+        cluster.create(node(name))
+    log = BindLog(cluster)
+    mine = entry(extender, "filter", **NAMES)
+    async with scheduling(cluster, extenders=[mine]) as scheduler:
+        await thinking(cluster, extender, "p", "next")
+        bind(cluster, "p", "n1")
+        await until(lambda: scheduler.inbox.statistics()["waiting"], "seen")
+        extender.release(only("n2"))
+        await until(lambda: bound_to(cluster, "next") == "n2", "the next one goes on")
+    assert log.entries == [("p", "n1"), ("next", "n2")]
+    assert event_notes(cluster, "FailedScheduling") == []
+
+
+async def test_events_in_between_reach_the_queue_in_order_before_the_outcome(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1"))
+    seen: list[str] = []
+
+    def hint(pod: Any, old: Any, new: Any) -> Any:
+        seen.append((new or old).metadata.name)
+        return QueueingHint.QUEUE if new.metadata.name == "n4" else QueueingHint.SKIP
+
+    event = ClusterEvent(EventResource.NODE, ActionType.ADD)
+    picky = plugin(
+        "Picky",
+        filter=lambda state, pod, node: None if node.name == "n4" else unschedulable("not n4"),
+        events_to_register=lambda: (ClusterEventWithHint(event, hint),),
+    )
+    gate = asyncio.Event()
+    asked = asyncio.Event()
+
+    async def pre_filter(*_: Any) -> None:
+        asked.set()
+        await gate.wait()
+
+    slow = plugin("Slow", pre_filter=pre_filter)
+    document: dict[str, Any] = {**QUICK, "points": {"postFilter": {"disabled": [{"name": "*"}]}}}
+    async with scheduling(cluster, [slow, picky], **document) as scheduler:
+        cluster.create(pod("p"))
+        await asked.wait()
+        for name in ("n2", "n3", "n4"):
+            cluster.create(node(name))
+        await until(lambda: scheduler.listers["nodes"].get("n4") is not None, "decoded")
+        assert seen == []
+        assert scheduler.cache.table.node_count == 1
+        gate.set()
+        # The cycle saw n1 only; what happened meanwhile counted as happened while in flight.
+        await until(lambda: bound_to(cluster, "p") == "n4", "woken by n4")
+    assert seen[:3] == ["n2", "n3", "n4"]
+    assert event_notes(cluster, "FailedScheduling")[0] == "0/1 nodes are available: 1 not n4."
+
+
+async def test_results_of_bindings_wait_for_the_cycle_as_well(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1", cpu="1"))
+    cluster.create(node("n2", cpu="1"))
+    held, bound = asyncio.Event(), asyncio.Event()
+
+    async def pre_bind(state: Any, pod: Any, node: str) -> Status | None:
+        if pod.metadata.name == "first":
+            await held.wait()
+            bound.set()
+            return unresolvable("no luck")
+        return None
+
+    holding = plugin("Holding", pre_bind=pre_bind, pre_bind_pre_flight=lambda *_: None)
+    managed = [{"name": "example.com/slow"}]
+    mine = entry(extender, "filter", **NAMES, managedResources=managed)
+    extender.answers["filter"] = hanging
+    async with scheduling(cluster, [holding], extenders=[mine], **QUICK) as scheduler:
+        cluster.create(pod("first"))
+        await until(lambda: scheduler.cache.statistics().assumed_pods == 1, "assumed")
+        containers = [{"name": "c", "resources": {"limits": {"example.com/slow": "0"}}}]
+        cluster.create(pod("second", containers=containers))
+        await until(lambda: extender.calls, "asked")
+        held.set()
+        await bound.wait()
+        await until(lambda: scheduler.inbox.statistics()["waiting"], "failure waits")
+        assert scheduler.cache.statistics().assumed_pods == 1
+        extender.release()
+        await until(lambda: bound_to(cluster, "second"), "second is bound")
+        assert any("no luck" in note for note in event_notes(cluster, "FailedScheduling"))
+
+
+async def test_stopping_does_not_wait_for_an_extender(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1"))
+    mine = entry(extender, "filter", **NAMES, httpTimeout="1h")
+    async with scheduling(cluster, extenders=[mine]) as scheduler:
+        await thinking(cluster, extender, "p")
+        scheduler.loop.stop()
+        async with asyncio.timeout(20):
+            await scheduler.loop.drained()
+        assert not scheduler.inbox.suspended
+        assert not scheduler.queue.statistics().in_flight
+
+
+# -- async plugins --------------------------------------------------------------------------------
+
+
+def asking(name: str, answer: Any, **members: Any) -> type[Any]:
+    """A plugin with an async PreFilter that returns, raises, or never ends."""
+
+    async def pre_filter(state: Any, pod: Any, table: Any) -> Any:
+        if answer is None or isinstance(answer, Status):
+            return answer
+        if isinstance(answer, Exception):
+            raise answer
+        return await asyncio.Event().wait()
+
+    return plugin(name, pre_filter=pre_filter, **members)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "text"),
+    [
+        (unresolvable("no seat"), "Unschedulable", "0/1 nodes are available: no seat."),
+        (OSError("line cut"), "SchedulerError", 'running PreFilter plugin "Asks": line cut'),
+        ("never", "SchedulerError",
+         'running PreFilter plugin "Asks": gave no answer within 0.02s'),
+    ],
+)  # fmt: skip
+async def test_an_async_pre_filter(
+    cluster: EmbeddedCluster, answer: Any, reason: str, text: str
+) -> None:
+    cluster.create(node("n1"))
+    async with scheduling(cluster, [asking("Asks", answer, timeout=0.02)]):
+        cluster.create(pod("p"))
+        await until(lambda: message(cluster), "condition")
+        assert message(cluster).startswith(text)
+        assert condition(cluster, "p")["reason"] == reason
+
+
+async def test_an_async_pre_filter_that_agrees(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    async with scheduling(cluster, [asking("Asks", None)]) as scheduler:
+        cluster.create(pod("p"))
+        await until(lambda: bound_to(cluster, "p") == "n1", "bound")
+        assert sample(scheduler, "scheduler_schedule_attempts_total", result="scheduled") == 1
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_an_async_post_filter(cluster: EmbeddedCluster, late: bool) -> None:
+    cluster.create(node("n1"))
+
+    async def post_filter(state: Any, pod: Any, statuses: Any) -> PostFilterResult:
+        await (asyncio.Event().wait() if late else asyncio.sleep(0))
+        return PostFilterResult(None, NominatingInfo("n1"))
+
+    helper = plugin("Helper", post_filter=post_filter, timeout=0.02)
+    document: dict[str, Any] = {"points": {"postFilter": {
+        "disabled": [{"name": "*"}], "enabled": [{"name": "Helper"}]}}}  # fmt: skip
+    async with scheduling(cluster, [helper], **document):
+        cluster.create(pod("p", cpu="64"))
+        await until(lambda: message(cluster), "condition")
+        first = "0/1 nodes are available: 1 Insufficient cpu."
+        words = ' PostFilter plugin "Helper" gave no answer within 0.02s' if late else ""
+        assert message(cluster) == first + words
+        found = find(cluster, "p")
+        assert found is not None
+        assert found["status"].get("nominatedNodeName") == (None if late else "n1")

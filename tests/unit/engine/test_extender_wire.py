@@ -1,0 +1,171 @@
+"""Bodies for extenders and from them, byte by byte where it matters."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.api import Pod
+from scheduler.engine.extender_wire import (
+    AnswerError,
+    FilterAnswer,
+    ReportedError,
+    Victims,
+    binding_answer,
+    binding_request,
+    filter_answer,
+    nodes_request,
+    preemption_answer,
+    preemption_request,
+    scores_answer,
+)
+from scheduler.framework.preemption import Candidate
+from tests.unit.engine.harness import World
+
+POD = b'{"metadata":{"name":"p"},"spec":{"unknown":1}}'
+
+
+def pod(name: str) -> Pod:
+    return World().pod(name)
+
+
+def test_nodes_go_whole_or_by_name() -> None:
+    whole = nodes_request(POD, ["a"], [b'{"metadata":{"name":"a"},"odd":2}'])
+    assert whole == (
+        b'{"Pod":' + POD + b',"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a"},"odd":2}]}'
+        b',"NodeNames":null}'
+    )
+    assert json.loads(nodes_request(POD, ["a", "b"], None)) == {
+        "Pod": json.loads(POD),
+        "Nodes": None,
+        "NodeNames": ["a", "b"],
+    }
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_victims_go_whole_or_by_uid(whole: bool) -> None:
+    candidate = Candidate("n", (pod("v"), pod("w")), 1)
+    victims = [b'{"v":1}', b'{"w":1}'] if whole else None
+    sent = json.loads(preemption_request(POD, [(candidate, victims)]))
+    long = {"n": {"Pods": [{"v": 1}, {"w": 1}], "NumPDBViolations": 1}}
+    short = {"n": {"Pods": [{"UID": "v"}, {"UID": "w"}], "NumPDBViolations": 1}}
+    assert sent == {
+        "Pod": json.loads(POD),
+        "NodeNameToVictims": long if whole else None,
+        "NodeNameToMetaVictims": None if whole else short,
+    }
+
+
+def test_a_binding_names_pod_and_node() -> None:
+    assert json.loads(binding_request(pod("p"), "n")) == {
+        "PodName": "p",
+        "PodNamespace": "default",
+        "PodUID": "p",
+        "Node": "n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "passing"),
+    [
+        ({"NodeNames": ["b", "a"]}, ("b", "a")),
+        ({"nodenames": ["a"], "nodes": None}, ("a",)),
+        ({"NodeNames": None, "Nodes": {"items": [{"metadata": {"name": "b"}, "x": 1}]}}, ("b",)),
+        ({"NodeNames": ["a"], "Nodes": {"items": [{"metadata": {"name": "b"}}]}}, ("a",)),
+        ({"NodeNames": ["a", "a"]}, ("a",)),
+        ({"NodeNames": []}, ()),
+        ({"Nodes": {"items": None}}, ()),
+        ({}, ()),
+        (None, ()),
+        ({"Error": "", "More": [1]}, ()),
+    ],
+)  # fmt: skip
+def test_nodes_that_pass(answer: Any, passing: tuple[str, ...]) -> None:
+    assert filter_answer(json.dumps(answer).encode(), ["a", "b"]).passing == passing
+
+
+def test_reasons_are_read_in_any_case() -> None:
+    body = b'{"NODENAMES":[],"failedNodes":{"a":"x"},"FailedAndUnresolvableNodes":{"b":"y"}}'
+    assert filter_answer(body, ["a", "b"]) == FilterAnswer((), {"a": "x"}, {"b": "y"})
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "answered what cannot be read"),
+        (b"{", "answered what cannot be read"),
+        (b"\xff", "answered what cannot be read"),
+        (b'{"NodeNames":"a"}', "NodeNames: Expected `array | null`, got `str`"),
+        (b'{"FailedNodes":["a"]}', "FailedNodes: Expected `object | null`, got `array`"),
+        (b'{"Nodes":[]}', "Nodes: Expected `object | null`, got `array`"),
+        (b'{"NodeNames":["x","y","z","q","r"]}',
+         'a filtered node "x", "y", "z" and 2 more which is not found in the input node list'),
+    ],
+)  # fmt: skip
+def test_filter_answers_that_cannot_be_used(body: bytes, text: str) -> None:
+    with pytest.raises(AnswerError) as caught:
+        filter_answer(body, ["a"])
+    assert text in str(caught.value)
+
+
+@given(st.binary(max_size=60) | st.text(alphabet='{}[]":,ae10Nn', max_size=40).map(str.encode))
+def test_no_garbage_gets_through_as_anything_but_a_refusal(body: bytes) -> None:
+    for read in (
+        lambda: filter_answer(body, ["a"]),
+        lambda: scores_answer(body, ["a"]),
+        lambda: preemption_answer(body),
+        lambda: binding_answer(body),
+    ):
+        # Any other exception fails the test.
+        with suppress(AnswerError):
+            read()
+
+
+def test_scores() -> None:
+    body = b'[{"Host":"a","Score":10},{"host":"b","score":0}]'
+    assert scores_answer(body, ["a", "b", "c"]) == {"a": 10, "b": 0}
+    assert scores_answer(b"null", ["a"]) == {}
+    assert scores_answer(b'[{"Host":"a"}]', ["a"]) == {"a": 0}
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'[{"Host":"a","Score":11}]', 'gives node "a" the score 11'),
+        (b'[{"Host":"a","Score":-1}]', "not in the range of [0, 10]"),
+        (b'[{"Host":"a","Score":1.5}]', "[0].Score: Expected `int | null`, got `float`"),
+        (b'[{"Host":"a"},{"Host":"b","Score":"1"}]', "[1].Score: Expected `int | null`"),
+        (b'[{"Host":"z","Score":1}]', 'scores a node "z" that it was not asked about'),
+        (b'{"a":1}', "Expected `array | null`, got `object`"),
+    ],
+)
+def test_scores_that_cannot_be_used(body: bytes, text: str) -> None:
+    with pytest.raises(AnswerError) as caught:
+        scores_answer(body, ["a", "b"])
+    assert text in str(caught.value)
+
+
+def test_victims() -> None:
+    body = (
+        b'{"NodeNameToMetaVictims":{"a":{"Pods":[{"UID":"u"},{"uid":"v"}],"NumPDBViolations":2},'
+        b'"b":{"Pods":null},"c":null}}'
+    )
+    assert preemption_answer(body) == {
+        "a": Victims(("u", "v"), 2),
+        "b": Victims(),
+        "c": Victims(),
+    }
+    assert preemption_answer(b'{"NodeNameToMetaVictims":null}') == {}
+
+
+def test_what_an_extender_reports_itself_is_told_apart() -> None:
+    binding_answer(b'{"Error":""}')
+    with pytest.raises(ReportedError, match="full"):
+        binding_answer(b'{"error":"full"}')
+    with pytest.raises(ReportedError, match="full"):
+        filter_answer(b'{"Error":"full","NodeNames":["unknown"]}', [])

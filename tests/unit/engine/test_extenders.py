@@ -1,0 +1,279 @@
+"""Extenders in the engine, driven by hand: no event loop, no HTTP."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from config import Extender, ExtenderManagedResource
+from scheduler.api import Pod
+from scheduler.engine import Attempt, Engine, Extenders
+from scheduler.engine.extender_wire import AnswerError
+from scheduler.engine.extenders import ExtenderError, display_name
+from scheduler.framework import QueuedPodInfo, unschedulable
+from tests.unit.engine.harness import PROFILE, World, plugin
+
+T = TypeVar("T")
+
+FILTER = Extender(url_prefix="http://e", filter_verb="filter", node_cache_capable=True)
+
+
+class Told:
+    """Implements `Outside`: answers at once what the test says, and writes down what was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, Any]] = []
+        self.passed: list[str] = []
+
+    async def ask(
+        self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
+    ) -> T:
+        call = json.loads(body)
+        self.asked.append((verb, call))
+        answer = self.answers[verb]
+        answer = answer(call) if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        try:
+            return read(json.dumps(answer).encode())
+        except AnswerError as problem:
+            raise ExtenderError(str(problem)) from problem
+
+    async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
+        results: list[T | BaseException] = []
+        for each in work:
+            try:
+                results.append(await each)
+            except ExtenderError as problem:
+                results.append(problem)
+        return results
+
+    async def within(self, work: Awaitable[T], seconds: float) -> T:
+        return await work
+
+    def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:
+        self.passed.append(str(problem))
+
+    def pod_bytes(self, pod: Pod) -> bytes:
+        return json.dumps({"metadata": {"name": pod.metadata.name}}).encode()
+
+    def node_bytes(self, name: str) -> bytes:
+        return json.dumps({"metadata": {"name": name}}).encode()
+
+
+def engine_of(world: World, told: Told, *extenders: Extender, percentage: int = 0) -> Engine:
+    """An engine over the world's cache that asks extenders."""
+    return Engine(
+        world.cache,
+        {PROFILE: world.framework},
+        world.nominations,
+        clock=world.clock,
+        random=random.Random(0),
+        percentage_of_nodes_to_score=percentage,
+        extenders=Extenders(extenders, told, world.cache.table),
+    )
+
+
+def run(engine: Engine, pod: Pod) -> Attempt:
+    """A cycle that never has to wait, to its end."""
+    assert engine.suspends(pod)
+    steps = engine.decide(QueuedPodInfo(pod, 0.0))
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        attempt: Attempt = end.value
+    else:
+        raise AssertionError("nothing here waits")
+    if attempt.failure is None:
+        engine.commit(attempt)
+    return attempt
+
+
+def asked_names(told: Told, verb: str) -> list[list[str]]:
+    return [call["NodeNames"] for name, call in told.asked if name == verb]
+
+
+# -- interest -------------------------------------------------------------------------------------
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+
+
+@pytest.mark.parametrize(
+    ("spec", "interested"),
+    [
+        ({}, False),
+        ({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}, False),
+        ({"containers": [{"name": "c", "resources": {"requests": {GPU: "1"}}}]}, True),
+        ({"containers": [{"name": "c", "resources": {"limits": {NIC: "0"}}}]}, True),
+        ({"initContainers": [{"name": "i", "resources": {"limits": {GPU: "1"}}}]}, True),
+        ({"containers": [{"name": "c"}, {"name": "d", "resources": {"requests": {NIC: "1"}}}]},
+         True),
+    ],
+)  # fmt: skip
+def test_an_extender_looks_after_pods_that_mention_its_resources(
+    spec: dict[str, Any], interested: bool
+) -> None:
+    world = World()
+    managed = (ExtenderManagedResource(name=GPU), ExtenderManagedResource(name=NIC))
+    picky = Extender(url_prefix="http://p", filter_verb="f", managed_resources=managed)
+    pod = world.pod(**spec)
+    extenders = Extenders((picky,), Told(), world.cache.table)
+    assert bool(extenders.interested(pod)) is interested
+    assert extenders.suspends(pod) is interested
+
+
+def test_a_binder_alone_suspends_nothing() -> None:
+    world = World()
+    extenders = Extenders(
+        (Extender(url_prefix="http://b", bind_verb="b"),), Told(), world.cache.table
+    )
+    assert not extenders.suspends(world.pod())
+    assert len(extenders.binders(world.pod())) == 1
+
+
+def test_a_password_is_not_shown() -> None:
+    assert display_name(Extender(url_prefix="http://u:secret@h:1/x")) == "http://h:1/x"
+    assert display_name(Extender(url_prefix="https://h/a@b")) == "https://h/a@b"
+
+
+# -- filter ---------------------------------------------------------------------------------------
+
+
+def test_statuses_of_plugins_and_extenders_stand_side_by_side() -> None:
+    world = World(
+        plugin("F", filter=lambda s, p, n: unschedulable("by F") if n.name == "n1" else None)
+    )
+    world.nodes("n1", "n2", "n3", "n4")
+    told = Told(
+        filter={
+            "FailedNodes": {"n1": "never given", "n2": "soft", "n3": "both"},
+            "FailedAndUnresolvableNodes": {"n3": "hard"},
+        }
+    )
+    attempt = run(engine_of(world, told, FILTER), world.pod())
+    assert attempt.failure is not None
+    # n4 was dropped without a word, and counts without a reason.
+    assert attempt.failure.message == "0/4 nodes are available: 1 by F, 1 hard, 1 soft."
+    assert attempt.failure.unschedulable_plugins == {"F", "Extender"}
+
+
+def test_the_nominated_node_is_asked_about_alone() -> None:
+    world = World(plugin("F", filter=lambda *_: None))
+    world.nodes("n1", "n2", "n3")
+    told = Told(filter=lambda call: {"NodeNames": call["NodeNames"]})
+    attempt = run(engine_of(world, told, FILTER), world.pod(nominated="n2"))
+    assert attempt.result is not None
+    assert attempt.result.node_name == "n2"
+    assert asked_names(told, "filter") == [["n2"]]
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_all_nodes_are_tried_when_the_nominated_one_fails(fault: bool) -> None:
+    world = World(plugin("F", filter=lambda *_: None))
+    world.nodes("n1", "n2")
+
+    def answer(call: Any) -> Any:
+        if call["NodeNames"] == ["n2"]:
+            return ExtenderError("down") if fault else {"NodeNames": []}
+        return {"NodeNames": ["n1"]}
+
+    told = Told(filter=answer)
+    attempt = run(engine_of(world, told, FILTER), world.pod(nominated="n2"))
+    assert attempt.result is not None
+    assert attempt.result.node_name == "n1"
+    assert asked_names(told, "filter") == [["n2"], ["n1", "n2"]]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "percentage", "asked"),
+    [(50, 0, 50), (300, 0, 144), (300, 100, 300), (300, 40, 120), (150, 30, 100)],
+)
+def test_extenders_see_as_many_nodes_as_upstream_would_find(
+    nodes: int, percentage: int, asked: int
+) -> None:
+    world = World(plugin("F", filter=lambda *_: None))
+    world.nodes(*(f"n{index}" for index in range(nodes)))
+    told = Told(filter=lambda call: {"NodeNames": call["NodeNames"][:1]})
+    engine = engine_of(world, told, FILTER, percentage=percentage)
+    for name in ("a", "b"):
+        engine.abandon(run(engine, world.pod(name)))
+    first, second = asked_names(told, "filter")
+    assert [len(first), len(second)] == [asked, asked]
+    # The second search goes on where the first ended.
+    assert (set(first) == set(second)) is (asked == nodes)
+
+
+def test_no_extender_means_no_suspension() -> None:
+    world = World()
+    engine = engine_of(world, Told())
+    assert not engine.may_suspend
+    assert not engine.suspends(world.pod())
+
+
+# -- scores ---------------------------------------------------------------------------------------
+
+
+def scorer(verb: str, weight: int) -> Extender:
+    return Extender(
+        url_prefix="http://s", prioritize_verb=verb, weight=weight, node_cache_capable=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("weight", "chosen"),
+    # n1 has 20 * 50 of the plugin, n2 has 10 * 10 * weight of the extender.
+    [(1, "n1"), (9, "n1"), (11, "n2"), (1 << 62, "n2")],
+)
+def test_scores_are_scaled_and_weighted(weight: int, chosen: str) -> None:
+    world = World(plugin("S", score=lambda s, p, n: 50 if n.name == "n1" else 0), weights={"S": 20})
+    world.nodes("n1", "n2")
+    told = Told(prioritize=[{"Host": "n2", "Score": 10}])
+    attempt = run(engine_of(world, told, scorer("prioritize", weight)), world.pod())
+    assert attempt.result is not None
+    assert attempt.result.node_name == chosen
+
+
+def test_an_extender_scores_where_no_plugin_does() -> None:
+    world = World()
+    world.nodes("n1", "n2", "n3")
+    told = Told(prioritize=[{"Host": "n3", "Score": 1}])
+    attempt = run(engine_of(world, told, scorer("prioritize", 1)), world.pod())
+    assert attempt.result is not None
+    assert attempt.result.node_name == "n3"
+
+
+def test_a_scorer_that_fails_leaves_the_others() -> None:
+    world = World()
+    world.nodes("n1", "n2")
+    told = Told(bad=ExtenderError("no"), good=[{"Host": "n2", "Score": 1}])
+    attempt = run(engine_of(world, told, scorer("bad", 9), scorer("good", 1)), world.pod())
+    assert attempt.result is not None
+    assert attempt.result.node_name == "n2"
+    assert told.passed == ["no"]
+
+
+# -- what changed meanwhile -----------------------------------------------------------------------
+
+
+def test_commit_filters_a_node_again_only_if_it_changed() -> None:
+    seen: list[str] = []
+    world = World(plugin("F", filter=lambda s, p, n: seen.append(n.name)))
+    world.nodes("n1", "n2")
+    told = Told(filter={"NodeNames": ["n1"]})
+    engine = engine_of(world, told, FILTER)
+    run(engine, world.pod())
+    assert seen == ["n1", "n2"]
+
+    def change(_: Any) -> Any:
+        world.node("n1", labels={"new": "label"})
+        return {"NodeNames": ["n1"]}
+
+    told.answers["filter"] = change
+    seen.clear()
+    run(engine, world.pod("q"))
+    assert seen == ["n1", "n2", "n1"]
