@@ -45,6 +45,10 @@ RETRY_SECONDS: Final = (1.0, 60.0)
 OWN_WRITES: Final = 8
 """Latest conditions of a pod that we recognise as our own when the watch brings them back."""
 
+MOST_UNDER_WAY: Final = 2
+"""Patches at once. Few, for they share their slots with those of PodScheduled, without which no
+autoscaler sees a pod; and what waits here is decided anew when its turn comes."""
+
 MOST_TARGETS: Final = 10_000
 """Failed node groups and claims remembered before those past the deadline are dropped."""
 
@@ -126,7 +130,8 @@ class Decisions:
         self._yielded: set[str] = set()
         self._yields_seen = 0
         self._under_way: set[str] = set()
-        self._dirty: set[str] = set()
+        # Pods to look at, in the order in which they came up.
+        self._dirty: dict[str, None] = {}
         self._timers: list[tuple[float, str]] = []
         # The earliest timer of each pod: a later one is only set when that has run.
         self._timer_of: dict[str, float] = {}
@@ -175,7 +180,7 @@ class Decisions:
         if self._wanted_by(pod) and not pod.spec.scheduling_gates:
             self._wanted.add(uid)
             if uid in self._heard:
-                self._dirty.add(uid)
+                self._dirty[uid] = None
         else:
             self._wanted.discard(uid)
 
@@ -185,7 +190,8 @@ class Decisions:
         self._heard.pop(uid, None)
         self._writes.pop(uid, None)
         self._timer_of.pop(uid, None)
-        for uids in (self._wanted, self._yielded, self._under_way, self._dirty):
+        self._dirty.pop(uid, None)
+        for uids in (self._wanted, self._yielded, self._under_way):
             uids.discard(uid)
 
     # -- events ------------------------------------------------------------------------------------
@@ -205,7 +211,7 @@ class Decisions:
         for uid, heard in self._heard.items():
             said = heard.get(signal.source)
             if said is not None and signal.target in said.verdict.targets:
-                self._dirty.add(uid)
+                self._dirty[uid] = None
         return signal
 
     def _hear(self, signal: PodVerdict, since: float) -> None:
@@ -213,14 +219,14 @@ class Decisions:
         heard = self._heard.setdefault(signal.uid, {})
         if newer(heard.get(signal.source), signal):
             heard[signal.source] = Heard(signal, since)
-            self._dirty.add(signal.uid)
+            self._dirty[signal.uid] = None
 
     def event_gone(self, event: CoreEvent) -> None:
         """An event's time to live is over; what it said of a pod that waits is still true."""
         uid = event.involved_object.uid
         if uid not in self._pods:
             self._heard.pop(uid, None)
-            self._dirty.discard(uid)
+            self._dirty.pop(uid, None)
 
     def forget_events(self) -> None:
         """Nobody listens any more; listening again begins with what there is by then."""
@@ -233,7 +239,7 @@ class Decisions:
     # -- patches -----------------------------------------------------------------------------------
 
     def plan(self, now: float, wall: str) -> Plan:
-        """Everything to be written now; `wall` (RFC 3339) stamps transitions.
+        """What to write now, `MOST_UNDER_WAY` at most; `wall` (RFC 3339) stamps transitions.
 
         Each patch must be answered by `written`, `failed`, `give_way` or `forget`.
         """
@@ -241,12 +247,16 @@ class Decisions:
             at, uid = heapq.heappop(self._timers)
             if self._timer_of.get(uid) == at:
                 del self._timer_of[uid]
-                self._dirty.add(uid)
-        dirty, self._dirty = self._dirty, set()
-        found = (self._look(uid, now, wall) for uid in sorted(dirty))
-        patches = tuple(each for each in found if each is not None)
-        self._under_way.update(each.pod.uid for each in patches)
-        return Plan(patches, self._timers[0][0] if self._timers else NEVER)
+                self._dirty[uid] = None
+        patches: list[Patch] = []
+        while self._dirty and len(self._under_way) < MOST_UNDER_WAY:
+            uid = next(iter(self._dirty))
+            del self._dirty[uid]
+            patch = self._look(uid, now, wall)
+            if patch is not None:
+                self._under_way.add(uid)
+                patches.append(patch)
+        return Plan(tuple(patches), self._timers[0][0] if self._timers else NEVER)
 
     def _look(self, uid: str, now: float, wall: str) -> Patch | None:
         pod = self._pods.get(uid)
@@ -306,7 +316,7 @@ class Decisions:
 
     def _answered(self, uid: str) -> None:
         self._under_way.discard(uid)
-        self._dirty.add(uid)
+        self._dirty[uid] = None
 
 
 def _due(base: Condition | None, verdict: Verdict, writes: _Writes, now: float) -> float:

@@ -26,6 +26,7 @@ from scheduler.service.node_provisioning import (
     NodeProvisioningBridge,
     bridge,
 )
+from scheduler.service.node_provisioning.decisions import MOST_UNDER_WAY
 from simulator import EmbeddedCluster, FaultRule
 from tests.integration.node_provisioning.events import (
     NOT_TRIGGERED,
@@ -188,6 +189,18 @@ async def test_many_pods_turned_down_at_once_are_each_patched_once(
         await until(lambda: all(says(cluster, name) == FAILED for name in names))
         await until(lambda: made.decisions.statistics().under_way == 0)
         assert made.dispatcher.statistics().status.sent == len(names)
+
+
+async def test_the_slots_of_other_status_patches_stay_free(cluster: EmbeddedCluster) -> None:
+    cluster.faults.add(FaultRule(action="silence", verb="patch", resource="pods/status"))
+    async with bridging(cluster) as made:
+        for number in range(30):
+            item = cluster.create(waiting_pod(f"p{number}"))
+            emit(cluster, event(item, "NotTriggerScaleUp", NOT_TRIGGERED))
+        await until(lambda: made.decisions.statistics().verdicts == 30)
+        await until(lambda: cluster.faults.describe()[0]["acted"] == MOST_UNDER_WAY)
+        status = made.dispatcher.statistics().status
+        assert (status.in_flight, status.waiting) == (MOST_UNDER_WAY, 0)
 
 
 async def test_an_error_nobody_expected_ends_in_another_start(

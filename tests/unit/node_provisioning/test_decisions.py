@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
 from scheduler.service.node_provisioning import Decisions, Demand, Patch
-from scheduler.service.node_provisioning.decisions import MESSAGE_SECONDS, MOST_YIELDS, NEVER
+from scheduler.service.node_provisioning.decisions import (
+    MESSAGE_SECONDS,
+    MOST_UNDER_WAY,
+    MOST_YIELDS,
+    NEVER,
+)
 from scheduler.service.node_provisioning.ownership import CONDITION
 from tests.unit.node_provisioning.world import (
     BACKOFF,
@@ -468,6 +473,19 @@ def test_ending_to_listen_forgets_events_and_keeps_what_was_written() -> None:
     assert stage.plan(5000).wake == NEVER
     stage.hear(no(0), age=5000)
     assert stage.act(5000) == []
+
+
+def test_what_waits_for_its_turn_is_decided_when_it_comes() -> None:
+    names = [f"p{number}" for number in range(MOST_UNDER_WAY + 1)]
+    stage = Stage(*map(pod, names))
+    stage.hear(*(no(0, name=name) for name in names))
+    first = stage.plan(0).patches
+    assert [each.pod.metadata.name for each in first] == names[:MOST_UNDER_WAY]
+    assert stage.plan(1).patches == ()
+    stage.hear(yes(2, name=names[-1]))
+    stage.decisions.written(first[0], 2)
+    (last,) = stage.plan(2).patches
+    assert (last.pod.metadata.name, last.condition.status) == (names[-1], "True")
 
 
 # -- other writers ---------------------------------------------------------------------------------

@@ -117,12 +117,17 @@ class Stage:
 
     def act(self, at: float | None = None) -> list[tuple[str, str]]:
         """Carry out what is planned now: status and reason of each patch."""
-        plan = self.plan(at)
-        for patch in plan.patches:
-            self.patches.append(patch)
-            self.decisions.written(patch, self.now)
-            current = self.pods.get(patch.pod.uid)
-            if current is not None:
-                self.pods[current.uid] = having(current, patch.condition)
-                self.decisions.pod_changed(self.pods[current.uid])
-        return [(each.condition.status, each.condition.reason) for each in plan.patches]
+        before = len(self.patches)
+        while plan := self.plan(at).patches:
+            for patch in plan:
+                self._carry_out(patch)
+        done = self.patches[before:]
+        return [(each.condition.status, each.condition.reason) for each in done]
+
+    def _carry_out(self, patch: Patch) -> None:
+        self.patches.append(patch)
+        self.decisions.written(patch, self.now)
+        current = self.pods.get(patch.pod.uid)
+        if current is not None:
+            self.pods[current.uid] = having(current, patch.condition)
+            self.decisions.pod_changed(self.pods[current.uid])
