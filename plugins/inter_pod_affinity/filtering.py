@@ -106,6 +106,17 @@ class RequiredState:
             codes[~self._near_emptied(table, index)] = AFFINITY
         return codes
 
+    def removals_matter(self, pod: Pod, table: EmptiedTableView, rows: Rows) -> BoolColumn:
+        """Whether pods of a row that may go are counted anywhere."""
+        columns = list(self._gone_with_terms(pod, table).values())
+        columns += [table.removable_counts((each.pods,)) for each in self.own.required_anti]
+        if self.own.required:
+            columns.append(table.removable_counts(tuple(each.pods for each in self.own.required)))
+        matter: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
+        for column in columns:
+            matter |= column[rows] > 0
+        return matter
+
     def change(
         self, pod: Pod, other: Pod, terms: PodAffinityTerms, node: NodeInfo, by: int
     ) -> None:

@@ -25,6 +25,7 @@ from scheduler.api.pod import Affinity, Pod
 from scheduler.framework import (
     NEVER,
     SKIP,
+    BoolColumn,
     ClusterEventWithHint,
     Codes,
     CycleState,
@@ -128,6 +129,12 @@ class InterPodAffinity:
     ) -> Codes:
         """As `filter_rows`, without the victims of each row."""
         return _required(state).emptied_codes(pod, table, rows)
+
+    def removals_matter_rows(
+        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+    ) -> BoolColumn:
+        """Rows with victims that are counted."""
+        return _required(state).removals_matter(pod, table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Which kind of term turned the node down."""

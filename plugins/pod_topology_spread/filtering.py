@@ -15,6 +15,7 @@ from plugins.pod_topology_spread.inclusion import Inclusion
 from plugins.row_selection import selector
 from scheduler.api.pod import Pod
 from scheduler.framework import (
+    BoolColumn,
     Codes,
     EmptiedTableView,
     Int32Column,
@@ -199,6 +200,13 @@ class HardState:
             codes[column < 0] = MISSING
             result = np.where(result == 0, codes, result)
         return result
+
+    def removals_matter(self, pod: Pod, table: EmptiedTableView, rows: Rows) -> BoolColumn:
+        """Whether pods of a row that may go match a constraint."""
+        matter: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
+        for each in self.domains:
+            matter |= _removable(each.constraint, pod, table)[rows] > 0
+        return matter
 
     def change(self, inclusion: Inclusion, pod: Pod, other: Pod, node: NodeInfo, by: int) -> None:
         """`other` came to (+1) or left (-1) `node`. Upstream counts terminating pods here."""

@@ -33,6 +33,7 @@ from scheduler.api.selectors import SelectorError
 from scheduler.framework import (
     NEVER,
     SKIP,
+    BoolColumn,
     ClusterEventWithHint,
     Codes,
     CycleState,
@@ -160,6 +161,12 @@ class PodTopologySpread:
     ) -> Codes:
         """As `filter_rows`, without the victims of each row."""
         return _hard(state).emptied_codes(self._inclusion, pod, table, rows)
+
+    def removals_matter_rows(
+        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+    ) -> BoolColumn:
+        """Rows with victims that are counted."""
+        return _hard(state).removals_matter(pod, table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Too much skew, or no domain at all."""

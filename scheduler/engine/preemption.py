@@ -30,6 +30,7 @@ from scheduler.engine.emptied_table import EmptiedTable
 from scheduler.engine.filtering import FilterSlot, filter_slots
 from scheduler.engine.runtime import AttemptError, Framework, call_filter
 from scheduler.framework import (
+    BoolColumn,
     Code,
     Codes,
     Columns,
@@ -101,6 +102,8 @@ class _Screen:
     verdict: np.ndarray
     #: The rejecting filter's code.
     codes: Codes
+    #: Whether plugins that follow removals would see nothing in those of this row.
+    alone: BoolColumn
 
 
 @dataclass(slots=True)
@@ -219,9 +222,12 @@ class Evaluator:
         rows, outcome = self._potential(statuses), _Outcome()
         trial = self._trial(state, pod, rules)
         screen = _Screen(
-            rows, np.full(len(rows), _EXACT, dtype=np.int32), np.zeros(len(rows), dtype=np.int32)
+            rows,
+            np.full(len(rows), _EXACT, dtype=np.int32),
+            np.zeros(len(rows), dtype=np.int32),
+            np.zeros(len(rows), dtype=np.bool_),
         )
-        self._run(trial, screen, len(rows) + 1, outcome, {})
+        self._run(trial, screen, len(rows) + 1, outcome, remember=False)
         return outcome
 
     # -- preparation -----------------------------------------------------------------------------
@@ -290,7 +296,19 @@ class Evaluator:
                 status = slot.plugin.filter_status(trial.state, trial.pod, code)
             for reason in status_reasons(status):
                 outcome.counts[reason] = outcome.counts.get(reason, 0) + count
-        self._run(trial, screen, wanted, outcome, self._known(trial))
+        self._run(trial, screen, wanted, outcome)
+
+    def _reduced(self, trial: _Trial) -> _Trial:
+        """The same search without the plugins that follow removals."""
+        if not trial.extends:
+            return trial
+        ignored = self._extending
+        return replace(
+            trial,
+            slots=tuple([slot for slot in trial.slots if slot.name not in ignored]),
+            dynamic=tuple([slot for slot in trial.dynamic if slot.name not in ignored]),
+            extends=False,
+        )
 
     def _known(self, trial: _Trial) -> Outcomes:
         """What earlier dry runs say, if they depended on nothing but shape and node."""
@@ -337,7 +355,29 @@ class Evaluator:
             # A filter that was not asked might have refused first, for a reason of its own.
             verdict[left[refused]] = _EXACT if unknown else slot.index + 1
             codes[left[refused]] = answers[refused]
-        return _Screen(rows, verdict, codes)
+        return _Screen(rows, verdict, codes, self._alone(trial, emptied, rows, verdict))
+
+    def _alone(self, trial: _Trial, emptied: Any, rows: Rows, verdict: np.ndarray) -> BoolColumn:
+        """Surviving rows on which the plugins that follow removals have nothing to follow.
+
+        What they said of the emptied node then holds whoever goes or stays.
+        """
+        alone: BoolColumn = verdict == _SURVIVES
+        following = self._extending - trial.state.skip_filter
+        for plugin in self._framework.pre_filter:
+            if plugin.name not in following or not alone.any():
+                continue
+            ask = getattr(plugin, "removals_matter_rows", None)
+            left = np.flatnonzero(alone)
+            try:
+                if ask is None:
+                    return np.zeros(len(rows), dtype=np.bool_)
+                codes = plugin.filter_emptied_rows(trial.state, trial.pod, emptied, rows[left])
+                matter = ask(trial.state, trial.pod, emptied, rows[left])
+                alone[left] = (codes == 0) & ~matter
+            except Exception:  # noqa: BLE001 - plugin boundary: a true fault shows again in scalar form
+                return np.zeros(len(rows), dtype=np.bool_)
+        return alone
 
     def _ask(self, slot: FilterSlot, trial: _Trial, emptied: Any, rows: Rows) -> Codes | None:
         ask = getattr(slot.plugin, "filter_emptied_rows", None)
@@ -354,22 +394,35 @@ class Evaluator:
     # -- step 2: dry runs ------------------------------------------------------------------------
 
     def _run(
-        self, trial: _Trial, screen: _Screen, wanted: int, outcome: _Outcome, known: Outcomes
+        self,
+        whole: _Trial,
+        screen: _Screen,
+        wanted: int,
+        outcome: _Outcome,
+        *,
+        remember: bool = True,
     ) -> None:
         """Dry-run what the numbers left, until there are enough candidates."""
+        reduced = self._reduced(whole)
+        known = self._known(reduced) if remember else {}
+        keep = remember and not whole.extends
         left = np.flatnonzero((screen.verdict == _SURVIVES) | (screen.verdict == _EXACT))
         clean: list[Candidate] = []
         violating: list[Candidate] = []
         exact = screen.verdict[left] == _EXACT
-        for row, all_filters in zip(screen.rows[left].tolist(), exact.tolist(), strict=True):
+        for row, all_filters, alone in zip(
+            screen.rows[left].tolist(), exact.tolist(), screen.alone[left].tolist(), strict=True
+        ):
             name = self._table.names[row]
+            trial = reduced if alone else whole
             slots = trial.slots if all_filters else trial.dynamic
+            lasting = (alone or keep) and row not in trial.nominees
             try:
-                answer = known.get(row) or self._without_victims(trial, row, slots)
+                answer = (lasting and known.get(row)) or self._without_victims(trial, row, slots)
             except AttemptError as problem:
                 outcome.errors[problem.status.message] = None
                 continue
-            if row not in trial.nominees:
+            if lasting:
                 known[row] = answer
             if isinstance(answer, Status):
                 outcome.rejected[name] = answer

@@ -24,6 +24,7 @@ from scheduler.api.pod import Pod
 from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.node_status import NodeToStatus
 from scheduler.framework.nodes import (
+    BoolColumn,
     Codes,
     Columns,
     EmptiedTableView,
@@ -186,6 +187,16 @@ class EmptiedFilterPlugin(ColumnarFilterPlugin, Protocol):
 
         Must equal `filter` after `remove_pod` of these pods, as an exhaustive search would do it:
         0 lets the search go on with the node, any other code rules it out.
+        """
+        ...
+
+    def removals_matter_rows(
+        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+    ) -> BoolColumn:
+        """Where removing some of the row's pods that may go changes what `remove_pod` keeps.
+
+        For plugins with `remove_pod` only, and optional: elsewhere the node is tried out without
+        them. True is always safe.
         """
         ...
 

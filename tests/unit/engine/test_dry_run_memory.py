@@ -33,6 +33,24 @@ from tests.unit.engine.test_preemption import (
 NODES = [f"n{number}" for number in range(1, 6)]
 
 
+def away_from(app: str) -> dict[str, Any]:
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}}
+    listed = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAntiAffinity": listed}}
+
+
+SPREAD: dict[str, Any] = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+}
+
+
 class Burst:
     """A cluster that changes at random between preemptors of a few templates."""
 
@@ -42,7 +60,7 @@ class Burst:
         # So short that the tail is passed now and then.
         self.cluster.cache.table.log = ChangeLog(16)
         for name in NODES:
-            self.cluster.node(name, allocatable=ALLOCATABLE)
+            self.node(name, ALLOCATABLE)
         self.placed: list[Pod] = []
         self.count = 0
         for _ in range(12):
@@ -60,8 +78,13 @@ class Burst:
             self.random.choice((0, 0, 5)),
             self.random.choice(("", "01", "02")),
             self.random.choice(({"app": "web"}, {"app": "a"})),
+            **self.random.choice(({}, {}, {}, away_from("b"))),
         )
         self.placed.append(pod)
+
+    def node(self, name: str, size: dict[str, str]) -> None:
+        zone = "a" if name in NODES[:2] else name
+        self.cluster.node(name, labels={"zone": zone}, allocatable=size)
 
     def update(self, old: Pod, new: Pod) -> None:
         self.placed[self.placed.index(old)] = new
@@ -87,7 +110,7 @@ class Burst:
                 self.update(pick, msgspec.structs.replace(pick, metadata=metadata))
             case "node":
                 size = {**ALLOCATABLE, "cpu": self.random.choice(("2", "4", "6"))}
-                c.node(self.random.choice(NODES), allocatable=size)
+                self.node(self.random.choice(NODES), size)
             case "budget":
                 c.budgets[:] = [budget(self.random.randrange(3), WEB)]
                 c.cache.table.bump("poddisruptionbudgets")
@@ -111,7 +134,10 @@ class Burst:
 
     def compare(self, remembering: Evaluator) -> bool:
         """Ask both; whether there was a node to choose."""
-        pod = self.cluster.incoming(self.random.choice(("2", "4")), 100, self.name())
+        wishes = self.random.choice(({}, away_from("web"), away_from("b"), SPREAD))
+        cpu = self.random.choice(("2", "4"))
+        pod = self.cluster.incoming(cpu, 100, self.name(), **wishes)
+        pod.metadata.labels = {"app": self.random.choice(("web", "b"))}
         state = CycleState()
         try:
             self.cluster.algorithm.search.find(state, pod)
