@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -241,7 +242,8 @@ class ServiceHandle:
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:
         """Try pods again that `plugin` rejected."""
-        self._queue().wake(uids, plugin, f"{plugin}Wake")
+        queue, wanted = self._queue(), list(uids)
+        self._inbox.submit(partial(queue.wake, wanted, plugin, f"{plugin}Wake"))
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """The one object of this name in the process."""

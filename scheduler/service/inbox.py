@@ -19,7 +19,7 @@ import structlog
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-Change = Callable[[], None]
+Change = Callable[[], object]
 
 
 class Inbox:
