@@ -10,6 +10,7 @@ Reads only, within a rate limit of its own; what cannot be read is no rejection.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import structlog
@@ -21,6 +22,7 @@ from scheduler.client.rest import ApiClient
 from scheduler.engine.kubelet_rejections import KubeletRejections
 from scheduler.framework import Clock
 from scheduler.service.background import BackgroundTasks
+from scheduler.service.inbox import Inbox
 from scheduler.service.metrics import SchedulerMetrics
 
 _log = structlog.get_logger(__name__)
@@ -87,6 +89,7 @@ class RejectedPods:
         background: BackgroundTasks,
         clock: Clock,
         metrics: SchedulerMetrics,
+        inbox: Inbox | None = None,
     ) -> None:
         """`client` should have a rate limit apart from that of binds."""
         self._client = client
@@ -94,6 +97,7 @@ class RejectedPods:
         self._background = background
         self._clock = clock
         self._metrics = metrics
+        self._inbox = inbox or Inbox()
         self._reading = 0
 
     def gone(self, pod: Pod) -> None:
@@ -135,4 +139,5 @@ class RejectedPods:
             reason=final.status.reason,
             message=final.status.message,
         )
-        self._rejections.note(pod, node_name, self._clock.now())
+        now = self._clock.now()
+        self._inbox.submit(partial(self._rejections.note, pod, node_name, now))

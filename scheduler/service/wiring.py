@@ -399,6 +399,7 @@ class Wiring:
             background=self.background,
             clock=self.clock,
             metrics=self.metrics,
+            inbox=self.inbox,
         )
 
     def _reflector(
