@@ -117,7 +117,7 @@ class NodeAffinity:
             node.labels, node.name
         ):
             return ENFORCED_MISMATCH
-        return None if _matches(pod, node.labels, node.name) else MISMATCH
+        return None if _matches(pod, node.labels, node.name) else _mismatch(pod)
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
@@ -136,7 +136,7 @@ class NodeAffinity:
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """The rejection by the profile's or by the pod's affinity."""
-        return ENFORCED_MISMATCH if code == _ENFORCED_CODE else MISMATCH
+        return ENFORCED_MISMATCH if code == _ENFORCED_CODE else _mismatch(pod)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
@@ -200,6 +200,15 @@ class NodeAffinity:
         own = pod.shape.preferred_node_affinity
         if own is not None:
             yield own
+
+
+def _mismatch(pod: Pod) -> Status:
+    """No node matches a term that cannot be parsed; the reason then says what is wrong with it."""
+    required = pod.shape.required_node_affinity
+    errors = () if required is None else required.errors
+    if not errors:
+        return MISMATCH
+    return unresolvable(f"{MISMATCH.message} ({'; '.join(map(str, errors))})")
 
 
 def _matches(pod: Pod, labels: Mapping[str, str], name: str) -> bool:

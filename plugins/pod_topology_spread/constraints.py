@@ -166,7 +166,11 @@ class Constraints:
     def _parse(self, listed: tuple[TopologySpreadConstraint, ...], kind: str) -> _Parsed:
         wanted = [each for each in listed if each.when_unsatisfiable == kind]
         try:
-            constraints = tuple(map(_constraint, wanted))
+            constraints = tuple(
+                _constraint(each, f"[{index}].labelSelector.")
+                for index, each in enumerate(listed)
+                if each.when_unsatisfiable == kind
+            )
         except SelectorError as problem:
             return _Parsed((), (), problem.with_traceback(None))
         if not self._uses_label_keys:
@@ -241,11 +245,11 @@ def _order(listed: tuple[TopologySpreadConstraint, ...]) -> dict[tuple[str, str]
     return {(each.topology_key, each.when_unsatisfiable): at for at, each in enumerate(listed)}
 
 
-def _constraint(constraint: TopologySpreadConstraint) -> Constraint:
+def _constraint(constraint: TopologySpreadConstraint, path: str) -> Constraint:
     return Constraint(
         max_skew=constraint.max_skew,
         topology_key=constraint.topology_key,
-        selector=compile_label_selector(constraint.label_selector),
+        selector=compile_label_selector(constraint.label_selector, path),
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
         honors_affinity=constraint.node_affinity_policy in (None, HONOR),
         honors_taints=constraint.node_taints_policy == HONOR,

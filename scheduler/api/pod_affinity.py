@@ -95,7 +95,7 @@ def _terms(
     terms: Iterable[PodAffinityTerm], namespace: str, name: str, errors: list[str]
 ) -> tuple[AffinityTerm, ...]:
     try:
-        return tuple(_term(each, namespace) for each in terms)
+        return tuple(_term(each, namespace, f"[{i}]") for i, each in enumerate(terms))
     except SelectorError as problem:
         errors.append(f"{name}: {problem}")
         return ()
@@ -106,25 +106,27 @@ def _weighted(
 ) -> tuple[WeightedAffinityTerm, ...]:
     try:
         return tuple(
-            WeightedAffinityTerm(each.weight, _term(each.pod_affinity_term, namespace))
-            for each in terms
+            WeightedAffinityTerm(
+                each.weight, _term(each.pod_affinity_term, namespace, f"[{i}].podAffinityTerm")
+            )
+            for i, each in enumerate(terms)
         )
     except SelectorError as problem:
         errors.append(f"{name}: {problem}")
         return ()
 
 
-def _term(term: PodAffinityTerm, namespace: str) -> AffinityTerm:
+def _term(term: PodAffinityTerm, namespace: str, path: str) -> AffinityTerm:
     names = term.namespaces
     if not names and term.namespace_selector is None:
         names = (namespace,)
     return AffinityTerm(
         frozenset(names),
-        _optional(term.namespace_selector),
-        compile_label_selector(term.label_selector),
+        _optional(term.namespace_selector, f"{path}.namespaceSelector."),
+        compile_label_selector(term.label_selector, f"{path}.labelSelector."),
         term.topology_key,
     )
 
 
-def _optional(selector: LabelSelector | None) -> CompiledLabelSelector | None:
-    return None if selector is None else compile_label_selector(selector)
+def _optional(selector: LabelSelector | None, path: str) -> CompiledLabelSelector | None:
+    return None if selector is None else compile_label_selector(selector, path)

@@ -48,12 +48,17 @@ class Format(enum.Enum):
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity. `text` is what was given, `reason` why it was refused."""
+    """A text that is no quantity. `text` is what was given, `reason` why it was refused.
 
-    def __init__(self, text: RawQuantity, reason: str) -> None:
+    `path` names the field of the object, once somebody knows it.
+    """
+
+    def __init__(self, text: RawQuantity, reason: str, path: str = "") -> None:
         self.text = text
         self.reason = reason
-        super().__init__(f"invalid quantity {str(text)[:80]!r}: {reason}")
+        self.path = path
+        where = f"{path}: " if path else ""
+        super().__init__(f"{where}invalid quantity {str(text)[:80]!r}: {reason}")
 
 
 @total_ordering

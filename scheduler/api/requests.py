@@ -214,6 +214,34 @@ def to_resources(amounts: Mapping[str, Quantity]) -> Resources:
     )
 
 
+MOST_USED: Final = 1 << 53
+"""What one pod can count for on its node, so that no sum over a node's pods leaves 64 bits. No node
+has as much: 9 PB, or 9 x 10^12 CPUs."""
+
+
+def countable(resources: Resources) -> Resources:
+    """The same with every amount within `MOST_USED`; the very object where it is already."""
+    numbers = (
+        resources.milli_cpu,
+        resources.memory,
+        resources.ephemeral_storage,
+        *(amount for _, amount in resources.scalars),
+    )
+    if all(-MOST_USED <= each <= MOST_USED for each in numbers):
+        return resources
+    return Resources(
+        milli_cpu=within_count(resources.milli_cpu),
+        memory=within_count(resources.memory),
+        ephemeral_storage=within_count(resources.ephemeral_storage),
+        scalars=tuple((name, within_count(amount)) for name, amount in resources.scalars),
+    )
+
+
+def within_count(amount: int) -> int:
+    """`amount`, at most `MOST_USED` either way."""
+    return max(-MOST_USED, min(MOST_USED, amount))
+
+
 def is_resize_infeasible(pod: Pod) -> bool:
     """Whether the node refused the pod's resize for good, so that its spec no longer counts."""
     return any(

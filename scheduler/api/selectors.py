@@ -188,19 +188,22 @@ EVERYTHING: Final = CompiledLabelSelector()
 """What `{}` means."""
 
 
-def compile_label_selector(selector: LabelSelector | None) -> CompiledLabelSelector:
+def compile_label_selector(selector: LabelSelector | None, path: str = "") -> CompiledLabelSelector:
     """Compile a `metav1.LabelSelector`; None matches nothing and `{}` matches everything.
 
-    Raises `SelectorError` for a bad key, operator, value or number of values.
+    Raises `SelectorError` for a bad key, operator, value or number of values; `path` is put before
+    the field that it names.
     """
     if selector is None:
         return NOTHING
     requirements = [
-        Requirement.checked(key, IN, (value,), f"matchLabels[{key}]")
+        Requirement.checked(key, IN, (value,), f"{path}matchLabels[{key}]")
         for key, value in selector.match_labels.items()
     ]
     requirements += [
-        Requirement.checked(each.key, each.operator, each.values, f"matchExpressions[{index}]")
+        Requirement.checked(
+            each.key, each.operator, each.values, f"{path}matchExpressions[{index}]"
+        )
         for index, each in enumerate(selector.match_expressions)
     ]
     return CompiledLabelSelector(requirements) if requirements else EVERYTHING

@@ -43,9 +43,11 @@ from scheduler.api.ports import HostPort, host_ports
 from scheduler.api.requests import (
     Resources,
     assigned_requests,
+    countable,
     incoming_requests,
     non_zero_requests,
     scoring_requests,
+    within_count,
 )
 from scheduler.api.selectors import IN, compile_map_selector
 
@@ -134,8 +136,9 @@ class PodShape:
         self.controller_owner = owner
         self.resize = resize
         self.requests = incoming_requests(pod)
-        self.assigned = assigned_requests(pod) if resize else self.requests
-        self.non_zero = non_zero_requests(pod)
+        self.assigned = countable(assigned_requests(pod) if resize else self.requests)
+        cpu, memory = non_zero_requests(pod)
+        self.non_zero = (within_count(cpu), within_count(memory))
 
     if not TYPE_CHECKING:
         # Called only while a slot is empty; afterwards the slot answers at full speed.
@@ -202,7 +205,7 @@ class PodShape:
 
 
 def _scoring(shape: PodShape) -> Resources:
-    return scoring_requests(Pod(spec=shape.spec))
+    return countable(scoring_requests(Pod(spec=shape.spec)))
 
 
 def _required_node_affinity(shape: PodShape) -> RequiredNodeAffinity | None:

@@ -13,6 +13,8 @@ from config import GATES, ClientConnectionConfiguration, Configuration
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_shapes import PodShapes
+from scheduler.api.quantity import QuantityError
+from scheduler.api.quantity_fields import located, node_amounts, pod_amounts
 from scheduler.api.requests import node_allocatable
 from scheduler.cache import Cache
 from scheduler.client.clock import Clock, SystemClock
@@ -450,7 +452,10 @@ class Wiring:
         return lambda pod: not pod.spec.node_name and pod.spec.scheduler_name in ours
 
     def _intern(self, pod: Pod) -> Pod:
-        self.shapes.intern(pod)
+        try:
+            self.shapes.intern(pod)
+        except QuantityError as problem:
+            raise located(problem, pod_amounts(pod)) from problem
         return pod
 
     def _releasing(
@@ -508,7 +513,10 @@ def _always(_: object) -> bool:
 
 def _readable(node: Node) -> Node:
     """Refuse a node whose resources cannot be read. Raises QuantityError."""
-    node_allocatable(node)
+    try:
+        node_allocatable(node)
+    except QuantityError as problem:
+        raise located(problem, node_amounts(node)) from problem
     return node
 
 

@@ -46,7 +46,9 @@ QUIET: Final = {"4": "NodeUpdateNodeLabel", "19": "NodeUpdateNodeAllocatable", "
 NOT_HERE: Final = {
     "13": "wakes nobody, and no event follows whose handling one could wait for",
     "14": "as row 13",
-    **dict.fromkeys(("16", "17", "18"), "extended resources out of DeviceClasses are not supported"),
+    **dict.fromkeys(
+        ("16", "17", "18"), "extended resources out of DeviceClasses are not supported"
+    ),
     "29": "the woken pod is bound here, which rightly wakes another one",
     "40": "as row 29",
     "43": "without hints; the scheduler of these tests has them",

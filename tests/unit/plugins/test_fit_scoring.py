@@ -228,7 +228,8 @@ SMALL, LARGE = (4000, 10000), (6000, 10000)
                 ({"cpu": "4", "memory": "8Ei"}, None),
                 ({"cpu": "4", "memory": "9Ei"}, (4000, 1 << 62)),
             ],
-            [100, 0],
+            # The pod counts for 2^53 bytes at most, the node for 2^63.
+            [100, 43],
             id="amounts beyond reason stay within range",
         ),
     ],

@@ -201,8 +201,10 @@ def test_terms_that_cannot_be_parsed_reject_the_pod_and_name_their_list() -> Non
     answer = plugin.pre_filter(CycleState(), incoming, made.table)
     assert answer is not None
     assert answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    assert answer.message.startswith("parsing pod: [requiredAffinityTerms: matchLabels[app]")
-    assert ", preferredAntiAffinityTerms: matchLabels[app]" in answer.message
+    assert answer.message.startswith(
+        "parsing pod: [requiredAffinityTerms: [0].labelSelector.matchLabels[app]"
+    )
+    assert ", preferredAntiAffinityTerms: [0].podAffinityTerm.labelSelector." in answer.message
     scoring = plugin.pre_score(CycleState(), incoming, made.table, made.table.rows)
     assert scoring is not None
     assert scoring.code is Code.ERROR
