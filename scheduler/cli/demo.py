@@ -18,7 +18,6 @@ from rich.console import Console
 from scheduler.cli.demo_audience import follow, watch_lines, watch_live
 from scheduler.cli.demo_audit import audit
 from scheduler.cli.demo_performing import (
-    EXIT_INTERRUPTED,
     Interruption,
     can_draw,
     log_file_option,
@@ -29,6 +28,7 @@ from scheduler.cli.demo_performing import (
 from scheduler.cli.demo_show import DemoError, DemoOptions, Running, opened, play
 from scheduler.cli.demo_story import SHOW_SECONDS
 from scheduler.cli.entry import Entry
+from scheduler.cli.reporting import EXIT_INTERRUPTED
 
 STORIES: Final = {
     "zone-stockout": Entry(

@@ -6,6 +6,7 @@ Both only read the board, and both write everything they know before they leave.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -41,17 +42,21 @@ async def watch_lines(running: Running, console: Console) -> None:
     board = running.board
     news = NewsReader(board)
     due = _PROGRESS_SECONDS
-    _write_progress(running, console)
+    # Placements are told when they are final, which takes a moment: progress waits for them, so
+    # that the times of the lines never go back.
+    held: deque[tuple[float, str]] = deque()
+    _print(console, _progress(running))
     try:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            _write(console, news.ripe())
+            _write(console, news.ripe(), held)
+            _release(console, held, board.elapsed() - MERGE_SECONDS)
             if board.elapsed() >= due:
                 due = board.elapsed() + _PROGRESS_SECONDS
-                _write_progress(running, console)
+                held.append((board.elapsed(), _progress(running)))
     finally:
-        _write(console, news.rest())
-        _write_progress(running, console)
+        _write(console, news.rest(), held)
+        _print(console, _progress(running))
 
 
 async def follow(board: Board, console: Console) -> None:
@@ -93,16 +98,28 @@ class NewsReader:
             yield news
 
 
-def _write(console: Console, lines: Iterator[News]) -> None:
+def _write(
+    console: Console, lines: Iterator[News], held: deque[tuple[float, str]] | None = None
+) -> None:
+    """Write news, each after the `held` lines that are older."""
     for news in lines:
-        text = f"{news.at:5.1f} s  {_WORDS[news.kind]} {news.text}"
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if held:
+            _release(console, held, news.at)
+        _print(console, f"{news.at:5.1f} s  {_WORDS[news.kind]} {news.text}")
 
 
-def _write_progress(running: Running, console: Console) -> None:
+def _release(console: Console, held: deque[tuple[float, str]], until: float) -> None:
+    while held and held[0][0] <= until:
+        _print(console, held.popleft()[1])
+
+
+def _progress(running: Running) -> str:
     board, totals = running.board, running.totals
-    text = (
+    return (
         f"{board.elapsed():5.1f} s  == {totals.bound} of {running.story.pods} pods bound, "
         f"{totals.waiting} waiting"
     )
+
+
+def _print(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -20,7 +20,6 @@ from rich.live import Live
 
 from scheduler.cli.demo_gpu_board import GpuBoard
 from scheduler.cli.demo_performing import (
-    EXIT_INTERRUPTED,
     Interruption,
     can_draw,
     log_file_option,
@@ -29,6 +28,7 @@ from scheduler.cli.demo_performing import (
     say,
 )
 from scheduler.cli.demo_show import DemoError, scheduling
+from scheduler.cli.reporting import EXIT_INTERRUPTED
 from simulator import EmbeddedCluster
 from simulator.gpu_queue import JOBS, KUEUE, LIMIT, NAMESPACE, jobs, namespace, nodes
 

@@ -24,7 +24,6 @@ from scheduler.cli.demo_show import DemoError
 from scheduler.framework import ConfigurationError
 from scheduler.service import logs
 
-EXIT_INTERRUPTED: Final = 130
 _LOG_TAIL: Final = 12
 _MOST_PROBLEMS: Final = 8
 

@@ -19,7 +19,6 @@ import click
 from rich.console import Console
 
 from scheduler.cli.demo_performing import (
-    EXIT_INTERRUPTED,
     Interruption,
     log_file_option,
     perform,
@@ -28,6 +27,7 @@ from scheduler.cli.demo_performing import (
 )
 from scheduler.cli.demo_show import DemoError, scheduling
 from scheduler.cli.demo_timeline import Timeline
+from scheduler.cli.reporting import EXIT_INTERRUPTED
 from simulator import EmbeddedCluster, SimClock
 from simulator.objects import JsonObject, dig
 from simulator.store import Change

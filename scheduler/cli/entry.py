@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 import click
 
-from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
+from scheduler.cli.reporting import EXIT_FAILED, EXIT_INTERRUPTED, counted, report_problems
 from scheduler.cli.version import version_option
 
 INTRODUCTION: Final = """\
@@ -104,6 +104,19 @@ program = LazyGroup(
 )
 
 
+def _run(command: click.Command, arguments: list[str], name: str) -> NoReturn:
+    """As Click's own main, but for Ctrl-C: quiet, and with the status that shells expect."""
+    try:
+        status = command.main(args=arguments, prog_name=name, standalone_mode=False)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(problem.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(EXIT_INTERRUPTED)
+    # Click gives the status of its own exits, and what the command returned.
+    sys.exit(status if isinstance(status, int) else 0)
+
+
 def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoReturn:
     """Run a command line and exit.
 
@@ -115,8 +128,8 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
     called = Path(sys.argv[0]).name if name is None else name
     try:
         if called == KUBE_SCHEDULER:
-            COMMANDS["run"].load().main(args=given, prog_name=KUBE_SCHEDULER)
-        program.main(args=given, prog_name="kubestow")
+            _run(COMMANDS["run"].load(), given, KUBE_SCHEDULER)
+        _run(program, given, "kubestow")
     except ValueError as error:
         # Imported here: behind it stands NumPy, a third of the time of `--help`.
         from scheduler.framework.status import ConfigurationError

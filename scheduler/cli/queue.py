@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
-from scheduler.cli.tables import put, wide_console
+from scheduler.cli.tables import cut, put, wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,7 +54,12 @@ As somebody else; whoever asks needs permission to get /debug/queue:
     help="Pods shown of each sub-queue.",
 )
 @click.option(
-    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
+    "--output",
+    "-o",
+    type=click.Choice(["table", "wide", "json"]),
+    default="table",
+    show_default=True,
+    help="wide: a line per pod, however long, with all of every message.",
 )
 @endpoint_options
 def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: str) -> None:
@@ -70,11 +75,12 @@ def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: st
     page: QueuePage = decoded(body, QueuePage)
     if not page.leading:
         click.echo(f"note: {STANDS_BY}", err=True)
-    show(page, wide_console())
+    wide = output == "wide"
+    show(page, wide_console(endless=wide), wide=wide)
 
 
-def show(page: QueuePage, console: Console) -> None:
-    """Print the counts and a table of the pods."""
+def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
+    """Print the counts and a table of the pods; `wide` gives each pod a line with everything."""
     console.print(counts(page))
     if not page.pods:
         where = f" in namespace {page.namespace}" if page.namespace else ""
@@ -82,8 +88,8 @@ def show(page: QueuePage, console: Console) -> None:
         return
     piped = not console.is_terminal
     # Many pods wait for the same reason: on a terminal it is told once, below.
-    reasons = {} if piped else _reasons(page)
-    put(console, _table(page, reasons))
+    reasons = {} if piped or wide else _reasons(page)
+    put(console, _table(page, reasons, None if wide else PIPED_MESSAGE))
     if reasons:
         put(console, _legend(page, reasons))
     for line in _left_out(page):
@@ -109,7 +115,11 @@ def _reasons(page: QueuePage) -> dict[str, int]:
     return {message: number for number, message in enumerate(messages, 1)}
 
 
-def _table(page: QueuePage, reasons: dict[str, int]) -> Table:
+PIPED_MESSAGE: Final = 80
+"""Characters of a message on the one line that a pod has in a pipe; `-o wide` shows all."""
+
+
+def _table(page: QueuePage, reasons: dict[str, int], most: int | None) -> Table:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -121,11 +131,13 @@ def _table(page: QueuePage, reasons: dict[str, int]) -> Table:
     table.add_column("HELD BY", overflow="fold")
     table.add_column("LAST EVENT", overflow="fold")
     for view in page.pods:
-        table.add_row(*_cells(view, page.now, reasons))
+        table.add_row(*_cells(view, page.now, reasons, most))
     return table
 
 
-def _cells(view: PodView, now: float, reasons: dict[str, int]) -> tuple[str | Text, ...]:
+def _cells(
+    view: PodView, now: float, reasons: dict[str, int], most: int | None
+) -> tuple[str | Text, ...]:
     from rich.text import Text
 
     from scheduler.cli.pod_words import held_by, next_try, one_line, woken_by
@@ -134,6 +146,7 @@ def _cells(view: PodView, now: float, reasons: dict[str, int]) -> tuple[str | Te
     if message in reasons:
         held = f"{held} [{reasons[message]}]".strip()
     elif message:
+        message = message if most is None else cut(message, most)
         held = f"{held}: {message}" if held else message
     return (
         Text(view.place, _STYLES.get(view.place, "")),

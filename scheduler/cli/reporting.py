@@ -13,6 +13,9 @@ import click
 EXIT_FAILED: Final = 1
 """As kube-scheduler, whatever went wrong. Mistakes in flags end with 2, click's habit."""
 
+EXIT_INTERRUPTED: Final = 130
+"""Ctrl-C: what shells make of a process that ends by SIGINT."""
+
 
 def report_problems(title: str, problems: Sequence[str]) -> None:
     """Print a heading and a list."""

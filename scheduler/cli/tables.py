@@ -13,16 +13,26 @@ PIPED_WIDTH: Final = 10_000
 """Columns of a pipe: nothing is wrapped there, for grep and awk."""
 
 
-def wide_console() -> Console:
-    """A console as wide as the terminal, and without end in a pipe."""
+def wide_console(*, endless: bool = False) -> Console:
+    """A console as wide as the terminal, and without end in a pipe or where asked for."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    narrow = sys.stdout.isatty() and not endless
+    return Console(highlight=False, width=None if narrow else PIPED_WIDTH)
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a text, with an ellipsis where something is missing.
+
+    >>> cut("12345", 5), cut("123456", 5)
+    ('12345', '1234…')
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def put(console: Console, table: Table) -> None:
     """Print a table; in a pipe without the blanks that fill the last column."""
-    if console.is_terminal:
+    if console.is_terminal and console.width < PIPED_WIDTH:
         console.print(table)
         return
     with console.capture() as captured:

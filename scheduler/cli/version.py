@@ -39,6 +39,7 @@ def version_option() -> click.Option:
     return click.Option(
         ["--version", "version"],
         is_flag=False,
+        metavar="[true|false|raw]",
         flag_value="true",
         default=None,
         expose_value=False,

@@ -35,7 +35,13 @@ from scheduler.client.deltas import (
     ReflectorOptions,
     ReflectorStatistics,
 )
-from scheduler.client.errors import ApiError, RequestError, RequestTimeout, describe
+from scheduler.client.errors import (
+    ApiError,
+    ConnectionFailed,
+    RequestError,
+    RequestTimeout,
+    describe,
+)
 from scheduler.client.resources import Resource, T
 from scheduler.client.rest import ApiClient
 from scheduler.client.store import KeepRaw, Store
@@ -225,7 +231,12 @@ class Reflector(Generic[T]):
                 self._resource_version = ""
         self._count_end(cause)
         self._last_error = str(error)
-        # A refusal needs somebody to act; a lost connection heals by itself.
+        if isinstance(error, (ConnectionFailed, RequestTimeout)):
+            # It heals by itself, and concerns everybody who talks to the server.
+            self._client.outages.failed(self.resource.plural, error)
+            return delay
+        self._client.outages.answered(self.resource.plural)
+        # A refusal needs somebody to act.
         level = _log.error if isinstance(error, ApiError) and error.status < 429 else _log.warning
         level(
             "list or watch failed",
@@ -259,6 +270,7 @@ class Reflector(Generic[T]):
     def _listed(self, resource_version: str, count: int, started: float) -> None:
         self._resource_version = resource_version
         self._lists += 1
+        self._client.outages.answered(self.resource.plural)
         self._contact = self._clock.monotonic()
         self._metrics.listed(self.resource.plural, count, self._contact - started)
         self.synced.set()
@@ -358,6 +370,7 @@ class Reflector(Generic[T]):
             ) as stream:
                 self._watches += 1
                 self.on_contact(None)
+                self._client.outages.answered(self.resource.plural)
                 await self._read(stream, started)
         except RequestTimeout as error:
             if not error.sent or self._progressed:

@@ -36,6 +36,7 @@ from scheduler.client.errors import (
 )
 from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.metrics import ClientMetrics, NullMetrics
+from scheduler.client.outages import OutageLog
 from scheduler.client.rate_limit import RateLimiter
 from scheduler.client.resources import Resource, T
 from scheduler.client.transport import ByteStream, Transport
@@ -132,6 +133,7 @@ class ApiClient:
         self._fence = fence or OpenFence()
         self.clock: Clock = clock or SystemClock()
         self.metrics: ClientMetrics = metrics or NullMetrics()
+        self.outages = OutageLog(self.clock, transport.configuration.server)
         self._credentials = transport.configuration.credentials
         # The server gives up when we do, so that a bind hardly ever lands after it was settled.
         self._binding = f"binding?timeout={bind_timeout:g}s"

@@ -68,6 +68,9 @@ def test_fast_shows_everything_and_ends_with_the_totals(tmp_path: Path) -> None:
         "general-1c-6 is uncordoned", "ledger-0 on general-1c-6", "giant-1: insufficient cpu",
     ):  # fmt: skip
         assert any(expected in line for line in lines), expected
+    times = [float(found[1]) for found in map(re.compile(r" *([0-9.]+) s  ").match, lines) if found]
+    assert len(times) > 10
+    assert times == sorted(times)
     assert "\x1b" not in done.stdout
     assert "synced" in log.read_text(encoding="utf-8")
 

@@ -146,3 +146,18 @@ def test_explanations_without_tables(nodes: Examination, told: str) -> None:
     console = terminal()
     explain.show(explanation(nodes, queue=None), console)
     assert told in words(lines(console))
+
+
+def test_in_a_pipe_a_pod_is_one_line_and_long_messages_are_cut_unless_all_is_asked_for() -> None:
+    long = replace(VIEW, message="x" * 500)
+    told = {}
+    for wide in (False, True):
+        console = Console(file=io.StringIO(), width=10_000, force_terminal=False)
+        queue.show(page(long, VIEW, unschedulable=2), console, wide=wide)
+        assert isinstance(console.file, io.StringIO)
+        told[wide] = console.file.getvalue().splitlines()
+        assert len(told[wide]) == 1 + 1 + 2
+    assert max(map(len, told[False])) < 250
+    assert "x" * 79 + "…" in told[False][2]
+    assert "x" * 500 in told[True][2]
+    assert "30 Insufficient cpu, 2 node(s) had untolerated taint(s)." in told[True][3]

@@ -6,12 +6,14 @@ hand-written etcd entry would leave them behind.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 
+from scheduler.framework import Code, Handle, Status
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
+from tests.integration.requeueing.rows import claim, storage_class, volume
 from tests.integration.service.harness import (
     bound_to,
     condition,
@@ -288,3 +290,49 @@ async def test_a_budget_that_cannot_be_parsed_protects_nobody(cluster: EmbeddedC
         cluster.create(pod("preemptor", "3", priorityClassName="high"))
         await until(lambda: bound_to(cluster, "preemptor") == "n1", "preempted")
         await settled(scheduler)
+
+
+class Delayed:
+    """Keeps pods at Permit until the test lets them go."""
+
+    name: ClassVar[str] = "Delayed"
+    handle: ClassVar[Handle]
+    seen: ClassVar[list[str]]
+
+    def __init__(self, args: object, handle: Handle) -> None:
+        type(self).handle = handle
+        type(self).seen = []
+
+    def permit(self, state: object, pod: Any, node_name: str) -> tuple[Status | None, float]:
+        self.seen.append(pod.metadata.name)
+        return (Status(Code.WAIT), 600.0) if len(self.seen) == 1 else (None, 0.0)
+
+    @classmethod
+    def let_go(cls) -> None:
+        for each in cls.handle.waiting_pods():
+            each.allow(cls.name)
+
+
+async def test_a_claim_that_vanishes_between_filter_and_bind_sends_the_pod_back(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1"))
+    cluster.create(storage_class("later", delayed=True))
+    matching = volume("pv1")
+    matching["spec"]["storageClassName"] = "later"
+    cluster.create(matching)
+    cluster.create(claim("data", storage_class="later"))
+    mount = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    async with scheduling(cluster, [Delayed], podMaxBackoffSeconds=1) as scheduler:
+        cluster.create(pod("bad", volumes=[mount]))
+        await until(lambda: Delayed.seen, "at Permit")
+        delete(cluster, "data", "PersistentVolumeClaim")
+        Delayed.let_go()
+        named = 'persistentvolumeclaim "data" not found'
+        await until(lambda: named in condition(cluster, "bad").get("message", ""), "sent back")
+        assert not bound_to(cluster, "bad")
+        cluster.create(pod("good"))
+        await until(lambda: bound_to(cluster, "good"), "the other pod bound")
+        await settled(scheduler)
+        cluster.create(claim("data", storage_class="later"))
+        await until(lambda: len(Delayed.seen) > 1, "tried again once the claim is back")

@@ -240,3 +240,26 @@ def test_a_port_in_use_is_named(shell: Shell) -> None:
         ended = shell("apiserver", "--port", str(port))
     assert ended.code == 1
     assert f"cannot serve on 127.0.0.1:{port}" in ended.err
+
+
+@pytest.mark.parametrize("name", ["kubestow", "kube-scheduler"])
+def test_ctrl_c_before_a_command_has_settled_in_is_quiet(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    run = entry.COMMANDS["run"].load()
+    monkeypatch.setattr(run, "invoke", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        entry.main([] if name == "kube-scheduler" else ["run"], name)
+    assert ended.value.code == 130
+    said = capsys.readouterr()
+    assert not (said.out + said.err).strip()
+
+
+def test_the_help_says_that_version_needs_no_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        entry.main(["--help"], "kubestow")
+    assert ended.value.code == 0
+    assert "--version [true|false|raw]" in capsys.readouterr().out

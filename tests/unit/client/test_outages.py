@@ -1,0 +1,56 @@
+"""A server that cannot be reached is one line now and then, however many notice it."""
+
+from __future__ import annotations
+
+import pytest
+import structlog
+
+from scheduler.client.errors import ConnectionFailed
+from scheduler.client.outages import PERIOD_SECONDS, OutageLog
+from tests.unit.client.virtual_clock import ManualClock
+
+
+def refused(plural: str) -> ConnectionFailed:
+    return ConnectionFailed("GET", f"/api/v1/{plural}", "connection refused", sent=False)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def test_many_failures_are_one_line_per_period_and_one_when_it_is_over(clock: ManualClock) -> None:
+    outages = OutageLog(clock, "https://api:6443")
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(40):
+            for plural in ("pods", "nodes", "services"):
+                outages.failed(plural, refused(plural))
+            clock.jump(PERIOD_SECONDS / 16)
+    assert len(lines) == 3
+    assert {line["server"] for line in lines} == {"https://api:6443"}
+    assert lines[0]["affected"] == ["pods"]
+    assert lines[-1]["affected"] == ["pods", "nodes", "services"]
+    assert lines[-1]["seconds"] == 2 * PERIOD_SECONDS
+    assert all("connection refused" in line["error"] for line in lines)
+    with structlog.testing.capture_logs() as lines:
+        for plural in ("pods", "pods", "nodes"):
+            outages.answered(plural)
+        assert lines == []
+        outages.answered("services")
+    (line,) = lines
+    assert (line["event"], line["failures"]) == ("the API server answers again", 120)
+
+
+def test_the_next_outage_is_told_at_once(clock: ManualClock) -> None:
+    outages = OutageLog(clock, "https://api:6443")
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(2):
+            outages.failed("pods", refused("pods"))
+            outages.answered("pods")
+    assert [line["failures"] for line in lines] == [1, 1, 1, 1]
+
+
+def test_who_was_never_cut_off_says_nothing(clock: ManualClock) -> None:
+    with structlog.testing.capture_logs() as lines:
+        OutageLog(clock, "https://api:6443").answered("pods")
+    assert lines == []
