@@ -28,6 +28,7 @@ from scheduler.engine.disruption_budgets import DisruptionBudgets
 from scheduler.engine.dry_run_memory import DryRunMemory, Outcomes
 from scheduler.engine.emptied_table import EmptiedTable
 from scheduler.engine.filtering import FilterSlot, filter_slots
+from scheduler.engine.least_harm import importance, least_harm
 from scheduler.engine.runtime import AttemptError, Framework, call_filter
 from scheduler.framework import (
     BoolColumn,
@@ -53,7 +54,6 @@ NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 _OF_PODS: Final = Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS
 _UNKNOWABLE: Final = _OF_PODS & ~Columns.USAGE
-_SUM_OFFSET: Final = 1 << 31
 _MOST_REMEMBERED: Final = 512
 
 _SURVIVES, _EXACT, _VICTIMLESS = 0, -1, -2
@@ -191,7 +191,7 @@ class Evaluator:
             reviewed = self._review(pod, outcome.candidates)
             if reviewed is not None:
                 return PreemptionFinding(pending=self._reviewed(reviewed))
-            return PreemptionFinding(chosen=self._choose(outcome.candidates))
+            return PreemptionFinding(chosen=least_harm(outcome.candidates, self._random))
         if outcome.errors:
             return PreemptionFinding(error=_aggregate(list(outcome.errors)))
         message = self._message(outcome, len(rows))
@@ -210,10 +210,10 @@ class Evaluator:
         if not candidates:
             return PreemptionFinding(error=NO_CANDIDATE)
         ranked = [
-            replace(each, victims=tuple(sorted(each.victims, key=_importance)))
+            replace(each, victims=tuple(sorted(each.victims, key=importance)))
             for each in candidates
         ]
-        return PreemptionFinding(chosen=self._choose(ranked))
+        return PreemptionFinding(chosen=least_harm(ranked, self._random))
 
     def dry_run(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
@@ -454,7 +454,7 @@ class Evaluator:
         status = self._fits(trial, state, node, slots)
         if status is not None:
             return status
-        lower.sort(key=_importance)
+        lower.sort(key=importance)
         violating, others = trial.budgets.split(lower)
         victims: list[Pod] = []
         violations = 0
@@ -464,7 +464,7 @@ class Evaluator:
                 violations += 1
         victims += [pod for pod in others if not self._reprieved(trial, state, pod, node, slots)]
         if violating and others:
-            victims.sort(key=_importance)
+            victims.sort(key=importance)
         return Candidate(node.name, tuple(victims), violations)
 
     def _reprieved(
@@ -503,19 +503,6 @@ class Evaluator:
             if status is not None:
                 return status
         return _refusal(slots, state, trial.pod, node)
-
-    # -- step 3: the choice ----------------------------------------------------------------------
-
-    def _choose(self, candidates: Sequence[Candidate]) -> Candidate:
-        """The candidate that does the least harm, ties broken at random."""
-        ranked = [(_harm(each), each) for each in candidates]
-        least = min(harm for harm, _ in ranked)
-        finalists = [each for harm, each in ranked if harm == least]
-        latest = max(_latest_start(each) for each in finalists)
-        finalists = [each for each in finalists if _latest_start(each) == latest]
-        if len(finalists) == 1:
-            return finalists[0]
-        return finalists[self._random.randrange(len(finalists))]
 
     # -- no candidate ----------------------------------------------------------------------------
 
@@ -573,29 +560,6 @@ def _refusal(
         if status is not None:
             return status
     return None
-
-
-def _importance(pod: Pod) -> tuple[int, bool, str]:
-    """Sorts the most important first: high priority, then long running. Not started: last."""
-    start = pod.status.start_time
-    return -pod.priority, start is None, start or ""
-
-
-def _harm(candidate: Candidate) -> tuple[int, int, int, int]:
-    victims = candidate.victims
-    return (
-        candidate.pdb_violations,
-        victims[0].priority,
-        sum(pod.priority + _SUM_OFFSET for pod in victims),
-        len(victims),
-    )
-
-
-def _latest_start(candidate: Candidate) -> tuple[bool, str]:
-    """The earliest start among the victims of the highest priority."""
-    highest = candidate.victims[0].priority
-    starts = (pod.status.start_time for pod in candidate.victims if pod.priority == highest)
-    return min((start is None, start or "") for start in starts)
 
 
 def _aggregate(texts: Sequence[str]) -> str:
