@@ -290,6 +290,8 @@ class Ledger:
         """Wall clock second at which `run_due` has something to do; 0: now, None: never."""
         if self._dirty or (self.synced and self._unsynced):
             return 0.0
+        while self._ends and not self._awaited(*self._ends[0]):
+            heapq.heappop(self._ends)
         times = [heap[0][0] for heap in (self._ends, self._chances) if heap]
         return min(times, default=None)
 
@@ -297,8 +299,8 @@ class Ledger:
         """End what is over by the clock, and release pods that may fit now."""
         while self._ends and self._ends[0][0] <= now:
             due, uid = heapq.heappop(self._ends)
-            record = self._pods.get(uid)
-            if record is not None and record.ends is not None and record.ends + JUST_AFTER == due:
+            if self._awaited(due, uid):
+                record = self._pods[uid]
                 record.expired = True
                 self._enter(self._namespaces[record.pod.metadata.namespace], record)
         while self._chances and self._chances[0][0] <= now:
@@ -499,6 +501,11 @@ class Ledger:
             if ends is not None:
                 heapq.heappush(self._ends, (ends + JUST_AFTER, record.uid))
                 self.on_timer()
+
+    def _awaited(self, due: float, uid: str) -> bool:
+        """Whether this is still the end of the pod."""
+        record = self._pods.get(uid)
+        return record is not None and record.ends is not None and record.ends + JUST_AFTER == due
 
     # -- judging ---------------------------------------------------------------------------------
 

@@ -412,6 +412,7 @@ class SchedulingQueue(QueueInspection):
         self.nominator.update_nominated_pod(old, new)
         if self._places.where(new.uid) not in _POOL:
             return
+        asked = False
         for event in pod_events(new, old, self._features):
             interest = self._hints.interest(event)
             if not interest.plugins:
@@ -422,7 +423,8 @@ class SchedulingQueue(QueueInspection):
                 continue
             if self._admission.requeue(info, verdict, interest.label) not in _POOL:
                 return
-        if info.gated and old.spec.scheduling_gates != new.spec.scheduling_gates:
+            asked = True
+        if info.gated and not asked and old.spec.scheduling_gates != new.spec.scheduling_gates:
             # No event: nobody waits for a part of the gates. But people are told which are left.
             self.recheck((new.uid,))
 

@@ -153,6 +153,7 @@ async def scheduling(
             tasks.append(group.create_task(wiring.dispatcher.run()))
             for reflector in wiring.reflectors:
                 await reflector.synced.wait()
+            wiring.subscriptions.publish_synced()
             tasks.append(group.create_task(wiring.loop.run()))
             if wiring.bridge is not None:
                 tasks.append(group.create_task(wiring.bridge.run()))

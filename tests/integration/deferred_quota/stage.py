@@ -1,0 +1,261 @@
+"""A scheduler with the gate on, a quota of deferred keys, and time that the test moves.
+
+    async with staged(cluster) as stage:
+        await stage.quota("q", cpu=2000)
+        stage.gated("p", "2")
+        stage.ungate("p")
+        await stage.bound("p")
+
+The embedded cluster is a stock one: gated pods over a deferred limit are admitted, and what is used
+is read from the scheduler's ledger.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+from config import FeatureGates
+from plugins.resource_quota.keys import PREFIX
+from plugins.resource_quota.ledger import Ledger
+from plugins.resource_quota.plugin import GATE, ResourceQuota, ledger_of
+from scheduler.api import Pod
+from scheduler.client.clock import SystemClock
+from scheduler.service.options import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster
+from simulator.admission import WriteOptions
+from simulator.api import MERGE_PATCH
+from simulator.objects import JsonObject
+from tests.integration.service.harness import (
+    PROFILE,
+    bound_to,
+    condition,
+    delete,
+    event_notes,
+    find,
+    node,
+    patch_status,
+    pod,
+    scheduling,
+    settled,
+    until,
+)
+
+CPU: Final = "requests.cpu-millis"
+HELD: Final = "ResourceQuotaValidated"
+EXCEEDED: Final = "ResourceQuotaExceeded"
+GATES: Final = ("example.com/gate",)
+BACKOFF: Final = 15.0
+"""Longer than any backoff."""
+
+
+class JumpingClock(SystemClock):
+    """The machine's clocks, ahead by what the test has added."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+    def now(self) -> float:
+        return time.time() + self.ahead
+
+
+class Stage:
+    """A running scheduler and its cluster."""
+
+    def __init__(self, cluster: EmbeddedCluster, wiring: Wiring, clock: JumpingClock) -> None:
+        self.cluster = cluster
+        self.wiring = wiring
+        self.clock = clock
+
+    @property
+    def plugin(self) -> ResourceQuota:
+        found: ResourceQuota = self.wiring.frameworks[PROFILE].plugins["ResourceQuota"]
+        return found
+
+    @property
+    def ledger(self) -> Ledger:
+        found = ledger_of(self.plugin)
+        assert found is not None
+        return found
+
+    def advance(self, seconds: float = BACKOFF) -> None:
+        """Let time pass."""
+        self.clock.ahead += seconds
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the scheduling loop look at the clock."""
+        if self.wiring.queue.on_timer is not None:
+            self.wiring.queue.on_timer()
+
+    # -- objects ---------------------------------------------------------------------------------
+
+    async def quota(
+        self, name: str = "q", hard: Mapping[str, object] | None = None, **spec: Any
+    ) -> None:
+        """Create a quota that the scheduler then knows; keys of `hard` without prefix."""
+        cpu = spec.pop("cpu", None)
+        limits = {CPU: cpu} if hard is None else hard
+        body = {PREFIX + key: str(value) for key, value in limits.items()}
+        made = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"hard": body, **spec},
+        }
+        self.cluster.create(made)
+        await until(lambda: self.ledger.account("default", name) is not None, "quota known")
+
+    async def patch_quota(self, name: str, hard: Mapping[str, object]) -> None:
+        """Change or (None) remove keys; returns when the scheduler has seen it."""
+        resource = self.cluster.resources.of_kind("v1", "ResourceQuota")
+        body = {PREFIX + key: None if each is None else str(each) for key, each in hard.items()}
+        patch = {"spec": {"hard": body}}
+        version = self.cluster.api.patch(resource, "default", name, patch, MERGE_PATCH)
+        wanted = version.obj["metadata"]["resourceVersion"]
+
+        def seen() -> bool:
+            known: Any = self.wiring.listers["resourcequotas"].get(name, "default")
+            return int(known.metadata.resource_version) >= int(wanted)
+
+        await until(seen, "quota seen")
+
+    def gated(self, name: str, cpu: str = "1", **spec: Any) -> None:
+        """A pod with a gate."""
+        self.cluster.create(pod(name, cpu, gates=GATES, **spec))
+
+    def ungate(self, *names: str, **spec: Any) -> None:
+        """Remove the gates, and change other fields in the same patch, as Kueue does."""
+        resource = self.cluster.resources.of_kind("v1", "Pod")
+        for name in names:
+            patch = {"spec": {"schedulingGates": None, **spec}}
+            self.cluster.api.patch(resource, "default", name, patch, MERGE_PATCH)
+
+    def released(self, *names: str, cpu: str = "1", **spec: Any) -> None:
+        """Pods that were gated until now."""
+        for name in names:
+            self.gated(name, cpu, **spec)
+        self.ungate(*names)
+
+    def finish(self, name: str, phase: str = "Succeeded") -> None:
+        patch_status(self.cluster, name, {"phase": phase})
+
+    def delete(self, name: str, kind: str = "Pod") -> None:
+        delete(self.cluster, name, kind)
+
+    def update(self, name: str, patch: JsonObject, subresource: str = "") -> None:
+        """Somebody patches a pod."""
+        resource = self.cluster.resources.of_kind("v1", "Pod")
+        self.cluster.api.patch(
+            resource, "default", name, patch, MERGE_PATCH, WriteOptions(), subresource=subresource
+        )
+
+    def update_size(self, name: str, containers: Sequence[JsonObject]) -> None:
+        """Somebody resizes a pod (the image goes along, for a merge patch replaces the list)."""
+        full = [{"image": "i", **each} for each in containers]
+        self.update(name, {"spec": {"containers": full}}, "resize")
+
+    def activate(self, *names: str) -> None:
+        """A plugin wants these pods to be tried now."""
+        self.wiring.queue.activate([self.seen(name) for name in names])
+
+    # -- what became of it -----------------------------------------------------------------------
+
+    async def bound(self, *names: str) -> None:
+        for name in names:
+            await until(partial(bound_to, self.cluster, name), f"{name} bound")
+
+    async def held(self, *names: str) -> None:
+        """The pods wait for quota (their status may not say so yet)."""
+        for name in names:
+            await until(partial(self.is_held, name), f"{name} held")
+
+    async def told(self, name: str, reason: str = HELD) -> JsonObject:
+        """The pod's PodScheduled condition has the reason; returns the condition."""
+
+        def says() -> bool:
+            self.wake()
+            return bool(condition(self.cluster, name).get("reason") == reason)
+
+        await until(says, f"{name}: {reason}")
+        return condition(self.cluster, name)
+
+    async def quiet(self) -> None:
+        """Nothing is in flight and nothing is due."""
+        await until(lambda: self.ledger.next_due() is None, "ledger quiet")
+        await settled(self.wiring)
+
+    def is_held(self, name: str) -> bool:
+        view = self.wiring.queue.view("default", name)
+        return view is not None and "ResourceQuota" in view.unschedulable_plugins
+
+    def is_bound(self, name: str) -> bool:
+        return bool(bound_to(self.cluster, name))
+
+    def seen(self, name: str, namespace: str = "default") -> Pod:
+        """The pod as the scheduler knows it."""
+        found: Pod | None = self.wiring.listers["pods"].get(name, namespace)
+        assert found is not None
+        return found
+
+    def uid(self, name: str) -> str:
+        found = find(self.cluster, name)
+        assert found is not None
+        return str(found["metadata"]["uid"])
+
+    def marks(self, name: str) -> list[str]:
+        """Status of the pod's durable mark."""
+        found = find(self.cluster, name) or {}
+        return [
+            str(each["status"])
+            for each in found.get("status", {}).get("conditions", ())
+            if each["type"] == "kubestow.io/QuotaDeferred"
+        ]
+
+    def used(self, name: str = "q") -> dict[str, str]:
+        """What would be published of a quota."""
+        published = self.ledger.published("default", name)
+        return {key.removeprefix(PREFIX): value for key, value in published.items()}
+
+    def notes(self, reason: str = EXCEEDED) -> list[str]:
+        return event_notes(self.cluster, reason)
+
+
+@asynccontextmanager
+async def staged(
+    cluster: EmbeddedCluster,
+    nodes: Sequence[JsonObject] | None = None,
+    args: Mapping[str, Any] | None = None,
+    plugins: Sequence[type[Any]] = (),
+    *,
+    gates: str = "",
+    document: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Stage]:
+    """Run a scheduler with the gate on; leaving checks the ledger as well."""
+    for each in [node("n1", "100", pods=5000)] if nodes is None else nodes:
+        cluster.create(each)
+    clock = JumpingClock()
+    options = RunOptions(feature_gates=FeatureGates.parse([f"{GATE}=true", gates]))
+    more = dict(document or {})
+    if args is not None:
+        enabled = [{"name": each.name} for each in plugins]
+        profile = {
+            "schedulerName": PROFILE,
+            "plugins": {"multiPoint": {"enabled": enabled}},
+            "pluginConfig": [{"name": "resourcequota", "args": dict(args)}],
+        }
+        more["profiles"] = [profile]
+    settings = {"statusDelay": "0s", **more.pop("kubestow", {})}
+    async with scheduling(
+        cluster, plugins, options=options, clock=clock, kubestow=settings, **more
+    ) as wiring:
+        stage = Stage(cluster, wiring, clock)
+        yield stage
+        stage.ledger.validate()

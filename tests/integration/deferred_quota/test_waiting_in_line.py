@@ -1,0 +1,223 @@
+"""KEP-5465 acceptance, the queue's part: who is woken, by what, and how little is written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from simulator import EmbeddedCluster
+from simulator.store import Change
+from tests.integration.deferred_quota.stage import BACKOFF, CPU, HELD, Stage, staged
+from tests.integration.service.harness import condition, node, pod, until
+
+MANY = 500
+"""Held pods here; unit tests of the ledger and queue have the thousands."""
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(controllers=(), seed=1) as running:
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        for name, value in (("high", 1000), ("low", 1)):
+            running.create({**kind, "metadata": {"name": name}, "value": value})
+        yield running
+
+
+async def crowd(stage: Stage, number: int = MANY, cpu: int = 1) -> list[str]:
+    """Running pods use the whole limit; many wait, and their status says so."""
+    await stage.quota(cpu=cpu * 1000)
+    stage.cluster.create(pod("running", str(cpu)))
+    await stage.bound("running")
+    names = [f"p{index}" for index in range(number)]
+    stage.released(*names)
+
+    def told() -> bool:
+        return all(condition(stage.cluster, name).get("reason") == HELD for name in names)
+
+    await until(told, "all told")
+    await stage.quiet()
+    return names
+
+
+class Writes:
+    """Counts writes of pods from now on."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.names: list[str] = []
+        cluster.store.subscribe("pods", self._changed)
+
+    def _changed(self, _table: str, change: Change) -> None:
+        self.names.append(change.version.obj["metadata"]["name"])
+
+
+async def test_b30_unrelated_events_touch_no_held_pod(cluster: EmbeddedCluster) -> None:
+    async with staged(cluster) as stage:
+        await crowd(stage)
+        runs = stage.wiring.queue.statistics().pre_enqueue_runs
+        for number in range(5):
+            cluster.create(node(f"more-{number}"))
+        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+        stranger = pod("stranger")
+        stranger["metadata"]["namespace"] = "other"
+        cluster.create(stranger)
+        stage.update("running", {"metadata": {"labels": {"a": "b"}}})
+
+        def seen() -> bool:
+            running = stage.seen("running")
+            return "a" in running.metadata.labels and stage.wiring.cache.table.node_count == 6
+
+        await until(seen)
+        await until(
+            lambda: any(
+                each.metadata.name == "stranger" and each.spec.node_name
+                for each in stage.wiring.listers["pods"].list("other")
+            )
+        )
+        await stage.quiet()
+        # The stranger's own, and nobody else's.
+        assert stage.wiring.queue.statistics().pre_enqueue_runs == runs + 1
+
+
+async def test_b31_one_freed_unit_binds_one_pod_and_writes_next_to_nothing(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with staged(cluster) as stage:
+        names = await crowd(stage)
+        runs = stage.wiring.queue.statistics().pre_enqueue_runs
+        stage.finish("running")
+        writes = Writes(cluster)
+        await stage.bound(names[0])
+        await stage.quiet()
+        assert sum(map(stage.is_bound, names)) == 1
+        assert set(writes.names) == {names[0]}
+        assert len(writes.names) <= 10
+        assert stage.wiring.queue.statistics().pre_enqueue_runs - runs <= 2
+
+
+@pytest.mark.parametrize("what", ["deleted", "raised", "key removed"])
+async def test_b32_a_changed_quota_wakes_those_it_held(cluster: EmbeddedCluster, what: str) -> None:
+    async with staged(cluster) as stage:
+        await stage.quota("a", cpu=0, scopes=["Terminating"])
+        await stage.quota("b", cpu=0, scopes=["NotTerminating"])
+        stage.released("by-a", activeDeadlineSeconds=600)
+        stage.released("by-b")
+        await stage.told("by-a")
+        await stage.told("by-b")
+        await stage.quiet()
+        runs = stage.wiring.queue.statistics().pre_enqueue_runs
+        if what == "deleted":
+            stage.delete("a", "ResourceQuota")
+        elif what == "raised":
+            await stage.patch_quota("a", {CPU: 5000})
+        else:
+            await stage.patch_quota("a", {"requests.memory": 2**40, CPU: None})
+        await stage.bound("by-a")
+        await stage.quiet()
+        assert stage.is_held("by-b")
+        assert stage.wiring.queue.statistics().pre_enqueue_runs == runs + 1
+
+
+async def test_b34_unrelated_namespaces_do_not_share_a_limit(cluster: EmbeddedCluster) -> None:
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+    async with staged(cluster) as stage:
+        await stage.quota(cpu=0)
+        stranger = pod("g")
+        stranger["metadata"]["namespace"] = "other"
+        cluster.create(stranger)
+        stage.released("g")
+        await stage.held("g")
+        await until(
+            lambda: any(each.spec.node_name for each in stage.wiring.listers["pods"].list("other"))
+        )
+
+
+async def test_b35_the_higher_priority_is_released_first(cluster: EmbeddedCluster) -> None:
+    async with staged(cluster) as stage:
+        await stage.quota(cpu=1000)
+        cluster.create(pod("running"))
+        await stage.bound("running")
+        stage.released("low", priorityClassName="low")
+        await stage.held("low")
+        stage.released("high", priorityClassName="high")
+        await stage.held("high")
+        stage.finish("running")
+        await stage.bound("high")
+        await stage.quiet()
+        assert not stage.is_bound("low")
+
+
+async def test_b37_new_numbers_alone_are_written_once_a_minute(cluster: EmbeddedCluster) -> None:
+    async with staged(cluster) as stage:
+        await stage.quota(cpu=10_000)
+        cluster.create(pod("running", "9"))
+        await stage.bound("running")
+        stage.released("g", cpu="5")
+        await stage.told("g")
+        await stage.quiet()
+        writes = Writes(cluster)
+        uid = stage.uid("g")
+        for number in range(5):
+            await stage.patch_quota("q", {CPU: 10_001 + number})
+            stage.wiring.queue.recheck([uid])
+        await stage.quiet()
+        assert writes.names == []
+        stage.advance(61)
+        await until(lambda: "g" in writes.names)
+        await stage.quiet()
+        assert writes.names == ["g"]
+        assert "limited: requests.cpu=10005m" in condition(cluster, "g")["message"]
+
+
+async def test_b38_a_hold_that_is_shorter_than_the_delay_is_not_written(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with staged(cluster, document={"kubestow": {"statusDelay": "60s"}}) as stage:
+        await stage.quota(cpu=1000)
+        cluster.create(pod("running"))
+        await stage.bound("running")
+        reasons: list[str] = []
+
+        def look(_table: str, change: Change) -> None:
+            if change.version.obj["metadata"]["name"] == "g":
+                conditions = change.version.obj.get("status", {}).get("conditions", ())
+                reasons.extend(str(each.get("reason")) for each in conditions)
+
+        stage.released("g")
+        await stage.held("g")
+        cluster.store.subscribe("pods", look)
+        stage.finish("running")
+        await stage.bound("g")
+        stage.advance(120)
+        await stage.quiet()
+        assert HELD not in reasons
+
+
+async def test_pods_of_other_schedulers_are_seen(cluster: EmbeddedCluster) -> None:
+    async with staged(cluster) as stage:
+        await stage.quota(cpu=1000)
+        cluster.create(pod("foreign", schedulerName="other"))
+        await until(lambda: stage.used() == {CPU: "1000"})
+        stage.released("g")
+        await stage.held("g")
+        stage.delete("foreign")
+        await stage.bound("g")
+
+
+async def test_a_pod_that_passes_quota_and_fits_no_node_is_still_measured_later(
+    cluster: EmbeddedCluster,
+) -> None:
+    # The hole that rule Q5 has when it goes by the reason alone.
+    async with staged(cluster, [node("n1", "1")]) as stage:
+        await stage.quota(cpu=5000)
+        stage.released("g", cpu="5")
+        await stage.told("g", "Unschedulable")
+        assert stage.ledger.deferred(stage.seen("g"))
+        assert stage.used() == {CPU: "0"}
+        await until(lambda: stage.marks("g") == ["True"])
+        cluster.create(pod("running", "1"))
+        await stage.bound("running")
+        cluster.create(node("n2", "10"))
+        stage.advance(BACKOFF)
+        said = await stage.told("g")
+        assert "used: requests.cpu=1" in said["message"]
