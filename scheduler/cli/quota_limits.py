@@ -22,6 +22,7 @@ from plugins.resource_quota.keys import (
     key_for,
     read_limits,
 )
+from plugins.resource_quota.messages import pairs_in
 from scheduler.api.quantity import QuantityError, parse
 
 JsonObject = dict[str, Any]
@@ -178,13 +179,13 @@ def rows(quota: JsonObject, pods: Iterable[JsonObject]) -> list[Row]:
     """The limits of a quota, deferred ones first, with the pods of its namespace that wait."""
     meta, used = quota["metadata"], (quota.get("status") or {}).get("used") or {}
     where = (str(meta["namespace"]), str(meta["name"]))
-    messages = [message for message in map(held_by, pods) if message]
+    exceeded = [pairs_in(message) for message in map(held_by, pods) if message]
     limits = read_limits(_hard(quota), meta.get("annotations") or {})
     found = []
     for key, hard in limits.hard.items():
         published = used.get(key.key)
         taken = None if published is None else key.amount(published)
-        held = sum(1 for message in messages if _names(message, where[1], key.name))
+        held = sum(1 for pairs in exceeded if (where[1], key.name) in pairs)
         found.append(Row(*where, key.name, True, taken, hard, held))
     for name, text in _hard(quota).items():
         if not name.startswith(PREFIX):
@@ -217,16 +218,6 @@ def held_by(pod: JsonObject) -> str:
         ):
             return str(condition.get("message") or "quota exceeded")
     return ""
-
-
-def _names(message: str, quota: str, resource: str) -> bool:
-    """Whether a message counts a resource of a quota among the exceeded ones."""
-    for part in message.split("; "):
-        told, _, rest = part.partition(", requested: ")
-        asked = rest.partition(", used: ")[0]
-        if told.rpartition(": ")[2] == quota and f",{resource}=" in f",{asked}":
-            return True
-    return False
 
 
 def waits_uncharged(pod: JsonObject) -> str:

@@ -8,23 +8,20 @@ until a dry run is answered as it expects.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
-from tests.envtest.control_plane import ApiServerOptions, Binaries, ControlPlane, KubectlError
+from tests.envtest.control_plane import Binaries, ControlPlane, KubectlError
+from tests.envtest.guarded_plane import guarded_plane, node
 from tests.envtest.quota_requests import pod, resources
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
 
-MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
-COMPONENT: Final = MANIFESTS / "components" / "deferred-quota-policies"
 PREFIX: Final = "deferred.kubestow.io/"
 CPU: Final = f"{PREFIX}requests.cpu-millis"
 GPU: Final = f"{PREFIX}requests.nvidia.com_gpu"
@@ -108,29 +105,13 @@ def guarded(
     envtest_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
     """A control plane with our manifests, the component and the quota controller."""
-    directory = tmp_path_factory.mktemp("guarded")
-    overlay = tmp_path_factory.mktemp("overlay")
-    kustomization = {
-        "resources": [os.path.relpath(MANIFESTS, overlay.resolve())],
-        "components": [os.path.relpath(COMPONENT, overlay.resolve())],
-    }
-    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    with ControlPlane(envtest_binaries, ApiServerOptions(), directory) as plane:
-        plane.start_controller_manager(
-            [f"--resource-quota-sync-period={RESYNC_SECONDS}s"],
-            controllers=["resourcequota-controller"],
-        )
-        plane.kubectl("apply", "-k", str(overlay))
-        amounts = {"cpu": "64", "memory": "64Gi", "pods": "110"}
-        node = {
-            "metadata": {"name": "n1"},
-            "status": {
-                "capacity": amounts,
-                "allocatable": amounts,
-                "nodeInfo": {"operatingSystem": "linux"},
-            },
-        }
-        plane.admin.request("POST", "/api/v1/nodes", node)
+    with guarded_plane(
+        envtest_binaries,
+        tmp_path_factory.mktemp("guarded"),
+        [f"--resource-quota-sync-period={RESYNC_SECONDS}s"],
+        controllers=["resourcequota-controller"],
+    ) as plane:
+        plane.admin.request("POST", "/api/v1/nodes", node("n1", {"cpu": "64", "pods": "110"}))
         yield plane
 
 

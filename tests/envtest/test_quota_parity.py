@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -17,7 +18,7 @@ import pytest
 
 from simulator import EmbeddedCluster
 from tests.envtest.control_plane import ApiServerOptions, ControlPlane
-from tests.envtest.quota_requests import CASES, Ask, Case
+from tests.envtest.quota_requests import CASES, CPU, Ask, Case, pod
 from tests.envtest.workload import until
 from tests.integration.simulator.client import Client
 from tests.integration.simulator.client import until as until_async
@@ -112,3 +113,62 @@ async def test_both_servers_answer_alike(case: Case, counted_plane: ControlPlane
     real = await asyncio.to_thread(_Real(counted_plane, case).answers, embedded)
     names = [str(ask.body.get("metadata") or ask.path) for ask in case.asks]
     assert list(zip(names, embedded, strict=True)) == list(zip(names, real, strict=True))
+
+
+PRINTED = {
+    "limits.cpu": "4",
+    "requests.cpu": "2",
+    "pods": "5",
+    "deferred.kubestow.io/requests.memory": "64Gi",
+    "deferred.kubestow.io/limits.memory": "64Gi",
+}
+
+
+async def test_both_servers_print_a_quota_alike(
+    counted_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """`kubectl get` by the server's columns, `kubectl describe` from the object."""
+    manifest = json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "printed", "namespace": "default"},
+            "spec": {"hard": PRINTED, "scopes": ["NotTerminating"]},
+        }
+    )
+    async with EmbeddedCluster(seed=1) as cluster:
+        kubeconfig = cluster.write_kubeconfig(tmp_path / "embedded")
+        embedded = await asyncio.to_thread(_printed, counted_plane, manifest, kubeconfig)
+    assert embedded == await asyncio.to_thread(_printed, counted_plane, manifest, None)
+
+
+def _printed(plane: ControlPlane, manifest: str, kubeconfig: Path | None) -> list[str]:
+    def kubectl(*arguments: str, stdin: str | None = None) -> str:
+        return plane.kubectl(*arguments, stdin=stdin, kubeconfig=kubeconfig)
+
+    kubectl("create", "--validate=false", "-f", "-", stdin=manifest)
+    quota = ("quota", "-n", "default", "printed")
+    path = "jsonpath={.status.used}"
+    until(lambda: "pods" in kubectl("get", *quota, "-o", path), "the quota counted")
+    table = [line.split()[:-1] for line in kubectl("get", *quota).splitlines()]
+    return [*map(str, table), kubectl("describe", *quota)]
+
+
+async def test_both_servers_ignore_a_quota_that_was_never_counted(
+    control_plane: ControlPlane,
+) -> None:
+    """No controller runs: `status.hard` stays empty, and admission goes by it."""
+    ask = pod("free", {"cpu": "5"})
+    namespace = {"metadata": {"name": "uncounted"}}
+    control_plane.admin.ensure("/api/v1/namespaces", namespace)
+    base = "/api/v1/namespaces/uncounted"
+    control_plane.admin.request("POST", f"{base}/resourcequotas", _manifest("q", CPU))
+    assert control_plane.admin.exchange("POST", f"{base}/pods", ask.body)[0] == 201
+    async with (
+        EmbeddedCluster(controllers=[]) as cluster,
+        aiohttp.ClientSession(cluster.url) as session,
+    ):
+        client = Client(session)
+        await client.post("/api/v1/namespaces", namespace)
+        await client.post(f"{base}/resourcequotas", _manifest("q", CPU))
+        assert (await client.post(f"{base}/pods", ask.body))[0] == 201

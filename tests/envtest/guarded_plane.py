@@ -1,0 +1,49 @@
+"""A control plane with our manifests and the policies of deferred quota, as a site applies them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from tests.envtest.admin import JsonObject
+from tests.envtest.control_plane import ApiServerOptions, Binaries, ControlPlane
+
+MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
+COMPONENT: Final = MANIFESTS / "components" / "deferred-quota-policies"
+
+
+@contextmanager
+def guarded_plane(
+    binaries: Binaries, directory: Path, arguments: Sequence[str], *, controllers: Sequence[str]
+) -> Iterator[ControlPlane]:
+    """Run it; `arguments` and `controllers` are kube-controller-manager's."""
+    overlay = directory / "overlay"
+    overlay.mkdir()
+    kustomization = {
+        "resources": [os.path.relpath(MANIFESTS, overlay.resolve())],
+        "components": [os.path.relpath(COMPONENT, overlay.resolve())],
+    }
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    with ControlPlane(binaries, ApiServerOptions(), directory) as plane:
+        plane.start_controller_manager(arguments, controllers=controllers)
+        plane.kubectl("apply", "-k", str(overlay))
+        yield plane
+
+
+def node(name: str, amounts: Mapping[str, str]) -> JsonObject:
+    """A node that can take pods."""
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {
+            "capacity": dict(amounts),
+            "allocatable": dict(amounts),
+            "conditions": [ready],
+            "nodeInfo": {"operatingSystem": "linux"},
+        },
+    }
