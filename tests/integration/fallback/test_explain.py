@@ -1,0 +1,57 @@
+"""`kubestow explain` of a pod with criteria."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from scheduler.cli.explain import show
+from scheduler.engine import Explainer
+from simulator import EmbeddedCluster
+from tests.integration.fallback.stage import NPF, PF, ZONE, Stage, constraint, spread, staged
+from tests.integration.service.harness import until
+
+
+def shown(stage: Stage) -> str:
+    wiring = stage.wiring
+    pods = wiring.listers["pods"]
+    explainer = Explainer(
+        wiring.engine, wiring.queue, lambda space, name: pods.get(name, space), clock=wiring.clock
+    )
+    console = Console(file=io.StringIO(), width=200)
+    show(explainer.explain("default", "p"), console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+async def test_every_criterion_with_its_evidence(cluster: EmbeddedCluster) -> None:
+    async with staged(cluster, nodeProvisioningTimeout="5m") as stage:
+        stage.uneven()
+        stage.create(spread("p", f"{ZONE}={NPF}+{PF}", [constraint()]))
+        await stage.attempted("p", 1)
+        stage.clock.ahead += 60
+        text = shown(stage)
+        assert "PodTopologySpread" in text
+        assert f"zone: hard: {NPF} false (no condition NodeProvisioningInProgress, 2" in text
+        assert "s of 300s left)" in text
+        assert f"{PF} true (preemption found no candidate)" in text
+        assert "fits on 0 of 2 nodes" in text
+        stage.wiring.loop.pause(True)
+        stage.provisioning("p", "False", reason="ScaleUpBackoff")
+        await until(lambda: len(stage.newest("p").status.conditions) == 3)
+        text = shown(stage)
+        assert f"zone: soft: {NPF} true (NodeProvisioningInProgress=False (ScaleUpBackoff))" in text
+        assert "fits on 1 of 2 nodes" in text
+
+
+async def test_strict_first_is_explained_as_it_is_done(cluster: EmbeddedCluster) -> None:
+    async with staged(cluster, fallbackStrategy="StrictFirst") as stage:
+        stage.uneven()
+        stage.create(spread("p", f"{ZONE}={NPF}"))
+        await stage.attempted("p", 1)
+        assert "fits on 0 of 2 nodes" in shown(stage)
+        stage.wiring.loop.pause(True)
+        stage.provisioning("p", "False")
+        await until(lambda: len(stage.newest("p").status.conditions) == 3)
+        assert "fits on 1 of 2 nodes" in shown(stage)
