@@ -20,6 +20,7 @@ from rich.table import Table
 
 from benchmarks.growth_measures import (
     Figure,
+    NotAsMeantError,
     cycles,
     memory,
     placement,
@@ -121,7 +122,10 @@ def main(
         found: list[Figure] = []
         with console.status(section):
             for measure in _measures(section, sizes, repeat, seed, full=full):
-                found.extend(measure())
+                try:
+                    found.extend(measure())
+                except NotAsMeantError as problem:
+                    raise click.ClickException(f"{section}: {problem}") from problem
         console.print(_table(section, found))
         figures += found
     if output is not None:

@@ -57,6 +57,10 @@ class Figure:
         return asdict(self)
 
 
+class NotAsMeantError(Exception):
+    """An attempt ended otherwise than the measurement is about: its time would mean nothing."""
+
+
 def settle() -> None:
     """As the service does once it has synced."""
     gc.set_threshold(*GC_THRESHOLDS)
@@ -113,8 +117,9 @@ def cycles(
 
 def _check(kind: Kind, fitted: bool) -> None:
     if kind.fits != fitted:
-        msg = f"a pod of kind {kind.name} was {'placed' if fitted else 'turned down'}"
-        raise RuntimeError(msg)
+        did = "placed" if fitted else "turned down: use more --nodes or a smaller --repeat"
+        msg = f"a pod of kind {kind.name} was {did}"
+        raise NotAsMeantError(msg)
 
 
 # -- preemption ----------------------------------------------------------------------------------
@@ -152,7 +157,7 @@ def _struggled(
         found = attempt.failure is not None and bool(_nominated(attempt))
         if found != what.fruitful:
             msg = f"preemption, {what.name}: {attempt.failure}"
-            raise RuntimeError(msg)
+            raise NotAsMeantError(msg)
         if number >= 3:
             yield spent * _MICRO
 
@@ -279,8 +284,8 @@ def placement(*, nodes: int, pods: int, per_node: int = 0, seed: int = 1) -> Ite
     started = time.thread_time()
     for each in pending:
         if world.attempt(each).failure is not None:
-            msg = "a plain pod was turned down"
-            raise RuntimeError(msg)
+            msg = "a plain pod was turned down: use more --nodes"
+            raise NotAsMeantError(msg)
     spent = time.thread_time() - started
     case = f"{pods} plain pods"
     yield Figure("placement", case, nodes, per_node * nodes, pods / spent, "pods/s")
