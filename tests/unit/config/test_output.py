@@ -104,6 +104,17 @@ def test_references_are_shown_as_they_were_written(monkeypatch: pytest.MonkeyPat
     assert load(text).profiles == configuration.profiles
 
 
+def test_configz_shows_no_secrets_of_extenders() -> None:
+    configuration = body(
+        "extenders: [{urlPrefix: 'https://u:secret@h/x', tlsConfig: {keyData: YQ==, certData: YQ==}},"
+        " {urlPrefix: 'http://plain/a@b'}]"
+    )
+    first, second = configz(configuration)["componentconfig"]["extenders"]
+    assert first["urlPrefix"] == "https://hidden@h/x"
+    assert (first["tlsConfig"]["keyData"], first["tlsConfig"]["certData"]) == ("hidden", "YQ==")
+    assert second["urlPrefix"] == "http://plain/a@b"
+
+
 def test_configz_wraps_the_effective_configuration() -> None:
     configuration = load(None)
     assert configz(configuration) == {"componentconfig": to_data(configuration)}

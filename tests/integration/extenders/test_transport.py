@@ -1,0 +1,143 @@
+"""ExtenderHttp over real sockets: TLS, size, time, and peers that are not there."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.extender_http import (
+    ExtenderAnswerTooLarge,
+    ExtenderHttp,
+    ExtenderStatusError,
+    ExtenderTLS,
+)
+from tests.integration.extenders.extender import Extender, hanging
+
+NAME = "extender.test"
+
+
+async def test_size_is_limited(extender: Extender) -> None:
+    extender.answers["filter"] = lambda _: b'"' + b"x" * 5000 + b'"'
+    async with ExtenderHttp(extender.url, timeout=5, most_answer_bytes=4000) as http:
+        with pytest.raises(ExtenderAnswerTooLarge, match="longer than 4002 bytes"):
+            await http.post("filter", b"{}")
+    async with ExtenderHttp(extender.url, timeout=5, most_answer_bytes=5000) as http:
+        assert len(await http.post("filter", b"{}")) == 5002
+
+
+async def test_time_is_limited(extender: Extender) -> None:
+    extender.answers["filter"] = hanging
+    async with ExtenderHttp(extender.url, timeout=0.05) as http:
+        with pytest.raises(RequestTimeout, match=r"no answer within 0\.05s") as caught:
+            await http.post("filter", b"{}")
+    assert caught.value.outcome_unknown
+
+
+async def test_redirects_are_not_followed(extender: Extender) -> None:
+    extender.answers["filter"] = lambda _: 307
+    async with ExtenderHttp(extender.url, timeout=5) as http:
+        with pytest.raises(ExtenderStatusError, match="code 307"):
+            await http.post("filter", b"{}")
+    assert extender.verbs() == ["filter"]
+
+
+async def test_nobody_listens(extender: Extender) -> None:
+    url = extender.url
+    await extender.__aexit__()
+    async with ExtenderHttp(url, timeout=5) as http:
+        with pytest.raises(ConnectionFailed) as caught:
+            await http.post("bind", b"{}")
+    assert not caught.value.outcome_unknown
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for NAME, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
+    day = dt.timedelta(days=1)
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - day)
+        .not_valid_after(now + day)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = folder / "tls.crt", folder / "tls.key"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return cert_file, key_file
+
+
+@pytest.fixture
+async def secure(tmp_path: Path) -> AsyncIterator[tuple[str, Path, Path]]:
+    """An HTTPS extender that wants a client certificate: URL, certificate, key."""
+    cert_file, key_file = certificate(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(cert_file))
+    context.load_cert_chain(cert_file, key_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=await request.read())
+
+    app = web.Application()
+    app.router.add_post("/{verb}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    yield f"https://127.0.0.1:{runner.addresses[0][1]}", cert_file, key_file
+    await runner.cleanup()
+
+
+def data(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+async def test_tls_by_files_and_by_data(secure: tuple[str, Path, Path]) -> None:
+    url, cert, key = secure
+    files = ExtenderTLS(server_name=NAME, ca_file=str(cert), cert_file=str(cert), key_file=str(key))
+    inline = ExtenderTLS(
+        server_name=NAME,
+        ca_data=data(cert),
+        # Data beats files.
+        ca_file="/nowhere",
+        cert_data=data(cert),
+        key_data=data(key),
+    )
+    lenient = ExtenderTLS(lenient=True, cert_file=str(cert), key_file=str(key))
+    for tls in (files, inline, lenient):
+        async with ExtenderHttp(url, timeout=5, tls=tls) as http:
+            assert await http.post("filter", b"[]") == b"[]"
+
+
+async def test_a_certificate_of_somebody_else_is_refused(secure: tuple[str, Path, Path]) -> None:
+    url, cert, key = secure
+    wrong = ExtenderTLS(ca_file=str(cert), cert_file=str(cert), key_file=str(key))
+    unknown = ExtenderTLS(server_name=NAME, cert_file=str(cert), key_file=str(key))
+    for tls in (wrong, unknown):
+        async with ExtenderHttp(url, timeout=5, tls=tls) as http:
+            with pytest.raises(ConnectionFailed, match="certificate verify failed") as caught:
+                await http.post("filter", b"[]")
+        assert not caught.value.outcome_unknown

@@ -1,0 +1,62 @@
+"""TLS settings and addresses of extenders; what goes over the wire is in tests/integration."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+
+import pytest
+
+from scheduler.client.errors import ConfigurationError
+from scheduler.client.extender_http import ExtenderHttp, ExtenderTLS, ssl_context
+
+
+def verified(context: ssl.SSLContext) -> bool:
+    return context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+
+
+@pytest.mark.parametrize(
+    ("tls", "expected"),
+    [
+        (ExtenderTLS(), True),
+        (ExtenderTLS(insecure=True), False),
+        # enableHTTPS without an authority: nothing is verified, as upstream.
+        (ExtenderTLS(lenient=True), False),
+    ],
+)
+def test_what_is_verified(tls: ExtenderTLS, expected: bool) -> None:
+    assert verified(ssl_context(tls)) is expected
+
+
+@pytest.mark.parametrize(
+    ("tls", "text"),
+    [
+        (ExtenderTLS(ca_data=base64.b64encode(b"no certificate").decode()), "cannot use the TLS"),
+        (ExtenderTLS(ca_file="/nowhere/ca.crt"), "cannot use the TLS"),
+        (ExtenderTLS(cert_file="/a", key_data="YQ=="), "cannot use the TLS"),
+        (ExtenderTLS(cert_data="YQ==", key_data="YQ=="), "cannot use the TLS"),
+        (ExtenderTLS(key_file="/a"), "needs both a certificate and a key"),
+        (ExtenderTLS(insecure=True, ca_data="YQ=="), "insecure flag"),
+    ],
+)
+def test_settings_that_cannot_work(tls: ExtenderTLS, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        ssl_context(tls)
+
+
+@pytest.mark.parametrize("prefix", ["", "host:80/path", "ftp://h", "http://", "/scheduler"])
+def test_an_address_must_be_an_http_url(prefix: str) -> None:
+    with pytest.raises(ConfigurationError, match="urlPrefix"):
+        ExtenderHttp(prefix, timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "shown"),
+    [
+        ("http://h/", "http://h/filter"),
+        ("http://h:1/a//", "http://h:1/a/filter"),
+        ("https://user:secret@h/a", "https://h/a/filter"),
+    ],
+)
+def test_addresses_are_shown_without_passwords(prefix: str, shown: str) -> None:
+    assert ExtenderHttp(prefix, timeout=1).url("filter") == shown
