@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -107,11 +108,7 @@ async def test_b7_b8_native_holds_what_does_not_fit_and_releases_it() -> None:
         for name in ("a", "b"):
             cluster.create(pod(name, "4", gates=GATES))
             _set_gates(cluster, name)
-            await until(
-                lambda name=name: (
-                    bound_to(cluster, name) or condition(cluster, name).get("reason") == HELD
-                )
-            )
+            await until(partial(_decided, cluster, name), f"{name} bound or held")
         message = await _reason(cluster, "b", HELD)
         assert message == (
             "quota exceeded: q, requested: requests.cpu=4, used: requests.cpu=4, "
@@ -163,6 +160,10 @@ async def test_b52_a_controller_without_the_gate_holds_too_long_never_too_little
         await settled(wiring)
         bound = [name for name in ("a", "b", "c") if bound_to(cluster, name)]
         assert len(bound) == (0 if skewed else 2)
+
+
+def _decided(cluster: EmbeddedCluster, name: str) -> bool:
+    return bool(bound_to(cluster, name)) or condition(cluster, name).get("reason") == HELD
 
 
 def _held(cluster: EmbeddedCluster) -> set[str]:
