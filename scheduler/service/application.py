@@ -12,6 +12,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -64,10 +65,6 @@ def run(options: RunOptions) -> int:
     configuration = read_configuration(options, registry)
     for warning in options.warnings:
         _log.warning(warning)
-    if configuration.effective.delay_cache_until_active:
-        _log.warning(
-            "delayCacheUntilActive has no effect: replicas that stand by keep caches filled"
-        )
     return uvloop.run(Application(configuration, registry, options).serve())
 
 
@@ -163,11 +160,19 @@ class Application:
                 tasks.create_task(watch_loop_lag(self.metrics), name="watchdog"),
                 tasks.create_task(wiring.dispatcher.run(), name="dispatcher"),
             ]
-            background += [
-                tasks.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
-                for reflector in wiring.reflectors
-            ]
-            if await self._synced(wiring):
+
+            async def fill() -> bool:
+                background.extend(
+                    tasks.create_task(each.run(), name=f"reflector {each.resource.plural}")
+                    for each in wiring.reflectors
+                )
+                return await self._synced(wiring)
+
+            if elector is not None and self._configuration.effective.delay_cache_until_active:
+                # Ready to take over; what that takes comes first then.
+                endpoints.mark_synced()
+                await self._lead_until_stopped(wiring, elector, fill)
+            elif await fill():
                 endpoints.mark_synced()
                 await self._lead_until_stopped(wiring, elector)
             endpoints.mark_stopping()
@@ -199,11 +204,13 @@ class Application:
         started = self._clock.monotonic()
         stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
         syncing = asyncio.create_task(_all_synced(wiring), name="first lists")
-        done, pending = await asyncio.wait((stopping, syncing), return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        if syncing not in done:
-            return False
+        try:
+            await asyncio.wait((stopping, syncing), return_when=asyncio.FIRST_COMPLETED)
+            if not syncing.done():
+                return False
+        finally:
+            stopping.cancel()
+            syncing.cancel()
         wiring.subscriptions.publish_synced()
         if self._owns_process:
             # What was read so far lives as long as the process: no need to look at it again.
@@ -220,9 +227,17 @@ class Application:
         )
         return True
 
-    async def _lead_until_stopped(self, wiring: Wiring, elector: LeaderElector | None) -> None:
+    async def _lead_until_stopped(
+        self,
+        wiring: Wiring,
+        elector: LeaderElector | None,
+        fill: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
+        """Schedule while leading; `fill` fills the caches once elected, False when told to stop."""
+
         async def lead() -> None:
-            await self._schedule_until_stopped(wiring)
+            if fill is None or await fill():
+                await self._schedule_until_stopped(wiring)
 
         if elector is None:
             await lead()

@@ -54,9 +54,10 @@ async def running(
     cluster: EmbeddedCluster,
     election: dict[str, Any],
     plugins: tuple[type[Any], ...] = (),
+    **more: Any,
 ) -> AsyncIterator[tuple[Application, asyncio.Task[int]]]:
     """A run in a task of its own, cancelled if the test left it running."""
-    document = {"leaderElection": election, "kubestow": {"bindTimeout": "500ms"}}
+    document = {"leaderElection": election, "kubestow": {"bindTimeout": "500ms"}, **more}
     loaded, registry = configuration(plugins, document)
     options = RunOptions(master=cluster.url, serving=ServingOptions(secure_port=0))
     application = Application(loaded, registry, options)
@@ -189,6 +190,52 @@ async def test_only_the_leader_schedules_and_the_next_one_takes_over(
             assert lease(cluster)["leaseTransitions"] == 1
             second.stop()
             assert await second_run == EXIT_OK
+
+
+def listed(application: Application) -> bool:
+    application.metrics.refresh()
+    text = application.metrics.exposition()[0].decode()
+    return 'kubestow_list_duration_seconds_count{resource="pods"} ' in text
+
+
+async def test_a_replica_may_leave_its_caches_empty_until_it_leads(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("a"))
+    async with running(cluster, ELECTION) as (first, first_run):
+        await until(lambda: bound_to(cluster, "a"), "bound by the first")
+        leases = lease(cluster)["leaseTransitions"]
+        async with running(cluster, ELECTION, delayCacheUntilActive=True) as (second, second_run):
+            await until(lambda: _asked_for_the_lease(second), "standing by")
+            assert listed(first)
+            assert not listed(second)
+            first.stop()
+            assert await first_run == EXIT_OK
+            cluster.create(pod("b"))
+            await until(lambda: bound_to(cluster, "b"), "bound by the second")
+            assert listed(second)
+            assert lease(cluster)["leaseTransitions"] == leases + 1
+            second.stop()
+            assert await second_run == EXIT_OK
+    assert lease(cluster)["holderIdentity"] == "", "released"
+
+
+def _asked_for_the_lease(application: Application) -> bool:
+    text = application.metrics.exposition()[0].decode()
+    return any(
+        line.startswith("rest_client_requests_total{") and 'method="GET"' in line
+        for line in text.splitlines()
+    )
+
+
+async def test_a_delayed_replica_stops_while_it_fills_its_caches(cluster: EmbeddedCluster) -> None:
+    cluster.faults.add(FaultRule(action="error", verb="list", resource="nodes", code=503))
+    async with running(cluster, ELECTION, delayCacheUntilActive=True) as (only, run):
+        await until(lambda: lease(cluster).get("holderIdentity"), "leading")
+        only.stop()
+        assert await run == EXIT_OK
+    assert lease(cluster)["holderIdentity"] == "", "released"
 
 
 async def test_a_candidate_stops_without_touching_the_lease(cluster: EmbeddedCluster) -> None:
