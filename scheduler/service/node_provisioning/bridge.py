@@ -370,7 +370,7 @@ class NodeProvisioningBridge:
         if owned.metadata.uid != patch.pod.uid:
             self._decisions.forget(patch.pod.uid)
             return False
-        writer = other_writer(owned)
+        writer = other_writer(owned, seen_without=patch.seen_without)
         if writer is None:
             return True
         self._decisions.give_way(patch)

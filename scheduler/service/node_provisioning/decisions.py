@@ -57,12 +57,17 @@ NEVER: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One condition to write. `verify`: first look whether somebody else writes it."""
+    """One condition to write. `verify`: first look whether somebody else writes it.
+
+    `seen_without`: we have led since the pod had no such condition, so what it has now and we did
+    not write is not ours, whatever it looks like.
+    """
 
     pod: Pod
     condition: Condition
     source: str
     verify: bool
+    seen_without: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,9 @@ class Decisions:
         self._yielded: set[str] = set()
         self._yields_seen = 0
         self._under_way: set[str] = set()
+        # Pods seen without the condition since we lead, that is, since the first plan.
+        self._leading = False
+        self._seen_without: set[str] = set()
         # Pods to look at, in the order in which they came up.
         self._dirty: dict[str, None] = {}
         self._timers: list[tuple[float, str]] = []
@@ -177,12 +185,17 @@ class Decisions:
                 self.forget(uid)
             return
         self._pods[uid] = pod
+        self._note_absence(pod)
         if self._wanted_by(pod) and not pod.spec.scheduling_gates:
             self._wanted.add(uid)
             if uid in self._heard:
                 self._dirty[uid] = None
         else:
             self._wanted.discard(uid)
+
+    def _note_absence(self, pod: Pod) -> None:
+        if self._leading and find(pod.status.conditions) is None:
+            self._seen_without.add(pod.uid)
 
     def forget(self, uid: str) -> None:
         """A pod is gone, bound, or not the one we thought."""
@@ -191,7 +204,7 @@ class Decisions:
         self._writes.pop(uid, None)
         self._timer_of.pop(uid, None)
         self._dirty.pop(uid, None)
-        for uids in (self._wanted, self._yielded, self._under_way):
+        for uids in (self._wanted, self._yielded, self._under_way, self._seen_without):
             uids.discard(uid)
 
     # -- events ------------------------------------------------------------------------------------
@@ -243,6 +256,10 @@ class Decisions:
 
         Each patch must be answered by `written`, `failed`, `give_way` or `forget`.
         """
+        if not self._leading:
+            self._leading = True
+            for pod in self._pods.values():
+                self._note_absence(pod)
         while self._timers and self._timers[0][0] <= now:
             at, uid = heapq.heappop(self._timers)
             if self._timer_of.get(uid) == at:
@@ -276,7 +293,7 @@ class Decisions:
             return None
         condition = _condition(verdict, writes.last or live, wall)
         verify = self._yields and live is not None and _words(live) not in writes.own
-        return Patch(pod, condition, verdict.source, verify)
+        return Patch(pod, condition, verdict.source, verify, uid in self._seen_without)
 
     def _ask_again(self, uid: str, at: float) -> None:
         if at < self._timer_of.get(uid, NEVER):

@@ -56,14 +56,18 @@ def read_owned_pod(data: bytes) -> OwnedPod:
     return _decoder.decode(data)
 
 
-def other_writer(pod: OwnedPod) -> str | None:
-    """The manager other than us that writes the condition; None when there is none."""
+def other_writer(pod: OwnedPod, *, seen_without: bool = False) -> str | None:
+    """The manager other than us that writes the condition; None when there is none.
+
+    Where the server records nobody, a condition that came up before our eyes is not ours, and one
+    that was there before is if its reason is (`seen_without`).
+    """
     condition = find(pod.status.conditions)
     if condition is None:
         return None
     writers = [each.manager for each in pod.metadata.managed_fields if _writes(each.fields_v1)]
     if not writers:
-        return None if condition.reason in REASONS else "unknown"
+        return None if condition.reason in REASONS and not seen_without else "unknown"
     return next((each for each in writers if each != FIELD_MANAGER), None)
 
 

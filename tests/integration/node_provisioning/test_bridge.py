@@ -197,6 +197,21 @@ async def test_a58_a_condition_of_another_writer_is_left_alone(cluster: Embedded
         await until(lambda: sample(wiring, active) == 0, "it ends for good")
 
 
+async def test_a58_a_writer_that_uses_our_words_is_another_one_all_the_same(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with bridging(cluster) as wiring:
+        cluster.create(waiting_pod("first"))
+        await until(lambda: wiring.bridge is not None and wiring.bridge.statistics().active)
+        made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
+        emit(cluster, event(other, "NotTriggerScaleUp", NOT_TRIGGERED))
+        await until(lambda: says(cluster, "b") == FAILED)
+        write(cluster, "a", "True", "TriggeredScaleUp")
+        emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
+        await until(lambda: sample(wiring, "kubestow_node_provisioning_bridge_yielded") == 1)
+        assert says(cluster) == ("True", "TriggeredScaleUp")
+
+
 async def test_on_writes_whoever_else_does(cluster: EmbeddedCluster) -> None:
     async with bridging(cluster, mode="On", gate=False):
         made = cluster.create(waiting_pod("a"))

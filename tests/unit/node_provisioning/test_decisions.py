@@ -522,6 +522,19 @@ def test_a_condition_that_somebody_changed_behind_us_is_looked_into() -> None:
     assert patch.verify
 
 
+@pytest.mark.parametrize("led_before", [True, False])
+def test_what_came_up_while_we_led_is_told_from_what_was_there(led_before: bool) -> None:
+    """The condition of a leader before us looks like our own."""
+    stage = Stage(pod())
+    if led_before:
+        stage.plan(0)
+    stage.decisions.pod_changed(having(pod(), condition("True", "TriggeredScaleUp")))
+    stage.hear(no(1))
+    (patch,) = stage.plan(1).patches
+    assert patch.verify
+    assert patch.seen_without is led_before
+
+
 def test_after_three_pods_it_ends_for_good() -> None:
     names = [f"p{number}" for number in range(MOST_YIELDS)]
     stage = Stage(*(having(pod(name), condition("True", "Native")) for name in names))

@@ -56,6 +56,13 @@ def test_who_else_writes_the_condition(data: bytes, expected: str | None) -> Non
     assert other_writer(read_owned_pod(data)) == expected
 
 
+def test_without_records_a_condition_that_came_up_before_our_eyes_is_not_ours() -> None:
+    unrecorded = read_owned_pod(pod(reason="ScaleUpBackoff"))
+    assert other_writer(unrecorded, seen_without=True) == "unknown"
+    recorded = read_owned_pod(pod(entry(FIELD_MANAGER, ALL)))
+    assert other_writer(recorded, seen_without=True) is None
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"metadata": 1}'])
 def test_what_is_no_pod_is_an_error(data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
