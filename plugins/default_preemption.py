@@ -33,6 +33,7 @@ from scheduler.framework import (
     NominatingInfo,
     PostFilterOutcome,
     PostFilterResult,
+    QueuedPodInfo,
     QueueingHint,
     Status,
     error,
@@ -147,28 +148,33 @@ class DefaultPreemption:
             finding = self._handle.preemption.find(state, newest, statuses, self.rules)
             if finding.pending is not None:
                 victims = None
-                return self._after_review(newest, finding.pending)
-            victims, answer = self._act_on(newest, finding)
+                return self._after_review(newest, finding.pending, state.info)
+            victims, answer = self._act_on(newest, finding, state.info)
             return answer
         finally:
             if victims is not None:
                 self._handle.preemption.observe(victims)
 
     async def _after_review(
-        self, pod: Pod, pending: Coroutine[Any, Any, PreemptionFinding]
+        self,
+        pod: Pod,
+        pending: Coroutine[Any, Any, PreemptionFinding],
+        info: QueuedPodInfo | None,
     ) -> PostFilterResult:
         victims = 0
         try:
-            victims, answer = self._act_on(pod, await pending)
+            victims, answer = self._act_on(pod, await pending, info)
             return answer
         finally:
             self._handle.preemption.observe(victims)
 
-    def _act_on(self, pod: Pod, finding: PreemptionFinding) -> tuple[int, PostFilterResult]:
+    def _act_on(
+        self, pod: Pod, finding: PreemptionFinding, info: QueuedPodInfo | None
+    ) -> tuple[int, PostFilterResult]:
         """Carry a finding out; the number of victims as well."""
         if finding.chosen is None:
             return 0, _nothing_found(finding)
-        victims = self._carry_out(pod, finding.chosen)
+        victims = self._carry_out(pod, finding.chosen, info)
         nominated = NominatingInfo(finding.chosen.node_name)
         return victims, PostFilterResult(None, nominated, PostFilterOutcome.NOMINATED)
 
@@ -207,7 +213,7 @@ class DefaultPreemption:
 
     # -- actuation -------------------------------------------------------------------------------
 
-    def _carry_out(self, pod: Pod, candidate: Candidate) -> int:
+    def _carry_out(self, pod: Pod, candidate: Candidate, info: QueuedPodInfo | None) -> int:
         """Begin the evictions; the number of victims, 0 if all of them are leaving already."""
         victims = [each for each in candidate.victims if not each.terminating]
         if not victims:
@@ -215,17 +221,23 @@ class DefaultPreemption:
         if self._asynchronous:
             self._preempting[pod.metadata.uid] = None
         self._handle.run_in_background(
-            self._preempt(pod, candidate.node_name, victims), f"preempt for {pod.key}"
+            self._preempt(pod, candidate.node_name, victims, info), f"preempt for {pod.key}"
         )
         return len(candidate.victims)
 
-    async def _preempt(self, pod: Pod, node_name: str, victims: Sequence[Pod]) -> None:
+    async def _preempt(
+        self, pod: Pod, node_name: str, victims: Sequence[Pod], info: QueuedPodInfo | None
+    ) -> None:
         """All but the last victim side by side, then the last one.
+
+        When an eviction failed the outcome of the attempt, which is over, becomes ERROR in `info`.
 
         The pod is activated when something failed, and also when the last victim was gone before:
         its deletion was then seen while the gate was still closed.
         """
         uid, retry = pod.metadata.uid, True
+        attempts = 0 if info is None else info.attempts
+        failures: list[BaseException] = []
         problems: list[BaseException] = []
         try:
             problems += await self._clear_lower_nominations(pod, node_name)
@@ -240,6 +252,8 @@ class DefaultPreemption:
                 retry = gone or bool(problems)
         finally:
             self._preempting.pop(uid, None)
+            if failures and info is not None and info.attempts == attempts:
+                info.post_filter = PostFilterOutcome.ERROR
             if retry:
                 self._handle.activate((pod,))
         if problems:

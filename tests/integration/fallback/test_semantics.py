@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulator import EmbeddedCluster
+from simulator import EmbeddedCluster, FaultRule
 from tests.integration.fallback.stage import (
     APPLIED,
     HOST,
@@ -245,6 +245,16 @@ async def test_a26_a_pod_that_may_not_preempt(cluster: EmbeddedCluster) -> None:
         stage.create(spread("p", ZONE_PF, priorityClassName="high", preemptionPolicy="Never"))
         await stage.attempted("p", 1)
         await stage.bound("p", "z1")
+        assert stage.attempts("p") == 2
+        assert find(cluster, "full") is not None
+
+
+async def test_s6_evictions_that_fail_are_a_failed_preemption(cluster: EmbeddedCluster) -> None:
+    cluster.faults.add(FaultRule(action="error", verb="delete", resource="pods", name="full"))
+    async with staged(cluster) as stage:
+        stage.uneven()
+        stage.create(spread("p", ZONE_PF, priorityClassName="high"))
+        await until(lambda: bound_to(cluster, "p") == "z1")
         assert stage.attempts("p") == 2
         assert find(cluster, "full") is not None
 

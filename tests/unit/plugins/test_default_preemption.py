@@ -26,6 +26,7 @@ from scheduler.framework import (
     NominatingInfo,
     PostFilterOutcome,
     PostFilterResult,
+    QueuedPodInfo,
     QueueingHint,
     unresolvable,
     unschedulable,
@@ -345,6 +346,28 @@ def test_an_eviction_that_fails_spares_the_last_victim_and_retries() -> None:
     assert desk.log == ["evict a b", "tell b", "activate p"]
     assert plugin.pre_enqueue(incoming) is None
     assert "preempting pods on node n1 for default/p" in str(desk.problems[0])
+
+
+@pytest.mark.parametrize(
+    ("failing", "outcome"),
+    [
+        ("a", PostFilterOutcome.ERROR),
+        ("b", PostFilterOutcome.ERROR),
+        ("", PostFilterOutcome.NOMINATED),
+    ],
+)
+def test_failed_evictions_change_the_outcome_of_the_attempt(
+    failing: str, outcome: PostFilterOutcome
+) -> None:
+    """KEP-3990 rule S6: known before the pod is activated."""
+    desk = Desk()
+    choose(desk, pod("a"), pod("b"))
+    if failing:
+        desk.answers[failing] = RuntimeError("no")
+    plugin, incoming, state = build(desk), preemptor(desk), CycleState()
+    state.info = QueuedPodInfo(incoming, 0.0, attempts=1, post_filter=PostFilterOutcome.NOMINATED)
+    plugin.post_filter(state, incoming, NodeToStatus())
+    assert state.info.post_filter is outcome
 
 
 def test_the_last_eviction_that_fails_retries() -> None:
