@@ -19,7 +19,6 @@ import plugins
 from config import DEFAULT_NAMESPACE, Configuration, FeatureGates, load_configuration
 from scheduler.framework.registry import Registry, entry_point_plugins
 from scheduler.framework.status import ConfigurationError
-from scheduler.service.extenders import extender_clients
 
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Where a pod finds the namespace it runs in."""
@@ -118,8 +117,12 @@ def read_configuration(options: RunOptions, registry: Registry | None = None) ->
         namespace=own_namespace(),
         overrides=options.overrides,
     )
-    # URLs and TLS files as well: a start would fail on them.
-    extender_clients(configuration.effective.extenders)
+    if configuration.effective.extenders:
+        # Only here: it brings the whole HTTP client, which commands that read a file do not need.
+        from scheduler.service.extenders import extender_clients  # noqa: PLC0415
+
+        # URLs and TLS files as well: a start would fail on them.
+        extender_clients(configuration.effective.extenders)
     return configuration
 
 

@@ -106,8 +106,10 @@ def test_references_are_shown_as_they_were_written(monkeypatch: pytest.MonkeyPat
 
 def test_configz_shows_no_secrets_of_extenders() -> None:
     configuration = body(
-        "extenders: [{urlPrefix: 'https://u:secret@h/x', tlsConfig: {keyData: YQ==, certData: YQ==}},"
-        " {urlPrefix: 'http://plain/a@b'}]"
+        "extenders:\n"
+        "- urlPrefix: https://u:secret@h/x\n"
+        "  tlsConfig: {keyData: YQ==, certData: YQ==}\n"
+        "- urlPrefix: http://plain/a@b\n"
     )
     first, second = configz(configuration)["componentconfig"]["extenders"]
     assert first["urlPrefix"] == "https://hidden@h/x"
