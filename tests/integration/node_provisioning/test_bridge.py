@@ -20,6 +20,7 @@ from simulator.admission import WriteOptions
 from tests.integration.node_provisioning.events import (
     NOT_TRIGGERED,
     TRIGGERED,
+    ZONE,
     at,
     claim,
     condition,
@@ -290,6 +291,27 @@ async def test_nothing_is_watched_while_no_pod_needs_it(cluster: EmbeddedCluster
 
 async def test_all_pods_of_ours_get_it_if_so_configured(cluster: EmbeddedCluster) -> None:
     async with bridging(cluster, scope="All"):
+        made = cluster.create(pod("plain"))
+        emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
+        await until(lambda: says(cluster, "plain") == FAILED)
+
+
+async def test_a31_pods_under_default_constraints_with_the_criterion(
+    cluster: EmbeddedCluster,
+) -> None:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "fallbackCriteria": ["NodeProvisioningFailed"],
+    }
+    args = {"defaultingType": "List", "defaultConstraints": [constraint]}
+    profile = {
+        "schedulerName": "kubestow",
+        "pluginConfig": [{"name": "PodTopologySpread", "args": args}],
+    }
+    options = RunOptions(feature_gates=FeatureGates({"PodTopologySpreadFallbackMode": True}))
+    async with scheduling(cluster, options=options, profiles=[profile]):
         made = cluster.create(pod("plain"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
         await until(lambda: says(cluster, "plain") == FAILED)
