@@ -2,7 +2,8 @@
 
 Enough for kubectl and for client libraries to find every row of the resource table, and to learn
 that the server validates fields itself (`fieldValidation` on PATCH), so that kubectl does not ask
-for schemas. The OpenAPI documents describe no field.
+for schemas. The OpenAPI documents describe no field, but for the one that tells whether KEP-3990 is
+here.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _OTHER_KINDS: Final = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
 }
+_CRITERIA: Final[JsonObject] = {"type": "array", "items": {"type": "string"}}
 _STATUS_VERBS: Final = ("get", "patch", "update")
 
 
@@ -116,19 +118,33 @@ def _path_of(group_name: str, version: str) -> str:
     return f"apis/{group_name}/{version}" if group_name else f"api/{version}"
 
 
-def openapi_index(resources: ResourceTable) -> JsonObject:
+def openapi_index(resources: ResourceTable, *, fallback: bool = False) -> JsonObject:
     """/openapi/v3."""
     paths: dict[str, Any] = {}
     for group_name, version in resources.group_versions():
         path = _path_of(group_name, version)
-        document = openapi(resources, group_name, version)
+        document = openapi(resources, group_name, version, fallback=fallback)
         mark = hashlib.sha256(encode_json(document)).hexdigest().upper()
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={mark}"}
     return {"paths": paths}
 
 
-def openapi(resources: ResourceTable, group_name: str, version: str) -> JsonObject | None:
-    """/openapi/v3/…: one PATCH per kind, which is what kubectl looks at."""
+def _schemas(group_name: str, fallback: bool) -> JsonObject:
+    """The one schema with content: from it a client learns whether the server has KEP-3990."""
+    if group_name:
+        return {}
+    properties: JsonObject = {"fallbackCriteria": _CRITERIA} if fallback else {}
+    constraint = {"type": "object", "properties": properties}
+    return {"io.k8s.api.core.v1.TopologySpreadConstraint": constraint}
+
+
+def openapi(
+    resources: ResourceTable, group_name: str, version: str, *, fallback: bool = False
+) -> JsonObject | None:
+    """/openapi/v3/…: one PATCH per kind, which is what kubectl looks at.
+
+    `fallback`: constraints have the field `fallbackCriteria`.
+    """
     rows = resources.rows(group_name, version)
     if not rows:
         return None
@@ -156,7 +172,7 @@ def openapi(resources: ResourceTable, group_name: str, version: str) -> JsonObje
         "openapi": "3.0.0",
         "info": {"title": "kubestow embedded API server", "version": str(VERSION["gitVersion"])},
         "paths": paths,
-        "components": {"schemas": {}},
+        "components": {"schemas": _schemas(group_name, fallback)},
     }
 
 
@@ -170,7 +186,9 @@ def openapi_v2() -> JsonObject:
     }
 
 
-def document(resources: ResourceTable, segments: list[str], address: str) -> JsonObject | None:
+def document(
+    resources: ResourceTable, segments: list[str], address: str, *, fallback: bool = False
+) -> JsonObject | None:
     """The document at a path that is no resource; None where there is none."""
     match segments:
         case []:
@@ -190,9 +208,9 @@ def document(resources: ResourceTable, segments: list[str], address: str) -> Jso
         case ["openapi", "v2"]:
             return openapi_v2()
         case ["openapi", "v3"]:
-            return openapi_index(resources)
+            return openapi_index(resources, fallback=fallback)
         case ["openapi", "v3", "api", version]:
-            return openapi(resources, "", version)
+            return openapi(resources, "", version, fallback=fallback)
         case ["openapi", "v3", "apis", name, version]:
             return openapi(resources, name, version)
     return None

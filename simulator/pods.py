@@ -12,11 +12,11 @@ from typing import Any, Final
 from scheduler.api.quantity import milli_value
 from simulator.deferral import mark_of
 from simulator.errors import Cause, forbidden, invalid_value, required_field
-from simulator.fallback_criteria import validate_fallback
 from simulator.gates import QUOTA_GATE
 from simulator.objects import JsonObject, dig, format_time
 from simulator.pod_validation import validate_gates, validate_pod_update
 from simulator.resources import Resource
+from simulator.spread_constraints import validate_spread
 from simulator.strategies import Strategy, Surroundings, validate_metadata
 
 GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
@@ -161,7 +161,7 @@ class PodStrategy(Strategy):
         if not spec.get("containers"):
             causes.append(required_field("spec.containers"))
         causes += validate_gates(spec)
-        causes += validate_fallback(spec, "spec")
+        causes += validate_spread(spec, "spec")
         return causes
 
     def validate_update(

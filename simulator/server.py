@@ -21,6 +21,7 @@ from simulator import discovery, errors, printing
 from simulator.api import APPLY_PATCH, PATCH_TYPES, Api
 from simulator.errors import ApiError
 from simulator.faults import FaultRule, Faults
+from simulator.gates import FALLBACK_GATE
 from simulator.listing import (
     Lister,
     encode_page,
@@ -417,7 +418,12 @@ class ApiServer:
             raise errors.method_not_allowed()
         if segments in _PROBES:
             return web.Response(text="ok")
-        found = discovery.document(self.api.resources, segments, self._address)
+        found = discovery.document(
+            self.api.resources,
+            segments,
+            self._address,
+            fallback=self.api.around.knows(FALLBACK_GATE),
+        )
         if found is None:
             raise errors.no_such_resource()
         return _json(found)

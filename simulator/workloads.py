@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from simulator.errors import Cause, invalid_value, required_field
-from simulator.fallback_criteria import validate_fallback
 from simulator.objects import JsonObject, dig
 from simulator.pods import PodStrategy, default_pod_spec
 from simulator.quota_objects import QuotaStrategy
 from simulator.resources import Resource
 from simulator.selectors import matches_selector
+from simulator.spread_constraints import validate_spread
 from simulator.strategies import (
     BudgetStrategy,
     NamespaceStrategy,
@@ -66,7 +66,7 @@ class WorkloadStrategy(Strategy):
 
 def _validate_template(obj: JsonObject, path: tuple[str, ...] = TEMPLATE) -> list[Cause]:
     spec = dig(obj, *path)
-    return validate_fallback(spec, ".".join(path)) if isinstance(spec, dict) else []
+    return validate_spread(spec, ".".join(path)) if isinstance(spec, dict) else []
 
 
 class DeploymentStrategy(WorkloadStrategy):

@@ -51,6 +51,10 @@ class Timeline:
         self.happened: dict[str, float] = {}
         """When each milestone was first reached, in simulated seconds."""
 
+    def begin(self) -> None:
+        """Count from now."""
+        self._start = self._now()
+
     def elapsed(self) -> float:
         """Simulated seconds since the beginning."""
         return self._now() - self._start
@@ -85,7 +89,8 @@ class Timeline:
 
     def _print(self, line: _Line) -> None:
         minutes, seconds = divmod(int(line.at), 60)
-        text = Text(f"{minutes}:{seconds:02}  ", "dim")
+        text = Text()
+        text.append(f"{minutes}:{seconds:02}  ", "dim")
         text.append(f"{line.who:<10}  ", _STYLES.get(line.who, ""))
         count = f"{_pods(len(line.whom))}  " if line.whom else ""
         text.append(count + line.text, "bold" if line.who == "story" else "")

@@ -237,6 +237,7 @@ class Story:
 
     async def play(self) -> None:
         """From the first `kubectl apply` until every pod has a node, or patience ends."""
+        self._timeline.begin()
         told = self._timeline.tell
         told("story", f"2 nodes: 12 CPUs in {ROOMY}, 2 in {SOLD_OUT}, where no more can be had")
         told(

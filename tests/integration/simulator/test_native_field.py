@@ -127,3 +127,13 @@ async def test_fields_beside_it_stay(native: Client) -> None:
     entries = [constraint([NPF]), {**constraint([]), "topologyKey": "host", "minDomains": 2}]
     _, made = await native.post(PODS, pod("a", topologySpreadConstraints=entries))
     assert made["spec"]["topologySpreadConstraints"] == entries
+
+
+async def test_openapi_tells_whether_the_server_has_the_field(
+    client: Client, native: Client
+) -> None:
+    name = "io.k8s.api.core.v1.TopologySpreadConstraint"
+    for each, has in ((client, False), (native, True)):
+        _, found = await each.get("/openapi/v3/api/v1")
+        properties = found["components"]["schemas"][name]["properties"]
+        assert ("fallbackCriteria" in properties) is has

@@ -217,3 +217,54 @@ def test_a48_switched_on_again_new_pods_get_the_field(api: Api, gates: Gates) ->
         gates.change({FALLBACK_GATE: on})
         made = create(api, spread_pod(f"p{number}", [NPF]))
         assert criteria_of(made) == ([NPF] if on else None)
+
+
+SPREAD = "spec.topologySpreadConstraints"
+
+
+@pytest.mark.parametrize(
+    ("entries", "causes"),
+    [
+        (
+            [constraint(None), constraint(None), constraint(None, "ScheduleAnyway")],
+            [
+                (
+                    f"{SPREAD}[0].{{topologyKey, whenUnsatisfiable}}: Duplicate value: "
+                    '"{z, DoNotSchedule}"'
+                )
+            ],
+        ),
+        (
+            [{}],
+            [
+                f"{SPREAD}[0].maxSkew: Invalid value: 0: must be greater than zero",
+                f"{SPREAD}[0].topologyKey: Required value: can not be empty",
+                (
+                    f'{SPREAD}[0].whenUnsatisfiable: Unsupported value: "": supported values: '
+                    '"DoNotSchedule", "ScheduleAnyway"'
+                ),
+            ],
+        ),
+        (
+            [{**constraint(None), "minDomains": 0}],
+            [f"{SPREAD}[0].minDomains: Invalid value: 0: must be greater than zero"],
+        ),
+        (
+            [{**constraint(None, "ScheduleAnyway"), "minDomains": 3}],
+            [
+                (
+                    f"{SPREAD}[0].minDomains: Invalid value: 3: can only use minDomains if "
+                    "whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway"
+                )
+            ],
+        ),
+    ],
+)
+def test_constraints_are_held_to_the_rules_of_v1_36(
+    api: Api, entries: list[JsonObject], causes: list[str]
+) -> None:
+    with pytest.raises(ApiError) as raised:
+        create(api, pod("a", topologySpreadConstraints=entries))
+    assert raised.value.code == 422
+    found = raised.value.status["details"]["causes"]
+    assert [f"{each['field']}: {each['message']}" for each in found] == causes
