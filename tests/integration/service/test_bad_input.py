@@ -225,7 +225,7 @@ async def test_nodes_without_labels_status_or_sense_are_no_place_and_no_obstacle
     async with scheduling(cluster) as scheduler:
         name = "kubestow_malformed_objects_total"
         assert sample(scheduler, name, resource="nodes") == 1
-        cluster.create(pod("spread", **spread(GOOD)))
+        smuggle(cluster, pod("spread", **spread(GOOD)))
         await until(lambda: condition(cluster, "spread"), "refused")
         assert condition(cluster, "spread")["message"].startswith("0/4 nodes are available: ")
         cluster.create(node("n1", labels={HOST: "n1"}))
