@@ -177,10 +177,11 @@ class GpuBoard:
         for name, job in sorted(self._jobs.items(), key=lambda item: _number(item[0])):
             style = _STYLES.get(job.state, "")
             table.add_row(Text(name), Text(job.state, style), Text(job.node), Text(job.why, "dim"))
-        used = self.published or "not yet known"
         bar = Text("█" * self.bound, "green").append("░" * max(0, LIMIT - self.bound), "dim")
         title = Text("GPU quota  ").append_text(bar)
-        title.append(f"  {self.bound} of {LIMIT} bound, published: {used}")
+        title.append(f"  {self.bound} of {LIMIT} bound")
+        if self.published:
+            title.append(f", {self.published} published in the quota's status")
         lines = [Text(line, "dim") for line in self._news[-_LAST_NEWS:]]
         return Group(title, Text(), table, Text(), *lines)
 

@@ -110,7 +110,7 @@ def test_a_story_that_went_well_has_no_problems() -> None:
     console = Console(file=StringIO(), width=120, force_terminal=True)
     console.print(stage.board)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "published: 8" in shown
+    assert "8 of 8 bound, 8 published in the quota's status" in shown
     assert MESSAGE in shown
     for number in range(1, JOBS + 1):
         stage.pod(number, node="n", phase="Succeeded")
