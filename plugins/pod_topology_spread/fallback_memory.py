@@ -39,8 +39,9 @@ class FallbackMemory:
     applied: bool = False
 
     def begin_wait(self, wall: float, *, now_wall: float, now_monotonic: float) -> None:
-        """Set T0, if it is not known yet."""
+        """Set T0, if it is not known yet; a time to come, of another clock, is now."""
         if self.since_wall is None:
+            wall = min(wall, now_wall)
             self.since_wall = wall
             self.since_monotonic = now_monotonic - (now_wall - wall)
 

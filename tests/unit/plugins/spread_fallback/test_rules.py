@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from plugins.pod_topology_spread.arguments import PodTopologySpreadArgs, argument_problems
+from plugins.pod_topology_spread.fallback_condition import CONDITION
 from scheduler.framework import SKIP, CycleState, PostFilterOutcome, QueueingHint
 from scheduler.framework.events import TIME_TICK
 from tests.unit.plugins.clusters import node
@@ -540,6 +541,23 @@ def test_a38_a_restart_reads_the_clock_from_the_condition() -> None:
     assert bench.hint(TIME_TICK) is STAYS
     bench.clock.advance(2)
     assert bench.hint(TIME_TICK) is QUEUE
+
+
+def test_f8_a_time_to_come_counts_as_now() -> None:
+    bench = Bench(constraint(ZONE, NPF), timeout=TIMEOUT)
+    bench.set(CONDITION, "False", "AwaitingCriteria", "since=2099-01-01T00:00:00Z; more")
+    assert bench.attempt() == []
+    bench.clock.advance(TIMEOUT)
+    assert bench.next() == [ZONE]
+
+
+@pytest.mark.parametrize("message", ["", "since=", "since=yesterday; x", "nothing of ours"])
+def test_s15_a_message_that_somebody_changed_costs_the_memory_and_no_more(message: str) -> None:
+    bench = Bench(constraint(ZONE, NPF), timeout=TIMEOUT)
+    bench.set(CONDITION, "False", "AwaitingCriteria", message)
+    assert bench.attempt() == []
+    bench.clock.advance(TIMEOUT)
+    assert bench.next() == [ZONE]
 
 
 # -- the latch (S11, S12) ------------------------------------------------------------------------
