@@ -8,7 +8,6 @@ plugins that wait for something, whose earlier answer stands.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from scheduler.api.pod import Pod
@@ -31,6 +30,7 @@ def filter_again(
     if row is None:
         return unresolvable(GONE)
     state = CycleState(earlier.now, dict(earlier.data))
+    state.info = earlier.info
     status = _pre_filter(framework, table, pod, assumed.spec.node_name, earlier, state)
     if status is not None:
         return status
@@ -49,7 +49,7 @@ def _pre_filter(
     state: CycleState,
 ) -> Status | None:
     for plugin in framework.pre_filter:
-        if inspect.iscoroutinefunction(plugin.pre_filter):
+        if plugin.name in framework.asynchronous:
             if plugin.name in earlier.skip_filter:
                 state.skip_filter.add(plugin.name)
             continue

@@ -15,8 +15,8 @@ from plugins.noderesources.fit import NodeResourcesFit
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.taint_toleration import TaintToleration
 from scheduler.api import Pod
-from scheduler.engine import Attempt
-from scheduler.framework import PreFilterResult, unschedulable
+from scheduler.engine import Attempt, ScheduleResult
+from scheduler.framework import PreFilterResult, QueuedPodInfo, unschedulable
 from tests.unit.engine.harness import World, plugin
 
 LABELS = {"kubernetes.io/hostname": "n1", "zone": "z"}
@@ -252,3 +252,26 @@ def test_a_plugin_that_raises_in_the_last_look_is_an_error() -> None:
     assert failure is not None
     assert failure.reason == "SchedulerError"
     assert "boom" in failure.message
+
+
+def test_the_answer_of_a_pre_filter_that_waits_stands_and_the_queue_record_is_handed_on() -> None:
+    asked: list[str] = []
+
+    async def pre_filter(*_: Any) -> None:
+        asked.append("again")
+
+    def check(state: Any, pod: Any, node: Any) -> Any:
+        told = f"{state.get('Slow')} {state.info is not None}"
+        return unschedulable(told) if node.unschedulable else None
+
+    on = World(plugin("Slow", pre_filter=pre_filter, timeout=5.0), plugin("P", filter=check))
+    on.nodes("n1")
+    attempt = on.engine._begin(QueuedPodInfo(on.pod(), 0.0))
+    attempt.state.write("Slow", "kept")
+    attempt.result = ScheduleResult("n1", 0, 1, 1)
+    on.engine._commit(attempt)
+    on.node("n1", spec={"unschedulable": True})
+    failure = on.engine.recheck(attempt)
+    assert failure is not None
+    assert failure.message.endswith("kept True")
+    assert asked == []
