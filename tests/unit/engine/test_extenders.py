@@ -11,10 +11,10 @@ import pytest
 
 from config import Extender, ExtenderManagedResource
 from scheduler.api import Pod
-from scheduler.engine import Attempt, Engine, Extenders
+from scheduler.engine import Attempt, AttemptError, Engine, Extenders
 from scheduler.engine.extender_wire import AnswerError
 from scheduler.engine.extenders import ExtenderError, display_name
-from scheduler.framework import QueuedPodInfo, unschedulable
+from scheduler.framework import CycleState, QueuedPodInfo, unschedulable
 from tests.unit.engine.harness import PROFILE, World, plugin
 
 T = TypeVar("T")
@@ -277,3 +277,17 @@ def test_commit_filters_a_node_again_only_if_it_changed() -> None:
     seen.clear()
     run(engine, world.pod("q"))
     assert seen == ["n1", "n2", "n1"]
+
+
+def test_an_async_pre_filter_cannot_be_asked_without_scheduling() -> None:
+    async def pre_filter(*_: Any) -> None:
+        return None
+
+    world = World(plugin("Asks", pre_filter=pre_filter))
+    world.nodes("n1")
+    engine = engine_of(world, Told())
+    pod = world.pod()
+    with pytest.raises(AttemptError, match='PreFilter plugin "Asks": it is async'):
+        engine.algorithms[PROFILE].search.find(CycleState(), pod)
+    attempt = run(engine, pod)
+    assert attempt.result is not None

@@ -1,0 +1,67 @@
+"""Inbox: nothing lost, nothing twice, everything in order."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.service.inbox import Inbox
+
+STEPS = st.lists(st.sampled_from(("submit", "through", "nested", "fail", "suspend", "resume")))
+
+
+@given(STEPS)
+def test_changes_are_applied_once_and_in_order(steps: list[str]) -> None:
+    inbox = Inbox()
+    applied: list[int] = []
+    expected: list[int] = []
+    deliver = inbox.through(applied.append)
+    number = 0
+
+    def nested(outer: int, inner: int) -> None:
+        applied.append(outer)
+        inbox.submit(lambda: applied.append(inner))
+
+    def fail() -> None:
+        raise ValueError("this change cannot be applied")
+
+    for step in steps:
+        number += 2
+        if step == "suspend" and not inbox.suspended:
+            inbox.suspend()
+        elif step == "resume":
+            inbox.resume()
+            assert sorted(applied) == sorted(expected)
+        elif step == "submit":
+            expected.append(number)
+            inbox.submit(partial(applied.append, number))
+        elif step == "through":
+            expected.append(number)
+            deliver(number)
+        elif step == "nested":
+            expected += [number, number + 1]
+            inbox.submit(partial(nested, number, number + 1))
+        elif step == "fail" and inbox.suspended:
+            inbox.submit(fail)
+        if not inbox.suspended:
+            assert inbox.statistics()["waiting"] == 0
+    inbox.resume()
+    assert sorted(applied) == sorted(expected)
+    # What a change submits comes after what was submitted before; the others keep their order.
+    assert [each for each in applied if each % 2 == 0] == [e for e in expected if e % 2 == 0]
+
+
+def test_nothing_happens_while_a_cycle_is_suspended() -> None:
+    inbox = Inbox()
+    applied: list[int] = []
+    inbox.suspend()
+    inbox.submit(lambda: applied.append(1))
+    inbox.through(applied.append)(2)
+    assert applied == []
+    assert inbox.statistics() == {"waiting": 2, "deferred": 2}
+    inbox.resume()
+    assert applied == [1, 2]
+    inbox.submit(lambda: applied.append(3))
+    assert applied == [1, 2, 3]
