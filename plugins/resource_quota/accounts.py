@@ -117,6 +117,22 @@ def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """The pod that quota is kept for, because small ones starved it (2.11)."""
+
+    uid: str
+    key: str
+    """`namespace/name`."""
+    order: tuple[int, int]
+    """Its place among held pods; only those behind it stand back."""
+    amounts: Amounts
+    short: frozenset[int]
+    """The limits it does not fit under."""
+    until: float
+    """Wall clock second at which others have their turn again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A pod in an account."""
 
@@ -129,11 +145,14 @@ class Account:
 
     __slots__ = (
         "_covers",
+        "claims",
         "entries",
+        "holder",
         "limits",
         "name",
         "namespace",
         "overcommitted",
+        "rests_until",
         "scopes",
         "sums",
         "terms",
@@ -151,6 +170,11 @@ class Account:
         self.scopes = quota.spec.scopes, quota.spec.scope_selector
         self._covers: ScopeMatch = scope_match(quota.spec)
         self.entries: dict[str, Entry] = {}
+        #: What deferred pods that fit no node would use: for labelling only (claimPending).
+        self.claims: dict[str, Amounts] = {}
+        self.holder: Holder | None = None
+        #: No pod may become the holder before this wall clock second.
+        self.rests_until = 0.0
         #: By role, then by limit.
         self.sums: tuple[list[int], list[int], list[int]] = tuple(  # type: ignore[assignment]
             [0] * len(terms.limits) for _ in Role

@@ -13,7 +13,7 @@ from typing import Final
 
 from plugins import names
 from plugins.resource_quota.accounts import Account, QuotaTerms, Role
-from plugins.resource_quota.arguments import ResourceQuotaArgs
+from plugins.resource_quota.arguments import HOLD_AFTER, ResourceQuotaArgs
 from plugins.resource_quota.keys import human
 from plugins.resource_quota.ledger import Ledger
 from scheduler.api.pod import Pod
@@ -39,7 +39,12 @@ class Bookkeeper:
     def __init__(self, args: ResourceQuotaArgs, handle: Handle) -> None:
         """Subscribe; `handle` is that of the first profile with the plugin."""
         self.args = args
-        self.ledger = Ledger(args.mode)
+        fair = args.fairness == HOLD_AFTER and args.hold_after is not None
+        self.ledger = Ledger(
+            args.mode,
+            hold_after=args.hold_after.total_seconds() if fair and args.hold_after else None,
+            max_hold=args.max_hold.total_seconds(),
+        )
         self._handle = handle
         #: Set by the host of `TimedWork`.
         self.on_timer: Callable[[], None] = lambda: None

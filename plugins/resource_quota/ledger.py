@@ -21,7 +21,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from plugins.resource_quota.accounts import Account, QuotaMode, QuotaTerms, Role, read_terms
+from plugins.resource_quota.accounts import (
+    Account,
+    Holder,
+    QuotaMode,
+    QuotaTerms,
+    Role,
+    read_terms,
+)
 from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
 from plugins.resource_quota.holds import Demand
 from plugins.resource_quota.messages import Pairs, Violation, pairs
@@ -61,8 +68,19 @@ class LedgerStatistics:
 class Ledger:
     """See the module's docstring. Callbacks are set by the host and must be quick."""
 
-    def __init__(self, mode: QuotaMode = QuotaMode.DEFERRED_KEYS) -> None:
+    def __init__(
+        self,
+        mode: QuotaMode = QuotaMode.DEFERRED_KEYS,
+        *,
+        hold_after: float | None = None,
+        max_hold: float = 1800.0,
+    ) -> None:
+        """Seconds of `holdAfter` (None: no fairness) and `maxHold`."""
         self.mode = mode
+        self._hold_after = hold_after
+        self._max_hold = max_hold
+        #: (time, namespace) at which a holder may be chosen, or ends.
+        self._fair: list[tuple[float, str]] = []
         #: Whether all pods and quotas are known; until then nothing is let through.
         self.synced = False
         self._namespaces: dict[str, Namespace] = {}
@@ -117,6 +135,8 @@ class Ledger:
         if pod.spec.node_name or record.ended:
             self._leave(space, record)
             self._settled(space, record)
+            self._fed(space, record)
+            self._unclaim(record)
 
     def observe_newer(self, pod: Pod) -> None:
         """As `observe`, unless what is known is newer: for callers that may hold an old object."""
@@ -135,6 +155,8 @@ class Ledger:
         self._enter(space, record)
         self._leave(space, record)
         self._settled(space, record)
+        self._fed(space, record)
+        self._unclaim(record)
         del space.pods[uid]
         self._unsynced.discard(uid)
         self._prune(space)
@@ -227,6 +249,8 @@ class Ledger:
             space = self._namespaces[record.pod.metadata.namespace]
             record.reserved = True
             self._enter(space, record)
+            self._fed(space, record)
+            self._unclaim(record)
             if record.released_at is not None:
                 del space.released[record.uid]
                 record.released_at = None
@@ -255,6 +279,11 @@ class Ledger:
             space.lines.add(record)
         if record.held_since is None:
             record.held_since = now
+        self._unclaim(record)
+        if self._hold_after is not None and record.deferred and record.starved_since is None:
+            record.starved_since = now
+            space.starving[uid] = now
+            self._look(now + self._hold_after, space)
         return self.announce(record, pairs(violations))
 
     def announce(self, record: PodRecord, violated: Pairs) -> bool:
@@ -281,8 +310,33 @@ class Ledger:
         """The pod's attempt has failed for another reason than quota: others may try."""
         record = self._pods.get(uid)
         if record is not None:
+            space = self._namespaces[record.pod.metadata.namespace]
             record.announced = frozenset()
-            self._settled(self._namespaces[record.pod.metadata.namespace], record)
+            self._settled(space, record)
+            self._fed(space, record)
+
+    def claim(self, uid: str) -> None:
+        """A deferred pod fits the quota and no node: note what it would use, for `unclaimed`."""
+        record = self._pods.get(uid)
+        if record is not None and record.deferred and record.role is None:
+            for account, amounts in record.demand.shares:
+                account.claims[uid] = amounts
+
+    def unclaimed(self, pod: Pod) -> Sequence[Violation]:
+        """What a deferred pod would violate on top of the claims of others, made before its own."""
+        record = self._pods.get(pod.metadata.uid)
+        if record is None or not record.deferred:
+            return ()
+        extra: _Extra = {}
+        for account, _ in record.demand.shares:
+            sums = [0] * len(account.limits)
+            for uid, amounts in account.claims.items():
+                if uid == record.uid:
+                    break
+                for index, amount in enumerate(amounts):
+                    sums[index] += amount
+            extra[account] = sums
+        return self._check(record, extra)
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -292,7 +346,7 @@ class Ledger:
             return 0.0
         while self._ends and not self._awaited(*self._ends[0]):
             heapq.heappop(self._ends)
-        times = [heap[0][0] for heap in (self._ends, self._chances) if heap]
+        times = [heap[0][0] for heap in (self._ends, self._chances, self._fair) if heap]
         return min(times, default=None)
 
     def run_due(self, now: float) -> None:
@@ -305,6 +359,8 @@ class Ledger:
                 self._enter(self._namespaces[record.pod.metadata.namespace], record)
         while self._chances and self._chances[0][0] <= now:
             self._chance_over(heapq.heappop(self._chances)[1], now)
+        if self._fair and self._fair[0][0] <= now:
+            self._be_fair(now)
         if self.synced and self._unsynced:
             waiting, self._unsynced = self._unsynced, set()
             self.on_release([uid for uid in self._pods if uid in waiting])
@@ -425,8 +481,13 @@ class Ledger:
         for account, _ in old.shares:
             if account not in kept:
                 self._put(space, account, record.uid, None, ())
+                account.claims.pop(record.uid, None)
         for account, amounts in new.shares:
             self._put(space, account, record.uid, role, amounts)
+        if new != old:
+            for account, _ in old.shares:
+                if account.holder is not None and account.holder.uid == record.uid:
+                    account.holder = None
         if record.order is not None and new != old:
             space.lines.add(record)
             self._free(space, {account for account, _ in (*old.shares, *new.shares)})
@@ -471,6 +532,11 @@ class Ledger:
             account.terms = terms
             return
         account.limits, account.terms = terms.limits, terms
+        holder = account.holder
+        if holder is not None and any(
+            amount > limit.hard for amount, limit in zip(holder.amounts, terms.limits, strict=True)
+        ):
+            account.holder = None
         self._free(space, {account})
         account.overcommitted = account.over()
         if self.synced:
@@ -532,9 +598,108 @@ class Ledger:
                     # status.used knows of admissions that have not reached us, the ledger of our
                     # own bindings that have not reached the status (2.14).
                     used = max(used, limit.observed)
-                if used + requested + (more[index] if more else 0) > limit.hard:
+                wanted = used + requested + (more[index] if more else 0)
+                if wanted > limit.hard:
                     found.append(Violation(account, index, requested, used))
+                elif (
+                    account.holder is not None
+                    and wanted + account.holder.amounts[index] > limit.hard
+                    and self._stands_back(record, account, index)
+                ):
+                    older = account.holder.key
+                    found.append(Violation(account, index, requested, used, older=older))
         return found
+
+    # -- fairness (2.11) -------------------------------------------------------------------------
+
+    def _stands_back(self, record: PodRecord, account: Account, index: int) -> bool:
+        """Whether the pod leaves what it needs of this limit to the holder."""
+        holder = account.holder
+        if holder is None or index not in holder.short or holder.uid == record.uid:
+            return False
+        if not record.deferred or record.role is Role.RESERVED:
+            return False
+        order = record.order or (-record.pod.priority, self._sequence + 1)
+        return order > holder.order
+
+    def _look(self, when: float, space: Namespace) -> None:
+        heapq.heappush(self._fair, (when, space.name))
+        self.on_timer()
+
+    def _be_fair(self, now: float) -> None:
+        due: dict[str, None] = {}
+        while self._fair and self._fair[0][0] <= now:
+            due[heapq.heappop(self._fair)[1]] = None
+        for name in due:
+            space = self._namespaces.get(name)
+            if space is not None:
+                self._end_turns(space, now)
+                self._choose_holders(space, now)
+
+    def _end_turns(self, space: Namespace, now: float) -> None:
+        assert self._hold_after is not None
+        for account in space.accounts.values():
+            if account.holder is not None and account.holder.until <= now:
+                account.holder = None
+                account.rests_until = now + self._hold_after
+                self._look(account.rests_until, space)
+                self._free(space, {account})
+
+    def _choose_holders(self, space: Namespace, now: float) -> None:
+        """The first in queue order of those that wait long enough, for each quota without one."""
+        assert self._hold_after is not None
+        free = {
+            account
+            for account in space.accounts.values()
+            if account.holder is None and account.rests_until <= now
+        }
+        if not free:
+            return
+        waiting = [
+            (record.order, record.uid)
+            for uid, since in space.starving.items()
+            if since + self._hold_after <= now
+            for record in (self._pods.get(uid),)
+            if record is not None and record.order is not None
+        ]
+        for order, uid in sorted(waiting):
+            if not free:
+                return
+            record = self._pods[uid]
+            violations = self._check(record)
+            if any(each.never for each in violations):
+                continue
+            for account, amounts in record.demand.shares:
+                short = frozenset(
+                    each.index for each in violations if each.account is account and not each.older
+                )
+                if account in free and short:
+                    until = now + self._max_hold
+                    account.holder = Holder(uid, record.pod.key, order, amounts, short, until)
+                    free.discard(account)
+                    self._look(until, space)
+
+    def _fed(self, space: Namespace, record: PodRecord) -> None:
+        """Quota alone keeps the pod from a node no longer: what was kept for it is free."""
+        if record.starved_since is None:
+            return
+        record.starved_since = None
+        space.starving.pop(record.uid, None)
+        ended = {
+            account
+            for account in space.accounts.values()
+            if account.holder is not None and account.holder.uid == record.uid
+        }
+        for account in ended:
+            account.holder = None
+        if ended:
+            self._free(space, ended)
+            if space.starving:
+                self._look(0.0, space)
+
+    def _unclaim(self, record: PodRecord) -> None:
+        for account, _ in record.demand.shares:
+            account.claims.pop(record.uid, None)
 
     # -- releasing -------------------------------------------------------------------------------
 

@@ -104,6 +104,10 @@ class ResourceQuota:
             return SKIP
         violations = ledger.violations(pod)
         if not violations:
+            if self._books.args.claim_pending:
+                claimed = ledger.unclaimed(pod)
+                if claimed:
+                    state.set_unfit_reason(REASON_VALIDATED, message(claimed))
             return SKIP
         if state.info is None:
             return _rejection(violations)
@@ -138,6 +142,8 @@ class ResourceQuota:
         held = self.name in info.unschedulable_plugins
         if not info.gated and not held:
             ledger.attempted(pod.uid)
+            if self._books.args.claim_pending:
+                ledger.claim(pod.uid)
         if ledger.deferred(pod):
             if pod.metadata.annotations.get(MARK_ANNOTATION) == "true":
                 return ()

@@ -27,6 +27,7 @@ class PodRecord:
         "pod",
         "released_at",
         "reserved",
+        "starved_since",
         "uid",
         "usage",
     )
@@ -53,6 +54,8 @@ class PodRecord:
         self.order: Order | None = None
         #: When the gate was closed before it; None while it is open.
         self.held_since: float | None = None
+        #: Since when only quota has kept it from a node; an attempt at the nodes ends that.
+        self.starved_since: float | None = None
         #: What was violated when the pod was told last; empty when it was let through since.
         self.announced: Pairs = frozenset()
         #: When it was let out of the held pods, until what becomes of it is known.
@@ -73,7 +76,17 @@ class PodRecord:
 class Namespace:
     """The quotas of a namespace and its pods."""
 
-    __slots__ = ("accounts", "chance", "dirty", "lines", "name", "pods", "released", "spare")
+    __slots__ = (
+        "accounts",
+        "chance",
+        "dirty",
+        "lines",
+        "name",
+        "pods",
+        "released",
+        "spare",
+        "starving",
+    )
 
     def __init__(self, name: str) -> None:
         """Without pods and quotas."""
@@ -88,5 +101,7 @@ class Namespace:
         self.released: dict[str, PodRecord] = {}
         #: Whether a time is set at which released pods have had their chance.
         self.chance = False
+        #: Pods that wait for quota, by the time they began to; some may have left since.
+        self.starving: dict[str, float] = {}
         #: How many more than fit together are let out at the next release.
         self.spare = 0

@@ -75,9 +75,13 @@ def from_fit_error(
     """
     diagnosis = unfit.diagnosis
     note = "" if state is None else state.failure_note(diagnosis.unschedulable_plugins)
+    reason, message = diagnosis.condition_reason or REASON_UNSCHEDULABLE, diagnosis.message()
+    if state is not None and state.unfit_reason is not None and not diagnosis.condition_reason:
+        reason, why = state.unfit_reason
+        message = f"{why}. {message}"
     return Failure(
-        reason=diagnosis.condition_reason or REASON_UNSCHEDULABLE,
-        message=diagnosis.message() + note,
+        reason=reason,
+        message=message + note,
         nominating=nominating,
         unschedulable_plugins=frozenset(diagnosis.unschedulable_plugins),
         pending_plugins=frozenset(diagnosis.pending_plugins),

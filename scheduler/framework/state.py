@@ -32,6 +32,7 @@ class CycleState:
         "skip_post_filter",
         "skip_pre_bind",
         "skip_score",
+        "unfit_reason",
         "variant",
     )
 
@@ -59,6 +60,8 @@ class CycleState:
         self.variant: tuple[tuple[str, Hashable], ...] | None = None
         #: Annotations that go onto the pod with its binding; see `annotate_binding`.
         self.binding_annotations: dict[str, str] | None = None
+        #: PodScheduled reason and message, should no node fit; see `set_unfit_reason`.
+        self.unfit_reason: tuple[str, str] | None = None
         self._failure_notes: list[tuple[str, str]] | None = None
 
     def read(self, key: str) -> Any:
@@ -97,6 +100,14 @@ class CycleState:
         if self._failure_notes is None:
             self._failure_notes = []
         self._failure_notes.append((text, if_rejected_by))
+
+    def set_unfit_reason(self, reason: str, message: str) -> None:
+        """Should no node fit, have PodScheduled say this instead of Unschedulable.
+
+        For a plugin that lets the pod try all the same and knows that more nodes would not help it:
+        autoscalers act on Unschedulable alone.
+        """
+        self.unfit_reason = reason, message
 
     def failure_note(self, rejectors: Collection[str]) -> str:
         """What `note_failure` was told, ready to append; empty for nothing."""

@@ -236,6 +236,7 @@ async def staged(
     plugins: Sequence[type[Any]] = (),
     *,
     gates: str = "",
+    spread: Mapping[str, Any] | None = None,
     document: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Stage]:
     """Run a scheduler with the gate on; leaving checks the ledger as well."""
@@ -244,12 +245,16 @@ async def staged(
     clock = JumpingClock()
     options = RunOptions(feature_gates=FeatureGates.parse([f"{GATE}=true", gates]))
     more = dict(document or {})
-    if args is not None:
+    if args is not None or spread is not None:
         enabled = [{"name": each.name} for each in plugins]
         profile = {
             "schedulerName": PROFILE,
             "plugins": {"multiPoint": {"enabled": enabled}},
-            "pluginConfig": [{"name": "resourcequota", "args": dict(args)}],
+            "pluginConfig": [
+                {"name": name, "args": dict(each)}
+                for name, each in (("resourcequota", args), ("PodTopologySpread", spread))
+                if each is not None
+            ],
         }
         more["profiles"] = [profile]
     settings = {"statusDelay": "0s", **more.pop("kubestow", {})}

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from simulator import EmbeddedCluster
+from simulator.objects import JsonObject
 from simulator.store import Change
-from tests.integration.deferred_quota.stage import BACKOFF, CPU, HELD, Stage, staged
+from tests.integration.deferred_quota.stage import BACKOFF, CPU, GATES, HELD, Stage, staged
 from tests.integration.service.harness import condition, node, pod, until
 
 MANY = 500
@@ -221,3 +222,83 @@ async def test_a_pod_that_passes_quota_and_fits_no_node_is_still_measured_later(
         stage.advance(BACKOFF)
         said = await stage.told("g")
         assert "used: requests.cpu=1" in said["message"]
+
+
+async def test_b36_hold_after_lets_the_big_pod_run(cluster: EmbeddedCluster) -> None:
+    async with staged(cluster, args={"holdAfter": "1m"}) as stage:
+        await stage.quota(cpu=2000)
+        for name in ("a", "b"):
+            cluster.create(pod(name))
+        await stage.bound("a", "b")
+        stage.released("big", cpu="2")
+        await stage.held("big")
+        stage.advance(61)
+        account = stage.ledger.account("default", "q")
+        await until(lambda: account is not None and account.holder is not None, "holder chosen")
+        stage.finish("a")
+        await until(lambda: stage.used() == {CPU: "1000"})
+        stage.released("small")
+        said = await stage.told("small")
+        assert said["message"].endswith("reserved for older pod default/big")
+        stage.finish("b")
+        await stage.bound("big")
+
+
+async def test_claims_keep_autoscalers_from_buying_twice(cluster: EmbeddedCluster) -> None:
+    async with staged(cluster, [node("n1", "1")], args={"claimPending": True}) as stage:
+        await stage.quota(cpu=5000)
+        stage.released("first", cpu="4")
+        await stage.told("first", "Unschedulable")
+        await until(lambda: stage.marks("first") == ["True"])
+        stage.released("second", cpu="4")
+        said = await stage.told("second")
+        assert said["message"].startswith("quota exceeded: q, requested: requests.cpu=4")
+        cluster.create(node("n2", "4"))
+        stage.advance()
+        await until(lambda: stage.is_bound("first") or stage.is_bound("second"))
+
+
+async def test_b43_time_held_by_quota_does_not_run_the_clock_of_topology_spread(
+    cluster: EmbeddedCluster,
+) -> None:
+    gate = "PodTopologySpreadFallbackMode=true"
+    async with staged(
+        cluster,
+        [node("n1", "100", labels={"zone": "z1"}), node("n2", "0", labels={"zone": "z2"})],
+        gates=gate,
+        spread={"nodeProvisioningTimeout": "5m"},
+    ) as stage:
+        await stage.quota(cpu=2000)
+        cluster.create(pod("running"))
+        await stage.bound("running")
+        labelled = {"labels": {"app": "a"}}
+        for name in ("x", "y"):
+            stage.cluster.create(spread_pod(name, labelled))
+        stage.ungate("x")
+        await stage.bound("x")
+        stage.ungate("y")
+        await stage.held("y")
+        stage.advance(600)
+        stage.finish("running")
+        # Held for ten minutes, and yet its first attempt is a strict one.
+        said = await stage.told("y", "Unschedulable")
+        assert "topology spread" in said["message"]
+        await stage.quiet()
+        assert not stage.is_bound("y")
+        stage.advance(301)
+        await stage.bound("y")
+
+
+def spread_pod(name: str, metadata: JsonObject) -> JsonObject:
+    """A gated pod whose strict zone constraint gives way when no node comes in time."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    }
+    made = pod(name, gates=GATES, topologySpreadConstraints=[constraint])
+    annotation = "kubestow.io/topology-spread-fallback"
+    made["metadata"].update(metadata)
+    made["metadata"]["annotations"] = {annotation: "zone=NodeProvisioningFailed"}
+    return made

@@ -21,12 +21,15 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
-        self.ledger = Ledger()
+        self.ledger = self.new_ledger()
         self.ledger.mark_synced()
         self.pods: dict[str, Pod] = {}
         self.kinds: dict[str, str] = {}
         self.booked: set[str] = set()
         self.foreign = False
+
+    def new_ledger(self) -> Ledger:
+        return Ledger()
 
     def _show(self, uid: str, cpu: str, kind: str, **parts: object) -> None:
         self.kinds[uid] = kind
@@ -166,9 +169,17 @@ class FixedQuotaMachine(LedgerMachine):
             self._bind(uid, "Running", "1")
 
 
+class FairMachine(FixedQuotaMachine):
+    """As before, with quota kept for pods that starve."""
+
+    def new_ledger(self) -> Ledger:
+        return Ledger(hold_after=0.2, max_hold=5.0)
+
+
 TestLedger = LedgerMachine.TestCase
+TestFair = FairMachine.TestCase
 TestFixedQuota = FixedQuotaMachine.TestCase
-TestLedger.settings = TestFixedQuota.settings = settings(
+TestLedger.settings = TestFixedQuota.settings = TestFair.settings = settings(
     max_examples=100,
     stateful_step_count=40,
     deadline=None,
