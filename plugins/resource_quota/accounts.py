@@ -89,8 +89,8 @@ class QuotaTerms:
 
     limits: tuple[Limit, ...]
     invalid: tuple[InvalidKey, ...]
-    #: Built-in compute names beside deferred keys: they charge gated pods as ever (2.3, O1).
-    conflicts: tuple[str, ...]
+    #: Built-in compute names that only the API server enforces: it charges gated pods by them (O1).
+    built_in: tuple[str, ...]
 
 
 def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
@@ -111,9 +111,8 @@ def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
             for name, raw in stated.items()
             for used in (status.used.get(name),)
         ]
-    conflicts = () if mode.native or not limits else tuple(compute)
     limits.sort(key=lambda each: (each.name, each.key))
-    return QuotaTerms(tuple(limits), invalid, conflicts)
+    return QuotaTerms(tuple(limits), invalid, () if mode.native else tuple(compute))
 
 
 @dataclass(frozen=True, slots=True)

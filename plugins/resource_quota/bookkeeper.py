@@ -54,6 +54,9 @@ class Bookkeeper:
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         self._findings: list[tuple[ObjectReference, str, str]] = []
         self._reported: dict[tuple[str, str], tuple[str, ...]] = {}
+        #: By namespace and name: UID and built-in compute names.
+        self._built_in: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {}
+        self._conflicting: set[str] = set()
         self._touched: dict[Account, None] = {}
         ledger = self.ledger
         ledger.on_release = self._release
@@ -119,6 +122,8 @@ class Bookkeeper:
         elif old is not None:
             self.ledger.remove_quota(old.metadata.namespace, old.metadata.name)
             self._reported.pop((old.metadata.namespace, old.metadata.name), None)
+            self._built_in.get(old.metadata.namespace, {}).pop(old.metadata.name, None)
+            self._conflicting.discard(old.metadata.uid)
 
     def _wake_host(self) -> None:
         # Through the attribute: the host sets it after this object was made.
@@ -149,21 +154,36 @@ class Bookkeeper:
     # -- findings --------------------------------------------------------------------------------
 
     def _report(self, quota: Quota, terms: QuotaTerms) -> None:
+        """Say once what is wrong with a quota, and again when it is something else."""
         meta = quota.metadata
-        notes = tuple(
-            [f"{INVALID_KEY}:quota {meta.name}: {each}; the key is ignored"
-             for each in terms.invalid]
-            + [f"{BUILT_IN_CONFLICT}:quota {meta.name} also limits {name} itself: gated pods are "
-               "charged for it, and refused, when they are created"
-               for name in terms.conflicts]
-        )  # fmt: skip
         key = meta.namespace, meta.name
-        if notes == self._reported.get(key, ()):
+        notes = tuple(
+            f"quota {meta.name}: {each}; the key is ignored, the others are not"
+            for each in terms.invalid
+        )
+        if notes != self._reported.get(key, ()):
+            self._reported[key] = notes
+            for note in notes:
+                self._find(meta.namespace, meta.name, meta.uid, INVALID_KEY, note)
+        built_in = self._built_in.setdefault(meta.namespace, {})
+        if terms.built_in:
+            built_in.setdefault(meta.name, (meta.uid, terms.built_in))
+        else:
+            built_in.pop(meta.name, None)
+        self._report_conflicts(meta.namespace)
+
+    def _report_conflicts(self, namespace: str) -> None:
+        """Built-in compute names in a namespace with deferred keys (2.17, O1); once per quota."""
+        if not self.ledger.limits_pods_of(namespace):
             return
-        self._reported[key] = notes
-        for note in notes:
-            reason, _, text = note.partition(":")
-            self._find(meta.namespace, meta.name, meta.uid, reason, text)
+        for name, (uid, keys) in self._built_in.get(namespace, {}).items():
+            if uid not in self._conflicting:
+                self._conflicting.add(uid)
+                note = (
+                    f"quota {name} limits {', '.join(keys)} in a namespace with deferred quotas: "
+                    "the API server charges gated pods by it, and refuses those over the limit"
+                )
+                self._find(namespace, name, uid, BUILT_IN_CONFLICT, note)
 
     def _overcommitted(self, account: Account) -> None:
         over = ", ".join(

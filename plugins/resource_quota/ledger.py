@@ -538,8 +538,8 @@ class Ledger:
         ):
             account.holder = None
         self._free(space, {account})
-        account.overcommitted = account.over()
         if self.synced:
+            self._note_commitment(account)
             self.on_changed(account)
 
     def _replace(self, space: Namespace, name: str, fresh: Account | None) -> None:

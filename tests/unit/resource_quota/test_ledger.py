@@ -392,14 +392,14 @@ def test_o8_a_binding_of_others_is_counted_and_reported_once() -> None:
     assert desk.enqueue(pod("p", deferred=True)) == []
 
 
-def test_o4_a_lowered_limit_holds_new_pods_and_reports_nothing() -> None:
+def test_o4_a_lowered_limit_holds_new_pods_and_is_reported() -> None:
     desk = Desk(quota(hard={CPU: 2000}))
     found: list[str] = []
     desk.ledger.on_overcommitted = lambda account: found.append(account.name)
     desk.see(pod("a", "2", node="n"))
     desk.ledger.set_quota(quota(hard={CPU: 1000}))
     assert desk.enqueue(pod("p", deferred=True)) == []
-    assert found == []
+    assert found == ["q"]
 
 
 def test_nothing_passes_before_everything_is_known() -> None:

@@ -278,14 +278,14 @@ def test_the_durable_mark(subject: Pod, rejectors: tuple[str, ...], marks: list[
 
 def test_b48_findings_about_quotas_are_events_on_them_once() -> None:
     desk = Desk()
-    broken = quota(hard={"requests.cpu": 1, CPU: 1000, "=requests.memory": "1Gi"})
-    desk.seen(broken)
+    broken = quota(hard={"requests.cpu": 1, CPU: 1000})
+    desk.seen(quota("built-in", hard={"=requests.memory": "1Gi"}), broken)
     desk.board.callbacks["resourcequotas"](broken, broken)
     desk.seen(pod("a", "2", node="n"))
     desk.run()
     assert [(name, reason) for name, reason, _ in desk.board.recorded] == [
         ("q", "DeferredQuotaInvalidKey"),
-        ("q", "BuiltInQuotaConflict"),
+        ("built-in", "BuiltInQuotaConflict"),
         ("q", "DeferredQuotaOvercommitted"),
     ]
     assert "deferred.kubestow.io/requests.cpu" in desk.board.recorded[0][2]
