@@ -20,14 +20,13 @@ pytestmark = pytest.mark.envtest("kube-controller-manager")
 
 BASE: Final = "/api/v1/namespaces/usage"
 NOW: Final = 1_790_000_000.0
-LIMITS: Final = dict.fromkeys(
-    (
-        *("cpu", "memory", "requests.cpu", "requests.memory", "requests.ephemeral-storage"),
-        *("limits.cpu", "limits.memory", "limits.ephemeral-storage", "ephemeral-storage"),
-        *("hugepages-2Mi", "requests.hugepages-2Mi", f"requests.{GPU}", "pods", "count/pods"),
-    ),
-    "1000Gi",
+_KEYS: Final = (
+    *("cpu", "memory", "ephemeral-storage", "pods", "count/pods", f"requests.{GPU}"),
+    *("requests.cpu", "requests.memory", "requests.ephemeral-storage"),
+    *("limits.cpu", "limits.memory", "limits.ephemeral-storage"),
+    *("hugepages-2Mi", "requests.hugepages-2Mi"),
 )
+LIMITS: Final = dict.fromkeys(_KEYS, "1000Gi")
 
 
 def _container(name: str, cpu: str, memory: str, **more: Any) -> dict[str, Any]:
