@@ -330,6 +330,7 @@ class Dispatcher:
 
     async def _send_status(self, patch: PodStatusPatch) -> None:
         lane = self._lanes[Lane.STATUS]
+        unwritten = False
         try:
             if not self._fence.allowed():
                 lane.fenced += 1
@@ -339,7 +340,8 @@ class Dispatcher:
         except RequestError as error:
             lane.failed += 1
             # A pod that is gone needs no status.
-            if not concerns_another_pod(error):
+            unwritten = not concerns_another_pod(error)
+            if unwritten:
                 pod = f"{patch.namespace}/{patch.name}"
                 _log.warning("pod status was not written", pod=pod, **describe(error))
         finally:
@@ -348,7 +350,8 @@ class Dispatcher:
                 patched.set()
             blocked = self._blocked.pop(patch.uid, None)
             if blocked is not None:
-                self._pending[patch.uid] = blocked
+                # What a newer patch leaves alone is still to be written.
+                self._pending[patch.uid] = blocked.over(patch) if unwritten else blocked
             self._release(Lane.STATUS)
 
     # ---------------------------------------------------------------------------------------- close

@@ -180,6 +180,22 @@ class TestStatusPatches:
             assert server.seen[2].json["status"]["conditions"][0]["message"] == "2"
             assert await dispatcher.close(5.0) == 0
 
+    async def test_a_newer_patch_takes_over_what_failed_for_good(
+        self, server: FaultyServer, client: ApiClient
+    ) -> None:
+        refusals = [server.status(500)] * 4
+        server.on("PATCH", status_path("p"), *refusals, server.json({}))
+        dispatcher = Dispatcher(client, random=Random(1))
+        async with running(dispatcher):
+            dispatcher.patch_status(a_patch("p", "old", nominated="node-1"))
+            await until(lambda: len(server.seen) == 1)
+            dispatcher.patch_status(a_patch("p", "new"))
+            await until(lambda: len(server.seen) == 5)
+            assert await dispatcher.close(5.0) == 0
+        status = server.seen[4].json["status"]
+        assert status["conditions"][0]["message"] == "new"
+        assert status["nominatedNodeName"] == "node-1"
+
     @pytest.mark.parametrize(
         ("statuses", "requests"),
         [([500, 503, 409], 4), ([500, 500, 500, 500], 4), ([404], 1), ([422], 1)],
