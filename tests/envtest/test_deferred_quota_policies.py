@@ -11,10 +11,12 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
+from click.testing import CliRunner
 
+from scheduler.cli.quota import command
 from tests.envtest.control_plane import Binaries, ControlPlane, KubectlError
 from tests.envtest.guarded_plane import guarded_plane, node
 from tests.envtest.quota_requests import pod, resources
@@ -52,6 +54,11 @@ class Guarded:
     def write(self, used: dict[str, str]) -> None:
         path = f"{self.base}/resourcequotas/deferred/status"
         self.plane.admin.request("PATCH", path, {"status": {"used": used}})
+
+    def labels(self) -> str:
+        """What the namespace's label says to the policies."""
+        found = cast("dict[str, Any]", self.plane.admin.request("GET", self.base)["metadata"])
+        return str(found["labels"].get("kubestow.io/deferred-quota", ""))
 
     def hard(self) -> Any:
         return self.object()["spec"]["hard"]
@@ -321,3 +328,31 @@ def test_b51_an_alias_stands_for_a_name_too_long(guarded: ControlPlane) -> None:
     code, text = guarded.admin.exchange("POST", path, body)
     assert code == 201, text
     place.create("a", {name: "9"}, {name: "9"})
+
+
+def test_b45_the_command_line_writes_what_the_real_server_takes(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "b45-cli", labelled=False)
+
+    def quota(*arguments: str) -> str:
+        where = ["--kubeconfig", str(guarded.kubeconfig), "-n", place.namespace]
+        result = CliRunner().invoke(command, [arguments[0], *where, *arguments[1:]])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    long_name = f"vendor.example.com/{'n' * 63}"
+    quota("set", "--cpu", "1500m", "--memory", "64Gi", "--gpu", f"{long_name}=2", "--guard")
+    assert place.labels() == "enforced"
+    found = guarded.admin.request("GET", f"{place.base}/resourcequotas/b45-cli-deferred")
+    hard = cast("dict[str, Any]", found["spec"])["hard"]
+    assert (hard[CPU], hard[f"{PREFIX}requests.memory"], len(hard)) == ("1500", "64Gi", 3)
+    quota("set", "--cpu", "2", "--memory", "none")
+    shown = json.loads(quota("show", "-o", "json"))
+    assert {row["resource"]: row["hard"] for row in shown} == {
+        "requests.cpu": "2",
+        f"requests.{long_name}": "2",
+    }
+    place.create("g", {"cpu": "1"}, gated=True, schedulerName="kubestow")
+    assert "1 pod would be scheduled unchecked" in quota("drain")
+    quota("migrate", "--yes")
+    names = guarded.kubectl("get", "quota", "-n", place.namespace, "-o", "name").split()
+    assert names == ["resourcequota/b45-cli-compute"]
