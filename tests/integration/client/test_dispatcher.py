@@ -183,13 +183,19 @@ class TestStatusPatches:
     async def test_a_newer_patch_takes_over_what_failed_for_good(
         self, server: FaultyServer, client: ApiClient
     ) -> None:
-        refusals = [server.status(500)] * 4
-        server.on("PATCH", status_path("p"), *refusals, server.json({}))
+        release = asyncio.Event()
+
+        async def slow(_: web.Request) -> web.StreamResponse:
+            await release.wait()
+            return web.json_response({}, status=500)
+
+        server.on("PATCH", status_path("p"), slow, *[server.status(500)] * 3, server.json({}))
         dispatcher = Dispatcher(client, random=Random(1))
         async with running(dispatcher):
             dispatcher.patch_status(a_patch("p", "old", nominated="node-1"))
             await until(lambda: len(server.seen) == 1)
             dispatcher.patch_status(a_patch("p", "new"))
+            release.set()
             await until(lambda: len(server.seen) == 5)
             assert await dispatcher.close(5.0) == 0
         status = server.seen[4].json["status"]
