@@ -101,10 +101,15 @@ class NodeAffinity:
         if pod.pin:
             return PreFilterResult(frozenset((pod.pin,)))
         shape = pod.shape
+        required = shape.required_node_affinity
+        if required is not None and required.errors:
+            # The reason is upstream's, which does not say what is wrong; so the message does.
+            errors = "; ".join(map(str, required.errors))
+            state.note_failure(errors, if_rejected_by=self.name)
         named = shape.named_nodes
         if named is None:
             demanded = (
-                shape.required_node_affinity is not None
+                required is not None
                 or shape.spec.node_selector is not None
                 or self._added_required is not None
             )
@@ -117,7 +122,7 @@ class NodeAffinity:
             node.labels, node.name
         ):
             return ENFORCED_MISMATCH
-        return None if _matches(pod, node.labels, node.name) else _mismatch(pod)
+        return None if _matches(pod, node.labels, node.name) else MISMATCH
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
@@ -136,7 +141,7 @@ class NodeAffinity:
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """The rejection by the profile's or by the pod's affinity."""
-        return ENFORCED_MISMATCH if code == _ENFORCED_CODE else _mismatch(pod)
+        return ENFORCED_MISMATCH if code == _ENFORCED_CODE else MISMATCH
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
@@ -200,15 +205,6 @@ class NodeAffinity:
         own = pod.shape.preferred_node_affinity
         if own is not None:
             yield own
-
-
-def _mismatch(pod: Pod) -> Status:
-    """No node matches a term that cannot be parsed; the reason then says what is wrong with it."""
-    required = pod.shape.required_node_affinity
-    errors = () if required is None else required.errors
-    if not errors:
-        return MISMATCH
-    return unresolvable(f"{MISMATCH.message} ({'; '.join(map(str, errors))})")
 
 
 def _matches(pod: Pod, labels: Mapping[str, str], name: str) -> bool:

@@ -198,21 +198,23 @@ def test_filter(asking: Pod, node_labels: dict[str, str], matches: bool) -> None
 
     found = rejected(NodeAffinity(None, cluster.handle()), cluster, asking)
 
-    (reason,) = found.pop("n", ("",))
-    assert not found
-    # Where a term cannot be parsed the reason goes on and says so.
-    assert reason.partition(" (")[0] == ("" if matches else MISMATCH)
+    assert found == ({} if matches else {"n": (MISMATCH,)})
 
 
-def test_a_term_that_cannot_be_parsed_is_named_in_the_reason() -> None:
+def test_a_term_that_cannot_be_parsed_is_named_in_the_message_but_not_in_the_reason() -> None:
     cluster = Cluster([node("n", labels=FOO_BAR)])
     asking = demanding(labels(expression("foo", "Gt", "text")), name("In", "other"))
-    found = rejected(NodeAffinity(None, cluster.handle()), cluster, asking)
-    why = (
-        "nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: "
-        "\"text\": for 'Gt' the value must be an integer"
+    plugin = NodeAffinity(None, cluster.handle())
+    state = CycleState()
+
+    plugin.pre_filter(state, asking, cluster.table)
+
+    assert rejected(plugin, cluster, asking) == {"n": (MISMATCH,)}
+    assert state.failure_note({"NodeAffinity"}) == (
+        " (nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: "
+        "\"text\": for 'Gt' the value must be an integer)"
     )
-    assert found == {"n": (f"{MISMATCH} ({why})",)}
+    assert state.failure_note({"NodeResourcesFit"}) == ""
 
 
 @pytest.mark.parametrize(
