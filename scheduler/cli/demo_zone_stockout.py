@@ -43,9 +43,11 @@ from simulator.zone_stockout import (
     nodes,
 )
 
-PATIENCE_SECONDS: Final = 25.0
-"""Real time after which the story counts as stuck."""
-SPEED: Final = 10.0
+PATIENCE_SECONDS: Final = 20.0
+"""Real time that the scheduler may take, all in all, before the story counts as stuck."""
+STORY_SECONDS: Final = 90.0
+"""More than the autoscaler's part takes, by the cluster's clock."""
+SPEED: Final = 5.0
 """Seconds of the cluster in a real one."""
 GATE: Final = "PodTopologySpreadFallbackMode"
 APPLIED: Final = "kubestow.io/topology-spread-fallback-applied"
@@ -249,7 +251,7 @@ class Story:
         self._cluster.runner.switch("autoscaler", False)
         self._cluster.create(DEPLOYMENT)
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(self._patience()):
                 await self._until(lambda: self._bound() + len(self._waited) == REPLICAS)
                 self._cluster.runner.switch("autoscaler", True)
                 await self._until(lambda: self._bound() == REPLICAS)
@@ -261,6 +263,9 @@ class Story:
         while not holds():
             self._changed.clear()
             await self._changed.wait()
+
+    def _patience(self) -> float:
+        return PATIENCE_SECONDS + STORY_SECONDS / max(self._cluster.clock.rate, 1.0)
 
     def _bound(self) -> int:
         return sum(self.outcome().zones.values())
@@ -283,7 +288,7 @@ class Story:
         before = ""
         for milestone, what in MILESTONES.items():
             if milestone not in happened:
-                raise DemoError(f"waited {PATIENCE_SECONDS:.0f} s in vain for {what}")
+                raise DemoError(f"waited {self._patience():.0f} s in vain for {what}")
             if before and happened[before] > happened[milestone]:
                 raise DemoError(f"{MILESTONES[before]} came after {what}")
             before = milestone
