@@ -23,16 +23,17 @@ from typing import Final
 
 from plugins.resource_quota.accounts import (
     Account,
-    Holder,
     QuotaMode,
     QuotaTerms,
     Role,
     read_terms,
 )
 from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
+from plugins.resource_quota.fairness import Turns, stands_back
 from plugins.resource_quota.holds import Demand
 from plugins.resource_quota.messages import Pairs, Violation, pairs
 from plugins.resource_quota.records import NOTHING, Namespace, PodRecord
+from plugins.resource_quota.recount import misplaced_pods, sums_drift
 from plugins.resource_quota.usage import UsageCache
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
@@ -77,10 +78,6 @@ class Ledger:
     ) -> None:
         """Seconds of `holdAfter` (None: no fairness) and `maxHold`."""
         self.mode = mode
-        self._hold_after = hold_after
-        self._max_hold = max_hold
-        #: (time, namespace) at which a holder may be chosen, or ends.
-        self._fair: list[tuple[float, str]] = []
         #: Whether all pods and quotas are known; until then nothing is let through.
         self.synced = False
         self._namespaces: dict[str, Namespace] = {}
@@ -103,6 +100,9 @@ class Ledger:
         self.on_overcommitted: Callable[[Account], None] = lambda _account: None
         #: Called when `next_due` moved to an earlier time.
         self.on_timer: Callable[[], None] = lambda: None
+        self._turns = Turns(
+            hold_after, max_hold, check=self._check, free=self._free, on_timer=self._timer_moved
+        )
 
     # -- what is told ----------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class Ledger:
         if pod.spec.node_name or record.ended:
             self._leave(space, record)
             self._settled(space, record)
-            self._fed(space, record)
+            self._turns.fed(space, record)
             self._unclaim(record)
 
     def observe_newer(self, pod: Pod) -> None:
@@ -155,7 +155,7 @@ class Ledger:
         self._enter(space, record)
         self._leave(space, record)
         self._settled(space, record)
-        self._fed(space, record)
+        self._turns.fed(space, record)
         self._unclaim(record)
         del space.pods[uid]
         self._unsynced.discard(uid)
@@ -249,7 +249,8 @@ class Ledger:
             space = self._namespaces[record.pod.metadata.namespace]
             record.reserved = True
             self._enter(space, record)
-            self._fed(space, record)
+            self._leave(space, record)
+            self._turns.fed(space, record)
             self._unclaim(record)
             if record.released_at is not None:
                 del space.released[record.uid]
@@ -280,10 +281,7 @@ class Ledger:
         if record.held_since is None:
             record.held_since = now
         self._unclaim(record)
-        if self._hold_after is not None and record.deferred and record.starved_since is None:
-            record.starved_since = now
-            space.starving[uid] = now
-            self._look(now + self._hold_after, space)
+        self._turns.wait(space, record, now)
         return self.announce(record, pairs(violations))
 
     def announce(self, record: PodRecord, violated: Pairs) -> bool:
@@ -313,7 +311,7 @@ class Ledger:
             space = self._namespaces[record.pod.metadata.namespace]
             record.announced = frozenset()
             self._settled(space, record)
-            self._fed(space, record)
+            self._turns.fed(space, record)
 
     def claim(self, uid: str) -> None:
         """A deferred pod fits the quota and no node: note what it would use, for `unclaimed`."""
@@ -346,7 +344,10 @@ class Ledger:
             return 0.0
         while self._ends and not self._awaited(*self._ends[0]):
             heapq.heappop(self._ends)
-        times = [heap[0][0] for heap in (self._ends, self._chances, self._fair) if heap]
+        times = [heap[0][0] for heap in (self._ends, self._chances) if heap]
+        turn = self._turns.next_due()
+        if turn is not None:
+            times.append(turn)
         return min(times, default=None)
 
     def run_due(self, now: float) -> None:
@@ -359,8 +360,7 @@ class Ledger:
                 self._enter(self._namespaces[record.pod.metadata.namespace], record)
         while self._chances and self._chances[0][0] <= now:
             self._chance_over(heapq.heappop(self._chances)[1], now)
-        if self._fair and self._fair[0][0] <= now:
-            self._be_fair(now)
+        self._turns.run_due(self._namespaces, now)
         if self.synced and self._unsynced:
             waiting, self._unsynced = self._unsynced, set()
             self.on_release([uid for uid in self._pods if uid in waiting])
@@ -409,44 +409,13 @@ class Ledger:
 
     def drift(self) -> list[str]:
         """Differences between what is kept and a full recount from the pods; empty: none."""
-        found: list[str] = []
-        for space in self._namespaces.values():
-            for account in space.accounts.values():
-                found += account.recount()
-                found += self._misplaced(space, account)
-        return found
+        return sums_drift(self._namespaces)
 
     def validate(self) -> None:
         """Raise LedgerDriftError if a full recount differs, or a held pod is out of place."""
-        found = self.drift()
-        for uid, record in self._pods.items():
-            space = self._namespaces[record.pod.metadata.namespace]
-            if space.pods.get(uid) is not record:
-                found.append(f"pod {uid} is not in its namespace")
-            if record.released_at is not None and space.released.get(uid) is not record:
-                found.append(f"pod {uid} was released and is not among the released")
-            if record.demand != self._demand(space, record):
-                found.append(f"pod {uid} has an old demand")
-        for space in self._namespaces.values():
-            for held in space.lines:
-                if self._pods.get(held.uid) is not held or held.order is None:
-                    found.append(f"pod {held.uid} is held and should not be")
+        found = self.drift() + misplaced_pods(self._namespaces, self._pods, self._demand)
         if found:
             raise LedgerDriftError("\n".join(found))
-
-    def _misplaced(self, space: Namespace, account: Account) -> Iterator[str]:
-        expected = {
-            uid: (record.role, dict(record.demand.shares).get(account))
-            for uid, record in space.pods.items()
-            if record.role is not None and account in dict(record.demand.shares)
-        }
-        actual = {uid: (entry.role, entry.amounts) for uid, entry in account.entries.items()}
-        for uid in sorted(expected.keys() | actual.keys()):
-            if expected.get(uid) != actual.get(uid):
-                yield (
-                    f"quota {account.namespace}/{account.name}: pod {uid} stands as "
-                    f"{actual.get(uid)}, should be {expected.get(uid)}"
-                )
 
     # -- keeping accounts ------------------------------------------------------------------------
 
@@ -557,6 +526,7 @@ class Ledger:
         if len(space.lines) and space.name not in self._dirty:
             self._dirty.add(space.name)
             self.on_timer()
+        self._turns.reconsider(space)
         if fresh is not None and self.synced:
             self.on_changed(fresh)
 
@@ -604,98 +574,11 @@ class Ledger:
                 elif (
                     account.holder is not None
                     and wanted + account.holder.amounts[index] > limit.hard
-                    and self._stands_back(record, account, index)
+                    and stands_back(record, account, index)
                 ):
                     older = account.holder.key
                     found.append(Violation(account, index, requested, used, older=older))
         return found
-
-    # -- fairness (2.11) -------------------------------------------------------------------------
-
-    def _stands_back(self, record: PodRecord, account: Account, index: int) -> bool:
-        """Whether the pod leaves what it needs of this limit to the holder."""
-        holder = account.holder
-        if holder is None or index not in holder.short or holder.uid == record.uid:
-            return False
-        if not record.deferred or record.role is Role.RESERVED:
-            return False
-        order = record.order or (-record.pod.priority, self._sequence + 1)
-        return order > holder.order
-
-    def _look(self, when: float, space: Namespace) -> None:
-        heapq.heappush(self._fair, (when, space.name))
-        self.on_timer()
-
-    def _be_fair(self, now: float) -> None:
-        due: dict[str, None] = {}
-        while self._fair and self._fair[0][0] <= now:
-            due[heapq.heappop(self._fair)[1]] = None
-        for name in due:
-            space = self._namespaces.get(name)
-            if space is not None:
-                self._end_turns(space, now)
-                self._choose_holders(space, now)
-
-    def _end_turns(self, space: Namespace, now: float) -> None:
-        assert self._hold_after is not None
-        for account in space.accounts.values():
-            if account.holder is not None and account.holder.until <= now:
-                account.holder = None
-                account.rests_until = now + self._hold_after
-                self._look(account.rests_until, space)
-                self._free(space, {account})
-
-    def _choose_holders(self, space: Namespace, now: float) -> None:
-        """The first in queue order of those that wait long enough, for each quota without one."""
-        assert self._hold_after is not None
-        free = {
-            account
-            for account in space.accounts.values()
-            if account.holder is None and account.rests_until <= now
-        }
-        if not free:
-            return
-        waiting = [
-            (record.order, record.uid)
-            for uid, since in space.starving.items()
-            if since + self._hold_after <= now
-            for record in (self._pods.get(uid),)
-            if record is not None and record.order is not None
-        ]
-        for order, uid in sorted(waiting):
-            if not free:
-                return
-            record = self._pods[uid]
-            violations = self._check(record)
-            if any(each.never for each in violations):
-                continue
-            for account, amounts in record.demand.shares:
-                short = frozenset(
-                    each.index for each in violations if each.account is account and not each.older
-                )
-                if account in free and short:
-                    until = now + self._max_hold
-                    account.holder = Holder(uid, record.pod.key, order, amounts, short, until)
-                    free.discard(account)
-                    self._look(until, space)
-
-    def _fed(self, space: Namespace, record: PodRecord) -> None:
-        """Quota alone keeps the pod from a node no longer: what was kept for it is free."""
-        if record.starved_since is None:
-            return
-        record.starved_since = None
-        space.starving.pop(record.uid, None)
-        ended = {
-            account
-            for account in space.accounts.values()
-            if account.holder is not None and account.holder.uid == record.uid
-        }
-        for account in ended:
-            account.holder = None
-        if ended:
-            self._free(space, ended)
-            if space.starving:
-                self._look(0.0, space)
 
     def _unclaim(self, record: PodRecord) -> None:
         for account, _ in record.demand.shares:
@@ -736,6 +619,10 @@ class Ledger:
             self._chance(space, now)
         if uids:
             self.on_release(uids)
+
+    def _timer_moved(self) -> None:
+        # Through the attribute, which the host sets later.
+        self.on_timer()
 
     def _chance(self, space: Namespace, now: float) -> None:
         if not space.chance:

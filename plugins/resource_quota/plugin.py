@@ -89,10 +89,7 @@ class ResourceQuota:
         if violations:
             self._count(violations, _PRE_ENQUEUE)
             return self._held(self._books, pod, violations)
-        held = ledger.admit(pod.uid, self._handle.clock.now())
-        if held is not None:
-            self._handle.metrics.observe(HELD_DURATION, value=held)
-            self._books.gauge_held(pod.metadata.namespace)
+        self._let_in(self._books, pod)
         return None
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
@@ -108,6 +105,8 @@ class ResourceQuota:
                 claimed = ledger.unclaimed(pod)
                 if claimed:
                     state.set_unfit_reason(REASON_VALIDATED, message(claimed))
+            if state.info is not None:
+                self._let_in(self._books, pod)
             return SKIP
         if state.info is None:
             return _rejection(violations)
@@ -152,6 +151,13 @@ class ResourceQuota:
             return (Condition(type=MARK_CONDITION, status="False", reason="NeverGated"),)
         return ()
 
+    def explain(self, pod: Pod) -> Sequence[str]:
+        """What the quotas of the namespace have left, where one of them holds the pod."""
+        if self._books is None:
+            return ()
+        violations = self._books.ledger.violations(pod)
+        return (f"held by quota: {message(violations)}",) if violations else ()
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """None: quota that is freed, and changes of the pod itself, come through the ledger (2.10).
 
@@ -170,6 +176,12 @@ class ResourceQuota:
                 )
             books.gauge_held(pod.metadata.namespace)
         return status
+
+    def _let_in(self, books: Bookkeeper, pod: Pod) -> None:
+        held = books.ledger.admit(pod.uid, self._handle.clock.now())
+        if held is not None:
+            self._handle.metrics.observe(HELD_DURATION, value=held)
+            books.gauge_held(pod.metadata.namespace)
 
     def _count(self, violations: Sequence[Violation], point: str) -> None:
         for quota in {each.account.name: each for each in violations}.values():

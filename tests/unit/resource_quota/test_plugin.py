@@ -218,6 +218,12 @@ def test_a_trial_leaves_no_trace() -> None:
     assert desk.ledger.held("default") == 0
 
 
+def test_b54_explain_names_quota_and_numbers() -> None:
+    desk = full()
+    assert desk.plugin.explain(pod("p", deferred=True)) == (f"held by quota: {EXCEEDED}",)
+    assert desk.plugin.explain(pod("p", "0", deferred=True)) == ()
+
+
 def test_reserve_books_and_unreserve_gives_back() -> None:
     desk = Desk()
     a, b = pod("a", deferred=True), pod("b", deferred=True)
