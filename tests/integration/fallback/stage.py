@@ -47,7 +47,8 @@ NPF: Final = "NodeProvisioningFailed"
 PF: Final = "PreemptionFailed"
 ZONE: Final = "zone"
 HOST: Final = "host"
-BACKOFF: Final = 15.0
+INITIAL_BACKOFF: Final = 60
+BACKOFF: Final = 65.0
 """Longer than any backoff."""
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 
@@ -282,6 +283,9 @@ async def staged(
         options=options,
         clock=clock,
         profiles=[profile],
+        # Long, so that it never ends while a slow machine is still busy with the step before.
+        podInitialBackoffSeconds=INITIAL_BACKOFF,
+        podMaxBackoffSeconds=INITIAL_BACKOFF,
         kubestow={"timeBasedHintPeriod": period},
     ) as wiring:
         stage = Stage(cluster, wiring, clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator import EmbeddedCluster
-from tests.integration.fallback.stage import PF, ZONE, Stage, spread, staged, zone_node
+from tests.integration.fallback.stage import BACKOFF, PF, ZONE, Stage, spread, staged, zone_node
 from tests.integration.service.harness import bound_to, delete, find, until
 
 
@@ -87,5 +87,5 @@ async def test_a17_a_condition_that_is_false_for_good_leaves_scoring_to_prefer_t
         await stage.quiet()
         delete(cluster, "full")
         await stage.quiet()
-        stage.advance(20)
+        stage.advance(BACKOFF)
         await until(lambda: bound_to(cluster, "p") == "z2")

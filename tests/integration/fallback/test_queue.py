@@ -11,6 +11,7 @@ from scheduler.framework.events import ATTEMPT_OUTCOME, TIME_TICK
 from simulator import EmbeddedCluster, FaultRule
 from tests.integration.fallback.stage import (
     BACKOFF,
+    INITIAL_BACKOFF,
     NPF,
     PF,
     ZONE,
@@ -37,10 +38,10 @@ async def test_a32_the_outcome_alone_brings_the_next_attempt(cluster: EmbeddedCl
         assert view.last_event == ATTEMPT_OUTCOME.label
         cluster.faults.add(FaultRule(action="silence", verb="watch"))
         first = stage.watcher.attempts[0][1]
-        stage.advance(1.2)
+        stage.advance(INITIAL_BACKOFF + 0.2)
         await until(lambda: stage.attempts("p") == 2)
         # A loaded machine may add to it, but nothing of ours does: backoff ends on whole seconds.
-        assert stage.watcher.attempts[1][1] - first >= 1.0
+        assert stage.watcher.attempts[1][1] - first >= INITIAL_BACKOFF
         await until(lambda: bound_to(cluster, "p") == "z1")
 
 

@@ -9,6 +9,7 @@ import pytest
 from simulator import EmbeddedCluster, FaultRule
 from tests.integration.fallback.stage import (
     APPLIED,
+    BACKOFF,
     HOST,
     NPF,
     PF,
@@ -204,7 +205,7 @@ async def test_a15_min_domains_means_nothing_while_soft(cluster: EmbeddedCluster
         await stage.attempted("p", 1)
         stage.provisioning("p", "False")
         await stage.quiet()
-        stage.advance(20)
+        stage.advance(BACKOFF)
         await until(lambda: bound_to(cluster, "p"))
 
 
@@ -296,6 +297,7 @@ async def test_a29_a_condition_that_flaps_every_second_is_no_busy_loop(
         await stage.attempted("p", 1)
         stage.running("full-1", "z1", "3", app="other")
         await stage.quiet()
+        stage.advance(BACKOFF)
         for second in range(30):
             stage.provisioning("p", "False" if second % 2 else "True", message=str(second))
             await stage.quiet()
