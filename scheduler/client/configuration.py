@@ -1,9 +1,8 @@
 """Where the API server is and how to prove who we are.
 
-The only module that touches `kubernetes_asyncio`, and it uses its configuration loaders only. They
-parse kubeconfig files and run exec plugins and identity providers; TLS contexts, token files and
-renewal are ours. The import happens on use: it costs a third of a second and 70 MB because of the
-generated models behind it.
+Of `kubernetes_asyncio` only the configuration loaders are used (`kubeconfig_loaders`). They parse
+kubeconfig files and run exec plugins and identity providers; TLS contexts, token files and renewal
+are ours.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from scheduler.client import kubeconfig_loaders
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.credentials import (
     Credentials,
@@ -25,6 +25,7 @@ from scheduler.client.credentials import (
     TokenFileCredentials,
 )
 from scheduler.client.errors import ConfigurationError
+from scheduler.client.kubeconfig_loaders import Loaders
 
 SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -100,20 +101,16 @@ def _existing(paths: str) -> list[str]:
 def _in_cluster(
     environ: Mapping[str, str], service_account: Path, master: str, clock: Clock
 ) -> ClientConfiguration:
-    from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415  (heavy, see above)
-    from kubernetes_asyncio.config.incluster_config import (  # noqa: PLC0415
-        InClusterConfigLoader,
-    )
-
+    loaders = kubeconfig_loaders.load()
     target: Any = _Loaded()
     try:
-        InClusterConfigLoader(
+        loaders.in_cluster_config_loader(
             token_filename=str(service_account / "token"),
             cert_filename=str(service_account / "ca.crt"),
             try_refresh_token=False,
             environ=dict(environ),
         ).load_and_set(target)
-    except (ConfigException, OSError) as error:
+    except (loaders.config_exception, OSError) as error:
         msg = f"in-cluster configuration ({service_account}): {error}"
         raise ConfigurationError(msg) from error
     return ClientConfiguration(
@@ -141,15 +138,14 @@ class _Loaded:
 async def _from_kubeconfig(
     paths: str, context: str | None, master: str, clock: Clock
 ) -> ClientConfiguration:
-    from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415  (heavy, see above)
-
+    loaders = kubeconfig_loaders.load()
     found = _existing(paths)
     if not found:
         msg = f"kubeconfig {paths}: no such file"
         raise ConfigurationError(msg)
     try:
-        return await _load_kubeconfig(os.pathsep.join(found), context, master, clock)
-    except (ConfigurationError, ConfigException) as error:
+        return await _load_kubeconfig(loaders, os.pathsep.join(found), context, master, clock)
+    except (ConfigurationError, loaders.config_exception) as error:
         msg = f"kubeconfig {paths}: {error}"
         raise ConfigurationError(msg) from error
     # The boundary to a third-party parser: on odd input it raises whatever the line it dies in
@@ -160,14 +156,9 @@ async def _from_kubeconfig(
 
 
 async def _load_kubeconfig(
-    paths: str, context: str | None, master: str, clock: Clock
+    loaders: Loaders, paths: str, context: str | None, master: str, clock: Clock
 ) -> ClientConfiguration:
-    from kubernetes_asyncio.config.kube_config import (  # noqa: PLC0415  (heavy, see above)
-        KubeConfigLoader,
-        KubeConfigMerger,
-    )
-
-    merged = KubeConfigMerger(paths).config
+    merged = loaders.kube_config_merger(paths).config
     if merged is None or not merged.value:
         msg = "the file is empty"
         raise ConfigurationError(msg)
@@ -181,7 +172,9 @@ async def _load_kubeconfig(
     if master:
         # Before loading, so that the scheme decides about certificates.
         cluster["server"] = master
-    loader = KubeConfigLoader(config_dict=merged, active_context=chosen, config_base_path=None)
+    loader = loaders.kube_config_loader(
+        config_dict=merged, active_context=chosen, config_base_path=None
+    )
     target = _Loaded()
     await loader.load_and_set(target)
     if not target.host:

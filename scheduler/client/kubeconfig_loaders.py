@@ -1,0 +1,111 @@
+"""The configuration loaders of `kubernetes_asyncio`, without the generated code around them.
+
+Importing anything below `kubernetes_asyncio` imports all of it: a thousand modules of models and
+verbs, 50 MiB and a third of a second, of which the loaders use two names in annotations. So the
+loaders are imported below stand-ins for the two packages that pull the rest in. The stand-ins are
+gone when `load` returns: whoever imports `kubernetes_asyncio` later (a plugin) gets the real one.
+
+Whatever goes wrong on that way, a release that is laid out differently for example, the plain
+import is used: larger and slower, but right. Not safe against another thread that imports
+`kubernetes_asyncio` in the same moment; the process loads its configuration before it has threads.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Final, NoReturn
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+PACKAGE: Final = "kubernetes_asyncio"
+CLIENT: Final = f"{PACKAGE}.client"
+
+_NAMES_OF_CLIENT: Final = ("ApiClient", "Configuration")
+"""What the loaders import from the generated part. They use it only where no target is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaders:
+    """What the configuration is read with; the classes are `kubernetes_asyncio`'s."""
+
+    kube_config_loader: Any
+    kube_config_merger: Any
+    in_cluster_config_loader: Any
+    config_exception: type[Exception]
+
+
+class _NotLoaded:
+    """In the place of a generated class that is never needed."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        msg = f"{type(self).__name__} was not loaded: pass load_and_set() a target"
+        raise RuntimeError(msg)
+
+
+_loaded: list[Loaders] = []
+
+
+def load() -> Loaders:
+    """The loaders; imported on the first call, which is not at the import of this module."""
+    if not _loaded:
+        _loaded.append(_load())
+    return _loaded[0]
+
+
+def _load() -> Loaders:
+    if PACKAGE in sys.modules:
+        # Somebody has paid for it already.
+        return _import()
+    try:
+        with _stand_ins():
+            return _import()
+    # The boundary to another project's layout: anything may be missing there, or raise.
+    except Exception as error:  # noqa: BLE001
+        _log.info("kubernetes_asyncio is imported whole", reason=repr(error))
+    return _import()
+
+
+def _import() -> Loaders:
+    config = importlib.import_module(f"{PACKAGE}.config.kube_config")
+    in_cluster = importlib.import_module(f"{PACKAGE}.config.incluster_config")
+    problems = importlib.import_module(f"{PACKAGE}.config.config_exception")
+    return Loaders(
+        config.KubeConfigLoader,
+        config.KubeConfigMerger,
+        in_cluster.InClusterConfigLoader,
+        problems.ConfigException,
+    )
+
+
+@contextmanager
+def _stand_ins() -> Iterator[None]:
+    """Put empty packages in the place of the heavy ones; afterwards nothing of this is left."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        _missing()
+    folders = list(spec.submodule_search_locations)
+    package, client = ModuleType(PACKAGE), ModuleType(CLIENT)
+    package.__path__ = folders
+    client.__path__ = [f"{folder}/client" for folder in folders]
+    for name in _NAMES_OF_CLIENT:
+        setattr(client, name, type(name, (_NotLoaded,), {}))
+    sys.modules.update({PACKAGE: package, CLIENT: client})
+    try:
+        yield
+    finally:
+        for name in [*sys.modules]:
+            if name == PACKAGE or name.startswith(f"{PACKAGE}."):
+                del sys.modules[name]
+
+
+def _missing() -> NoReturn:
+    msg = f"{PACKAGE} is not an installed package"
+    raise ModuleNotFoundError(msg, name=PACKAGE)
