@@ -255,7 +255,7 @@ class Application:
     async def _schedule_until_stopped(self, wiring: Wiring) -> None:
         scheduling = asyncio.create_task(wiring.loop.run(), name="scheduling loop")
         stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
-        bridging = asyncio.create_task(_bridge(wiring), name="node provisioning bridge")
+        beside = [asyncio.create_task(work, name=name) for name, work in wiring.leaders_work()]
         try:
             await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if scheduling.done():
@@ -264,8 +264,9 @@ class Application:
         finally:
             stopping.cancel()
             scheduling.cancel()
-            bridging.cancel()
-            await asyncio.wait((scheduling, bridging))
+            for task in beside:
+                task.cancel()
+            await asyncio.wait((scheduling, *beside))
             await wiring.background.cancel()
 
     async def _drain(self, wiring: Wiring) -> None:
@@ -283,11 +284,6 @@ class Application:
         abandoned = await wiring.dispatcher.close(max(0.0, end - self._clock.monotonic()))
         if abandoned:
             _log.warning("writes abandoned", count=abandoned)
-
-
-async def _bridge(wiring: Wiring) -> None:
-    if wiring.bridge is not None:
-        await wiring.bridge.run()
 
 
 async def _all_synced(wiring: Wiring) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 import structlog
 
 from config import GATES, ClientConnectionConfiguration, Configuration
+from plugins.names import RESOURCE_QUOTA
+from plugins.resource_quota.bookkeeper import Bookkeeper
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_shapes import PodShapes
@@ -57,6 +59,7 @@ from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import RunOptions
 from scheduler.service.plugin_conditions import PluginConditions
+from scheduler.service.quota import UsageWriter
 from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
@@ -179,6 +182,7 @@ class Wiring:
             timed=self.subscriptions.timed,
         )
         self.bridge = self._bridge(limit=connection, fence=fence)
+        self.usage_writer = self._usage_writer(limit=connection, fence=fence)
         self.reflectors = self._reflectors()
         metrics.add_source(self._report)
         metrics.client.host = transport.host
@@ -357,6 +361,31 @@ class Wiring:
         self.subscriptions.on_object("pods", bridge.pod)
         return bridge
 
+    def _usage_writer(
+        self, *, limit: ClientConnectionConfiguration, fence: Fence
+    ) -> UsageWriter | None:
+        """The writer of quotas' usage, where a profile enforces deferred keys."""
+        books = self._shared.get(RESOURCE_QUOTA)
+        if not isinstance(books, Bookkeeper) or not books.ledger.mode.deferred_keys:
+            return None
+        # A rate limit of its own: thousands of quotas must not eat into that of binds.
+        limiter = RateLimiter(self.clock, qps=limit.qps, burst=limit.burst)
+        return UsageWriter(
+            self.client.derive("quota-usage", limiter=limiter, fence=fence),
+            self.dispatcher,
+            books,
+            self.subscriptions,
+            metrics=self.metrics.quota,
+            random=self._random,
+        )
+
+    def leaders_work(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """What runs beside the scheduling loop while this process leads, with its name."""
+        if self.bridge is not None:
+            yield "node provisioning bridge", self.bridge.run()
+        if self.usage_writer is not None:
+            yield "quota usage writer", self.usage_writer.run()
+
     # -- reflectors ------------------------------------------------------------------------------
 
     def _reflectors(self) -> list[Reflector[Any]]:
@@ -496,6 +525,7 @@ class Wiring:
             "dispatcher": self.dispatcher.statistics(),
             "events": self.recorder.statistics(),
             "bridge": None if self.bridge is None else self.bridge.statistics(),
+            "quota usage": None if self.usage_writer is None else self.usage_writer.statistics(),
             "inbox": self.inbox.statistics(),
             "extenders": self.outside.statistics(),
             "reflectors": [reflector.statistics() for reflector in self.reflectors],

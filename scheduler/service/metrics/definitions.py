@@ -402,6 +402,19 @@ QUOTA_IN_FLIGHT: Final = _gauge(
     "resource_quota",
     "resource",
 )
+QUOTA_WRITES: Final = _counter(
+    "scheduler_resource_quota_writer_writes_total",
+    "Times the leader published what pods use of a quota's deferred keys.",
+)
+QUOTA_WRITE_ERRORS: Final = _counter(
+    "scheduler_resource_quota_writer_errors_total",
+    "Times it could not; each is tried again, and scheduling is exact all the same.",
+)
+QUOTA_DRIFT: Final = _gauge(
+    "scheduler_resource_quota_ledger_drift",
+    "Differences between the usage that is kept and a full recount every minute; anything but 0 is "
+    "a bug.",
+)
 
 DEFINITIONS: Final[tuple[Definition, ...]] = tuple(
     value for value in dict(globals()).values() if isinstance(value, Definition)

@@ -201,6 +201,24 @@ class ClientFacet:
         self._leader[name,].set(1.0 if leading else 0.0)
 
 
+class QuotaFacet:
+    """Implements `scheduler.service.quota.usage_writer.UsageWriterMetrics`."""
+
+    __slots__ = ("_errors", "_writes")
+
+    def __init__(self, families: Families) -> None:
+        self._writes = families.counter(define.QUOTA_WRITES)[()]
+        self._errors = families.counter(define.QUOTA_WRITE_ERRORS)[()]
+
+    def written(self) -> None:
+        """The usage of a quota was written."""
+        self._writes.inc()
+
+    def failed(self) -> None:
+        """It was not."""
+        self._errors.inc()
+
+
 class BridgeFacet:
     """Implements `scheduler.service.node_provisioning.bridge.BridgeMetrics`."""
 

@@ -1,8 +1,8 @@
 """SchedulerMetrics: everything the process measures, behind one object per process.
 
-`engine`, `queue`, `client` and `bridge` are handed to the parts below, which know them by their own
-Protocols; the service calls the rest. Nothing is global: two schedulers in one process (tests, the
-simulator) measure apart.
+`engine`, `queue`, `client`, `bridge` and `quota` are handed to the parts below, which know them by
+their own Protocols; the service calls the rest. Nothing is global: two schedulers in one process
+(tests, the simulator) measure apart.
 
 Written from the event loop only. `exposition` may run in a worker thread, after `refresh` on the
 loop.
@@ -23,6 +23,7 @@ from scheduler.service.metrics.facets import (
     EngineFacet,
     PluginFacet,
     QueueFacet,
+    QuotaFacet,
 )
 from scheduler.service.metrics.families import Families
 
@@ -59,6 +60,7 @@ class SchedulerMetrics:
         self.client = ClientFacet(families, host)
         self.plugins = PluginFacet(families)
         self.bridge = BridgeFacet(families)
+        self.quota = QuotaFacet(families)
         self._attempts = families.counter(define.SCHEDULE_ATTEMPTS)
         self._attempt_durations = families.histogram(define.ATTEMPT_DURATION)
         self._pod_attempts = families.histogram(define.POD_ATTEMPTS)[()]

@@ -24,6 +24,7 @@ from plugins.resource_quota.ledger import Ledger
 from plugins.resource_quota.plugin import GATE, ResourceQuota, ledger_of
 from scheduler.api import Pod
 from scheduler.client.clock import SystemClock
+from scheduler.client.fence import Fence
 from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
@@ -94,6 +95,8 @@ class Stage:
         """Have the scheduling loop look at the clock."""
         if self.wiring.queue.on_timer is not None:
             self.wiring.queue.on_timer()
+        if self.wiring.usage_writer is not None:
+            self.wiring.usage_writer.wake()
 
     # -- objects ---------------------------------------------------------------------------------
 
@@ -238,6 +241,7 @@ async def staged(
     gates: str = "",
     spread: Mapping[str, Any] | None = None,
     document: Mapping[str, Any] | None = None,
+    fence: Fence | None = None,
 ) -> AsyncIterator[Stage]:
     """Run a scheduler with the gate on; leaving checks the ledger as well."""
     for each in [node("n1", "100", pods=5000)] if nodes is None else nodes:
@@ -259,7 +263,13 @@ async def staged(
         more["profiles"] = [profile]
     settings = {"statusDelay": "0s", **more.pop("kubestow", {})}
     async with scheduling(
-        cluster, plugins, options=options, clock=clock, kubestow=settings, **more
+        cluster,
+        plugins,
+        options=options,
+        clock=clock,
+        fence=fence,
+        kubestow=settings,
+        **more,
     ) as wiring:
         stage = Stage(cluster, wiring, clock)
         yield stage

@@ -155,8 +155,7 @@ async def scheduling(
                 await reflector.synced.wait()
             wiring.subscriptions.publish_synced()
             tasks.append(group.create_task(wiring.loop.run()))
-            if wiring.bridge is not None:
-                tasks.append(group.create_task(wiring.bridge.run()))
+            tasks += [group.create_task(work, name=name) for name, work in wiring.leaders_work()]
             try:
                 yield wiring
                 wiring.cache.validate()

@@ -254,6 +254,10 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
     (lambda m: m.plugins.gauge("scheduler_resource_quota_inflight", "n", "q", "cpu", value=1.5),
      "scheduler_resource_quota_inflight",
      {"namespace": "n", "resource_quota": "q", "resource": "cpu"}, 1.5),
+    (lambda m: m.quota.written(), "scheduler_resource_quota_writer_writes_total", {}, 1),
+    (lambda m: m.quota.failed(), "scheduler_resource_quota_writer_errors_total", {}, 1),
+    (lambda m: m.plugins.gauge("scheduler_resource_quota_ledger_drift", value=2),
+     "scheduler_resource_quota_ledger_drift", {}, 2),
     (lambda m: m.plugins.observe(
         "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds", value=0.5),
      "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds_sum", {}, 0.5),
