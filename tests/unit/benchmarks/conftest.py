@@ -1,0 +1,16 @@
+"""Benchmarks silence the log of the whole process; a test must not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """Give the log back as it was."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
