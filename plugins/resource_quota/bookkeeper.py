@@ -16,6 +16,7 @@ from plugins.resource_quota.accounts import Account, QuotaTerms, Role
 from plugins.resource_quota.arguments import HOLD_AFTER, ResourceQuotaArgs
 from plugins.resource_quota.keys import human
 from plugins.resource_quota.ledger import Ledger
+from plugins.resource_quota.upkeep import Audit, Sweep
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota as Quota
 from scheduler.api.storage import ObjectReference
@@ -30,6 +31,7 @@ ACTION: Final = "Quota"
 HELD_PODS: Final = "scheduler_resource_quota_held_pods"
 HELD_DURATION: Final = "scheduler_resource_quota_held_duration_seconds"
 IN_FLIGHT: Final = "scheduler_resource_quota_inflight"
+DRIFT: Final = "scheduler_resource_quota_ledger_drift"
 VIOLATIONS: Final = "scheduler_resource_quota_violations_total"
 
 
@@ -58,6 +60,8 @@ class Bookkeeper:
         self._built_in: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {}
         self._conflicting: set[str] = set()
         self._touched: dict[Account, None] = {}
+        self._sweep = Sweep(self.ledger, handle.recheck)
+        self._audit = Audit(self.ledger, self._drifted)
         ledger = self.ledger
         ledger.on_release = self._release
         ledger.on_changed = self._changed
@@ -77,15 +81,21 @@ class Bookkeeper:
         """Monotonic time at which something is to be done."""
         if self._findings or self._touched:
             return 0.0
-        due = self.ledger.next_due()
-        if due is None:
-            return None
         clock = self._handle.clock
-        return clock.monotonic() + due - clock.now()
+        now = clock.monotonic()
+        due = self._audit.next_due(now)
+        sweep = self._sweep.next_due()
+        if sweep is not None:
+            due = min(due, sweep)
+        wall = self.ledger.next_due()
+        return due if wall is None else min(due, now + wall - clock.now())
 
     def run_due(self) -> None:
-        """End graces, release pods, report findings, set gauges."""
-        self.ledger.run_due(self._handle.clock.now())
+        """End graces, release pods, look after labels, report findings, set gauges."""
+        clock = self._handle.clock
+        self.ledger.run_due(clock.now())
+        self._sweep.run_due(clock.monotonic())
+        self._audit.run_due(clock.monotonic())
         findings, self._findings = self._findings, []
         for reference, reason, note in findings:
             self._handle.events.record(reference, "Warning", reason, ACTION, note)
@@ -107,11 +117,13 @@ class Bookkeeper:
         if old is not None and old.metadata.uid != new.metadata.uid:
             self._forget(old)
         self.ledger.observe(new)
+        self._sweep.pod(new, self._handle.clock.monotonic())
 
     def _forget(self, pod: Pod) -> None:
         namespace = pod.metadata.namespace
         held = self.ledger.held(namespace)
         self.ledger.forget(pod.metadata.uid)
+        self._sweep.forget(pod)
         if held:
             self.gauge_held(namespace)
 
@@ -134,6 +146,7 @@ class Bookkeeper:
 
     def _changed(self, account: Account) -> None:
         self._touched[account] = None
+        self._sweep.changed(account.namespace, self._handle.clock.monotonic())
         self.on_changed(account)
         self.on_timer()
 
@@ -143,6 +156,9 @@ class Bookkeeper:
             self._handle.metrics.gauge(
                 IN_FLIGHT, account.namespace, account.name, limit.name, value=0.0
             )
+
+    def _drifted(self, differences: int) -> None:
+        self._handle.metrics.gauge(DRIFT, value=differences)
 
     def _gauge_in_flight(self, account: Account) -> None:
         for index, limit in enumerate(account.limits):

@@ -33,7 +33,7 @@ from plugins.resource_quota.fairness import Turns, stands_back
 from plugins.resource_quota.holds import Demand
 from plugins.resource_quota.messages import Pairs, Violation, pairs
 from plugins.resource_quota.records import NOTHING, Namespace, PodRecord
-from plugins.resource_quota.recount import misplaced_pods, sums_drift
+from plugins.resource_quota.recount import account_drift, misplaced_pods, sums_drift
 from plugins.resource_quota.usage import UsageCache
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
@@ -218,6 +218,11 @@ class Ledger:
     def known(self, uid: str) -> bool:
         """Whether the pod is in the ledger."""
         return uid in self._pods
+
+    def holds(self, uid: str) -> bool:
+        """Whether a quota holds the pod."""
+        record = self._pods.get(uid)
+        return record is not None and record.order is not None
 
     def limits_pods_of(self, namespace: str) -> bool:
         """Whether any quota of the namespace is enforced here."""
@@ -410,6 +415,13 @@ class Ledger:
     def drift(self) -> list[str]:
         """Differences between what is kept and a full recount from the pods; empty: none."""
         return sums_drift(self._namespaces)
+
+    def drift_of(self, account: Account) -> list[str]:
+        """As `drift`, for one account; empty as well when it is an account no longer."""
+        space = self._namespaces.get(account.namespace)
+        if space is None or space.accounts.get(account.name) is not account:
+            return []
+        return account_drift(space, account)
 
     def validate(self) -> None:
         """Raise LedgerDriftError if a full recount differs, or a held pod is out of place."""

@@ -59,7 +59,7 @@ from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import RunOptions
 from scheduler.service.plugin_conditions import PluginConditions
-from scheduler.service.quota import UsageWriter
+from scheduler.service.quota import UsageWriter, report_unenforced
 from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
@@ -385,6 +385,9 @@ class Wiring:
             yield "node provisioning bridge", self.bridge.run()
         if self.usage_writer is not None:
             yield "quota usage writer", self.usage_writer.run()
+        else:
+            work = report_unenforced(self.client, self.events, self._random)
+            yield "quotas nobody enforces", work
 
     # -- reflectors ------------------------------------------------------------------------------
 

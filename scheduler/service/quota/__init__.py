@@ -1,9 +1,11 @@
 """What the leader does for deferred quotas beside scheduling: it publishes their usage.
 
-`publication` decides what to write and when (pure), `usage_writer` writes it.
+`publication` decides what to write and when (pure), `usage_writer` writes it. Where that does not
+run, `switched_off` says so on the quotas concerned.
 """
 
 from scheduler.service.quota.publication import Publications
+from scheduler.service.quota.switched_off import report_unenforced
 from scheduler.service.quota.usage_writer import UsageWriter, UsageWriterStatistics
 
-__all__ = ["Publications", "UsageWriter", "UsageWriterStatistics"]
+__all__ = ["Publications", "UsageWriter", "UsageWriterStatistics", "report_unenforced"]

@@ -42,6 +42,7 @@ class Board:
         self.gauges: dict[tuple[str, ...], float] = {}
         self.observed: list[float] = []
         self.woken: list[str] = []
+        self.rechecked: list[str] = []
         self.kept: dict[str, Any] = {}
         self.time = 1000.0
 
@@ -83,6 +84,9 @@ class Board:
         assert plugin == "ResourceQuota"
         self.woken.extend(uids)
 
+    def recheck(self, uids: Any) -> None:
+        self.rechecked.extend(uids)
+
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self.kept:
             self.kept[name] = make()
@@ -96,6 +100,7 @@ class Board:
             "events": self,
             "clock": self,
             "wake": self.wake,
+            "recheck": self.recheck,
             "shared": self.shared,
         }
         return cast("Handle", SimpleNamespace(**parts))

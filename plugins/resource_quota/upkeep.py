@@ -1,0 +1,133 @@
+"""What the books need from time to time: wrong labels put right, and a recount (design 2.8).
+
+`Sweep`: a deferred pod that passed its quotas and found no node says `Unschedulable`, and an
+autoscaler buys a node for it. When usage rises meanwhile it would be held all the same, so within
+`SWEEP_SECONDS` its gate is asked again; what does not fit is then held and labelled as any other.
+Never the other way round: a held pod becomes `Unschedulable` only by an attempt at the nodes.
+
+`Audit`: every quota is counted afresh once in `ROUND_SECONDS`; a difference is a bug.
+
+Both do little at a time, for they run between scheduling cycles. Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from plugins.resource_quota.accounts import Account
+from plugins.resource_quota.deferral import POD_SCHEDULED
+from plugins.resource_quota.ledger import Ledger
+from scheduler.api.pod import Pod
+
+SWEEP_SECONDS: Final = 3.0
+"""After usage rose; with the delay of status writes a label is right again within 5 seconds."""
+SWEPT_PER_TURN: Final = 500
+NEXT_TURN: Final = 0.02
+"""Seconds between two turns of one sweep."""
+ROUND_SECONDS: Final = 60.0
+
+UNSCHEDULABLE: Final = "Unschedulable"
+
+
+class Sweep:
+    """See the module's docstring."""
+
+    def __init__(self, ledger: Ledger, recheck: Callable[[Sequence[str]], None]) -> None:
+        """`recheck(uids)`: run PreEnqueue again for these pods."""
+        self._ledger = ledger
+        self._recheck = recheck
+        #: By namespace and UID: pods whose status says that no node has room.
+        self._unplaced: dict[str, dict[str, Pod]] = {}
+        #: Namespaces in which something has changed since the last sweep.
+        self._changed: dict[str, None] = {}
+        self._begun: Iterator[Pod] | None = None
+        self._due: float | None = None
+
+    def pod(self, pod: Pod, now: float) -> None:
+        """A pod as the API server shows it."""
+        namespace, uid = pod.metadata.namespace, pod.metadata.uid
+        if pod.spec.node_name or not _unplaced(pod):
+            if self._unplaced:
+                self.forget(pod)
+        elif self._ledger.deferred(pod):
+            self._unplaced.setdefault(namespace, {})[uid] = pod
+            self.changed(namespace, now)
+
+    def forget(self, pod: Pod) -> None:
+        """The pod is gone."""
+        found = self._unplaced.get(pod.metadata.namespace)
+        if found is not None and found.pop(pod.metadata.uid, None) is not None and not found:
+            del self._unplaced[pod.metadata.namespace]
+
+    def changed(self, namespace: str, now: float) -> None:
+        """Usage or limits of a namespace have changed."""
+        if namespace in self._unplaced:
+            self._changed[namespace] = None
+            if self._due is None:
+                self._due = now + SWEEP_SECONDS
+
+    def next_due(self) -> float | None:
+        """When `run_due` has something to do."""
+        return self._due
+
+    def run_due(self, now: float) -> None:
+        """Look at some pods, if it is time."""
+        if self._due is None or self._due > now:
+            return
+        if self._begun is None:
+            namespaces, self._changed = self._changed, {}
+            pods = [self._unplaced.get(name, {}).values() for name in namespaces]
+            self._begun = iter([pod for found in pods for pod in found])
+        wrong = []
+        for looked, pod in enumerate(self._begun, start=1):
+            if not self._ledger.holds(pod.metadata.uid) and self._ledger.violations(pod):
+                wrong.append(pod.metadata.uid)
+            if looked == SWEPT_PER_TURN:
+                self._due = now + NEXT_TURN
+                break
+        else:
+            self._begun = None
+            self._due = now + SWEEP_SECONDS if self._changed else None
+        if wrong:
+            self._recheck(wrong)
+
+
+class Audit:
+    """See the module's docstring."""
+
+    def __init__(self, ledger: Ledger, report: Callable[[int], None]) -> None:
+        """`report(differences)` at the end of each round."""
+        self._ledger = ledger
+        self._report = report
+        self._left: list[Account] = []
+        self._found = 0
+        self._due: float | None = None
+        self._pause = ROUND_SECONDS
+
+    def next_due(self, now: float) -> float:
+        """When `run_due` has something to do."""
+        if self._due is None:
+            self._due = now + ROUND_SECONDS
+        return self._due
+
+    def run_due(self, now: float) -> None:
+        """Count one quota afresh, if it is time."""
+        if self.next_due(now) > now:
+            return
+        if not self._left:
+            self._left = list(self._ledger.accounts())
+            self._pause = ROUND_SECONDS / max(1, len(self._left))
+            self._found = 0
+        if self._left:
+            self._found += len(self._ledger.drift_of(self._left.pop()))
+        if not self._left:
+            self._report(self._found)
+        self._due = now + self._pause
+
+
+def _unplaced(pod: Pod) -> bool:
+    return any(
+        each.type == POD_SCHEDULED and each.status == "False" and each.reason == UNSCHEDULABLE
+        for each in pod.status.conditions
+    )
