@@ -364,8 +364,11 @@ EVENT_PODS: Final[dict[str, Template]] = {
     "wait-topology": lambda i, _n: _unsched(
         "topology",
         i,
+        # A label of their own: the pods of the other kinds land in the same domain, and with them
+        # its skew would end before the last of these is placed.
+        {"topology": "self"},
         tolerations=_tolerate("allow"),
-        topologySpreadConstraints=_spread(_UNSCHED, "topology", 1000, minDomains=10000),
+        topologySpreadConstraints=_spread({"topology": "self"}, "topology", 1000, minDomains=10000),
     ),
     "wait-taint": lambda i, _n: _unsched("taint", i, tolerations=_tolerate("toleration")),
     "update-wait-capacity": lambda i, _n: _unsched(
