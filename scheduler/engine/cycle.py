@@ -6,6 +6,7 @@ last line, so the live table needs no snapshot.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypedDict
@@ -278,7 +279,7 @@ class SchedulingAlgorithm:
         nominating: NominatingInfo | None = None
         outcome: PostFilterOutcome | None = None
         for plugin in self._framework.post_filter:
-            answer = yield plugin
+            answer = _post_filter_result(plugin.name, (yield plugin))
             status = answer.status
             if status is None or status.success:
                 return answer
@@ -296,6 +297,14 @@ class SchedulingAlgorithm:
         return PostFilterResult(
             Status(Code.UNSCHEDULABLE, tuple(reasons), first_rejector), nominating, outcome
         )
+
+
+def _post_filter_result(plugin: str, answer: object) -> PostFilterResult:
+    """The answer; an Error where it is of another kind."""
+    if isinstance(answer, PostFilterResult):
+        return answer
+    text = f'PostFilter plugin "{plugin}" answered {reprlib.repr(answer)}, not a PostFilterResult'
+    return PostFilterResult(error(text).by(plugin))
 
 
 def _outcome(status: Status) -> PostFilterOutcome:

@@ -27,7 +27,7 @@ from scheduler.engine.extenders import Extenders
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import EngineMetrics, NoMetrics
 from scheduler.engine.recheck import filter_again
-from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.runtime import AttemptError, Framework, failed, status_or_none
 from scheduler.engine.suspended_cycle import SuspendedAlgorithm
 from scheduler.engine.waiting import WaitingPod, WaitingPods
 from scheduler.framework import (
@@ -62,6 +62,8 @@ class Attempt:
     seen: int = 0
     #: Where the node table was when a suspended cycle began.
     sequence: int = 0
+    #: What went wrong where nothing should: a fault of ours, or a plugin's strange answer.
+    fault: Exception | None = None
 
     @property
     def node_name(self) -> str:
@@ -129,8 +131,8 @@ class Engine:
         algorithm = self.algorithms[attempt.framework.profile_name]
         try:
             _conclude(attempt, algorithm.schedule(attempt.state, attempt.pod))
-        except (NoNodesError, AttemptError) as problem:
-            attempt.failure = _failure_of(problem)
+        except Exception as problem:  # noqa: BLE001 - cycle boundary
+            self._failed(attempt, problem)
         self._metrics.algorithm(self._clock.monotonic() - attempt.started)
         if attempt.result is not None:
             self._commit(attempt)
@@ -145,6 +147,17 @@ class Engine:
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
         attempt.seen = self.cache.outside_changes
         return attempt
+
+    def _failed(self, attempt: Attempt, problem: Exception) -> None:
+        """Whatever goes wrong in a cycle, be it what no check foresaw, costs this attempt only."""
+        if isinstance(problem, NoNodesError):
+            attempt.failure = failure.no_nodes(str(problem))
+        elif isinstance(problem, AttemptError):
+            attempt.failure = failure.from_error(problem)
+        else:
+            attempt.fault = problem
+            attempt.failure = failure.from_error(failed(f"scheduling cycle: {problem!r}", problem))
+            self.algorithms[attempt.framework.profile_name].search.forget(attempt.pod)
 
     # -- cycles that wait for the outside --------------------------------------------------------
 
@@ -167,8 +180,8 @@ class Engine:
         assert isinstance(algorithm, SuspendedAlgorithm)
         try:
             _conclude(attempt, await algorithm.schedule_suspended(attempt.state, attempt.pod))
-        except (NoNodesError, AttemptError) as problem:
-            attempt.failure = _failure_of(problem)
+        except Exception as problem:  # noqa: BLE001 - cycle boundary
+            self._failed(attempt, problem)
         self._metrics.algorithm(self._clock.monotonic() - attempt.started)
         return attempt
 
@@ -252,8 +265,8 @@ class Engine:
     def _run_reserve(self, attempt: Attempt) -> tuple[Status | None, Failure | None]:
         for plugin in attempt.framework.reserve:
             try:
-                status: Status | None = plugin.reserve(
-                    attempt.state, attempt.pod, attempt.node_name
+                status = status_or_none(
+                    plugin.reserve(attempt.state, attempt.pod, attempt.node_name)
                 )
             except Exception as problem:  # noqa: BLE001 - plugin boundary
                 text = f'running Reserve plugin "{plugin.name}": {problem}'
@@ -276,7 +289,7 @@ class Engine:
                 answer: tuple[Status | None, float] = plugin.permit(
                     attempt.state, attempt.pod, attempt.node_name
                 )
-                status, timeout = answer
+                status, timeout = status_or_none(answer[0]), float(answer[1])
             except Exception as problem:  # noqa: BLE001 - plugin boundary
                 text = f'running Permit plugin "{plugin.name}": {problem}'
                 return failure.from_error(failed(text, problem, plugin.name))
@@ -319,12 +332,6 @@ def _conclude(attempt: Attempt, outcome: ScheduleResult | Unfit) -> None:
         )
     else:
         attempt.result = outcome
-
-
-def _failure_of(problem: NoNodesError | AttemptError) -> Failure:
-    if isinstance(problem, AttemptError):
-        return failure.from_error(problem)
-    return failure.no_nodes(str(problem))
 
 
 def rejected_on_node(status: Status, node_name: str) -> Failure:

@@ -43,6 +43,10 @@ class ExtenderError(Exception):
     """A call of an extender failed; the text names its URL, the verb, and what was wrong."""
 
 
+class TooLateError(Exception):
+    """Work took longer than it may."""
+
+
 class Outside(Protocol):
     """What a suspended cycle waits for. The service implements it."""
 
@@ -61,7 +65,12 @@ class Outside(Protocol):
         ...
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:
-        """Await `work`; raises TimeoutError, and cancels it, after `seconds`."""
+        """Await `work`, whose own errors come through.
+
+        Raises:
+            TooLateError: `seconds` are over; the work is cancelled, but not waited for.
+            RuntimeError: the work was cancelled, not by us.
+        """
         ...
 
     def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:

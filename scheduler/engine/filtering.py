@@ -17,7 +17,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import RowVerdicts
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
+from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed, status_or_none
 from scheduler.engine.shape_results import NOT_A_NODE, ShapeResult
 from scheduler.framework import Codes, Columns, CycleState, ReuseRule, Rows, Status
 
@@ -324,13 +324,14 @@ class Filtering:
         """The attributed status behind a plugin's code."""
         slot = self.slots[index]
         try:
-            status: Status = slot.plugin.filter_status(state, pod, code)
+            status = status_or_none(slot.plugin.filter_status(state, pod, code))
         except Exception as problem:
             raise failed(
                 f'running "{slot.name}" filter plugin: {problem}', problem, slot.name
             ) from problem
-        if not status.rejected:
-            raise failed(f'running "{slot.name}" filter plugin: {status.message}', None, slot.name)
+        if status is None or not status.rejected:
+            text = f"code {code} is no rejection" if status is None else status.message
+            raise failed(f'running "{slot.name}" filter plugin: {text}', None, slot.name)
         return status.by(slot.name)
 
     def rejected(

@@ -12,7 +12,7 @@ from typing import Any
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
-from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
 from scheduler.framework import CycleState, PreFilterResult, Status, unresolvable
 
 GONE = "node(s) were deleted"
@@ -49,7 +49,7 @@ def _pre_filter(
     state: CycleState,
 ) -> Status | None:
     for plugin in framework.pre_filter:
-        if plugin.name in framework.asynchronous:
+        if plugin.name in framework.awaited_pre_filters:
             if plugin.name in earlier.skip_filter:
                 state.skip_filter.add(plugin.name)
             continue
@@ -72,12 +72,11 @@ def _ask(
     plugin: Any, state: CycleState, pod: Pod, table: NodeTable
 ) -> PreFilterResult | Status | None:
     try:
-        answer: PreFilterResult | Status | None = plugin.pre_filter(state, pod, table)
+        return pre_filter_answer(plugin.pre_filter(state, pod, table))
     except AttemptError:
         raise
     except Exception as problem:  # plugin boundary
         raise _failed(plugin, str(problem), problem) from problem
-    return answer
 
 
 def _failed(plugin: Any, text: str, cause: Exception | None) -> AttemptError:

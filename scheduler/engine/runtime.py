@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from scheduler.framework import (
     ExtensionPoint,
     Handle,
     NodeInfo,
+    PreFilterResult,
     Status,
     error,
 )
@@ -124,15 +126,11 @@ class Framework:
         self.pre_bind = self._at(profile, PRE_BIND)
         self.bind = self._at(profile, BIND)
         self.post_bind = self._at(profile, POST_BIND)
-        #: Plugins whose PreFilter or PostFilter has to be awaited, by name.
-        self.asynchronous = frozenset(
-            plugin.name
-            for plugins, method in (
-                (self.pre_filter, "pre_filter"),
-                (self.post_filter, "post_filter"),
-            )
-            for plugin in plugins
-            if inspect.iscoroutinefunction(getattr(plugin, method))
+        #: Plugins whose PreFilter has to be awaited, by name.
+        self.awaited_pre_filters = _awaited(self.pre_filter, "pre_filter")
+        #: Whether any PreFilter or PostFilter has to be awaited.
+        self.asynchronous = bool(
+            self.awaited_pre_filters or _awaited(self.post_filter, "post_filter")
         )
         self.weights = tuple(profile.weights.get(p.name) or 1 for p in self.score)
         self.normalizes = tuple(normalizer(p) for p in self.score)
@@ -205,7 +203,7 @@ class Framework:
                 continue
             extension: Callable[..., Status | None] = getattr(plugin, method)
             try:
-                status = extension(state, pod, other, node)
+                status = status_or_none(extension(state, pod, other, node))
             except Exception as problem:
                 raise failed(
                     f'running {label} on PreFilter plugin "{plugin.name}": {problem}', problem
@@ -216,10 +214,22 @@ class Framework:
                 )
 
 
+def status_or_none(answer: object) -> Status | None:
+    """What most methods of a plugin answer. Raises TypeError for anything else."""
+    if answer is None or isinstance(answer, Status):
+        return answer
+    raise TypeError(f"answered {reprlib.repr(answer)}, which is not a Status")
+
+
+def pre_filter_answer(answer: object) -> PreFilterResult | Status | None:
+    """What PreFilter answers. Raises TypeError for anything else."""
+    return answer if isinstance(answer, PreFilterResult) else status_or_none(answer)
+
+
 def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
     """One plugin's scalar Filter with upstream's status rules."""
     try:
-        status: Status | None = plugin.filter(state, pod, node)
+        status = status_or_none(plugin.filter(state, pod, node))
     except Exception as problem:
         raise failed(
             f'running "{plugin.name}" filter plugin: {problem}', problem, plugin.name
@@ -235,6 +245,13 @@ def _cause(status: Status) -> str:
     if status.code is Code.ERROR or status.message:
         return status.message
     return f"unexpected status {status.code.label}"
+
+
+def _awaited(plugins: Iterable[Any], method: str) -> frozenset[str]:
+    """Names of those whose `method` is a coroutine function."""
+    return frozenset(
+        each.name for each in plugins if inspect.iscoroutinefunction(getattr(each, method))
+    )
 
 
 def normalizer(plugin: Any) -> NormalizeScorePlugin | None:

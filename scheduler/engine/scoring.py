@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.runtime import AttemptError, Framework, failed, status_or_none
 from scheduler.engine.shape_results import Recorded, ShapeResult
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -399,7 +399,7 @@ def _call_pre_score(
     plugin: Any, state: CycleState, pod: Pod, table: NodeTable, feasible: Rows
 ) -> Status | None:
     try:
-        status: Status | None = plugin.pre_score(state, pod, table, feasible)
+        status = status_or_none(plugin.pre_score(state, pod, table, feasible))
     except Exception as problem:
         raise failed(f'running PreScore plugin "{plugin.name}": {problem}', problem) from problem
     if status is not None and not (status.success or status.skip):

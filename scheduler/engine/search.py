@@ -16,7 +16,7 @@ from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError, RowVerdicts, TableStatuses
 from scheduler.engine.filtering import Filtering
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
 from scheduler.engine.shape_results import NOT_A_NODE, Recorded, ShapeResult, ShapeResults
 from scheduler.framework import (
     Code,
@@ -204,6 +204,11 @@ class Search:
         if self._reusable(pod):
             self.results.settle(self._key(pod))
 
+    def forget(self, pod: Pod) -> None:
+        """Drop what is known about the pod's shape."""
+        if self._reusable(pod):
+            self.results.discard(self._key(pod))
+
     def _reusable(self, pod: Pod) -> bool:
         """Whether the shape says all: a node pin, or the node name of a replayed pod, does not."""
         return self._reuse and not pod.pin and not pod.spec.node_name
@@ -237,8 +242,8 @@ class Search:
         """Take one plugin's answer into account; raises FitError when nothing can follow it."""
         if isinstance(answer, PreFilterResult):
             narrowing.plugins.append(plugin.name)
-            known = narrowing.names
-            narrowing.names = answer.node_names if known is None else known & answer.node_names
+            known, named = narrowing.names, frozenset(answer.node_names)
+            narrowing.names = named if known is None else known & named
             if not narrowing.names:
                 raise self._no_common_node(narrowing, diagnosis)
             return
@@ -270,7 +275,7 @@ class Search:
                 state.data.update(known.writes)
                 recorded: PreFilterResult | Status | None = known.answer
                 return recorded
-        if plugin.name in self._framework.asynchronous:
+        if plugin.name in self._framework.awaited_pre_filters:
             # Whoever looks without scheduling (`explain`, a what-if) cannot wait.
             raise failed(
                 f'running PreFilter plugin "{plugin.name}": {MUST_BE_AWAITED}', None, plugin.name
@@ -278,7 +283,7 @@ class Search:
         reusable = entry is not None and getattr(plugin, "pre_filter_reusable", False)
         state.recorder = [] if reusable else None
         try:
-            answer: PreFilterResult | Status | None = plugin.pre_filter(state, pod, self._table)
+            answer = pre_filter_answer(plugin.pre_filter(state, pod, self._table))
         except AttemptError:
             raise
         except Exception as problem:

@@ -24,8 +24,8 @@ from scheduler.engine.cycle import (
     Unfit,
 )
 from scheduler.engine.diagnosis import Diagnosis, FitError
-from scheduler.engine.extenders import Consultation, Extenders, Outside, Refusals
-from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.extenders import Consultation, Extenders, Outside, Refusals, TooLateError
+from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
 from scheduler.engine.search import (
     Found,
     Narrowing,
@@ -98,7 +98,7 @@ class SuspendedSearch(Search):
         narrowing = Narrowing()
         for plugin in self._framework.pre_filter:
             answer: PreFilterResult | Status | None
-            if plugin.name in self._framework.asynchronous:
+            if plugin.name in self._framework.awaited_pre_filters:
                 answer = await _awaited_pre_filter(plugin, state, pod, self._table, outside)
             else:
                 answer = self._call_pre_filter(plugin, state, pod, entry)
@@ -190,12 +190,12 @@ class SuspendedSearch(Search):
         PreFilter runs again, so that what later points read of `state` is new as well; what async
         PreFilter plugins wrote stays. Raises AttemptError.
         """
-        asynchronous = self._framework.asynchronous
-        state.skip_filter.intersection_update(asynchronous)
+        awaited = self._framework.awaited_pre_filters
+        state.skip_filter.intersection_update(awaited)
         narrowing, diagnosis = Narrowing(), Diagnosis(node_count=self._table.node_count)
         try:
             for plugin in self._framework.pre_filter:
-                if plugin.name in asynchronous:
+                if plugin.name in awaited:
                     continue
                 answer = self._call_pre_filter(plugin, state, pod, None)
                 if answer is not None:
@@ -234,7 +234,7 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
 
     def suspends(self, pod: Pod) -> bool:
         """Whether something may have to be awaited for this pod."""
-        return bool(self._framework.asynchronous) or self._extenders.suspends(pod)
+        return self._framework.asynchronous or self._extenders.suspends(pod)
 
     async def schedule_suspended(self, state: CycleState, pod: Pod) -> ScheduleResult | Unfit:
         """As `schedule`; raises the same."""
@@ -289,7 +289,7 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
         seconds = _timeout(plugin)
         try:
             return await self._outside.within(answer, seconds)
-        except TimeoutError:
+        except TooLateError:
             status = error(f'PostFilter plugin "{plugin.name}" {_late(seconds)}')
         except Exception as problem:  # noqa: BLE001 - plugin boundary
             status = error(problem)
@@ -326,15 +326,12 @@ async def _awaited_pre_filter(
 ) -> PreFilterResult | Status | None:
     seconds = _timeout(plugin)
     try:
-        answer: PreFilterResult | Status | None = await outside.within(
-            plugin.pre_filter(state, pod, table), seconds
-        )
-    except TimeoutError as problem:
-        late = TimeoutError(_late(seconds))
-        raise pre_filter_failed(plugin, late) from problem
+        work = plugin.pre_filter(state, pod, table)
+        return pre_filter_answer(await outside.within(work, seconds))
+    except TooLateError as problem:
+        raise pre_filter_failed(plugin, TooLateError(_late(seconds))) from problem
     except Exception as problem:
         raise pre_filter_failed(plugin, problem) from problem
-    return answer
 
 
 def _timeout(plugin: Any) -> float:

@@ -18,7 +18,7 @@ import structlog
 from scheduler.engine import Attempt, Engine, Failure
 from scheduler.engine.engine import rejected_on_node
 from scheduler.engine.failure import from_error, from_status
-from scheduler.engine.runtime import AttemptError, failed
+from scheduler.engine.runtime import AttemptError, failed, status_or_none
 from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.queue import SchedulingQueue
@@ -229,8 +229,8 @@ class BindingCycle:
     async def _run_pre_bind(self, attempt: Attempt, plugin: Any) -> None:
         started = self._clock.monotonic()
         try:
-            status = await _maybe_await(
-                plugin.pre_bind(attempt.state, attempt.pod, attempt.node_name)
+            status = status_or_none(
+                await _maybe_await(plugin.pre_bind(attempt.state, attempt.pod, attempt.node_name))
             )
         except AttemptError:
             raise
@@ -288,8 +288,8 @@ class BindingCycle:
                 return status
         for plugin in attempt.framework.bind:
             try:
-                status = await _maybe_await(
-                    plugin.bind(attempt.state, attempt.pod, attempt.node_name)
+                status = status_or_none(
+                    await _maybe_await(plugin.bind(attempt.state, attempt.pod, attempt.node_name))
                 )
             except Exception as problem:  # plugin boundary
                 raise failed(
@@ -357,7 +357,16 @@ class BindingCycle:
 
 
 async def _maybe_await(answer: Any) -> Any:
-    return await answer if inspect.isawaitable(answer) else answer
+    if not inspect.isawaitable(answer):
+        return answer
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # Something that the plugin waited for was cancelled, not this binding cycle.
+        raise RuntimeError("it was cancelled") from None
 
 
 async def _result_of(waiting: Any, clock: Clock) -> Status:

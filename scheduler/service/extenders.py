@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -30,7 +30,7 @@ from scheduler.engine.extender_wire import (
     binding_answer,
     binding_request,
 )
-from scheduler.engine.extenders import ExtenderError, Extenders, display_name
+from scheduler.engine.extenders import ExtenderError, Extenders, TooLateError, display_name
 from scheduler.framework import SKIP, Clock, ConfigurationError, Status, error
 from scheduler.service.api_writer import PodMovedOnError
 from scheduler.service.metrics import SchedulerMetrics
@@ -38,6 +38,9 @@ from scheduler.service.metrics import SchedulerMetrics
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+_MOMENT: Final = 1.0
+"""Seconds that work which was cancelled may take to clean up when the process ends."""
 
 
 def extender_clients(extenders: Sequence[Extender]) -> list[ExtenderHttp]:
@@ -124,6 +127,8 @@ class ServiceOutside:
         self._clock = clock
         self._metrics = metrics
         self._stores = stores
+        #: What was cancelled and has not ended yet.
+        self._late: set[asyncio.Future[Any]] = set()
         self._peers: dict[int, _Peer] = {}
         for extender, http in zip(extenders, extender_clients(extenders), strict=True):
             breaker = CircuitBreaker(clock.monotonic, failures=failures, cool_down=cool_down)
@@ -131,7 +136,9 @@ class ServiceOutside:
             metrics.extender_circuit(peer.name, open=False)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; wait a moment for work that was given up."""
+        if self._late:
+            await asyncio.wait(self._late, timeout=_MOMENT)
         for peer in self._peers.values():
             await peer.http.close()
 
@@ -199,9 +206,25 @@ class ServiceOutside:
         return results
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:
-        """Await `work` with a limit."""
-        async with asyncio.timeout(None if math.isinf(seconds) else seconds):
-            return await work
+        """Await `work` with a limit; work that does not heed its cancellation is left behind."""
+        task = asyncio.ensure_future(work)
+        try:
+            done, _ = await asyncio.wait((task,), timeout=None if math.isinf(seconds) else seconds)
+        finally:
+            if not task.done():
+                task.cancel()
+                self._late.add(task)
+                task.add_done_callback(self._ended)
+        if not done:
+            raise TooLateError
+        if task.cancelled():
+            raise RuntimeError("it was cancelled")
+        return task.result()
+
+    def _ended(self, task: asyncio.Future[Any]) -> None:
+        self._late.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.warning("work that was given up failed", error=repr(task.exception()))
 
     def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:
         """Log that an extender's failure was ignored."""

@@ -184,6 +184,8 @@ class SchedulingLoop:
         return True
 
     def _outcome(self, attempt: Attempt) -> Attempt | None:
+        if attempt.fault is not None:
+            _log.error("scheduling cycle failed", pod=attempt.pod.key, exc_info=attempt.fault)
         if attempt.failure is not None:
             self._failures.handle(attempt, attempt.failure)
             return None

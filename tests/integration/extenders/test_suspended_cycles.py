@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -228,8 +229,14 @@ def asking(name: str, answer: Any, **members: Any) -> type[Any]:
     async def pre_filter(state: Any, pod: Any, table: Any) -> Any:
         if answer is None or isinstance(answer, Status):
             return answer
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
+        if answer == "deaf":
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+        if answer != "never":
+            return answer
         return await asyncio.Event().wait()
 
     return plugin(name, pre_filter=pre_filter, **members)
@@ -242,6 +249,14 @@ def asking(name: str, answer: Any, **members: Any) -> type[Any]:
         (OSError("line cut"), "SchedulerError", 'running PreFilter plugin "Asks": line cut'),
         ("never", "SchedulerError",
          'running PreFilter plugin "Asks": gave no answer within 0.02s'),
+        ("deaf", "SchedulerError",
+         'running PreFilter plugin "Asks": gave no answer within 0.02s'),
+        (TimeoutError("of my own"), "SchedulerError",
+         'running PreFilter plugin "Asks": of my own'),
+        (asyncio.CancelledError(), "SchedulerError",
+         'running PreFilter plugin "Asks": it was cancelled'),
+        (42, "SchedulerError",
+         'running PreFilter plugin "Asks": answered 42, which is not a Status'),
     ],
 )  # fmt: skip
 async def test_an_async_pre_filter(
@@ -253,6 +268,9 @@ async def test_an_async_pre_filter(
         await until(lambda: message(cluster), "condition")
         assert message(cluster).startswith(text)
         assert condition(cluster, "p")["reason"] == reason
+        # The loop goes on.
+        cluster.create(pod("q"))
+        await until(lambda: condition(cluster, "q"), "the next pod's turn")
 
 
 async def test_an_async_pre_filter_that_agrees(cluster: EmbeddedCluster) -> None:
@@ -261,6 +279,17 @@ async def test_an_async_pre_filter_that_agrees(cluster: EmbeddedCluster) -> None
         cluster.create(pod("p"))
         await until(lambda: bound_to(cluster, "p") == "n1", "bound")
         assert sample(scheduler, "scheduler_schedule_attempts_total", result="scheduled") == 1
+
+
+async def test_only_the_points_that_are_async_are_awaited(cluster: EmbeddedCluster) -> None:
+    async def post_filter(state: Any, pod: Any, statuses: Any) -> PostFilterResult:
+        return PostFilterResult(unschedulable("no help"))
+
+    mixed = plugin("Mixed", pre_filter=lambda *_: None, post_filter=post_filter)
+    cluster.create(node("n1"))
+    async with scheduling(cluster, [mixed]):
+        cluster.create(pod("p"))
+        await until(lambda: bound_to(cluster, "p") == "n1", "bound")
 
 
 @pytest.mark.parametrize("late", [False, True])

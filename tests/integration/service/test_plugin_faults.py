@@ -1,11 +1,13 @@
-"""A plugin that raises costs the pod that it raised for an attempt, and nobody else anything."""
+"""A plugin that raises, or answers nonsense, costs one pod an attempt and nobody else anything."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from scheduler.framework import SKIP, PostFilterResult, Status, unschedulable
 from simulator import EmbeddedCluster
@@ -137,3 +139,77 @@ async def test_every_extension_point_may_raise(cluster: EmbeddedCluster) -> None
         await until(lambda: not scheduler.cache.statistics().assumed_pods, "all confirmed")
         assert sample(scheduler, "scheduler_schedule_attempts_total", result="error") >= len(BROKEN)
         await until(lambda: len(event_notes(cluster, "Scheduled")) == 2 * len(methods), "events")
+
+
+NO_ANSWER = (
+    '0/2 nodes are available: 2 Insufficient cpu. PostFilter plugin "Odd" answered True, '
+    "not a PostFilterResult"
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        ("pre_filter", 'running PreFilter plugin "Odd": answered True, which is not a Status'),
+        ("filter", 'running "Odd" filter plugin: answered True, which is not a Status'),
+        ("pre_score", 'running PreScore plugin "Odd": answered True, which is not a Status'),
+        ("score", "scheduling cycle: "),
+        ("reserve", 'running Reserve plugin "Odd": answered True, which is not a Status'),
+        ("permit", "running Permit plugin \"Odd\": 'bool' object is not subscriptable"),
+        ("pre_bind", 'running PreBind plugin "Odd": answered True, which is not a Status'),
+        ("bind", 'running Bind plugin "Odd": answered True, which is not a Status'),
+        ("post_filter", NO_ANSWER),
+    ],
+)  # fmt: skip
+async def test_an_answer_that_is_none_is_the_error_of_one_attempt(
+    cluster: EmbeddedCluster, method: str, text: str
+) -> None:
+    odd = "not a number" if method == "score" else True
+    usual: dict[str, Any] = {"permit": (None, 0.0), "score": 0, "bind": SKIP}
+
+    def answer(*arguments: Any) -> Any:
+        pods = [each for each in arguments if hasattr(each, "metadata")]
+        return odd if pods[0].metadata.name == "odd" else usual.get(method)
+
+    more = {"unreserve": lambda *_: None} if method == "reserve" else {}
+    points: dict[str, Any] = {
+        "bind": {"enabled": [{"name": "Odd"}, {"name": "DefaultBinder"}],
+                 "disabled": [{"name": "*"}]},
+        "postFilter": {"enabled": [{"name": "Odd"}], "disabled": [{"name": "*"}]},
+    }  # fmt: skip
+    camel = {"bind": "bind", "post_filter": "postFilter"}.get(method)
+    document: dict[str, Any] = {"points": {camel: points[camel]}} if camel else {}
+    cluster.create(node("n1"))
+    cluster.create(node("n2"))
+    async with scheduling(cluster, [plugin("Odd", **{method: answer}, **more)], **document):
+        cluster.create(pod("odd", cpu="100" if method == "post_filter" else "1"))
+        await until(lambda: condition(cluster, "odd"), "condition")
+        assert condition(cluster, "odd")["message"].startswith(text)
+        cluster.create(pod("usual"))
+        await until(lambda: bound_to(cluster, "usual"), "the loop goes on")
+
+
+@pytest.mark.parametrize("method", ["pre_bind", "bind"])
+async def test_a_plugin_whose_own_work_was_cancelled_does_not_lose_the_pod(
+    cluster: EmbeddedCluster, method: str
+) -> None:
+    calls: list[str] = []
+
+    async def once(_state: Any, pod: Any, _node: str) -> Status | None:
+        calls.append(pod.metadata.name)
+        if len(calls) == 1:
+            raise asyncio.CancelledError
+        return SKIP if method == "bind" else None
+
+    points = {
+        "bind": {"enabled": [{"name": "Waits"}, {"name": "DefaultBinder"}],
+                 "disabled": [{"name": "*"}]},
+    }  # fmt: skip
+    document: dict[str, Any] = {"points": points} if method == "bind" else {}
+    cluster.create(node("n1"))
+    async with scheduling(
+        cluster, [plugin("Waits", **{method: once})], podInitialBackoffSeconds=1, **document
+    ):
+        cluster.create(pod("p"))
+        await until(lambda: bound_to(cluster, "p"), "bound at the second try")
+        assert calls == ["p", "p"]
