@@ -242,12 +242,24 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
             raise NoNodesError
         consultation = self._extenders.consultation(pod)
         try:
-            found = await self.search.find_suspended(state, pod, consultation, self._outside)
+            found = await self._find_suspended(state, pod, consultation)
             return await self._choose_suspended(state, pod, found, consultation)
         except FitError as unfit:
             return await self._post_filter_suspended(state, pod, unfit)
         finally:
             self.search.settle(pod)
+
+    async def _find_suspended(
+        self, state: CycleState, pod: Pod, consultation: Consultation
+    ) -> Found:
+        """As `_find`."""
+        try:
+            return await self.search.find_suspended(state, pod, consultation, self._outside)
+        except FitError:
+            if not self._framework.relax(state, pod):
+                raise
+        state.skip_filter.clear()
+        return await self.search.find_suspended(state, pod, consultation, self._outside)
 
     async def _choose_suspended(
         self, state: CycleState, pod: Pod, found: Found, consultation: Consultation

@@ -291,3 +291,24 @@ def test_an_async_pre_filter_cannot_be_asked_without_scheduling() -> None:
         engine.algorithms[PROFILE].search.find(CycleState(), pod)
     attempt = run(engine, pod)
     assert attempt.result is not None
+
+
+def test_a_pod_may_relax_its_demands_where_extenders_are_asked() -> None:
+    relaxed: list[str] = []
+
+    def no_until_relaxed(*_: Any) -> Any:
+        return None if relaxed else unschedulable("too demanding")
+
+    def relax(state: CycleState, pod: Pod) -> bool:
+        relaxed.append(pod.metadata.name)
+        return True
+
+    demanding = plugin(
+        "Demanding", pre_filter=lambda *_: None, filter=no_until_relaxed, relax=relax
+    )
+    world = World(demanding)
+    world.nodes("n1")
+    told = Told(filter=lambda call: {"NodeNames": call["NodeNames"]})
+    attempt = run(engine_of(world, told, FILTER), world.pod())
+    assert attempt.node_name == "n1"
+    assert relaxed == ["p"]
