@@ -149,6 +149,7 @@ class DefaultPreemption:
             if finding.pending is not None:
                 victims = None
                 return self._after_review(newest, finding.pending, state.info)
+            state.preemption_refusers = finding.refusers
             victims, answer = self._act_on(newest, finding, state.info)
             return answer
         finally:

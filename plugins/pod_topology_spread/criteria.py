@@ -120,8 +120,11 @@ class Judge:
             said = f"{NODE_PROVISIONING}={condition.status}"
             shown = f"{said} ({_cut(detail)})" if detail else said
             return Finding(criterion, condition.status == "False", shown)
-        said = "no condition" if condition is None else "condition Unknown"
-        said = f"{said} {NODE_PROVISIONING}"
+        said = f"no condition {NODE_PROVISIONING}"
+        if condition is not None:
+            said = f"{NODE_PROVISIONING}={condition.status}"
+            if condition.status != "Unknown":
+                said += " (want True, False or Unknown)"
         if self._timeout is None:
             return Finding(criterion, False, f"{said}, no nodeProvisioningTimeout")
         if memory is None or memory.since_wall is None:

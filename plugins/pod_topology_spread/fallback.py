@@ -294,6 +294,8 @@ class Fallback:
         if hard:
             text = f"fallback waits for: {', '.join(hard)}"
             state.note_failure(text, if_rejected_by=_NAME)
+            # Where CPU turns down every node, spreading may be all that is in preemption's way.
+            state.heed_preemption(_NAME)
 
     def _warn(self, pod: Pod, memory: FallbackMemory, carried: Carried) -> None:
         texts = [
@@ -302,7 +304,8 @@ class Fallback:
             for key in carried.overruled
         ]
         if carried.invalid:
-            texts.append(f"{carried.invalid}; the pod stays strict")
+            effect = "the annotation is ignored" if carried.criteria else "the pod stays strict"
+            texts.append(f"{carried.invalid}; {effect}")
         known = condition_of(pod, CONDITION)
         shown = "" if known is None or known.reason != INVALID_ANNOTATION else known.message
         for text in texts:

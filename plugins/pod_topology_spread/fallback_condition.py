@@ -20,6 +20,8 @@ CONDITION: Final = "kubestow.io/TopologySpreadFallback"
 AWAITING_CRITERIA: Final = "AwaitingCriteria"
 CRITERIA_MET: Final = "CriteriaMet"
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
+#: The message where criteria were taken away again.
+NO_CRITERIA: Final = "no constraint has criteria"
 
 _SINCE: Final = re.compile(r"since=(\S+?)(?:;|$)")
 
@@ -55,7 +57,7 @@ def fallback_condition(
     parts += [
         f"{key} waits for {criteria}" if criteria else f"{key} falls back in the next attempt"
         for key, criteria in awaited.items()
-    ]
+    ] or [NO_CRITERIA]
     return Condition(
         type=CONDITION, status="False", reason=AWAITING_CRITERIA, message="; ".join(parts)
     )

@@ -74,7 +74,10 @@ def from_fit_error(
     `state` may hold notes of plugins for the message.
     """
     diagnosis = unfit.diagnosis
-    note = "" if state is None else state.failure_note(diagnosis.unschedulable_plugins)
+    rejectors, note = frozenset(diagnosis.unschedulable_plugins), ""
+    if state is not None:
+        rejectors |= state.late_rejectors
+        note = state.failure_note(rejectors)
     reason, message = diagnosis.condition_reason or REASON_UNSCHEDULABLE, diagnosis.message()
     if state is not None and state.unfit_reason is not None and not diagnosis.condition_reason:
         reason, why = state.unfit_reason
@@ -83,7 +86,7 @@ def from_fit_error(
         reason=reason,
         message=message + note,
         nominating=nominating,
-        unschedulable_plugins=frozenset(diagnosis.unschedulable_plugins),
+        unschedulable_plugins=rejectors,
         pending_plugins=frozenset(diagnosis.pending_plugins),
         requeue_after=diagnosis.requeue_after,
         post_filter=post_filter,

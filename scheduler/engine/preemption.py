@@ -91,6 +91,8 @@ class _Outcome:
     errors: dict[str, None] = field(default_factory=dict)
     #: Reason to number of nodes, for nodes ruled out by numbers.
     counts: dict[str, int] = field(default_factory=dict)
+    #: Plugins that turned down nodes without the victims.
+    refusers: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -154,8 +156,8 @@ class Evaluator:
         self._observe = observe
         self._slots = filter_slots(framework)
         self._extending = frozenset(p.name for p in framework.pre_filter if _extends(p))
-        #: (shape, pin, rules, variant) to (stamp, message) of searches that found nothing.
-        self._fruitless: dict[Any, tuple[tuple[int, int], str]] = {}
+        #: (shape, pin, rules, variant) to (stamp, finding) of searches that found nothing.
+        self._fruitless: dict[Any, tuple[tuple[int, int], PreemptionFinding]] = {}
         self._dry_runs = DryRunMemory(table)
 
     def observe(self, victims: int) -> None:
@@ -176,7 +178,7 @@ class Evaluator:
         if key is not None:
             remembered = self._fruitless.get(key)
             if remembered is not None and remembered[0] == stamp:
-                return PreemptionFinding(message=remembered[1])
+                return remembered[1]
         rows = self._potential(statuses)
         outcome = _Outcome()
         if len(rows):
@@ -195,11 +197,12 @@ class Evaluator:
         if outcome.errors:
             return PreemptionFinding(error=_aggregate(list(outcome.errors)))
         message = self._message(outcome, len(rows))
+        finding = PreemptionFinding(message=message, refusers=frozenset(outcome.refusers))
         if key is not None:
             if len(self._fruitless) >= _MOST_REMEMBERED:
                 self._fruitless.clear()
-            self._fruitless[key] = stamp, message
-        return PreemptionFinding(message=message)
+            self._fruitless[key] = stamp, finding
+        return finding
 
     async def _reviewed(self, reviewed: Coroutine[Any, Any, list[Candidate]]) -> PreemptionFinding:
         """The choice among what extenders left of the candidates."""
@@ -294,6 +297,7 @@ class Evaluator:
             if verdict != _VICTIMLESS:
                 slot = self._slots[verdict - 1]
                 status = slot.plugin.filter_status(trial.state, trial.pod, code)
+                outcome.refusers.add(slot.name)
             for reason in status_reasons(status):
                 outcome.counts[reason] = outcome.counts.get(reason, 0) + count
         self._run(trial, screen, wanted, outcome)
@@ -426,6 +430,7 @@ class Evaluator:
                 known[row] = answer
             if isinstance(answer, Status):
                 outcome.rejected[name] = answer
+                outcome.refusers.add(answer.plugin)
                 for reason in status_reasons(answer):
                     outcome.counts[reason] = outcome.counts.get(reason, 0) + 1
                 continue

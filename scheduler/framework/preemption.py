@@ -40,11 +40,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionFinding:
-    """The outcome of a search: exactly one of the four is set."""
+    """The outcome of a search: exactly one of chosen, message, error and pending is set."""
 
     chosen: Candidate | None = None
     #: Why no node is a candidate, in the form of a FailedScheduling message.
     message: str = ""
+    #: With `message`: the plugins that turned nodes down even without the victims.
+    refusers: frozenset[str] = frozenset()
     #: What kept the search from an answer.
     error: str = ""
     #: Extenders have a say: await this for the outcome. Only PostFilter of a cycle that may be

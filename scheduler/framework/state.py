@@ -21,11 +21,13 @@ class CycleState:
 
     __slots__ = (
         "_failure_notes",
+        "_heeded",
         "binding_annotations",
         "data",
         "info",
         "now",
         "pods_to_activate",
+        "preemption_refusers",
         "record_plugin_metrics",
         "recorder",
         "skip_filter",
@@ -62,7 +64,10 @@ class CycleState:
         self.binding_annotations: dict[str, str] | None = None
         #: PodScheduled reason and message, should no node fit; see `set_unfit_reason`.
         self.unfit_reason: tuple[str, str] | None = None
+        #: Plugins that turned down nodes even without the victims, when preemption was in vain.
+        self.preemption_refusers: frozenset[str] = frozenset()
         self._failure_notes: list[tuple[str, str]] | None = None
+        self._heeded: str | None = None
 
     def read(self, key: str) -> Any:
         """The value under `key`; KeyError with upstream's text when missing."""
@@ -100,6 +105,22 @@ class CycleState:
         if self._failure_notes is None:
             self._failure_notes = []
         self._failure_notes.append((text, if_rejected_by))
+
+    def heed_preemption(self, plugin: str) -> None:
+        """Count `plugin` among the rejectors if it is what makes preemption be in vain.
+
+        An earlier filter may turn down every node, so that Filter of `plugin` is never asked, and
+        preemption then finds that `plugin` turns nodes down without their victims too. For one
+        plugin that may soon judge otherwise; upstream never counts these.
+        """
+        self._heeded = plugin
+
+    @property
+    def late_rejectors(self) -> frozenset[str]:
+        """Rejectors found by preemption; see `heed_preemption`."""
+        heeded = self._heeded
+        refused = heeded is not None and heeded in self.preemption_refusers
+        return frozenset((heeded,)) if heeded is not None and refused else frozenset()
 
     def set_unfit_reason(self, reason: str, message: str) -> None:
         """Should no node fit, have PodScheduled say this instead of Unschedulable.

@@ -409,6 +409,17 @@ def test_a_node_that_needs_no_victim_after_all_is_an_error() -> None:
 # -- what is remembered --------------------------------------------------------------------------
 
 
+def test_plugins_that_turn_a_node_down_without_its_victims_are_named() -> None:
+    refuses = plugin("Refuses", filter=lambda state, pod, node: unschedulable("refused"))
+    c = cluster(2, refuses)
+    c.place("high", "n1", "4", priority=100)
+    c.place("low", "n2", "4")
+    statuses = NodeToStatus({name: unschedulable("Insufficient cpu") for name in ("n1", "n2")})
+    findings = [c.evaluator.find(CycleState(), c.incoming(), statuses, ANY) for _ in range(2)]
+    # n1 has nobody to evict, which is no plugin's doing.
+    assert [each.refusers for each in findings] == [{"Refuses"}] * 2
+
+
 def test_a_fruitless_search_is_remembered_until_something_changes() -> None:
     c = cluster(3)
     for node in ("n1", "n2", "n3"):

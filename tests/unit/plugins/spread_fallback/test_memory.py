@@ -200,6 +200,28 @@ def test_s15_the_condition_through_a_pods_life() -> None:
     assert now.message == f"since=1970-01-12T13:46:40Z; {ZONE}: {NPF}"
 
 
+def test_s15_criteria_that_were_taken_away_are_not_waited_for() -> None:
+    bench = Bench(constraint(ZONE), annotation=f"{ZONE}={NPF}")
+    bench.attempt()
+    shown = bench.condition()
+    assert shown is not None
+    bench.change(conditions=(*bench.pod.status.conditions, shown))
+    bench.annotate(None)
+    bench.attempt()
+    condition = bench.condition()
+    assert condition is not None
+    assert condition.message.endswith("; no constraint has criteria")
+
+
+def test_a_bad_annotation_beside_the_field_costs_itself_only() -> None:
+    bench = Bench(constraint(ZONE, PF), annotation="junk")
+    assert bench.attempt(Outcome.FAILED) == []
+    assert bench.next() == [ZONE]
+    notes = [note for reason, note in bench.handle.notes if reason.startswith("Invalid")]
+    assert len(notes) == 1
+    assert notes[0].endswith("; the annotation is ignored")
+
+
 def test_the_event_comes_once_per_growth() -> None:
     bench = Bench(constraint(ZONE, NPF))
     bench.attempt()

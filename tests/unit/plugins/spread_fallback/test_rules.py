@@ -80,6 +80,18 @@ def test_truth_table(
 # -- one rule each -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("status", ["false", "FALSE", "no", ""])
+def test_s4_a_status_that_is_none_is_as_good_as_unknown(status: str) -> None:
+    """API servers take any text."""
+    bench = Bench(constraint(ZONE, NPF))
+    bench.attempt()
+    bench.set(PROVISIONING, status)
+    assert bench.hint(OWN_STATUS) is STAYS
+    assert bench.next() == []
+    (line,) = bench.plugin.explain(bench.pod)
+    assert f"{PROVISIONING}={status} (want True, False or Unknown)" in line
+
+
 def test_s1_criteria_of_a_soft_constraint_mean_nothing() -> None:
     bench = Bench(constraint(ZONE, NPF, whenUnsatisfiable="ScheduleAnyway"))
     bench.set(PROVISIONING, "False")
