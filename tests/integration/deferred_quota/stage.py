@@ -165,6 +165,12 @@ class Stage:
         full = [{"image": "i", **each} for each in containers]
         self.update(name, {"spec": {"containers": full}}, "resize")
 
+    def delete_gracefully(self, name: str, seconds: int) -> None:
+        """Somebody deletes a pod, which has so long to end."""
+        resource = self.cluster.resources.of_kind("v1", "Pod")
+        options = {"gracePeriodSeconds": seconds}
+        self.cluster.api.delete(resource, "default", name, options, WriteOptions())
+
     def activate(self, *names: str) -> None:
         """A plugin wants these pods to be tried now."""
         self.wiring.queue.activate([self.seen(name) for name in names])
@@ -189,6 +195,15 @@ class Stage:
 
         await until(says, f"{name}: {reason}")
         return condition(self.cluster, name)
+
+    async def quiet_ledger(self) -> None:
+        """What was due at once is done, although binds may be under way."""
+
+        def done() -> bool:
+            due = self.ledger.next_due()
+            return due is None or due > self.clock.now()
+
+        await until(done, "ledger quiet")
 
     async def quiet(self) -> None:
         """Nothing is in flight and nothing is due."""

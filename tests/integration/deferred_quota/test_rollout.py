@@ -14,6 +14,7 @@ from scheduler.service.quota.switched_off import NOT_ENFORCED
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
+from tests.integration.deferred_quota.bound import BoundSum
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 from tests.integration.deferred_quota.test_usage_writer import shown
 from tests.integration.service.harness import (
@@ -189,3 +190,30 @@ async def test_o5_a_quota_that_is_deleted_takes_its_reservations_along(
         stage.delete("q", "ResourceQuota")
         await stage.bound("a", "b")
         assert PREFIX not in str(stage.ledger.published("default", "q"))
+
+
+@pytest.mark.parametrize("moment", ["before the bind", "after the bind"])
+async def test_b28_the_leader_dies_between_reserve_and_the_end(
+    cluster: EmbeddedCluster, moment: str
+) -> None:
+    total = BoundSum(cluster)
+    # Before: the request never does anything. After: it is carried out, and nobody hears of it.
+    action = "silence" if moment == "before the bind" else "drop-answer"
+    rule = cluster.faults.add(FaultRule(action=action, verb="create", resource="pods/binding"))  # type: ignore[arg-type]
+    async with staged(cluster, []) as first:
+        await first.quota(cpu=1000)
+        first.released("a", "b")
+        sent = first.wiring.dispatcher.statistics
+        await until(lambda: sent().bind.in_flight or sent().settling or total.binds)
+    cluster.faults.remove(rule)
+    async with staged(cluster, []) as second:
+        await until(lambda: total.binds == 1, "one bound")
+        await second.quiet()
+        await until(lambda: shown(second) == {CPU: "1000"})
+        winner = "a" if second.is_bound("a") else "b"
+        second.finish(winner)
+        await until(lambda: total.binds == 2, "nobody is lost")
+        await second.quiet()
+        await until(lambda: not list(second.ledger.reserved()))
+        assert total.most == 1000
+        assert second.used() == {CPU: "1000"}
