@@ -59,7 +59,7 @@ class Cache:
         """A node was added or changed."""
         before = self.table.sequence
         row = self.table.set_node(node)
-        if self.table.sequence != before:
+        if self._filters_may_differ(row, before):
             self._note_outside(row)
 
     def remove_node(self, name: str) -> bool:
@@ -76,6 +76,13 @@ class Cache:
         cycles place was counted by the cycles that came after it.
         """
         return self._outside.get(row, 0)
+
+    def _filters_may_differ(self, row: int, before: int) -> bool:
+        """Whether a row changed since `before` of the change log in what filters read."""
+        if self.table.sequence == before:
+            return False
+        changes = self.table.log.since(before)
+        return changes is None or bool(changes.get(row))
 
     def _note_outside(self, row: int) -> None:
         self.outside_changes += 1
@@ -157,7 +164,7 @@ class Cache:
         if placed.pod.spec.node_name == pod.spec.node_name:
             before = self.table.sequence
             self.table.replace_pod(placed.pod, pod, placed.row)
-            if self.table.sequence != before:
+            if self._filters_may_differ(placed.row, before):
                 self._note_outside(placed.row)
             placed.pod = pod
             return

@@ -62,12 +62,19 @@ def confirmed(on: World, attempt: Attempt) -> None:
     on.cache.add_pod(msgspec.structs.replace(attempt.pod))
 
 
+def started(on: World, attempt: Attempt) -> None:
+    confirmed(on, attempt)
+    status = msgspec.structs.replace(attempt.pod.status, phase="Running", start_time=1.0)
+    on.cache.update_pod(msgspec.structs.replace(attempt.pod, status=status))
+
+
 QUIET: list[tuple[str, Callable[[World], object]]] = [
     ("nothing", lambda on: None),
     ("our own pods", lambda on: chosen(on, "q", **on.requests(1000))),
     ("our own confirmed", lambda on: confirmed(on, chosen(on, "q", **on.requests(1000)))),
     ("our own failed", lambda on: on.engine.abandon(chosen(on, "q", **on.requests(1000)))),
     ("another node", lambda on: on.nodes("n2")),
+    ("our own started", lambda on: started(on, chosen(on, "q", **on.requests(1000)))),
     ("a heartbeat", lambda on: on.node("n1", labels=LABELS)),
 ]
 
