@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import ClassVar, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from scheduler.cache import NodeTable
 from scheduler.framework import (
     SKIP,
     ActionType,
+    Clock,
     ClusterEvent,
     ClusterEventWithHint,
     Codes,
@@ -50,23 +52,26 @@ class KubeletRejections:
     name: ClassVar[str] = "KubeletRejections"
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE, versions=(_VERSION,))
 
-    def __init__(self, table: NodeTable, seconds: float) -> None:
+    def __init__(self, table: NodeTable, seconds: float, clock: Clock) -> None:
         """`seconds`: how long a node is passed over; 0: not at all."""
         self._table = table
+        # Not the time of the cycle: the last look before a bind may come long after its cycle, and
+        # wall clocks jump.
+        self._now = clock.monotonic
         self._seconds = seconds
-        #: (shape, node) to the wall clock time when it ends, in that order.
+        #: (shape, node) to the monotonic time when it ends, in that order.
         self._until: OrderedDict[tuple[int, str], float] = OrderedDict()
         self._nodes: dict[int, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._until)
 
-    def note(self, pod: Pod, node_name: str, now: float) -> None:
+    def note(self, pod: Pod, node_name: str) -> None:
         """The kubelet of `node_name` rejected `pod`."""
         if not self._seconds or pod.pin:
             return
         key = pod.shape.id, node_name
-        self._until[key] = now + self._seconds
+        self._until[key] = self._now() + self._seconds
         self._until.move_to_end(key)
         self._nodes.setdefault(pod.shape.id, set()).add(node_name)
         while len(self._until) > MOST:
@@ -75,15 +80,17 @@ class KubeletRejections:
 
     def forget_node(self, node_name: str) -> None:
         """The node is gone; another one of its name starts afresh."""
-        for key in [key for key in self._until if key[1] == node_name]:
+        gone = [key for key in self._until if key[1] == node_name]
+        for key in gone:
             self._drop(key)
-        self._table.bump(_VERSION)
+        if gone:
+            self._table.bump(_VERSION)
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Sit out unless some node rejected a pod of this shape."""
         if not self._until:
             return SKIP
-        self._expire(state.now)
+        self._expire()
         return None if pod.shape.id in self._nodes and not pod.pin else SKIP
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
@@ -101,19 +108,15 @@ class KubeletRejections:
         """The one rejection, with the time when the first of these nodes may be tried again."""
         shape = pod.shape.id
         ends = [self._until[shape, name] for name in self._nodes.get(shape, ())]
-        return unresolvable(REASON, requeue_after=max(min(ends, default=0.0) - state.now, 0.0))
+        return unresolvable(REASON, requeue_after=max(min(ends, default=0.0) - self._now(), 0.0))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """A new node may be the way out; all else is a matter of time."""
         return (ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),)
 
-    def _expire(self, now: float) -> None:
-        """A clock set back prolongs nothing for ever: at most the whole time begins anew."""
-        over = []
-        for key, until in self._until.items():
-            if now < until <= now + self._seconds:
-                break
-            over.append(key)
+    def _expire(self) -> None:
+        now = self._now()
+        over = [key for key, _ in takewhile(lambda each: each[1] <= now, self._until.items())]
         for key in over:
             self._drop(key)
         if over:

@@ -20,7 +20,6 @@ from scheduler.client.errors import RequestError
 from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
 from scheduler.engine.kubelet_rejections import KubeletRejections
-from scheduler.framework import Clock
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.inbox import Inbox
 from scheduler.service.metrics import SchedulerMetrics
@@ -87,7 +86,6 @@ class RejectedPods:
         rejections: KubeletRejections,
         *,
         background: BackgroundTasks,
-        clock: Clock,
         metrics: SchedulerMetrics,
         inbox: Inbox | None = None,
     ) -> None:
@@ -95,7 +93,6 @@ class RejectedPods:
         self._client = client
         self._rejections = rejections
         self._background = background
-        self._clock = clock
         self._metrics = metrics
         self._inbox = inbox or Inbox()
         self._reading = 0
@@ -139,5 +136,4 @@ class RejectedPods:
             reason=final.status.reason,
             message=final.status.message,
         )
-        now = self._clock.now()
-        self._inbox.submit(partial(self._rejections.note, pod, node_name, now))
+        self._inbox.submit(partial(self._rejections.note, pod, node_name))

@@ -136,7 +136,7 @@ class Wiring:
         self._shared: dict[str, Any] = {}
         self._writers: list[ServiceApiWriter] = []
         self.rejections = KubeletRejections(
-            self.cache.table, seconds(settings.rejecting_node_avoidance)
+            self.cache.table, seconds(settings.rejecting_node_avoidance), self.clock
         )
         self.frameworks = {profile.scheduler_name: self._framework(profile)
                            for profile in configuration.profiles}  # fmt: skip
@@ -431,7 +431,6 @@ class Wiring:
             self.client.derive("rejections", limiter=limiter),
             self.rejections,
             background=self.background,
-            clock=self.clock,
             metrics=self.metrics,
             inbox=self.inbox,
         )

@@ -22,7 +22,7 @@ class Setting:
         made: list[KubeletRejections] = []
 
         def last(world: World) -> KubeletRejections:
-            made.append(KubeletRejections(world.cache.table, seconds))
+            made.append(KubeletRejections(world.cache.table, seconds, world.clock))
             return made[0]
 
         self.world = World(*plugins, last_filter=last, reuse=reuse)
@@ -33,7 +33,7 @@ class Setting:
         return self.world.pod(name, **{**self.world.requests(milli), **spec})
 
     def reject(self, node: str, pod: Pod | None = None) -> None:
-        self.rejections.note(pod or self.pod("rejected"), node, self.world.clock.now())
+        self.rejections.note(pod or self.pod("rejected"), node)
 
     def chosen(self, pod: Pod | None = None) -> str:
         return self.world.chosen(pod or self.pod())
@@ -125,11 +125,28 @@ def test_zero_seconds_switch_it_off() -> None:
     assert {on.chosen() for _ in range(20)} == {"n1", "n2"}
 
 
-def test_a_clock_that_is_set_back_prolongs_nothing() -> None:
+@pytest.mark.parametrize("jump", [-1_000_000.0, 1_000_000.0])
+def test_jumps_of_the_wall_clock_change_nothing(
+    jump: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on = Setting()
     on.reject("n1")
-    on.world.clock.time -= 1_000_000
+    monkeypatch.setattr(on.world.clock, "now", lambda: on.world.clock.time + jump)
+    assert {on.chosen() for _ in range(20)} == {"n2"}
+    on.world.clock.time += MINUTES_5
     assert {on.chosen() for _ in range(20)} == {"n1", "n2"}
+
+
+def test_a_last_look_long_after_its_cycle_forgets_nothing() -> None:
+    on = Setting()
+    attempt = on.world.attempt(on.pod("waits-at-permit"))
+    on.world.clock.time += 100
+    other = "n1" if attempt.node_name == "n2" else "n2"
+    on.reject(other)
+    on.world.cache.add_pod(on.pod("theirs", 300, nodeName=attempt.node_name))
+    assert on.world.engine.changed_by_others(attempt)
+    assert on.world.engine.recheck(attempt) is None
+    assert {on.chosen() for _ in range(20)} == {attempt.node_name}
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
