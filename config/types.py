@@ -244,7 +244,7 @@ class KubestowConfiguration(Section, frozen=True):
     #: What one scalar plugin may use of one scheduling cycle before it is logged and counted. 10
     #: ms: longer is felt by everything else on the event loop.
     plugin_time_budget: timedelta = timedelta(milliseconds=10)
-    #: Failed calls in a row after which an HTTP extender is not called for a while. 3: one slow
+    #: Failed calls in a row after which an extender's verb is not called for a while. 3: one slow
     #: answer is no outage, yet a dead extender costs few time-outs.
     extender_failures: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
     #: How long it is not called then; one call tries afterwards. 30 s: long against a time-out of

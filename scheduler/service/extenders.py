@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -98,13 +99,29 @@ class _CallError(ExtenderError):
 
 
 class _Peer:
-    """One extender: its client, its breaker, its name."""
+    """One extender: its client, its name, and a breaker for each verb.
 
-    def __init__(self, extender: Extender, http: ExtenderHttp, breaker: CircuitBreaker) -> None:
+    A verb that works says nothing about another one that hangs.
+    """
+
+    def __init__(
+        self, extender: Extender, http: ExtenderHttp, breaker: Callable[[], CircuitBreaker]
+    ) -> None:
         self.extender = extender
         self.http = http
-        self.breaker = breaker
+        self.breakers = {verb: breaker() for verb in _verbs(extender)}
         self.name = display_name(extender)
+
+
+def _verbs(extender: Extender) -> Sequence[str]:
+    """The verbs it supports, as paths."""
+    verbs = (
+        extender.filter_verb,
+        extender.prioritize_verb,
+        extender.preempt_verb,
+        extender.bind_verb,
+    )
+    return [verb for verb in verbs if verb]
 
 
 class ServiceOutside:
@@ -120,7 +137,7 @@ class ServiceOutside:
         cool_down: float,
         stores: Callable[[str], Any],
     ) -> None:
-        """`failures` in a row keep an extender from being called for `cool_down` seconds.
+        """`failures` in a row keep a verb from being called for `cool_down` seconds.
 
         `stores(plural)` is the lister that keeps the raw bytes of nodes and pods.
         """
@@ -131,9 +148,12 @@ class ServiceOutside:
         self._late: set[asyncio.Future[Any]] = set()
         self._peers: dict[int, _Peer] = {}
         for extender, http in zip(extenders, extender_clients(extenders), strict=True):
-            breaker = CircuitBreaker(clock.monotonic, failures=failures, cool_down=cool_down)
+            breaker = partial(
+                CircuitBreaker, clock.monotonic, failures=failures, cool_down=cool_down
+            )
             peer = self._peers[id(extender)] = _Peer(extender, http, breaker)
-            metrics.extender_circuit(peer.name, open=False)
+            for verb in peer.breakers:
+                metrics.extender_circuit(peer.name, verb, open=False)
 
     async def close(self) -> None:
         """Close all connections; wait a moment for work that was given up."""
@@ -149,7 +169,7 @@ class ServiceOutside:
     ) -> T:
         """Send `body` and return what `read` makes of the answer. Raises ExtenderError."""
         peer = self._peers[id(extender)]
-        breaker = peer.breaker
+        breaker = peer.breakers[verb]
         if not breaker.allows():
             self._metrics.extender_not_called(peer.name, verb)
             raise _CallError(
@@ -163,16 +183,16 @@ class ServiceOutside:
             result = "success"
         except ReportedError as problem:
             # It answered as it should, so there is nothing to break.
-            self._succeeded(peer)
+            self._succeeded(peer, verb)
             raise _CallError(_about(peer, verb, problem), problem) from problem
         except (RequestError, AnswerError) as problem:
             text = _about(peer, verb, problem)
-            self._failed(peer, text)
+            self._failed(peer, verb, text)
             raise _CallError(text, problem) from problem
         except Exception as problem:
             # Peer boundary: whatever else an answer can provoke must cost this call only.
             text = _about(peer, verb, AnswerError(repr(problem)))
-            self._failed(peer, text)
+            self._failed(peer, verb, text)
             raise _CallError(text, AnswerError(text)) from problem
         except BaseException:
             breaker.abandoned()
@@ -180,22 +200,24 @@ class ServiceOutside:
         finally:
             elapsed = self._clock.monotonic() - started
             self._metrics.extender_request(peer.name, verb, result, elapsed)
-        self._succeeded(peer)
+        self._succeeded(peer, verb)
         return answer
 
-    def _succeeded(self, peer: _Peer) -> None:
-        if peer.breaker.succeeded():
-            self._metrics.extender_circuit(peer.name, open=False)
-            _log.info("extender answers again", extender=peer.name)
+    def _succeeded(self, peer: _Peer, verb: str) -> None:
+        if peer.breakers[verb].succeeded():
+            self._metrics.extender_circuit(peer.name, verb, open=False)
+            _log.info("extender answers again", extender=peer.name, verb=verb)
 
-    def _failed(self, peer: _Peer, text: str) -> None:
-        if peer.breaker.failed():
-            self._metrics.extender_circuit(peer.name, open=True)
+    def _failed(self, peer: _Peer, verb: str, text: str) -> None:
+        breaker = peer.breakers[verb]
+        if breaker.failed():
+            self._metrics.extender_circuit(peer.name, verb, open=True)
             _log.error(
                 "extender keeps failing and is not called for a while",
                 extender=peer.name,
-                failures=peer.breaker.failures,
-                next_try_in=math.ceil(peer.breaker.remaining()),
+                verb=verb,
+                failures=breaker.failures,
+                next_try_in=math.ceil(breaker.remaining()),
                 ignorable=peer.extender.ignorable,
                 error=text,
             )
@@ -252,9 +274,12 @@ class ServiceOutside:
         return found or msgspec.json.encode({"metadata": {"name": name}})
 
     def statistics(self) -> Mapping[str, Any]:
-        """State and failures in a row, by extender."""
+        """State and failures in a row, by extender and verb."""
         return {
-            peer.name: {"state": peer.breaker.state.value, "failures": peer.breaker.failures}
+            peer.name: {
+                verb: {"state": breaker.state.value, "failures": breaker.failures}
+                for verb, breaker in peer.breakers.items()
+            }
             for peer in self._peers.values()
         }
 

@@ -373,8 +373,9 @@ EXTENDER_DURATION: Final = _histogram(
 )
 EXTENDER_BREAKER: Final = _gauge(
     "kubestow_extender_circuit_open",
-    "1 while an HTTP extender that kept failing is not called, else 0.",
+    "1 while an HTTP extender's verb that kept failing is not called, else 0.",
     "extender",
+    "verb",
 )
 
 # ------------------------------------------------------------------- deferred quotas, ours

@@ -146,9 +146,15 @@ class SchedulerMetrics:
         """The circuit breaker kept a call from being made."""
         self._extender_requests[extender, verb, "not_called"].inc()
 
-    def extender_circuit(self, extender: str, *, open: bool) -> None:  # noqa: A002 - a breaker's word
+    def extender_circuit(
+        self,
+        extender: str,
+        verb: str,
+        *,
+        open: bool,  # noqa: A002 - a breaker's word
+    ) -> None:
         """A circuit breaker is open or closed now."""
-        self._extender_breakers[extender,].set(1.0 if open else 0.0)
+        self._extender_breakers[extender, verb].set(1.0 if open else 0.0)
 
     def reuse(self, profile: str, *, hits: int, misses: int) -> None:
         """Set the totals since the start, as the engine's statistics have them."""

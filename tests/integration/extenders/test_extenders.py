@@ -209,7 +209,26 @@ async def test_a_hanging_extender_is_given_up_and_soon_not_called_any_more(
         assert len(extender.calls) == 2
         assert sample(scheduler, "kubestow_extender_circuit_open") == 1
         assert sample(scheduler, "kubestow_extender_requests_total", result="not_called") >= 1
-        assert scheduler.outside.statistics()[extender.url + "/"]["state"] == "open"
+        assert scheduler.outside.statistics()[extender.url + "/"]["filter"]["state"] == "open"
+
+
+async def test_a_verb_that_works_does_not_keep_one_that_hangs_in_use(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1", cpu="64"))
+    cluster.create(node("n2", cpu="64"))
+    extender.answers["prioritize"] = hanging
+    mine = entry(extender, "filter", "prioritize", **NAMES, httpTimeout="50ms", weight=1)
+    async with scheduling(cluster, extenders=[mine], kubestow={"extenderFailures": 2}) as scheduler:
+        for index in range(10):
+            cluster.create(pod(f"p{index}"))
+        await until(lambda: all(bound_to(cluster, f"p{index}") for index in range(10)), "bound")
+        assert extender.verbs().count("filter") == 10
+        assert extender.verbs().count("prioritize") == 2
+        states = scheduler.outside.statistics()[extender.url + "/"]
+        assert {verb: each["state"] for verb, each in states.items()} == {
+            "filter": "closed", "prioritize": "open"
+        }  # fmt: skip
 
 
 async def test_nobody_waits_for_an_ignorable_extender_whose_circuit_is_open(
