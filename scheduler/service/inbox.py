@@ -5,7 +5,8 @@ once while no cycle is suspended, else when it resumes, before its outcome is ha
 therefore sees one world, and the queue records what happened meanwhile for the pod in flight.
 
 Reflectors go on decoding and their stores, which listers read, stay up to date; what waits is
-everything that touches cache, queue, nominations and waiting pods.
+everything that touches cache, queue, nominations and waiting pods. It is bounded by the time-outs
+of what a cycle waits for.
 """
 
 from __future__ import annotations
@@ -43,13 +44,25 @@ class Inbox:
     def resume(self) -> None:
         """The cycle is over: apply what waits, in order, and what that submits."""
         while self._waiting:
-            change = self._waiting.popleft()
-            try:
-                change()
-            except Exception:  # noqa: BLE001 - the boundary between one change and the next
-                # Whoever submitted it has gone on; the others must not be lost with it.
-                _log.exception("a change that waited for a scheduling cycle failed")
+            self._apply_next()
         self._suspended = False
+
+    def apply(self, monotonic: Callable[[], float], seconds: float) -> bool:
+        """Apply what waits, in order, for so long; whether something is left. Resumes nothing."""
+        end = monotonic() + seconds
+        while self._waiting:
+            self._apply_next()
+            if monotonic() >= end:
+                break
+        return bool(self._waiting)
+
+    def _apply_next(self) -> None:
+        change = self._waiting.popleft()
+        try:
+            change()
+        except Exception:  # noqa: BLE001 - the boundary between one change and the next
+            # Whoever submitted it has gone on; the others must not be lost with it.
+            _log.exception("a change that waited for a scheduling cycle failed")
 
     def submit(self, change: Change) -> None:
         """Apply `change` now, or when the cycle is over."""

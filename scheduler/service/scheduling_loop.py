@@ -61,6 +61,8 @@ class SchedulingLoop:
         #: stopped answering does not make us assume the whole backlog.
         self._most_binding = most_binding
         self._pauses = 0
+        self._steady = asyncio.Event()
+        self._steady.set()
         self._stopping = False
         self._deciding: asyncio.Task[Attempt] | None = None
         self._wake = asyncio.Event()
@@ -76,7 +78,10 @@ class SchedulingLoop:
     def pause(self, begins: bool) -> None:
         """A relist begins or ends."""
         self._pauses += 1 if begins else -1
-        if not self._pauses:
+        if self._pauses:
+            self._steady.clear()
+        else:
+            self._steady.set()
             self._wake.set()
 
     def stop(self) -> None:
@@ -148,9 +153,10 @@ class SchedulingLoop:
         if self._skip(info, info.pod):
             return None
         self._inbox.suspend()
-        self._deciding = asyncio.create_task(self._engine.decide(info), name=f"decide {info.key}")
+        self._deciding = asyncio.create_task(self._decide(info), name=f"decide {info.key}")
         try:
             attempt = await self._deciding
+            await self._catch_up()
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -161,7 +167,7 @@ class SchedulingLoop:
             self._inbox.resume()
             self._drained.set()
         newest = self._failures.still_wanted(info)
-        if newest is None:
+        if newest is None or self._stopping:
             # Deleted, replaced or bound by somebody else while the cycle was suspended.
             self._queue.done(info.uid)
             return None
@@ -170,6 +176,19 @@ class SchedulingLoop:
         if attempt.failure is None:
             self._engine.commit(attempt)
         return self._outcome(attempt)
+
+    async def _decide(self, info: QueuedPodInfo) -> Attempt:
+        attempt = await self._engine.decide(info)
+        # As no cycle begins while a relist is being applied, none ends then.
+        await self._steady.wait()
+        return attempt
+
+    async def _catch_up(self) -> None:
+        """Let in what happened meanwhile, in slices: thousands of changes may wait."""
+        left = True
+        while left:
+            left = self._inbox.apply(self._clock.monotonic, self._slice)
+            await asyncio.sleep(0)
 
     def _skip(self, info: QueuedPodInfo, pod: Pod) -> bool:
         """Whether the pod needs no scheduling (any more); the queue is told so."""

@@ -206,6 +206,27 @@ async def test_results_of_bindings_wait_for_the_cycle_as_well(
         assert any("no luck" in note for note in event_notes(cluster, "FailedScheduling"))
 
 
+async def test_no_cycle_ends_while_a_relist_is_being_applied(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1", cpu="1"))
+    document = {**QUICK, "extenders": [entry(extender, "filter", **NAMES)]}
+    async with scheduling(cluster, **document) as scheduler:
+        await thinking(cluster, extender, "p")
+        scheduler.loop.pause(True)
+        extender.release()
+        await until(
+            lambda: sample(scheduler, "kubestow_extender_requests_total", result="success"),
+            "answered",
+        )
+        cluster.create(pod("theirs", nodeName="n1"))
+        await until(lambda: scheduler.listers["pods"].get("theirs", "default"), "listed")
+        assert scheduler.inbox.suspended
+        scheduler.loop.pause(False)
+        await until(lambda: message(cluster), "condition")
+        assert message(cluster).startswith('node "n1" changed while the scheduling cycle waited')
+
+
 async def test_stopping_does_not_wait_for_an_extender(
     cluster: EmbeddedCluster, extender: Extender
 ) -> None:
@@ -278,6 +299,7 @@ async def test_an_async_pre_filter_that_agrees(cluster: EmbeddedCluster) -> None
     async with scheduling(cluster, [asking("Asks", None)]) as scheduler:
         cluster.create(pod("p"))
         await until(lambda: bound_to(cluster, "p") == "n1", "bound")
+        await settled(scheduler)
         assert sample(scheduler, "scheduler_schedule_attempts_total", result="scheduled") == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 from hypothesis import given
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 
 from scheduler.service.inbox import Inbox
 
-STEPS = st.lists(st.sampled_from(("submit", "through", "nested", "fail", "suspend", "resume")))
+STEPS = st.lists(
+    st.sampled_from(("submit", "through", "nested", "fail", "suspend", "apply", "resume"))
+)
 
 
 @given(STEPS)
@@ -31,6 +34,9 @@ def test_changes_are_applied_once_and_in_order(steps: list[str]) -> None:
         number += 2
         if step == "suspend" and not inbox.suspended:
             inbox.suspend()
+        elif step == "apply":
+            # A clock that moves with every look at it: one change at a time.
+            inbox.apply(itertools.count().__next__, 1)
         elif step == "resume":
             inbox.resume()
             assert sorted(applied) == sorted(expected)
@@ -65,3 +71,18 @@ def test_nothing_happens_while_a_cycle_is_suspended() -> None:
     assert applied == [1, 2]
     inbox.submit(lambda: applied.append(3))
     assert applied == [1, 2, 3]
+
+
+def test_changes_are_let_in_a_slice_at_a_time() -> None:
+    inbox = Inbox()
+    applied: list[int] = []
+    inbox.suspend()
+    for number in range(5):
+        inbox.submit(partial(applied.append, number))
+    clock = itertools.count()
+    assert inbox.apply(clock.__next__, 2)
+    assert applied == [0, 1]
+    inbox.submit(partial(applied.append, 5))
+    assert inbox.suspended
+    assert not inbox.apply(lambda: 0.0, 2)
+    assert applied == [0, 1, 2, 3, 4, 5]
