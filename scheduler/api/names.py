@@ -14,6 +14,28 @@ _SUBDOMAIN: Final = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 )
 _MAX_PREFIX: Final = 253
+_MAX_VALUE: Final = 63
+_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_NO_VALUE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
+    f"'12345', regex used for validation is '{_VALUE.pattern}')"
+)
+"""The API server's words, two spaces and all: they end up in a pod's condition."""
+
+
+def label_value_faults(text: str) -> list[str]:
+    """What is wrong with a label's value, in the words of the API server; nothing when it is valid.
+
+    >>> label_value_faults("v1.2"), label_value_faults("x" * 64)
+    ([], ['must be no more than 63 bytes'])
+    """
+    faults = []
+    if len(text.encode(errors="surrogatepass")) > _MAX_VALUE:
+        faults.append(f"must be no more than {_MAX_VALUE} bytes")
+    if text and _VALUE.fullmatch(text) is None:
+        faults.append(_NO_VALUE)
+    return faults
 
 
 def is_label_value(text: str) -> bool:

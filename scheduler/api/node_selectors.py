@@ -182,16 +182,17 @@ class PreferredTerms:
     error: SelectorError | None
 
     def __init__(self, terms: Iterable[tuple[int, CompiledNodeSelectorTerm]]) -> None:
-        """Take (weight, term) pairs and remember the first parse error."""
+        """Take (weight, term) pairs and remember their parse errors."""
         self.terms = tuple(terms)
-        self.error = next((term.error for _, term in self.terms if term.error), None)
+        errors = [term.error for _, term in self.terms if term.error]
+        self.error = SelectorError.of(errors) if errors else None
         self._hash = hash(self.terms)
 
     def score(self, labels: Mapping[str, str], name: str) -> int:
         """Sum of the weights of matching terms; raises the list's `SelectorError` if it has one."""
         if self.error is not None:
             # A fresh one: raising the kept error would pile tracebacks onto a shared object.
-            raise SelectorError(self.error.path, self.error.value, self.error.reason)
+            raise SelectorError.of(self.error.parts)
         return sum(weight for weight, term in self.terms if term.matches(labels, name))
 
     def __eq__(self, other: object) -> bool:
@@ -217,21 +218,25 @@ def compile_node_selector(
 
 def compile_node_selector_term(term: NodeSelectorTerm, path: str) -> CompiledNodeSelectorTerm:
     """Compile one term and keep a parse error in it; without requirements it matches all."""
-    try:
-        return CompiledNodeSelectorTerm(
-            [
-                Requirement.checked(
-                    each.key, each.operator, each.values, f"{path}.matchExpressions[{i}]", node=True
-                )
-                for i, each in enumerate(term.match_expressions)
-            ],
-            [
-                _field_requirement(each, f"{path}.matchFields[{i}]")
-                for i, each in enumerate(term.match_fields)
-            ],
-        )
-    except SelectorError as error:
-        return CompiledNodeSelectorTerm(error=error.with_traceback(None))
+    labels: list[Requirement] = []
+    fields: list[Requirement] = []
+    errors: list[SelectorError] = []
+    for i, each in enumerate(term.match_expressions):
+        where = f"{path}.matchExpressions[{i}]"
+        try:
+            labels.append(
+                Requirement.checked(each.key, each.operator, each.values, where, node=True)
+            )
+        except SelectorError as error:
+            errors.append(error.with_traceback(None))
+    for i, each in enumerate(term.match_fields):
+        try:
+            fields.append(_field_requirement(each, f"{path}.matchFields[{i}]"))
+        except SelectorError as error:
+            errors.append(error.with_traceback(None))
+    if errors:
+        return CompiledNodeSelectorTerm(error=SelectorError.of(errors))
+    return CompiledNodeSelectorTerm(labels, fields)
 
 
 def compile_required_node_affinity(

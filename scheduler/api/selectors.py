@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from scheduler.api.meta import LabelSelector
-from scheduler.api.names import is_label_value, is_qualified_name
+from scheduler.api.names import is_qualified_name, label_value_faults
 
 IN: Final = "In"
 NOT_IN: Final = "NotIn"
@@ -26,19 +26,36 @@ LESS: Final = "Lt"
 
 _LABEL_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 _NODE_OPERATORS: Final = (*_LABEL_OPERATORS, GREATER, LESS)
+_NO_INTEGER: Final = "for 'Gt', 'Lt' operators, the value must be an integer"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,64}")
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class SelectorError(ValueError):
-    """A selector that cannot be evaluated. `path` names the offending field."""
+    """A selector that cannot be evaluated.
+
+    `path`, `value` and `reason` are about the first offending field; the text, and `parts`, are
+    about all of them.
+    """
 
     def __init__(self, path: str, value: object, reason: str) -> None:
         self.path = path
         self.value = value
         self.reason = reason
+        self.parts: tuple[SelectorError, ...] = (self,)
         shown = f'"{value}"' if isinstance(value, str) else str(value)
         super().__init__(f"{path}: Invalid value: {shown}: {reason}")
+
+    @classmethod
+    def of(cls, errors: Iterable[SelectorError]) -> SelectorError:
+        """One error, fresh to be raised, that stands for at least one."""
+        parts = tuple(part for error in errors for part in error.parts)
+        made = cls(parts[0].path, parts[0].value, parts[0].reason)
+        texts = dict.fromkeys(part.args[0] for part in parts)
+        if len(texts) > 1:
+            made.parts = parts
+            made.args = (f"[{', '.join(texts)}]",)
+        return made
 
 
 class Requirement:
@@ -76,16 +93,16 @@ class Requirement:
         if not is_qualified_name(key):
             raise SelectorError(f"{path}.key", key, "must be a name or a DNS subdomain / a name")
         _check_count(operator, values, path)
-        for index, value in enumerate(values):
-            if not is_label_value(value):
-                raise SelectorError(
-                    f"{path}.values[{index}]", value, "must be a valid label value or empty"
-                )
+        errors = [
+            SelectorError(f"{path}.values[{index}][{key}]", value, "; ".join(faults))
+            for index, value in enumerate(values)
+            if (faults := label_value_faults(value))
+        ]
         made = cls(key, operator, values)
         if operator in {GREATER, LESS} and made.number is None:
-            raise SelectorError(
-                f"{path}.values[0]", values[0], f"for {operator!r} the value must be an integer"
-            )
+            errors.insert(0, SelectorError(f"{path}.values[0]", values[0], _NO_INTEGER))
+        if errors:
+            raise SelectorError.of(errors)
         return made
 
     def matches(self, labels: Mapping[str, str]) -> bool:

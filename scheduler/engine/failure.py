@@ -41,6 +41,8 @@ class Failure:
     rejected: bool = True
     #: How PostFilter ended.
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
+    #: The end of `message` that plugins added (`note_failure`); kube-scheduler writes none.
+    note: str = ""
 
     @property
     def result(self) -> str:
@@ -90,6 +92,7 @@ def from_fit_error(
         pending_plugins=frozenset(diagnosis.pending_plugins),
         requeue_after=diagnosis.requeue_after,
         post_filter=post_filter,
+        note=note,
     )
 
 

@@ -303,7 +303,9 @@ def _cycle(world: World, observation: Observation) -> None:
     failure = attempt.failure
     assert failure is not None
     actual["outcome"] = "unschedulable" if failure.reason == "Unschedulable" else "error"
-    actual["message"] = observation.message_prefix = failure.message
+    # What our plugins add to the text is an addition of ours (docs/differences.md).
+    message = failure.message.removesuffix(failure.note)
+    actual["message"] = observation.message_prefix = message
     if failure.unschedulable_plugins:
         actual["unschedulablePlugins"] = sorted(failure.unschedulable_plugins)
     if world.cache.table.node_count and actual["outcome"] == "unschedulable":

@@ -152,6 +152,27 @@ def test_one_bad_preferred_term_spoils_the_whole_list_each_time() -> None:
         assert caught.value is not terms.error
 
 
+def test_all_faults_of_all_preferred_terms_are_named_in_the_words_of_the_api_server() -> None:
+    long = "x" * 64
+    terms = preferred(
+        (1, labels(("gen", "Gt", [long]))), (2, labels(("a", "Exists", []), ("b", "In", ["-2"])))
+    )
+    assert str(terms.error) == (
+        f'[[0].matchExpressions[0].values[0]: Invalid value: "{long}": '
+        "for 'Gt', 'Lt' operators, the value must be an integer, "
+        f'[0].matchExpressions[0].values[0][gen]: Invalid value: "{long}": '
+        "must be no more than 63 bytes, "
+        '[1].matchExpressions[1].values[0][b]: Invalid value: "-2": '
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
+        "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or "
+        "'my_value',  or '12345', regex used for validation is "
+        "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')]"
+    )
+    with pytest.raises(SelectorError) as caught:
+        terms.score(GPU, "n1")
+    assert str(caught.value) == str(terms.error)
+
+
 def test_compiled_things_print_readably_and_differ_from_other_types() -> None:
     one = selector(labels(("a", "Exists", [])), labels(("a b", "Exists", [])))
     assert repr(one).startswith("(a Exists []) or (<nodeSelectorTerms[1]")

@@ -111,7 +111,7 @@ def test_absent_and_empty_selectors_mean_opposite_things() -> None:
         (("app", "NotIn", ()), "matchExpressions[0].values"),
         (("app", "Exists", ("a",)), "matchExpressions[0].values"),
         (("app", "DoesNotExist", ("a",)), "matchExpressions[0].values"),
-        (("app", "In", ("a", "-b")), "matchExpressions[0].values[1]"),
+        (("app", "In", ("a", "-b")), "matchExpressions[0].values[1][app]"),
     ],
 )
 def test_an_invalid_requirement_is_refused_with_its_path(

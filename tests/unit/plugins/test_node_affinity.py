@@ -212,7 +212,7 @@ def test_a_term_that_cannot_be_parsed_is_named_in_the_message_but_not_in_the_rea
     assert rejected(plugin, cluster, asking) == {"n": (MISMATCH,)}
     assert state.failure_note({"NodeAffinity"}) == (
         " (nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: "
-        "\"text\": for 'Gt' the value must be an integer)"
+        "\"text\": for 'Gt', 'Lt' operators, the value must be an integer)"
     )
     assert state.failure_note({"NodeResourcesFit"}) == ""
 

@@ -1,0 +1,137 @@
+"""Chance, and the small alphabets that everything is drawn from so that things meet."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks.fuzz.profiles import DEFAULT, GPU, HOSTNAME, ZONE
+
+Object = dict[str, Any]
+
+REGION: Final = "topology.kubernetes.io/region"
+ZONES: Final = ("a", "b", "c")
+APPS: Final = ("web", "db", "cache")
+SPACES: Final = ("default", "default", "prod", "dev", "staging")
+FPGA: Final = "other.org/fpga"
+IGNORED: Final = "ignored.io/thing"
+IMAGES: Final = ("registry.io/web:v1", "registry.io/db:v2", "registry.io/tool", "busybox")
+
+ASPECTS: Final = (
+    "spread", "interpod", "volumes", "taints", "nodeaffinity", "resources", "images", "ports",
+    "preemption", "features",
+)  # fmt: skip
+PROFILES_OF: Final[Mapping[str, Sequence[str]]] = {
+    "spread": (DEFAULT, DEFAULT, "listed"),
+    "interpod": (DEFAULT, "symmetric", "ignoring"),
+    "nodeaffinity": (DEFAULT, "added"),
+    "resources": (DEFAULT, "most", "least", "ratio", "balanced"),
+    "taints": (DEFAULT, "weighted"),
+    "ports": (DEFAULT, DEFAULT, "weighted"),
+    "mixed": (
+        DEFAULT, "most", "least", "ratio", "balanced", "added", "symmetric", "ignoring", "listed",
+        "weighted",
+    ),
+}  # fmt: skip
+
+
+class Draw:
+    """A seeded source that knows which aspects a family dwells on."""
+
+    def __init__(self, seed: int, family: str) -> None:
+        self.family = family
+        self._random = random.Random(f"{family} {seed}")
+
+    def about(self, aspect: str) -> float:
+        """How much of this aspect there is to be, from 0 to 1."""
+        if self.family == "mixed":
+            return 0.3
+        return 0.85 if aspect == self.family else 0.04
+
+    def dwells(self, aspect: str) -> bool:
+        """Whether one object shall have to do with an aspect."""
+        return self.chance(self.about(aspect))
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self._random.random() < probability
+
+    def one(self, *choices: Any) -> Any:
+        """One of these."""
+        return self._random.choice(choices)
+
+    def some(self, choices: Sequence[Any], most: int | None = None, least: int = 0) -> list[Any]:
+        """A few of these, each once."""
+        most = len(choices) if most is None else min(most, len(choices))
+        return self._random.sample(list(choices), self._random.randint(min(least, most), most))
+
+    def number(self, low: int, high: int) -> int:
+        """From low to high, both included."""
+        return self._random.randint(low, high)
+
+    def space(self) -> str:
+        """A namespace; claims and their users must meet in one."""
+        return "default" if self.chance(self.about("volumes")) else str(self.one(*SPACES))
+
+    def labels(self) -> dict[str, str]:
+        """A pod's labels."""
+        found = {}
+        if self.chance(0.9):
+            found["app"] = self.one(*APPS)
+        if self.chance(0.5):
+            found["tier"] = self.one("front", "back")
+        if self.chance(0.4):
+            found["version"] = self.one("1", "2", "")
+        return found
+
+    def selector(self) -> Object | None:
+        """A label selector; at times an empty one, at times none."""
+        kind = self.number(0, 19)
+        if kind == 0:
+            return {}
+        if kind == 1:
+            return None
+        if kind < 12:
+            return {"matchLabels": {"app": self.one(*APPS)}}
+        expressions = [
+            self.expression(
+                *self.one(("app", APPS), ("tier", ("front", "back")), ("version", "12"))
+            )
+            for _ in range(self.number(1, 2))
+        ]
+        found: Object = {"matchExpressions": expressions}
+        if self.chance(0.2):
+            found["matchLabels"] = {"tier": self.one("front", "back")}
+        return found
+
+    def expression(self, key: str, values: Sequence[str]) -> Object:
+        """A requirement of a label selector."""
+        operator = self.one("In", "In", "NotIn", "Exists", "DoesNotExist")
+        found: Object = {"key": key, "operator": operator}
+        if operator in ("In", "NotIn"):
+            found["values"] = self.some(list(values), 2, 1)
+        return found
+
+    def topology(self) -> str:
+        """A topology key, at times one that few nodes have."""
+        return str(self.one(ZONE, ZONE, ZONE, HOSTNAME, HOSTNAME, REGION, "rack"))
+
+    def amounts(self, rich: bool) -> dict[str, str]:
+        """Requests of a container."""
+        found: dict[str, str] = {}
+        if self.chance(0.8):
+            found["cpu"] = self.one("0", "1m", "100m", "250m", "0.5", "1", "1500m", "2", "3")
+        if self.chance(0.8):
+            found["memory"] = self.one(
+                "0", "1", "64Mi", "128M", "200Mi", "512Mi", "1Gi", "1500M", "2Gi", "3.5Gi"
+            )
+        if rich and self.chance(0.4):
+            found["ephemeral-storage"] = self.one("0", "1Gi", "5Gi", "30Gi")
+        if rich and self.chance(0.4):
+            found[self.one(GPU, GPU, FPGA, IGNORED, "unknown.org/x")] = self.one("0", "1", "2", "5")
+        if rich and self.chance(0.15):
+            found["hugepages-2Mi"] = self.one("2Mi", "64Mi")
+            found.setdefault("memory", "64Mi")
+            found.setdefault("cpu", "10m")
+        return found
