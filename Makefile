@@ -60,6 +60,13 @@ envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envt
 envtest: envtest-build ## Run the tests against a real kube-apiserver
 	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m envtest $(PYTEST_ARGS)
 
+# How long `make soak` churns; `make soak SECONDS=900` for a quarter of an hour.
+SECONDS ?= 60
+
+.PHONY: soak
+soak: $(STAMP) ## Churn pods under quota with random faults; nothing may be exceeded, lost or left
+	$(BIN)/python -m benchmarks.quota_soak --seconds $(SECONDS)
+
 .PHONY: bench
 bench: envtest-build ## Measure kubestow and kube-scheduler side by side, every family (hours)
 	@mkdir -p build

@@ -8,7 +8,7 @@ Findings are reported from `run_due`, that is by the replica that schedules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from plugins import names
@@ -74,6 +74,17 @@ class Bookkeeper:
         subscriptions.on_nomination(ledger.nominate)
         subscriptions.on_synced(ledger.mark_synced)
         subscriptions.on_time(self)
+
+    def statistics(self) -> Mapping[str, object]:
+        """Counts, and every difference that a full recount finds now; O(pods)."""
+        counts = self.ledger.statistics()
+        return {
+            "pods": counts.pods,
+            "quotas": counts.quotas,
+            "held": counts.held,
+            "reserved": counts.reserved,
+            "drift": self.ledger.drift(),
+        }
 
     # -- TimedWork -------------------------------------------------------------------------------
 

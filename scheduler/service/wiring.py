@@ -365,8 +365,8 @@ class Wiring:
         self, *, limit: ClientConnectionConfiguration, fence: Fence
     ) -> UsageWriter | None:
         """The writer of quotas' usage, where a profile enforces deferred keys."""
-        books = self._shared.get(RESOURCE_QUOTA)
-        if not isinstance(books, Bookkeeper) or not books.ledger.mode.deferred_keys:
+        books = self._books
+        if books is None or not books.ledger.mode.deferred_keys:
             return None
         # A rate limit of its own: thousands of quotas must not eat into that of binds.
         limiter = RateLimiter(self.clock, qps=limit.qps, burst=limit.burst)
@@ -378,6 +378,12 @@ class Wiring:
             metrics=self.metrics.quota,
             random=self._random,
         )
+
+    @property
+    def _books(self) -> Bookkeeper | None:
+        """The books of ResourceQuota, where a profile enforces quotas."""
+        books = self._shared.get(RESOURCE_QUOTA)
+        return books if isinstance(books, Bookkeeper) else None
 
     def leaders_work(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """What runs beside the scheduling loop while this process leads, with its name."""
@@ -527,6 +533,7 @@ class Wiring:
             "dispatcher": self.dispatcher.statistics(),
             "events": self.recorder.statistics(),
             "bridge": None if self.bridge is None else self.bridge.statistics(),
+            "quota ledger": None if self._books is None else self._books.statistics(),
             "quota usage": None if self.usage_writer is None else self.usage_writer.statistics(),
             "inbox": self.inbox.statistics(),
             "extenders": self.outside.statistics(),

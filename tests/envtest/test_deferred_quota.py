@@ -91,8 +91,8 @@ class Team:
 
     def reason(self, name: str) -> str:
         conditions = self.pod(name)["status"].get("conditions") or []
-        found = (each for each in conditions if each["type"] == "PodScheduled")
-        return str(next(found, {}).get("reason", ""))
+        found = [each for each in conditions if each["type"] == "PodScheduled"]
+        return str(found[0].get("reason", "")) if found else ""
 
     def finish(self, name: str) -> None:
         path = f"{self.base}/pods/{name}/status"

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from benchmarks.bound_sum import BoundSum
 from simulator import EmbeddedCluster, FaultRule
-from tests.integration.deferred_quota.bound import BoundSum
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
 from tests.integration.deferred_quota.test_usage_writer import shows
 from tests.integration.service.harness import node, settled, until

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.bound_sum import BoundSum
 from plugins.resource_quota.keys import PREFIX
 from scheduler.service.quota.switched_off import NOT_ENFORCED
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
-from tests.integration.deferred_quota.bound import BoundSum
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 from tests.integration.deferred_quota.test_usage_writer import shown
 from tests.integration.service.harness import (
