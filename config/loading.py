@@ -6,7 +6,7 @@ of all steps are raised together. No file is opened here and no plugin is instan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -90,6 +90,10 @@ class Configuration:
         return self.effective.percentage_of_nodes_to_score if own is None else own
 
 
+FurtherChecks = Callable[[KubeSchedulerConfiguration], Iterable[tuple[str, str]]]
+"""Gives pairs of a YAML path and what is wrong there."""
+
+
 def load_configuration(  # noqa: PLR0913 - independent keyword options of one entry point
     text: str | None,
     *,
@@ -102,6 +106,7 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
     feature_gates: FeatureGates | None = None,
     namespace: str = DEFAULT_NAMESPACE,
     overrides: Mapping[str, Any] | None = None,
+    further: FurtherChecks | None = None,
 ) -> Configuration:
     """Read, complete and check a KubeSchedulerConfiguration.
 
@@ -116,6 +121,7 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
         feature_gates: the gates in force; default: all at their defaults.
         namespace: where the Lease is kept unless the file says so (the process's own namespace).
         overrides: values by dotted path that beat the file, e.g. from command-line flags.
+        further: what else may be wrong, for which this package lacks the means.
 
     Raises:
         ConfigurationError: with every problem found.
@@ -132,6 +138,8 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
     naming = UPSTREAM_NAMING if upstream else own_naming(namespace)
     defaulted = apply_defaults(decoded, naming)
     validate(defaulted, problems)
+    for path, message in () if further is None else further(defaulted):
+        problems.add(path, message)
     if not (upstream or allow_default_scheduler):
         refuse_upstream_names(defaulted, problems)
     builder = _ProfileBuilder(document, catalogue, gates, problems)

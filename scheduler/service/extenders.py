@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -50,22 +50,24 @@ def extender_clients(extenders: Sequence[Extender]) -> list[ExtenderHttp]:
     Raises:
         ConfigurationError: with everything that keeps one from being called.
     """
-    clients: list[ExtenderHttp] = []
-    problems: list[str] = []
-    for index, extender in enumerate(extenders):
-        try:
-            clients.append(
-                ExtenderHttp(
-                    extender.url_prefix,
-                    timeout=extender.http_timeout.total_seconds(),
-                    tls=_tls(extender),
-                )
-            )
-        except ClientConfigurationError as problem:
-            problems.append(f"extenders[{index}]: {problem}")
+    problems = [f"{path}: {message}" for path, message in extender_problems(extenders)]
     if problems:
         raise ConfigurationError(problems)
-    return clients
+    return [_client(extender) for extender in extenders]
+
+
+def extender_problems(extenders: Sequence[Extender]) -> Iterator[tuple[str, str]]:
+    """What keeps extenders from being called: a YAML path and a sentence each."""
+    for index, extender in enumerate(extenders):
+        try:
+            _client(extender)
+        except ClientConfigurationError as problem:
+            yield f"extenders[{index}]", str(problem)
+
+
+def _client(extender: Extender) -> ExtenderHttp:
+    timeout = extender.http_timeout.total_seconds()
+    return ExtenderHttp(extender.url_prefix, timeout=timeout, tls=_tls(extender))
 
 
 def _tls(extender: Extender) -> ExtenderTLS:

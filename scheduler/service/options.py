@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import plugins
-from config import DEFAULT_NAMESPACE, Configuration, FeatureGates, load_configuration
+from config import (
+    DEFAULT_NAMESPACE,
+    Configuration,
+    FeatureGates,
+    KubeSchedulerConfiguration,
+    load_configuration,
+)
 from scheduler.framework.registry import Registry, entry_point_plugins
 from scheduler.framework.status import ConfigurationError
 
@@ -107,7 +113,7 @@ def read_configuration(options: RunOptions, registry: Registry | None = None) ->
         ConfigurationError: with every problem found, or saying why a file cannot be read.
     """
     add_plugin_directories(options.plugin_dirs)
-    configuration = load_configuration(
+    return load_configuration(
         _text(options.config_file) if options.config_file else None,
         registry=available_plugins() if registry is None else registry,
         default_plugins=plugins.DEFAULT_PLUGINS,
@@ -116,14 +122,18 @@ def read_configuration(options: RunOptions, registry: Registry | None = None) ->
         feature_gates=options.feature_gates,
         namespace=own_namespace(),
         overrides=options.overrides,
+        further=_unusable_extenders,
     )
-    if configuration.effective.extenders:
-        # Only here: it brings the whole HTTP client, which commands that read a file do not need.
-        from scheduler.service.extenders import extender_clients  # noqa: PLC0415
 
-        # URLs and TLS files as well: a start would fail on them.
-        extender_clients(configuration.effective.extenders)
-    return configuration
+
+def _unusable_extenders(configuration: KubeSchedulerConfiguration) -> Iterable[tuple[str, str]]:
+    """URLs and TLS files as well: a start would fail on them."""
+    if not configuration.extenders:
+        return ()
+    # Only here: it brings the whole HTTP client, which commands that read a file do not need.
+    from scheduler.service.extenders import extender_problems  # noqa: PLC0415
+
+    return extender_problems(configuration.extenders)
 
 
 def available_plugins() -> Registry:

@@ -67,20 +67,23 @@ def test_everything_that_keeps_extenders_from_being_called_is_reported_at_once(
     path = written(
         tmp_path,
         "extenders:\n"
-        "- {urlPrefix: 'ftp://a', filterVerb: f}\n"
+        "- {urlPrefix: 'ftp://a', filterVerb: f, colour: red}\n"
         "- {urlPrefix: 'https://b', filterVerb: f, tlsConfig: {caFile: /nowhere/ca.crt}}\n"
         "- {urlPrefix: 'https://c', filterVerb: f, tlsConfig: {certData: YQ==}}\n"
-        "- {urlPrefix: 'https://d', filterVerb: f, tlsConfig: {insecure: true, caData: YQ==}}\n",
+        "- {urlPrefix: 'https://d', filterVerb: f, tlsConfig: {insecure: true, caData: YQ==}}\n"
+        "parallelism: -1\n",
     )
     with pytest.raises(ConfigurationError) as caught:
         read_configuration(RunOptions(config_file=path))
     assert [problem.split(": ")[0] for problem in caught.value.problems] == [
+        "extenders[0].colour",
+        "parallelism",
         "extenders[0]",
         "extenders[1]",
         "extenders[2]",
         "extenders[3]",
     ]
-    first, second, third, fourth = caught.value.problems
+    first, second, third, fourth = caught.value.problems[2:]
     assert "must be a URL that begins with http:// or https://" in first
     assert "No such file" in second
     assert "needs both a certificate and a key" in third
