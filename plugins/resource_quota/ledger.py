@@ -387,6 +387,23 @@ class Ledger:
         space = self._namespaces.get(namespace)
         return None if space is None else space.accounts.get(name)
 
+    def accounts_of(self, pod: Pod) -> Iterator[Account]:
+        """Accounts of quotas that cover the pod and limit what it asks for."""
+        record = self._pods.get(pod.metadata.uid)
+        if record is not None:
+            yield from (account for account, _ in record.demand.shares)
+
+    def uncharged(self, account: Account) -> list[int]:
+        """What deferred pods that count nowhere yet ask for, by limit; O(pods of the namespace)."""
+        sums = [0] * len(account.limits)
+        space = self._namespaces.get(account.namespace)
+        for record in () if space is None else space.pods.values():
+            if record.deferred and record.role is None and not (record.ended or record.expired):
+                for other, amounts in record.demand.shares:
+                    if other is account:
+                        sums = [a + b for a, b in zip(sums, amounts, strict=True)]
+        return sums
+
     def published(self, namespace: str, name: str) -> Mapping[str, str]:
         """`status.used` of a quota's deferred keys as it should be; empty for unknown quotas."""
         account = self.account(namespace, name)

@@ -59,7 +59,7 @@ from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import RunOptions
 from scheduler.service.plugin_conditions import PluginConditions
-from scheduler.service.quota import UsageWriter, report_unenforced
+from scheduler.service.quota import NativeUsage, UsageWriter, report_unenforced
 from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
@@ -183,6 +183,7 @@ class Wiring:
         )
         self.bridge = self._bridge(limit=connection, fence=fence)
         self.usage_writer = self._usage_writer(limit=connection, fence=fence)
+        self.native_usage = self._native_usage(limit=connection, fence=fence)
         self.reflectors = self._reflectors()
         metrics.add_source(self._report)
         metrics.client.host = transport.host
@@ -379,6 +380,23 @@ class Wiring:
             random=self._random,
         )
 
+    def _native_usage(
+        self, *, limit: ClientConnectionConfiguration, fence: Fence
+    ) -> NativeUsage | None:
+        """The writer of usage where the API server implements KEP-5465."""
+        books = self._books
+        if books is None or not books.ledger.mode.native:
+            return None
+        limiter = RateLimiter(self.clock, qps=limit.qps, burst=limit.burst)
+        return NativeUsage(
+            self.client.derive("quota-usage", limiter=limiter, fence=fence),
+            self.dispatcher,
+            books,
+            events=self.events,
+            metrics=self.metrics.quota,
+            random=self._random,
+        )
+
     @property
     def _books(self) -> Bookkeeper | None:
         """The books of ResourceQuota, where a profile enforces quotas."""
@@ -391,7 +409,9 @@ class Wiring:
             yield "node provisioning bridge", self.bridge.run()
         if self.usage_writer is not None:
             yield "quota usage writer", self.usage_writer.run()
-        else:
+        if self.native_usage is not None:
+            yield "native quota usage", self.native_usage.run()
+        if self.usage_writer is None:
             work = report_unenforced(self.client, self.events, self._random)
             yield "quotas nobody enforces", work
 
