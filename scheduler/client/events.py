@@ -138,7 +138,9 @@ class EventRecorder:
         self._limiter = RateLimiter(self._clock, qps=self._options.qps, burst=self._options.burst)
         self._entries: dict[Key, _Entry] = {}
         self._queue: deque[_Entry] = deque()
-        self._wake = asyncio.Event()
+        # Workers without work; bounded by their number. An asyncio.Event would wake them all for
+        # each event, and all but one in vain.
+        self._asleep: deque[asyncio.Future[None]] = deque()
         self._sequence = self._busy = 0
         self._recorded = self._aggregated = self._sent = self._dropped = self._failed = 0
 
@@ -205,7 +207,19 @@ class EventRecorder:
                 self._drop(oldest)
         entry.queued = True
         self._queue.append(entry)
-        self._wake.set()
+        self._wake_worker()
+
+    def _wake_worker(self) -> None:
+        while self._asleep:
+            sleeper = self._asleep.pop()
+            if not sleeper.done():
+                sleeper.set_result(None)
+                return
+
+    async def _sleep(self) -> None:
+        sleeper = asyncio.get_running_loop().create_future()
+        self._asleep.append(sleeper)
+        await sleeper
 
     def _drop(self, entry: _Entry) -> None:
         if self._entries.get(entry.key) is entry:
@@ -253,8 +267,7 @@ class EventRecorder:
     async def _work(self) -> NoReturn:
         while True:
             while not self._queue:
-                self._wake.clear()
-                await self._wake.wait()
+                await self._sleep()
             entry = self._queue.popleft()
             entry.queued = False
             entry.busy = True

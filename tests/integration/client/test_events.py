@@ -62,6 +62,12 @@ def failed_scheduling(recorder: EventRecorder, note: str = "0/3 nodes", name: st
     recorder.event(a_pod(name), None, "Warning", "FailedScheduling", "Scheduling", note, "kubestow")
 
 
+async def settle() -> None:
+    """Let every task go on until it waits for something."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def running(recorder: EventRecorder) -> AsyncIterator[None]:
     task = asyncio.create_task(recorder.run(), name="recorder under test")
@@ -100,6 +106,22 @@ async def test_the_event_as_sent(server: FaultyServer, recorder: EventRecorder) 
         "note": "done",
         "type": "Normal",
     }
+
+
+async def test_sleeping_workers_miss_nothing(server: FaultyServer, recorder: EventRecorder) -> None:
+    server.on("POST", EVENTS_PATH, server.json({}, 201))
+    async with running(recorder):
+        await settle()
+        recorded = 0
+        # One, fewer than workers, more than workers; each time all workers sleep before.
+        for count in (1, 3, 20):
+            for _ in range(count):
+                failed_scheduling(recorder, name=f"p{recorded}")
+                recorded += 1
+            await until(lambda: recorder.statistics().sent == recorded)  # noqa: B023 - awaited here
+            await settle()
+    names = {request.json["regarding"]["name"] for request in server.seen}
+    assert names == {f"p{number}" for number in range(recorded)}
 
 
 async def test_cluster_scoped_objects_go_to_the_default_namespace(
