@@ -1,0 +1,1 @@
+"""Plugins for the schedulers that `outside` runs."""
