@@ -6,6 +6,7 @@ Follows framework-cycle-config.md 3.6 and 3.9.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from scheduler.engine.diagnosis import FitError
 from scheduler.engine.runtime import AttemptError
@@ -22,6 +23,10 @@ REASON_UNSCHEDULABLE = "Unschedulable"
 REASON_SCHEDULER_ERROR = "SchedulerError"
 NODE_CHANGED = "node {node} changed before the pod was bound to it and fits no longer: {why}"
 
+MOST_MESSAGE: Final = 32_768
+"""Characters of a message. What a plugin or an extender says goes into the pod, and the API server
+refuses objects beyond 1.5 MB: the pod would then say nothing at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -29,7 +34,7 @@ class Failure:
 
     #: PodScheduled reason.
     reason: str
-    #: Untruncated message for the condition; the event's note is cut to 1024 bytes.
+    #: For the condition, at most `MOST_MESSAGE` long; the event's note is cut to 1024 bytes.
     message: str
     #: None leaves the nomination alone.
     nominating: NominatingInfo | None
@@ -86,7 +91,7 @@ def from_fit_error(
         message = f"{why}. {message}"
     return Failure(
         reason=reason,
-        message=message + note,
+        message=_bounded(message + note),
         nominating=nominating,
         unschedulable_plugins=rejectors,
         pending_plugins=frozenset(diagnosis.pending_plugins),
@@ -101,7 +106,7 @@ def from_status(status: Status) -> Failure:
     own = status.condition_reason or REASON_UNSCHEDULABLE
     return Failure(
         reason=own if status.rejected else REASON_SCHEDULER_ERROR,
-        message=status.message,
+        message=_bounded(status.message),
         nominating=CLEAR_NOMINATION,
         rejected=status.rejected,
     )
@@ -116,7 +121,7 @@ def node_changed(node_name: str, status: Status) -> Failure:
     """The chosen node stopped fitting before the bind: no plugin is recorded, see `from_status`."""
     return Failure(
         reason=REASON_UNSCHEDULABLE,
-        message=NODE_CHANGED.format(node=node_name, why=status.message),
+        message=_bounded(NODE_CHANGED.format(node=node_name, why=status.message)),
         nominating=CLEAR_NOMINATION,
     )
 
@@ -124,3 +129,7 @@ def node_changed(node_name: str, status: Status) -> Failure:
 def no_nodes(text: str) -> Failure:
     """An empty cluster: reason Unschedulable, but error backoff."""
     return Failure(reason=REASON_UNSCHEDULABLE, message=text, nominating=CLEAR_NOMINATION)
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE - 4]} ..."

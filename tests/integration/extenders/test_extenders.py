@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.engine.failure import MOST_MESSAGE
 from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import Extender, hanging, names, only
 from tests.integration.service.harness import (
@@ -177,6 +178,20 @@ async def test_a_fault_fails_the_attempt_with_url_verb_and_reason(
         assert condition(cluster, "p")["reason"] == "SchedulerError"
         extender.answers["filter"] = only("n1")
         await until(lambda: bound_to(cluster, "p") == "n1", "retried with backoff")
+
+
+async def test_a_flood_of_words_is_cut_to_what_a_pod_can_hold(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1"))
+    cluster.create(node("n2"))
+    extender.answers["filter"] = only(reason="no " * 1_000_000)
+    async with scheduling(cluster, **QUICK, extenders=[entry(extender, "filter", **NAMES)]):
+        cluster.create(pod("p"))
+        await until(lambda: message(cluster), "condition")
+        assert len(message(cluster)) == MOST_MESSAGE
+        assert message(cluster).startswith("0/2 nodes are available: 2 no no no")
+        assert message(cluster).endswith(" ...")
 
 
 async def test_an_ignorable_extender_that_fails_is_passed_over(

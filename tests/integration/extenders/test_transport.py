@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import datetime as dt
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.errors import ConnectionFailed, RequestError, RequestTimeout
 from scheduler.client.extender_http import (
     ExtenderAnswerTooLarge,
     ExtenderHttp,
@@ -50,6 +52,42 @@ async def test_redirects_are_not_followed(extender: Extender) -> None:
         with pytest.raises(ExtenderStatusError, match="code 307"):
             await http.post("filter", b"{}")
     assert extender.verbs() == ["filter"]
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+BROKEN: list[tuple[str, bytes, bool]] = [
+    # what the peer sends, and whether it goes on, a byte at a time, until nobody listens
+    ("closes before the head", b"", False),
+    ("dies in the head", HEAD, False),
+    ("dies in the body", HEAD + b'Content-Length: 100\r\n\r\n{"NodeNames":', False),
+    ("dies in a chunk", HEAD + b"Transfer-Encoding: chunked\r\n\r\n64\r\n[", False),
+    ("no HTTP", b"SSH-2.0-OpenSSH_9.6\r\n", False),
+    ("a length that is none", HEAD + b"Content-Length: many\r\n\r\n{}", False),
+    ("dribbles", HEAD + b"Content-Length: 1000000000\r\n\r\n", True),
+]
+
+
+@pytest.mark.parametrize(("sent", "goes_on"), [each[1:] for each in BROKEN],
+                         ids=[each[0] for each in BROKEN])  # fmt: skip
+async def test_half_an_answer_is_none(sent: bytes, goes_on: bool) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(sent)
+        with suppress(ConnectionError):
+            await writer.drain()
+            while goes_on:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, ExtenderHttp(f"http://127.0.0.1:{port}", timeout=0.2) as http:
+        with pytest.raises(RequestError) as caught:
+            await http.post("bind", b"{}")
+    # It may have done what it was asked.
+    assert caught.value.outcome_unknown
 
 
 async def test_nobody_listens(extender: Extender) -> None:
