@@ -23,6 +23,7 @@ from plugins.pod_topology_spread.constraints import (
     Constraints,
 )
 from plugins.pod_topology_spread.fallback import GATE, Decision, Fallback
+from plugins.pod_topology_spread.fallback_annotation import ANNOTATION
 from plugins.pod_topology_spread.filtering import MISSING, HardState, hard_state
 from plugins.pod_topology_spread.inclusion import Inclusion
 from plugins.pod_topology_spread.requeueing import fallback_events, spread_events
@@ -54,6 +55,8 @@ from scheduler.framework import (
 _TEXT: Final = "node(s) didn't match pod topology spread constraints"
 SKEWED: Final = unschedulable(_TEXT)
 MISSING_LABEL: Final = unresolvable(f"{_TEXT} (missing required label)")
+
+_OFF: Final = f"the pod has fallback criteria, which are ignored: feature gate {GATE} is off"
 
 _HARD: Final = "PreFilterPodTopologySpread"
 _SOFT: Final = "PreScorePodTopologySpread"
@@ -218,7 +221,12 @@ class PodTopologySpread:
 
     def explain(self, pod: Pod) -> Sequence[str]:
         """Which criteria hold, and what says so."""
-        return () if self._fallback is None else self._fallback.explain(pod)
+        if self._fallback is not None:
+            return self._fallback.explain(pod)
+        written = self._constraints.written(pod)
+        if ANNOTATION in pod.metadata.annotations or (written.own and written.criteria):
+            return (_OFF,)
+        return ()
 
 
 def _hard(state: CycleState) -> HardState:

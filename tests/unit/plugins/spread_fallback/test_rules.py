@@ -298,8 +298,18 @@ def test_s16_without_the_gate_nothing_is_remembered_or_said() -> None:
     bench.set(PROVISIONING, "False")
     assert bench.next() == []
     assert bench.condition() is None
-    assert bench.plugin.explain(bench.pod) == ()
     assert (bench.handle.notes, bench.info.plugin_memory) == ([], None)
+
+
+def test_s16_explain_says_that_the_gate_is_off() -> None:
+    """Who forgot the gate looks there: nothing else says anything."""
+    off = "feature gate PodTopologySpreadFallbackMode is off"
+    for criteria, annotation in (((), "zone=Nope"), ((NPF,), None)):
+        bench = Bench(constraint(ZONE, *criteria), annotation=annotation, gate=False)
+        (line,) = bench.plugin.explain(bench.pod)
+        assert line.endswith(off)
+    plain = Bench(constraint(ZONE), gate=False)
+    assert plain.plugin.explain(plain.pod) == ()
 
 
 def test_s13_strict_first_asks_for_all_before_it_relaxes() -> None:
