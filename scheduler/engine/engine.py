@@ -42,6 +42,7 @@ from scheduler.framework import (
 )
 
 _METRICS_SAMPLE = 10
+_EXITS = (KeyboardInterrupt, SystemExit)
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class Attempt:
     #: Where the node table was when a suspended cycle began.
     sequence: int = 0
     #: What went wrong where nothing should: a fault of ours, or a plugin's strange answer.
-    fault: Exception | None = None
+    fault: BaseException | None = None
 
     @property
     def node_name(self) -> str:
@@ -131,8 +132,10 @@ class Engine:
         algorithm = self.algorithms[attempt.framework.profile_name]
         try:
             _conclude(attempt, algorithm.schedule(attempt.state, attempt.pod))
-        except Exception as problem:  # noqa: BLE001 - cycle boundary
-            self._failed(attempt, problem)
+        except _EXITS:
+            raise
+        except BaseException as problem:  # noqa: BLE001 - cycle boundary, see `_failed`
+            attempt.failure = self._failed(attempt, problem)
         self._metrics.algorithm(self._clock.monotonic() - attempt.started)
         if attempt.result is not None:
             self._commit(attempt)
@@ -148,16 +151,25 @@ class Engine:
         attempt.seen = self.cache.outside_changes
         return attempt
 
-    def _failed(self, attempt: Attempt, problem: Exception) -> None:
-        """Whatever goes wrong in a cycle, be it what no check foresaw, costs this attempt only."""
+    def gave_up(self, info: QueuedPodInfo, problem: BaseException) -> Attempt:
+        """The attempt whose `decide` ended by something else than an answer."""
+        attempt = self._begin(info)
+        attempt.failure = self._failed(attempt, problem)
+        return attempt
+
+    def _failed(self, attempt: Attempt, problem: BaseException) -> Failure:
+        """Whatever goes wrong in a cycle, be it what no check foresaw, costs this attempt only.
+
+        Where nothing is awaited that includes asyncio's CancelledError: it comes from a plugin that
+        looked at a cancelled task, and would end the scheduling loop without a word.
+        """
         if isinstance(problem, NoNodesError):
-            attempt.failure = failure.no_nodes(str(problem))
-        elif isinstance(problem, AttemptError):
-            attempt.failure = failure.from_error(problem)
-        else:
-            attempt.fault = problem
-            attempt.failure = failure.from_error(failed(f"scheduling cycle: {problem!r}", problem))
-            self.algorithms[attempt.framework.profile_name].search.forget(attempt.pod)
+            return failure.no_nodes(str(problem))
+        if isinstance(problem, AttemptError):
+            return failure.from_error(problem)
+        attempt.fault = problem
+        self.algorithms[attempt.framework.profile_name].search.forget(attempt.pod)
+        return failure.from_error(failed(f"scheduling cycle: {problem!r}", problem))
 
     # -- cycles that wait for the outside --------------------------------------------------------
 
@@ -181,7 +193,7 @@ class Engine:
         try:
             _conclude(attempt, await algorithm.schedule_suspended(attempt.state, attempt.pod))
         except Exception as problem:  # noqa: BLE001 - cycle boundary
-            self._failed(attempt, problem)
+            attempt.failure = self._failed(attempt, problem)
         self._metrics.algorithm(self._clock.monotonic() - attempt.started)
         return attempt
 
@@ -213,7 +225,12 @@ class Engine:
             attempt.result = None
             return
         self._nominator.delete_nominated_pod_if_exists(attempt.pod)
-        rejected = self._reserve(attempt) or self._permit(attempt)
+        try:
+            rejected = self._reserve(attempt) or self._permit(attempt)
+        except _EXITS:
+            raise
+        except BaseException as problem:  # noqa: BLE001 - cycle boundary, see `_failed`
+            rejected = self._failed(attempt, problem)
         if rejected is not None:
             self.abandon(attempt)
             attempt.failure = rejected

@@ -178,7 +178,13 @@ class SchedulingLoop:
         return self._outcome(attempt)
 
     async def _decide(self, info: QueuedPodInfo) -> Attempt:
-        attempt = await self._engine.decide(info)
+        try:
+            attempt = await self._engine.decide(info)
+        except asyncio.CancelledError as problem:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            attempt = self._engine.gave_up(info, problem)
         # As no cycle begins while a relist is being applied, none ends then.
         await self._steady.wait()
         return attempt

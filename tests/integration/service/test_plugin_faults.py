@@ -213,3 +213,29 @@ async def test_a_plugin_whose_own_work_was_cancelled_does_not_lose_the_pod(
         cluster.create(pod("p"))
         await until(lambda: bound_to(cluster, "p"), "bound at the second try")
         assert calls == ["p", "p"]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("method", ["filter", "reserve"])
+async def test_a_look_at_a_cancelled_task_does_not_end_scheduling(
+    cluster: EmbeddedCluster, method: str, waits: bool
+) -> None:
+    def look(*arguments: Any) -> None:
+        pods = [each for each in arguments if hasattr(each, "metadata")]
+        if pods[0].metadata.name == "odd":
+            raise asyncio.CancelledError
+
+    async def pre_filter(*_: Any) -> None:
+        await asyncio.sleep(0)
+
+    more = {"unreserve": lambda *_: None} if method == "reserve" else {}
+    made = [plugin("Looks", **{method: look}, **more)]
+    if waits:
+        made.append(plugin("Waits", pre_filter=pre_filter))
+    cluster.create(node("n1"))
+    async with scheduling(cluster, made):
+        cluster.create(pod("odd"))
+        await until(lambda: condition(cluster, "odd"), "condition")
+        assert condition(cluster, "odd")["message"] == "scheduling cycle: CancelledError()"
+        cluster.create(pod("usual"))
+        await until(lambda: bound_to(cluster, "usual"), "the loop goes on")
