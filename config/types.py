@@ -210,8 +210,8 @@ class KubestowConfiguration(Section, frozen=True):
     #: Seed of every random choice, ties above all. None: from the operating system, as equal nodes
     #: should not be picked in the same order by every process. Set it to replay a run.
     seed: int | None = None
-    #: Bind and PreBind requests in flight at once, at most; fewer while the API server is quick.
-    #: 100: keeps a slow one busy and stays far below its own limit for mutating requests (200).
+    #: Bind and PreBind requests in flight at once. 100: keeps an API server busy and stays far
+    #: below its own limit for mutating requests (200).
     bind_concurrency: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
     #: Limit for one bind request. With the renew deadline it must stay below the lease duration,
     #: so that no bind of an old leader arrives after a new one took over. None: 4 s, or 80 % of

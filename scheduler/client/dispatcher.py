@@ -26,7 +26,6 @@ from typing import TypeVar
 import structlog
 
 from scheduler.api.pod import Pod
-from scheduler.client.bind_slots import BindSlots
 from scheduler.client.binding import (
     BindOutcome,
     BindResult,
@@ -61,8 +60,8 @@ class DispatcherOptions:
     """How many requests may be in flight."""
 
     binds: int = 100
-    """At most: enough to hide the latency of a slow API server. A quick one gets fewer
-    (`bind_slots`)."""
+    """Enough to hide the latency of a slow API server; more only adds load (measured by upstream
+    too)."""
     statuses: int = 16
     statuses_when_busy: int = 4
     events: int = 8
@@ -124,7 +123,6 @@ class Dispatcher:
         self._fence = fence or OpenFence()
         self._options = options or DispatcherOptions()
         self._random = random or Random()
-        self._slots = BindSlots(self._options.binds)
         self._lanes = (_LaneState(), _LaneState(), _LaneState())
         # By UID, in order of arrival; bounded by the pods that exist, one patch each.
         self._pending: dict[str, PodStatusPatch] = {}
@@ -179,7 +177,7 @@ class Dispatcher:
                 lane.fenced += 1
                 return BindResult(BindOutcome.UNBOUND, NotLeader("POST", f"{pod.key}/binding"))
             if send is None:
-                result = await self._attempt_bind(pod, node_name, annotations, objection)
+                result = await attempt_bind(self._client, pod, node_name, annotations, objection)
             else:
                 result = await send()
             lane.sent += 1
@@ -190,21 +188,6 @@ class Dispatcher:
                 lane.failed += 1
             return result
         return await self._settle(pod, node_name, result)
-
-    async def _attempt_bind(
-        self,
-        pod: Pod,
-        node_name: str,
-        annotations: dict[str, str] | None,
-        objection: Objection | None,
-    ) -> BindResult | RequestError:
-        clock = self._client.clock
-        started = clock.monotonic()
-        result = await attempt_bind(self._client, pod, node_name, annotations, objection)
-        if isinstance(result, BindResult) and result.bound:
-            # Only these say how long a bind takes: a refused connection is quick.
-            self._slots.answered(clock.monotonic() - started)
-        return result
 
     async def _end_patches(self, uid: str) -> None:
         """Drop the pod's status patches that were not sent, wait for the one in flight."""
@@ -276,9 +259,9 @@ class Dispatcher:
     def _limit(self, lane: Lane) -> int:
         options = self._options
         if lane is Lane.BIND:
-            return self._slots.limit
+            return options.binds
         binds = self._lanes[Lane.BIND]
-        busy = bool(binds.waiters) or binds.in_flight * 2 >= self._slots.limit
+        busy = bool(binds.waiters) or binds.in_flight * 2 >= options.binds
         if lane is Lane.STATUS:
             return options.statuses_when_busy if busy else options.statuses
         return options.events_when_busy if busy or self._pending else options.events
