@@ -10,6 +10,7 @@ agree. A difference is tried once more, made small, and printed as YAML.
 from __future__ import annotations
 
 import asyncio
+import copy
 import traceback
 from collections import Counter
 from collections.abc import Sequence
@@ -22,12 +23,12 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.fuzz.comparing import differences, ours, vector
-from benchmarks.fuzz.profiles import only, profiles
+from benchmarks.fuzz.comparing import differences, ours, own_differences, vector
+from benchmarks.fuzz.profiles import for_kubestow, only, own_name, profiles
 from benchmarks.fuzz.rival import Rival, rival
 from benchmarks.fuzz.shrinking import readable, shrink
 from benchmarks.fuzz.stage import Stage
-from benchmarks.fuzz.worlds import CROSSED, FAMILIES, Crossing, World, drawn
+from benchmarks.fuzz.worlds import CROSSED, FAMILIES, Crossing, World, change, drawn
 from tests.conformance.reading import VECTORS
 
 Object = dict[str, Any]
@@ -63,9 +64,16 @@ class Fuzzer:
     """Runs worlds on one control plane."""
 
     def __init__(
-        self, rival: Rival, configured: list[Object], console: Console, tries: int
+        self,
+        rival: Rival,
+        configured: list[Object],
+        console: Console,
+        tries: int,
+        *,
+        process: bool,
     ) -> None:
         self._rival = rival
+        self._process = process
         self._tries = tries
         self._stage = Stage(rival.proxy)
         self._profiles = configured
@@ -85,12 +93,30 @@ class Fuzzer:
         await asyncio.sleep(_SETTLE_SECONDS)
         before = len(self.report.found)
         try:
+            for pod in world.nominees:
+                await self._nominate(pod)
+            if world.nominees:
+                objects = await self._stage.stored()
             for pod in world.incoming:
+                if world.changes is not None and world.changes.chance(0.5):
+                    objects = await self._stage.apply(*change(world.changes, objects))
+                    await asyncio.sleep(_SETTLE_SECONDS)
                 await self._compare(family, seed, objects, pod)
         finally:
             await self._stage.clear()
-        for first in self.report.found[before : before + 1]:
+        alone = world.changes is None and not world.nominees
+        for first in self.report.found[before : before + 1] if alone else ():
             first.given = await self._smaller(world, first)
+
+    async def _nominate(self, pod: Object) -> None:
+        """Keep a pod for which kube-scheduler nominates a node, as if its victims were leaving."""
+        try:
+            stored, verdict = await self._rival.decide(pod, keep=True)
+            if verdict.nominated:
+                await self._stage.nominate(stored, verdict.nominated)
+        except RuntimeError as problem:
+            self.report.refused["nominated"] += 1
+            self.report.reasons[str(problem)[:500]] += 1
 
     async def _compare(self, family: str, seed: int, objects: Object, pod: Object) -> None:
         pod["metadata"].setdefault("namespace", "default")
@@ -144,7 +170,13 @@ class Fuzzer:
         name = stored["spec"]["schedulerName"]
         given = vector(objects, stored, only(self._profiles, name))
         try:
-            lines = list(differences(given, verdict, ours(given)))
+            mine = ours(given)
+            lines = list(differences(given, verdict, mine))
+            if self._process:
+                renamed = copy.deepcopy(pod)
+                renamed["spec"]["schedulerName"] = own_name(name)
+                _, own = await self._rival.decide(renamed)
+                lines += own_differences(own, mine)
         except Exception:  # noqa: BLE001 - comparison boundary: a crash of ours is a difference
             lines = [traceback.format_exc(limit=-5)]
         return lines, given, verdict
@@ -157,10 +189,13 @@ async def _run(
     crossing: Crossing,
     console: Console,
     tries: int,
+    *,
+    process: bool,
 ) -> Report:
     configured = profiles() + crossing.profiles
-    async with rival({"profiles": configured}) as scheduler:
-        fuzzer = Fuzzer(scheduler, configured, console, tries)
+    own = for_kubestow(configured) if process else None
+    async with rival({"profiles": configured}, own) as scheduler:
+        fuzzer = Fuzzer(scheduler, configured, console, tries, process=process)
         await fuzzer.prepare()
         for seed in seeds:
             for family in families:
@@ -177,6 +212,7 @@ async def _run(
 @click.option("--only", "wanted", multiple=True, help="This family only; may be repeated.")
 @click.option("--vectors", default=VECTORS, type=click.Path(path_type=Path), help="To cross.")
 @click.option("--tries", default=60, help="Worlds spent on making a difference small.")
+@click.option("--process", is_flag=True, help="Ask a kubestow process about each pod, too.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write reproductions here.")
 def main(
     seed: int,
@@ -185,6 +221,7 @@ def main(
     wanted: tuple[str, ...],
     vectors: Path,
     tries: int,
+    process: bool,
     output: Path | None,
 ) -> None:
     """Compare kubestow's decisions with kube-scheduler's on random worlds, pod by pod.
@@ -198,7 +235,15 @@ def main(
     if unknown:
         raise click.BadParameter(f"unknown: {', '.join(sorted(unknown))}; there are {every}")
     report = asyncio.run(
-        _run(wanted or every, range(seed, seed + rounds), pods, crossing, console, tries)
+        _run(
+            wanted or every,
+            range(seed, seed + rounds),
+            pods,
+            crossing,
+            console,
+            tries,
+            process=process,
+        )
     )
     console.print(_table(report))
     for reason, times in report.reasons.most_common(8):

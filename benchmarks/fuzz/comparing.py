@@ -54,6 +54,22 @@ def differences(given: Object, theirs: Verdict, mine: Observation) -> Iterator[s
     yield from _preemption(given, theirs, actual.get("postFilter", {}))
 
 
+def own_differences(verdict: Verdict, mine: Observation) -> Iterator[str]:
+    """What our process decided otherwise than our engine does on a fresh table."""
+    actual = mine.actual
+    if verdict.scheduled != (actual["outcome"] == "scheduled"):
+        said = verdict.message or verdict.node
+        yield f"process: {said}, engine {actual['outcome']} ({actual.get('message')})"
+    elif verdict.scheduled:
+        options = actual["selectedNodeOptions"]
+        if verdict.node and verdict.node not in options:
+            yield f"process: {verdict.node}, engine one of {options}"
+    elif not verdict.message.startswith(actual["message"]):
+        yield f"process: {verdict.message!r}, engine {actual['message']!r}"
+    elif bool(verdict.nominated) != bool(actual.get("postFilter", {}).get("nominatedNode")):
+        yield f"process: nominated {verdict.nominated!r}, engine {actual.get('postFilter')}"
+
+
 def _placement(theirs: Verdict, actual: Mapping[str, Any], *, scored: bool) -> Iterator[str]:
     options = actual["selectedNodeOptions"]
     if theirs.node and theirs.node not in options:

@@ -16,12 +16,17 @@ APPS: Final = ("web", "db", "cache")
 SPACES: Final = ("default", "default", "prod", "dev", "staging")
 FPGA: Final = "other.org/fpga"
 IGNORED: Final = "ignored.io/thing"
-IMAGES: Final = ("registry.io/web:v1", "registry.io/db:v2", "registry.io/tool", "busybox")
+IMAGES: Final = (
+    "registry.io/web:v1", "registry.io/db:v2", "registry.io/tool", "busybox",
+    "docker.io/library/busybox:latest", f"registry.io/db@sha256:{'a' * 64}", "localhost:5000/x",
+)  # fmt: skip
 
 ASPECTS: Final = (
     "spread", "interpod", "volumes", "taints", "nodeaffinity", "resources", "images", "ports",
     "preemption", "features",
 )  # fmt: skip
+_CROWDED: Final = ("preemption", "nominated")
+_WITH_PREEMPTION: Final = {"preemption": 0.85, "interpod": 0.25, "spread": 0.25, "volumes": 0.15}
 PROFILES_OF: Final[Mapping[str, Sequence[str]]] = {
     "spread": (DEFAULT, DEFAULT, "listed"),
     "interpod": (DEFAULT, "symmetric", "ignoring"),
@@ -45,13 +50,22 @@ class Draw:
 
     def about(self, aspect: str) -> float:
         """How much of this aspect there is to be, from 0 to 1."""
-        if self.family == "mixed":
+        if self.family == "changing" and aspect == "ports":
+            return 0.0  # where two pods have one port, kube-scheduler forgets it with the first
+        if self.family in ("mixed", "changing"):
             return 0.3
+        if self.family in _CROWDED:
+            return _WITH_PREEMPTION.get(aspect, 0.04)
         return 0.85 if aspect == self.family else 0.04
 
     def dwells(self, aspect: str) -> bool:
         """Whether one object shall have to do with an aspect."""
         return self.chance(self.about(aspect))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there shall be little room."""
+        return self.family in _CROWDED
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
@@ -121,10 +135,23 @@ class Draw:
         """Requests of a container."""
         found: dict[str, str] = {}
         if self.chance(0.8):
-            found["cpu"] = self.one("0", "1m", "100m", "250m", "0.5", "1", "1500m", "2", "3")
+            found["cpu"] = self.one(
+                "0", "1m", "100m", "250m", "0.5", "1", "1500m", "2", "3", "333m", "0.0001"
+            )
         if self.chance(0.8):
             found["memory"] = self.one(
-                "0", "1", "64Mi", "128M", "200Mi", "512Mi", "1Gi", "1500M", "2Gi", "3.5Gi"
+                "0",
+                "1",
+                "64Mi",
+                "128M",
+                "200Mi",
+                "512Mi",
+                "1Gi",
+                "1500M",
+                "2Gi",
+                "3.5Gi",
+                "1e9",
+                "0.5",
             )
         if rich and self.chance(0.4):
             found["ephemeral-storage"] = self.one("0", "1Gi", "5Gi", "30Gi")

@@ -29,9 +29,9 @@ def pod(draw: Draw, name: str, nodes: int, *, incoming: bool) -> Object:
         ]  # fmt: skip
     _constrain(draw, spec, nodes, incoming=incoming)
     if draw.dwells("preemption") or draw.chance(0.1):
-        spec["priority"] = draw.one(0, 0, 1, 5, 10, 10, 100, -5)
+        spec["priority"] = draw.one(0, 0, 1, 5, 10, 10, 100, -5, -(2**31))
         if incoming:
-            spec["priority"] = draw.one(0, 5, 10, 50, 1000, 1000)
+            spec["priority"] = draw.one(0, 5, 10, 50, 1000, 2**31 - 1)
             if draw.chance(0.08):
                 spec["preemptionPolicy"] = "Never"
     if incoming:
@@ -41,7 +41,7 @@ def pod(draw: Draw, name: str, nodes: int, *, incoming: bool) -> Object:
 
 def _constrain(draw: Draw, spec: Object, nodes: int, *, incoming: bool) -> None:
     """Whatever makes one node differ from another for the pod."""
-    if draw.dwells("resources"):
+    if draw.dwells("resources") or draw.chance(draw.about("ports") / 3):
         _resources(draw, spec)
     if draw.dwells("taints"):
         spec["tolerations"] = [_toleration(draw) for _ in range(draw.number(0, 3))]
@@ -72,12 +72,38 @@ def running(draw: Draw, index: int, nodes: int) -> Object:
     }
     if found["status"]["phase"] == "Succeeded":
         # kube-scheduler forgets the ports of a pod that ends, even if another one has them too.
-        for container in found["spec"]["containers"]:
-            container.pop("ports", None)
+        for kind in ("containers", "initContainers"):
+            for container in found["spec"].get(kind, ()):
+                container.pop("ports", None)
     if draw.chance(0.08):
         found["status"].pop("startTime")
     if draw.chance(0.1):
         found["metadata"]["deletionTimestamp"] = "now"
+    if draw.dwells("resources") and found["status"]["phase"] == "Running":
+        found["status"].update(_resizing(draw, found["spec"]))
+    return found
+
+
+def _resizing(draw: Draw, spec: Object) -> Object:
+    """What a kubelet says of a pod whose resources it may be changing."""
+    statuses = []
+    for container in spec["containers"]:
+        status: Object = {
+            "name": container["name"], "image": "i", "imageID": "i", "ready": True,
+            "restartCount": 0, "state": {"running": {}},
+        }  # fmt: skip
+        if draw.chance(0.7):
+            status["allocatedResources"] = draw.amounts(rich=False)
+        if draw.chance(0.7):
+            status["resources"] = {"requests": draw.amounts(rich=False)}
+        statuses.append(status)
+    found: Object = {"containerStatuses": statuses}
+    if draw.chance(0.4):
+        kind, reason = draw.one(
+            ("PodResizePending", "Infeasible"), ("PodResizePending", "Deferred"),
+            ("PodResizeInProgress", ""),
+        )  # fmt: skip
+        found["conditions"] = [{"type": kind, "status": "True", "reason": reason}]
     return found
 
 
@@ -93,9 +119,11 @@ def _containers(draw: Draw, incoming: bool) -> list[Object]:
         if draw.dwells("ports"):
             container["ports"] = _ports(draw)
         found.append(container)
-    if draw.dwells("preemption") and incoming:
+    if draw.crowded and not incoming:
+        found[0]["resources"]["requests"] = {"cpu": draw.one("300m", "500m", "900m", "1500m")}
+    elif draw.dwells("preemption") and incoming:
         found[0]["resources"]["requests"] = {
-            "cpu": draw.one("500m", "1", "2", "3", "4"),
+            "cpu": draw.one("500m", "1", "2", "3", "4", "4"),
             "memory": draw.one("512Mi", "2Gi", "4Gi"),
         }
         found[0]["resources"].pop("limits", None)
@@ -127,7 +155,7 @@ def _ports(draw: Draw) -> list[Object]:
 
 def _resources(draw: Draw, spec: Object) -> None:
     starters = []
-    for index in range(draw.one(0, 0, 1, 2, 3)):
+    for index in range(draw.one(0, 1, 1, 2, 3)):
         container: Object = {
             "name": f"i{index}", "image": draw.one(*IMAGES),
             "resources": {"requests": draw.amounts(rich=True)},
@@ -135,6 +163,8 @@ def _resources(draw: Draw, spec: Object) -> None:
         if draw.chance(0.4):
             container["restartPolicy"] = "Always"
         _limit(container)
+        if draw.dwells("ports"):
+            container["ports"] = _ports(draw)
         starters.append(container)
     if starters:
         spec["initContainers"] = starters
@@ -274,8 +304,10 @@ def _constraint(draw: Draw) -> Object:
 
 
 def _features(draw: Draw, spec: Object) -> None:
-    if draw.chance(0.2):
+    if draw.chance(0.3):
         spec["hostNetwork"] = True
+        for index, container in enumerate(spec["containers"]):
+            container["ports"] = [{"containerPort": draw.one(80, 443) + index}]
     if draw.chance(0.3):
         spec["containers"][0]["restartPolicyRules"] = [
             {

@@ -119,6 +119,27 @@ def profiles() -> list[Object]:
     return found
 
 
+def for_kubestow(every: list[Object]) -> Object:
+    """The same profiles for kubestow, which does not take kube-scheduler's name."""
+    return {"profiles": [_renamed(each) for each in every]}
+
+
+def own_name(name: str) -> str:
+    """What a profile is called there."""
+    return f"own-{name}"
+
+
+def _renamed(profile: Object) -> Object:
+    configured = [dict(each) for each in profile.get("pluginConfig", ())]
+    preemption = next((each for each in configured if each["name"] == "DefaultPreemption"), None)
+    if preemption is None:
+        preemption = {"name": "DefaultPreemption"}
+        configured.append(preemption)
+    preemption["args"] = {**preemption.get("args", {}), "victimSchedulers": "All"}
+    name = own_name(profile["schedulerName"])
+    return {**profile, "schedulerName": name, "pluginConfig": configured}
+
+
 def only(every: list[Object], name: str) -> Object:
     """A configuration with this one profile."""
     return {**HEAD, "profiles": [each for each in every if each["schedulerName"] == name]}

@@ -1,4 +1,4 @@
-"""kube-scheduler on a control plane, asked about one pod after the other.
+"""kube-scheduler on a control plane, and kubestow if wanted, asked about one pod after the other.
 
 What it decided is put together from what it tried to write (verdict, message, nomination, victims)
 and from its log at verbosity 10 (the weighted score of every plugin on every node).
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from benchmarks.fuzz.proxy import Write, WriteProxy
 from tests.envtest.control_plane import ApiServerOptions, ControlPlane
+from tests.envtest.kubestow import start_kubestow
 
 Object = dict[str, Any]
 
@@ -86,18 +87,29 @@ class Rival:
             )
         )
 
-    async def decide(self, pod: Object) -> tuple[Object, Verdict]:
-        """Create a pod, wait for the decision, delete the pod; the pod as stored, the decision."""
+    async def start_ours(self, config: Mapping[str, Any]) -> None:
+        """Run kubestow behind the same proxy."""
+        plane = self._control_plane
+        path = plane.files.directory / "fuzz.kubeconfig"
+        await asyncio.to_thread(lambda: start_kubestow(plane, config, kubeconfig=path))
+
+    async def decide(self, pod: Object, *, keep: bool = False) -> tuple[Object, Verdict]:
+        """Create a pod, wait for the decision, delete the pod; the pod as stored, the decision.
+
+        With `keep` it stays if a node is nominated for it.
+        """
         space = pod["metadata"]["namespace"]
         path = f"/api/v1/namespaces/{space}/pods"
         self._writes.clear()
         self._tail()
         stored = await self.proxy.call("POST", path, pod)
         name = stored["metadata"]["name"]
+        verdict = Verdict()
         try:
             verdict = await self._verdict(space, name)
         finally:
-            await self.proxy.call("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+            if not (keep and verdict.nominated):
+                await self.proxy.call("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
         self._read_log(f"{space}/{name}", verdict)
         return stored, verdict
 
@@ -180,13 +192,18 @@ def _kubeconfig(port: int) -> Object:
 
 
 @contextlib.asynccontextmanager
-async def rival(config: Mapping[str, Any]) -> AsyncIterator[Rival]:
-    """A control plane with kube-scheduler behind the proxy, for as long as the context lasts."""
+async def rival(config: Mapping[str, Any], own: Mapping[str, Any] | None) -> AsyncIterator[Rival]:
+    """A control plane with kube-scheduler behind the proxy, for as long as the context lasts.
+
+    `own` is the configuration of a kubestow that runs beside it, None for none.
+    """
     plane = ControlPlane(options=OPTIONS)
     await asyncio.to_thread(plane.start)
     found = Rival(plane)
     try:
         await found.start(config)
+        if own is not None:
+            await found.start_ours(own)
         yield found
     finally:
         await asyncio.to_thread(plane.stop)

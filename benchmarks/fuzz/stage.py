@@ -83,6 +83,32 @@ class Stage:
             for kind, answer in zip(kinds, answers, strict=True)
         }
 
+    async def apply(
+        self, verb: str, kind: str, target: Object, body: Object
+    ) -> dict[str, list[Object]]:
+        """Let one thing happen (`worlds.change`), and return everything as stored then."""
+        if verb == "POST":
+            await self._create(kind, body)
+        elif verb:
+            path, namespaced = PATHS.get(kind, ("/api/v1/namespaces", False))
+            metadata = target["metadata"]
+            if namespaced:
+                head, _, plural = path.rpartition("/")
+                path = f"{head}/namespaces/{metadata['namespace']}/{plural}"
+            own = f"{path}/{metadata['name']}" + ("/status" if "status" in body else "")
+            try:
+                await self._call(verb, own, body)
+            except RuntimeError as problem:
+                self.refused.append(str(problem))
+        return await self.stored()
+
+    async def nominate(self, pod: Object, node: str) -> Object:
+        """Write a pod's nomination, which kube-scheduler was kept from doing."""
+        space, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        path = f"/api/v1/namespaces/{space}/pods/{name}/status"
+        stored: Object = await self._call("PATCH", path, {"status": {"nominatedNodeName": node}})
+        return stored
+
     async def clear(self) -> None:
         """Delete everything but the namespaces."""
         options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
@@ -93,6 +119,16 @@ class Stage:
                 head, _, plural = path.rpartition("/")
                 places = [f"{head}/namespaces/{space}/{plural}" for space in NAMESPACES]
             await asyncio.gather(*(self._call("DELETE", each, options) for each in places))
+            if kind == "persistentVolumeClaims":
+                await self._release()
+
+    async def _release(self) -> None:
+        """Let go of claims that a finalizer holds."""
+        path, _ = PATHS["persistentVolumeClaims"]
+        for each in (await self._call("GET", path))["items"]:
+            space, name = each["metadata"]["namespace"], each["metadata"]["name"]
+            own = f"/api/v1/namespaces/{space}/persistentvolumeclaims/{name}"
+            await self._call("PATCH", own, {"metadata": {"finalizers": None}})
 
     async def _label_namespaces(self, given: Sequence[Object]) -> None:
         labels = {each["metadata"]["name"]: each["metadata"].get("labels", {}) for each in given}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.fuzz.drawing import ZONES, Draw
+from benchmarks.fuzz.drawing import IMAGES, ZONES, Draw
 from benchmarks.fuzz.profiles import HOSTNAME, ZONE
 
 Object = dict[str, Any]
@@ -84,7 +84,9 @@ def pod_volumes(draw: Draw) -> list[Object]:
         else:
             source = {draw.one("awsElasticBlockStore"): {"volumeID": draw.one("vol-1", "vol-2")}}
         found.append({"name": f"v{index}", **source})
-    return found  # fmt: skip
+    if draw.chance(0.1):
+        found.append({"name": "image", "image": {"reference": draw.one(*IMAGES)}})
+    return found
 
 
 def _classes(draw: Draw) -> list[Object]:
@@ -168,18 +170,28 @@ def _pair(draw: Draw, index: int, nodes: int) -> tuple[Object, Object | None]:
         claim["spec"]["selector"] = {"matchLabels": {"kind": draw.one("fast", "slow")}}
     if draw.chance(0.1):
         claim["spec"]["volumeMode"] = "Block"
-    if draw.chance(0.04):
+    if draw.chance(0.06):
+        claim["metadata"]["finalizers"] = ["example.com/hold"]
+        claim["metadata"]["deletionTimestamp"] = "now"
+    if draw.chance(0.06):
+        # The older way to name a class.
+        claim["metadata"]["annotations"] = {
+            "volume.beta.kubernetes.io/storage-class": claim["spec"].pop("storageClassName")
+        }
+    elif draw.chance(0.04):
         claim["metadata"]["annotations"] = {
             "volume.kubernetes.io/selected-node": f"node-{draw.number(0, nodes):02d}"
         }
     if draw.chance(0.5):
         return claim, None
     claim["spec"]["volumeName"] = f"pv-{index}"
-    claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
-    claim["status"] = {"phase": "Bound"}
+    if draw.chance(0.95):
+        annotations = claim["metadata"].setdefault("annotations", {})
+        annotations["pv.kubernetes.io/bind-completed"] = "yes"
+    claim["status"] = {"phase": "Bound" if draw.chance(0.93) else "Lost"}
     volume = _volume(draw, f"pv-{index}", nodes)
     volume["spec"]["accessModes"] = [mode]
-    volume["spec"]["storageClassName"] = claim["spec"]["storageClassName"]
+    volume["spec"]["storageClassName"] = claim["spec"].get("storageClassName", "now")
     volume["spec"]["claimRef"] = {
         "kind": "PersistentVolumeClaim", "namespace": space, "name": name, "uid": "claim",
     }  # fmt: skip

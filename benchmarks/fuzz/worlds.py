@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 import random
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.fuzz.drawing import APPS, FPGA, IGNORED, IMAGES, REGION, SPACES, ZONES, Draw
 from benchmarks.fuzz.pods import pod, running
-from benchmarks.fuzz.profiles import GPU, HOSTNAME, ZONE
+from benchmarks.fuzz.profiles import DEFAULT, GPU, HOSTNAME, ZONE
 from benchmarks.fuzz.volumes import storage
 from tests.conformance.reading import Vector, find_files
 
@@ -23,7 +24,7 @@ Object = dict[str, Any]
 
 FAMILIES: Final = (
     "spread", "interpod", "volumes", "taints", "nodeaffinity", "resources", "images", "ports",
-    "preemption", "features", "mixed",
+    "preemption", "nominated", "features", "mixed", "changing",
 )  # fmt: skip
 CROSSED: Final = "crossed-"
 """Before the name of a family of vectors."""
@@ -35,16 +36,20 @@ class World:
 
     objects: dict[str, list[Object]]
     incoming: tuple[Object, ...]
+    #: Pods that come first, and stay if a node is nominated for them.
+    nominees: tuple[Object, ...] = ()
+    #: Draws what changes between pods, if anything does.
+    changes: Draw | None = field(default=None, compare=False)
 
 
 def drawn(family: str, seed: int, pods: int) -> World:
     """Everything made up."""
     draw = Draw(seed, family)
-    nodes = draw.number(1, 12)
+    nodes = draw.number(1, 40 if draw.chance(0.1) else 12)
     objects: dict[str, list[Object]] = {
         "nodes": [_node(draw, index) for index in range(nodes)],
         "namespaces": [_namespace(draw, name) for name in sorted(set(SPACES))],
-        "pods": [running(draw, index, nodes) for index in range(draw.number(0, 4 * nodes))],
+        "pods": [running(draw, index, nodes) for index in range(_population(draw, nodes))],
         "services": [_service(draw, index) for index in range(draw.number(0, 4))],
         "podDisruptionBudgets": [_budget(draw, index) for index in range(draw.number(0, 4))],
         **_controllers(draw),
@@ -52,7 +57,47 @@ def drawn(family: str, seed: int, pods: int) -> World:
     if draw.about("volumes") > 0.1:
         objects.update(storage(draw, nodes))
     incoming = tuple(pod(draw, f"in-{index}", nodes, incoming=True) for index in range(pods))
-    return World(objects, incoming)
+    nominees = [
+        pod(draw, f"nominee-{index}", nodes, incoming=True)
+        for index in range(5 if family == "nominated" else 0)
+    ]
+    for each in nominees:
+        each["spec"] |= {"schedulerName": DEFAULT, "priority": draw.one(50, 1000, 2000)}
+        each["spec"].pop("preemptionPolicy", None)
+    changes = Draw(-seed, family) if family == "changing" else None
+    return World(objects, incoming, tuple(nominees), changes)
+
+
+def _population(draw: Draw, nodes: int) -> int:
+    return draw.number(3 * nodes, 7 * nodes) if draw.crowded else draw.number(0, 4 * nodes)
+
+
+def change(draw: Draw, objects: Mapping[str, Sequence[Object]]) -> tuple[str, str, Object, Object]:
+    """Something that happens: verb, kind, the object it happens to, and the body if any."""
+    nodes = len(objects["nodes"])
+    kind = draw.one("pods", "pods", "nodes", "nodes", "namespaces", *objects)
+    if kind == "pods" and draw.chance(0.4):
+        return "POST", kind, {}, running(draw, draw.number(1000, 10**6), max(nodes, 1))
+    if not objects[kind]:
+        return "", kind, {}, {}
+    target = draw.one(*objects[kind])
+    if kind == "nodes" and draw.chance(0.8):
+        fresh = _node(draw, 0)
+        name = target["metadata"]["name"]
+        old = dict.fromkeys(target["metadata"].get("labels", {}))
+        labels = fresh["metadata"]["labels"] | {HOSTNAME: name}
+        body: Object = draw.one(
+            {"metadata": {"labels": {**old, **labels}}},
+            {"spec": {"taints": fresh["spec"].get("taints")}},
+            {"spec": {"unschedulable": draw.chance(0.5)}},
+            {"status": fresh["status"]},
+        )
+        return "PATCH", kind, target, body
+    if kind == "namespaces":
+        return "PATCH", kind, target, {"metadata": {"labels": {"env": draw.one("live", "test")}}}
+    if kind == "pods" and draw.chance(0.3):
+        return "PATCH", kind, target, {"metadata": {"labels": draw.labels()}}
+    return "DELETE", kind, target, {"gracePeriodSeconds": 0}
 
 
 class Crossing:
@@ -160,6 +205,8 @@ def _node_resources(draw: Draw) -> dict[str, str]:
         "memory": draw.one("2Gi", "4Gi", "8Gi", "16Gi", "7900000Ki", "0"),
         "pods": draw.one("3", "5", "10", "110", "0") if draw.chance(0.3) else "110",
     }
+    if draw.chance(0.02):
+        resources.pop(draw.one("cpu", "memory", "pods"))
     if draw.chance(0.5):
         resources["ephemeral-storage"] = draw.one("10Gi", "50Gi", "0")
     if draw.chance(0.4):

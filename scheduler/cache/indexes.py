@@ -16,22 +16,27 @@ from scheduler.framework.nodes import BoolColumn, ImageState, Removable, Rows
 
 
 class ImageIndex:
-    """Image name to size and rows; the size is that of the first node that reported the name."""
+    """Image name to size and rows; the size is what the first node with the name reported for it.
+
+    Of one node the first image of the name counts, and a node that alone has the name may revise
+    its size.
+    """
 
     def __init__(self) -> None:
         self.states: dict[str, ImageState] = {}
 
     def set(self, row: int, old: Iterable[ContainerImage], new: Iterable[ContainerImage]) -> None:
         """Replace what a row reports."""
-        wanted = {name: image.size_bytes for image in new for name in image.names}
-        for name in {name for image in old for name in image.names} - wanted.keys():
+        for name in {name for image in old for name in image.names}:
             state = self.states[name]
             state.rows.discard(row)
             if not state.rows:
                 del self.states[name]
-        for name, size in wanted.items():
-            state = self.states.get(name) or self.states.setdefault(name, ImageState(size, set()))
-            state.rows.add(row)
+        for image in new:
+            for name in image.names:
+                if name not in self.states:
+                    self.states[name] = ImageState(image.size_bytes, set())
+                self.states[name].rows.add(row)
 
 
 class PortIndex:

@@ -1,4 +1,7 @@
-"""A few seeds of `benchmarks.fuzz`, so that agreement with kube-scheduler is not lost unnoticed."""
+"""A few worlds of `benchmarks.fuzz`: agreement with kube-scheduler is not lost unnoticed.
+
+Each pod is decided about by kube-scheduler, by our engine in process and by a kubestow process.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,13 @@ _PODS = 6
 
 
 def test_every_decision_about_random_pods_is_kube_schedulers() -> None:
-    families = ("spread", "interpod", "volumes", "resources", "preemption", "crossed-mixed")
+    families = (
+        "spread", "interpod", "volumes", "resources", "preemption", "nominated", "changing",
+        "crossed-mixed",
+    )  # fmt: skip
 
     printed = run(
-        "benchmarks.fuzz", "--seed", "7", "--pods", str(_PODS), "--tries", "0",
+        "benchmarks.fuzz", "--seed", "7", "--pods", str(_PODS), "--tries", "0", "--process",
         *(argument for family in families for argument in ("--only", family)),
     )  # fmt: skip
 

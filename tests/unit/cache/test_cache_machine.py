@@ -117,7 +117,9 @@ class CacheMachine(RuleBasedStateMachine):
         made = node(name, **parts)
         self.cache.set_node(made)
         self.nodes[name] = made
-        self.note_images(name, {each: i.size_bytes for i in made.status.images for each in i.names})
+        # Of two images of one name the first counts.
+        images = reversed(made.status.images)
+        self.note_images(name, {each: i.size_bytes for i in images for each in i.names})
 
     @rule(name=st.sampled_from(NODES))
     def remove_node(self, name: str) -> None:
@@ -127,8 +129,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     def note_images(self, name: str, reported: dict[str, int]) -> None:
         for image_name in list(self.images):
-            if image_name not in reported:
-                self.images[image_name].pop(name, None)
+            self.images[image_name].pop(name, None)
             if not self.images[image_name]:
                 del self.images[image_name], self.first_size[image_name]
         for image_name, size in reported.items():

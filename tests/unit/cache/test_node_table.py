@@ -302,6 +302,20 @@ def test_images_know_their_nodes_and_the_size_that_was_said_first() -> None:
     assert table.node_info(0).image_states is table.images
 
 
+def test_of_two_images_of_one_name_on_a_node_the_first_gives_the_size() -> None:
+    table = table_with(node("a", images=[image("i:1", "i@sha", size=10), image("i@sha", size=900)]))
+    assert table.images["i@sha"].size == 10
+
+
+def test_a_node_that_alone_has_an_image_may_revise_its_size_others_may_not() -> None:
+    table = table_with(node("a", images=[image("i", size=10)]))
+    table.set_node(node("a", images=[image("i", size=20)]))
+    assert (table.images["i"].size, table.images["i"].rows) == (20, {0})
+    table.set_node(node("b", images=[image("i", size=30)]))
+    table.set_node(node("b", images=[image("i", size=40)]))
+    assert (table.images["i"].size, table.images["i"].rows) == (20, {0, 1})
+
+
 def test_declared_features_follow_the_node() -> None:
     table = table_with(node("a", declaredFeatures=["A", "B"]))
     assert table.declared_features[0] == table.node_info(0).declared_features == {"A", "B"}
