@@ -50,8 +50,8 @@ class Draw:
 
     def about(self, aspect: str) -> float:
         """How much of this aspect there is to be, from 0 to 1."""
-        if self.family == "changing" and aspect == "ports":
-            return 0.0  # where two pods have one port, kube-scheduler forgets it with the first
+        if self.family == "changing" and aspect in ("ports", "images"):
+            return 0.0  # kube-scheduler's account of both depends on history (docs/differences.md)
         if self.family in ("mixed", "changing"):
             return 0.3
         if self.family in _CROWDED:
