@@ -8,7 +8,7 @@ Findings are reported from `run_due`, that is by the replica that schedules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from plugins import names
@@ -16,6 +16,7 @@ from plugins.resource_quota.accounts import Account, QuotaTerms, Role
 from plugins.resource_quota.arguments import HOLD_AFTER, ResourceQuotaArgs
 from plugins.resource_quota.keys import human
 from plugins.resource_quota.ledger import Ledger
+from plugins.resource_quota.messages import Violation
 from plugins.resource_quota.upkeep import Audit, Sweep
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota as Quota
@@ -54,6 +55,11 @@ class Bookkeeper:
         self.on_changed: Callable[[Account], None] = lambda _account: None
         #: `on_bound(pod)`: PostBind of a pod of ours, for the writer in native mode (rule Q10).
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
+        #: `claim(pod)`: book a reserved pod where other active schedulers see it, before its bind;
+        #: violations mean that they have booked the rest. None: there are no others.
+        self.claim: Callable[[Pod], Awaitable[Sequence[Violation]]] | None = None
+        #: `on_given_up(pod)`: the pod is surely not bound.
+        self.on_given_up: Callable[[Pod], None] = lambda _pod: None
         self._findings: list[tuple[ObjectReference, str, str]] = []
         self._reported: dict[tuple[str, str], tuple[str, ...]] = {}
         #: By namespace and name: UID and built-in compute names.

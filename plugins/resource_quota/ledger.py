@@ -89,6 +89,8 @@ class Ledger:
         self._dirty: set[str] = set()
         self._sequence = 0
         self._unsynced: set[str] = set()
+        #: By quota: pods that other active schedulers are about to bind.
+        self._foreign: dict[tuple[str, str], frozenset[str]] = {}
         #: `on_release(uids)`: these may pass now, in this order; run PreEnqueue for them.
         self.on_release: Callable[[Sequence[str]], None] = lambda _uids: None
         #: `on_changed(account)`: the account's sums have changed, or it is new.
@@ -114,6 +116,7 @@ class Ledger:
             record = self._pods[uid] = PodRecord(pod)
             self._space(pod.metadata.namespace).pods[uid] = record
             record.deferred = is_deferred(pod, None)
+            record.foreign = self._is_foreign(uid)
         elif record.pod is pod:
             return
         else:
@@ -240,6 +243,31 @@ class Ledger:
             record.deferred = is_deferred(pod, None)
             record.demand = self._demand(space, record)
         return self._check(record)
+
+    def violations_beside(
+        self, pod: Pod, account: Account, amounts: Sequence[int]
+    ) -> Sequence[Violation]:
+        """As `violations`, with so much more taken from one account, by limit."""
+        record = self._pods.get(pod.metadata.uid)
+        return () if record is None else self._check(record, {account: list(amounts)})
+
+    def set_foreign(self, key: tuple[str, str], uids: frozenset[str]) -> None:
+        """Other active schedulers have booked these pods, and no others, in a quota."""
+        before = self._foreign.get(key, frozenset())
+        if uids == before:
+            return
+        if uids:
+            self._foreign[key] = uids
+        else:
+            del self._foreign[key]
+        for uid in before ^ uids:
+            record = self._pods.get(uid)
+            if record is not None:
+                record.foreign = self._is_foreign(uid)
+                self._enter(self._namespaces[record.pod.metadata.namespace], record)
+
+    def _is_foreign(self, uid: str) -> bool:
+        return any(uid in uids for uids in self._foreign.values())
 
     def reserve(self, pod: Pod) -> Sequence[Violation]:
         """Check and book in one step; violations mean that nothing was booked.

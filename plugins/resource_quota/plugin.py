@@ -46,6 +46,7 @@ GATE: Final = "ResourceQuotaDeferredEnforcement"
 _PRE_ENQUEUE: Final = "PreEnqueue"
 _PRE_FILTER: Final = "PreFilter"
 _RESERVE: Final = "Reserve"
+_PRE_BIND: Final = "PreBind"
 
 
 class ResourceQuota:
@@ -127,6 +128,25 @@ class ResourceQuota:
         """Give back what was booked; the pod is surely not bound."""
         if self._books is not None:
             self._books.ledger.unreserve(pod.uid)
+            self._books.on_given_up(pod)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """There is nothing to do unless others must be told of the reservation."""
+        books = self._books
+        if books is None or books.claim is None or not any(books.ledger.accounts_of(pod)):
+            return SKIP
+        return None
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Tell other active schedulers, unless they have booked what was left (2.9)."""
+        books = self._books
+        if books is None or books.claim is None or not any(books.ledger.accounts_of(pod)):
+            return None
+        violations = await books.claim(pod)
+        if not violations:
+            return None
+        self._count(violations, _PRE_BIND)
+        return self._held(books, pod, violations)
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Nothing to count: the reservation stays until the binding is seen. Writers are told."""

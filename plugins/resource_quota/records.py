@@ -21,6 +21,7 @@ class PodRecord:
         "ended",
         "ends",
         "expired",
+        "foreign",
         "held_since",
         "nominated",
         "order",
@@ -45,6 +46,8 @@ class PodRecord:
         self.expired = False
         #: Between Reserve and the sight of the binding.
         self.reserved = False
+        #: Another active scheduler is about to bind it.
+        self.foreign = False
         #: It is nominated and quota is kept for it.
         self.nominated = False
         #: None until a quota of the namespace made it necessary.
@@ -68,7 +71,7 @@ class PodRecord:
             return None
         if self.pod.spec.node_name:
             return Role.ASSIGNED
-        if self.reserved or self.nominated:
+        if self.reserved or self.nominated or self.foreign:
             return Role.RESERVED
         return None if self.deferred else Role.PENDING
 

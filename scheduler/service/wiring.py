@@ -11,6 +11,7 @@ import structlog
 
 from config import GATES, ClientConnectionConfiguration, Configuration
 from plugins.names import RESOURCE_QUOTA
+from plugins.resource_quota.arguments import API
 from plugins.resource_quota.bookkeeper import Bookkeeper
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
@@ -59,7 +60,12 @@ from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import RunOptions
 from scheduler.service.plugin_conditions import PluginConditions
-from scheduler.service.quota import NativeUsage, UsageWriter, report_unenforced
+from scheduler.service.quota import (
+    NativeUsage,
+    SharedReservations,
+    UsageWriter,
+    report_unenforced,
+)
 from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
@@ -182,8 +188,8 @@ class Wiring:
             timed=self.subscriptions.timed,
         )
         self.bridge = self._bridge(limit=connection, fence=fence)
-        self.usage_writer = self._usage_writer(limit=connection, fence=fence)
-        self.native_usage = self._native_usage(limit=connection, fence=fence)
+        self.usage_writer, self.native_usage = self._usage_writers(limit=connection, fence=fence)
+        self.reservations = self._shared_reservations()
         self.reflectors = self._reflectors()
         metrics.add_source(self._report)
         metrics.client.host = transport.host
@@ -362,39 +368,44 @@ class Wiring:
         self.subscriptions.on_object("pods", bridge.pod)
         return bridge
 
-    def _usage_writer(
+    def _usage_writers(
         self, *, limit: ClientConnectionConfiguration, fence: Fence
-    ) -> UsageWriter | None:
-        """The writer of quotas' usage, where a profile enforces deferred keys."""
+    ) -> tuple[UsageWriter | None, NativeUsage | None]:
+        """The writers of what quotas use: of deferred keys, and of built-in ones in native mode."""
         books = self._books
-        if books is None or not books.ledger.mode.deferred_keys:
-            return None
-        # A rate limit of its own: thousands of quotas must not eat into that of binds.
+        if books is None:
+            return None, None
+        # A rate limit of their own: thousands of quotas must not eat into that of binds.
         limiter = RateLimiter(self.clock, qps=limit.qps, burst=limit.burst)
-        return UsageWriter(
-            self.client.derive("quota-usage", limiter=limiter, fence=fence),
-            self.dispatcher,
-            books,
-            self.subscriptions,
-            metrics=self.metrics.quota,
-            random=self._random,
-        )
+        client = self.client.derive("quota-usage", limiter=limiter, fence=fence)
+        writer = native = None
+        if books.ledger.mode.deferred_keys:
+            writer = UsageWriter(
+                client,
+                self.dispatcher,
+                books,
+                self.subscriptions,
+                metrics=self.metrics.quota,
+                random=self._random,
+            )
+        if books.ledger.mode.native:
+            native = NativeUsage(
+                client,
+                self.dispatcher,
+                books,
+                events=self.events,
+                metrics=self.metrics.quota,
+                random=self._random,
+            )
+        return writer, native
 
-    def _native_usage(
-        self, *, limit: ClientConnectionConfiguration, fence: Fence
-    ) -> NativeUsage | None:
-        """The writer of usage where the API server implements KEP-5465."""
+    def _shared_reservations(self) -> SharedReservations | None:
+        """What several active schedulers book in the API; its requests are part of binding."""
         books = self._books
-        if books is None or not books.ledger.mode.native:
+        if books is None or books.args.reservation != API:
             return None
-        limiter = RateLimiter(self.clock, qps=limit.qps, burst=limit.burst)
-        return NativeUsage(
-            self.client.derive("quota-usage", limiter=limiter, fence=fence),
-            self.dispatcher,
-            books,
-            events=self.events,
-            metrics=self.metrics.quota,
-            random=self._random,
+        return SharedReservations(
+            self.client, self.dispatcher, books, self.subscriptions, random=self._random
         )
 
     @property
@@ -411,6 +422,8 @@ class Wiring:
             yield "quota usage writer", self.usage_writer.run()
         if self.native_usage is not None:
             yield "native quota usage", self.native_usage.run()
+        if self.reservations is not None:
+            yield "shared quota reservations", self.reservations.run()
         if self.usage_writer is None:
             work = report_unenforced(self.client, self.events, self._random)
             yield "quotas nobody enforces", work
