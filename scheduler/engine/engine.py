@@ -27,7 +27,7 @@ from scheduler.engine.extenders import Extenders
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import EngineMetrics, NoMetrics
 from scheduler.engine.recheck import filter_again
-from scheduler.engine.runtime import AttemptError, Framework, failed, status_or_none
+from scheduler.engine.runtime import AttemptError, Framework, failed
 from scheduler.engine.suspended_cycle import SuspendedAlgorithm
 from scheduler.engine.waiting import WaitingPod, WaitingPods
 from scheduler.framework import (
@@ -40,6 +40,7 @@ from scheduler.framework import (
     QueuedPodInfo,
     Status,
 )
+from scheduler.framework.status import status_or_none
 
 _METRICS_SAMPLE = 10
 _EXITS = (KeyboardInterrupt, SystemExit)

@@ -17,9 +17,10 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import RowVerdicts
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed, status_or_none
+from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
 from scheduler.engine.shape_results import NOT_A_NODE, ShapeResult
 from scheduler.framework import Codes, Columns, CycleState, ReuseRule, Rows, Status
+from scheduler.framework.status import status_or_none
 
 _EXISTENCE = int(Columns.EXISTENCE)
 #: Above this share of changed rows a full evaluation is cheaper than picking rows.

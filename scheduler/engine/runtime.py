@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -36,6 +35,7 @@ from scheduler.framework.plugin import (
     SCORE,
     NormalizeScorePlugin,
 )
+from scheduler.framework.status import status_or_none
 
 
 class ProfileSpec(Protocol):
@@ -212,13 +212,6 @@ class Framework:
                 raise failed(
                     f'running {label} on PreFilter plugin "{plugin.name}": {status.message}'
                 )
-
-
-def status_or_none(answer: object) -> Status | None:
-    """What most methods of a plugin answer. Raises TypeError for anything else."""
-    if answer is None or isinstance(answer, Status):
-        return answer
-    raise TypeError(f"answered {reprlib.repr(answer)}, which is not a Status")
 
 
 def pre_filter_answer(answer: object) -> PreFilterResult | Status | None:

@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.runtime import AttemptError, Framework, failed, status_or_none
+from scheduler.engine.runtime import AttemptError, Framework, failed
 from scheduler.engine.shape_results import Recorded, ShapeResult
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -29,6 +29,7 @@ from scheduler.framework import (
     Rows,
     Status,
 )
+from scheduler.framework.status import status_or_none
 
 _EXISTENCE = int(Columns.EXISTENCE)
 _FULL_REFRESH_SHARE = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -119,6 +120,13 @@ def error(cause: BaseException | str) -> Status:
     if isinstance(cause, str):
         cause = PluginError(cause)
     return Status(Code.ERROR, (), error=cause)
+
+
+def status_or_none(answer: object) -> Status | None:
+    """What most methods of a plugin answer. Raises TypeError for anything else."""
+    if answer is None or isinstance(answer, Status):
+        return answer
+    raise TypeError(f"answered {reprlib.repr(answer)}, which is not a Status")
 
 
 class PluginError(Exception):

@@ -13,7 +13,7 @@ from typing import Final
 from scheduler.api.pod import Pod
 from scheduler.framework.plugin import PreEnqueuePlugin
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.framework.status import Code, Status, error
+from scheduler.framework.status import Code, Status, error, status_or_none
 from scheduler.queue.hints import PluginErrorListener
 from scheduler.queue.metrics import QueueMetrics
 
@@ -102,7 +102,7 @@ class Gates:
 
     def _call(self, plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
         try:
-            status = plugin.pre_enqueue(pod)
+            status = status_or_none(plugin.pre_enqueue(pod))
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call
             self.counts.errors += 1
             self.report(plugin.name, PRE_ENQUEUE, pod, cause)

@@ -18,9 +18,10 @@ import structlog
 from scheduler.engine import Attempt, Engine, Failure
 from scheduler.engine.engine import rejected_on_node
 from scheduler.engine.failure import from_error, from_status
-from scheduler.engine.runtime import AttemptError, failed, status_or_none
+from scheduler.engine.runtime import AttemptError, failed
 from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE
+from scheduler.framework.status import status_or_none
 from scheduler.queue import SchedulingQueue
 from scheduler.service.api_writer import PodMovedOnError
 from scheduler.service.extenders import ExtenderBinder

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.framework import ActionType, ClusterEvent, Status, pending, unresolvable
@@ -307,6 +309,14 @@ class TestGates:
         world.pass_time(8)
         assert world.place("a") == "active"
         assert world.queue.statistics().pre_enqueue_errors == 4
+
+    def test_a_gate_whose_answer_is_none_is_one_that_failed(self) -> None:
+        answer: Any = True
+        world, _ = gated_by(answer)
+        view = world.queue.view("default", "a")
+        assert view is not None
+        assert view.message == "running PreEnqueue plugin 'G': answered True, which is not a Status"
+        assert world.queue.next_wakeup() == world.clock.now() + 1
 
     def test_a_sort_key_that_raises_holds_the_pod_and_loses_nobody(self) -> None:
         broken = [True]
