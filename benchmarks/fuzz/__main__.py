@@ -78,6 +78,7 @@ class Fuzzer:
         self._stage = Stage(rival.proxy)
         self._profiles = configured
         self._console = console
+        self._nominees: set[tuple[str, str]] = set()
         self.report = Report()
 
     async def prepare(self) -> None:
@@ -92,6 +93,8 @@ class Fuzzer:
             self.report.reasons[each[:500]] += 1
         await asyncio.sleep(_SETTLE_SECONDS)
         before = len(self.report.found)
+        self._nominees.clear()
+        self._rival.nominations.clear()
         try:
             for pod in world.nominees:
                 await self._nominate(pod)
@@ -112,11 +115,20 @@ class Fuzzer:
         """Keep a pod for which kube-scheduler nominates a node, as if its victims were leaving."""
         try:
             stored, verdict = await self._rival.decide(pod, keep=True)
-            if verdict.nominated:
-                await self._stage.nominate(stored, verdict.nominated)
         except RuntimeError as problem:
             self.report.refused["nominated"] += 1
             self.report.reasons[str(problem)[:500]] += 1
+            return
+        if verdict.nominated:
+            self._nominees.add((stored["metadata"]["namespace"], stored["metadata"]["name"]))
+        await self._write_nominations()
+
+    async def _write_nominations(self) -> None:
+        """Do what kube-scheduler wanted: a pod may lose its node to a more important one."""
+        for (space, name), node in list(self._rival.nominations.items()):
+            if (space, name) in self._nominees:
+                await self._stage.nominate(space, name, node)
+        self._rival.nominations.clear()
 
     async def _compare(self, family: str, seed: int, objects: Object, pod: Object) -> None:
         pod["metadata"].setdefault("namespace", "default")
@@ -128,6 +140,10 @@ class Fuzzer:
             return
         if lines:
             await asyncio.sleep(_AGAIN_SECONDS)
+            if self._nominees:
+                await self._write_nominations()
+                objects = await self._stage.stored()
+                await asyncio.sleep(_SETTLE_SECONDS)
             lines, given, verdict = await self._once(objects, pod)
         self.report.compared[family] += 1
         self.report.scheduled[family] += verdict.scheduled

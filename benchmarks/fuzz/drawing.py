@@ -32,6 +32,7 @@ PROFILES_OF: Final[Mapping[str, Sequence[str]]] = {
     "interpod": (DEFAULT, "symmetric", "ignoring"),
     "nodeaffinity": (DEFAULT, "added"),
     "resources": (DEFAULT, "most", "least", "ratio", "balanced"),
+    "extremes": (DEFAULT, "most", "least", "ratio", "balanced"),
     "taints": (DEFAULT, "weighted"),
     "ports": (DEFAULT, DEFAULT, "weighted"),
     "mixed": (
@@ -54,6 +55,8 @@ class Draw:
             return 0.0  # kube-scheduler's account of both depends on history (docs/differences.md)
         if self.family in ("mixed", "changing"):
             return 0.3
+        if self.family == "extremes":
+            return {"resources": 0.6, "preemption": 0.2}.get(aspect, 0.0)
         if self.family in _CROWDED:
             return _WITH_PREEMPTION.get(aspect, 0.04)
         return 0.85 if aspect == self.family else 0.04
@@ -134,6 +137,12 @@ class Draw:
     def amounts(self, rich: bool) -> dict[str, str]:
         """Requests of a container."""
         found: dict[str, str] = {}
+        if self.family == "extremes" and self.chance(0.3):
+            # Above 2^53 the usage of a node differs on purpose (docs/differences.md).
+            return {
+                "cpu": self.one("1n", "999u", "1e9", "1e12", "500000000"),
+                "memory": self.one("1n", "500m", "1e3", "1Pi", "700T", "1Ti"),
+            }
         if self.chance(0.8):
             found["cpu"] = self.one(
                 "0", "1m", "100m", "250m", "0.5", "1", "1500m", "2", "3", "333m", "0.0001"

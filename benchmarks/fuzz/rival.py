@@ -68,6 +68,8 @@ class Rival:
         self._writes: list[Write] = []
         self._arrived = asyncio.Event()
         self._read = 0
+        #: What kube-scheduler last wanted to be nominated, by namespace and name of the pod.
+        self.nominations: dict[tuple[str, str], str] = {}
 
     async def start(self, config: Mapping[str, Any]) -> None:
         """Run kube-scheduler behind the proxy."""
@@ -114,6 +116,9 @@ class Rival:
         return stored, verdict
 
     def _hear(self, write: Write) -> None:
+        if write.subresource == "status" and "nominatedNodeName" in write.body["status"]:
+            node = write.body["status"]["nominatedNodeName"]
+            self.nominations[write.namespace, write.name] = node or ""
         if write.resource != "events":
             self._writes.append(write)
             self._arrived.set()

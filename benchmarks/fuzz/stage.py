@@ -102,12 +102,10 @@ class Stage:
                 self.refused.append(str(problem))
         return await self.stored()
 
-    async def nominate(self, pod: Object, node: str) -> Object:
-        """Write a pod's nomination, which kube-scheduler was kept from doing."""
-        space, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    async def nominate(self, space: str, name: str, node: str) -> None:
+        """Write, or take away, a pod's nomination, which kube-scheduler was kept from doing."""
         path = f"/api/v1/namespaces/{space}/pods/{name}/status"
-        stored: Object = await self._call("PATCH", path, {"status": {"nominatedNodeName": node}})
-        return stored
+        await self._call("PATCH", path, {"status": {"nominatedNodeName": node or None}})
 
     async def clear(self) -> None:
         """Delete everything but the namespaces."""

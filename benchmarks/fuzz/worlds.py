@@ -24,7 +24,7 @@ Object = dict[str, Any]
 
 FAMILIES: Final = (
     "spread", "interpod", "volumes", "taints", "nodeaffinity", "resources", "images", "ports",
-    "preemption", "nominated", "features", "mixed", "changing",
+    "preemption", "nominated", "extremes", "features", "mixed", "changing",
 )  # fmt: skip
 CROSSED: Final = "crossed-"
 """Before the name of a family of vectors."""
@@ -205,6 +205,10 @@ def _node_resources(draw: Draw) -> dict[str, str]:
         "memory": draw.one("2Gi", "4Gi", "8Gi", "16Gi", "7900000Ki", "0"),
         "pods": draw.one("3", "5", "10", "110", "0") if draw.chance(0.3) else "110",
     }
+    if draw.family == "extremes" and draw.chance(0.6):
+        resources["cpu"] = draw.one("1n", "1e9", "1e12", "1500u")
+        resources["memory"] = draw.one("1n", "1Pi", "30Pi", "45P", "1Ti")
+        resources["ephemeral-storage"] = draw.one("500m", "5Gi", "1Pi")
     if draw.chance(0.02):
         resources.pop(draw.one("cpu", "memory", "pods"))
     if draw.chance(0.5):
