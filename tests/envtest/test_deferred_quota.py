@@ -204,3 +204,49 @@ def test_b28_b39_a_scheduler_that_starts_anew_publishes_the_same(plane: ControlP
     team.until_bound("b")
     team.shows({CPU: "1k"})
     second.stop()
+
+
+def test_b27_two_schedulers_share_a_quota_through_its_annotation(plane: ControlPlane) -> None:
+    args = {"name": "ResourceQuota", "args": {"reservation": "Api"}}
+    processes = [
+        start_kubestow(
+            plane,
+            {"profiles": [{"schedulerName": name, "pluginConfig": [args]}]},
+            feature_gates={GATE: True},
+            name=name,
+        )
+        for name in ("one", "two")
+    ]
+    team = Team(plane, "b27", {CPU: "3k"})
+    team.shows({CPU: "0"})
+    names = [f"p{number}" for number in range(12)]
+    for number, name in enumerate(names):
+        ask = pod(name, {"cpu": "1"}, gated=True, schedulerName=("one", "two")[number % 2])
+        plane.admin.request("POST", f"{team.base}/pods", ask.body)
+    for name in names:
+        path = f"{team.base}/pods/{name}"
+        plane.admin.request("PATCH", path, {"spec": {"schedulingGates": None}})
+
+    def running() -> list[str]:
+        pods: Any = plane.admin.request("GET", f"{team.base}/pods")["items"]
+        found = [
+            str(each["metadata"]["name"])
+            for each in pods
+            if each["spec"].get("nodeName") and each["status"].get("phase") != "Succeeded"
+        ]
+        assert len(found) <= 3, "the limit is exceeded"
+        return found
+
+    finished: set[str] = set()
+
+    def all_ran() -> bool:
+        for name in running():
+            team.finish(name)
+            finished.add(name)
+        return finished == set(names)
+
+    until(all_ran, "all had their turn", patience=60.0)
+    team.shows({CPU: "0"})
+    until(lambda: not (team.quota()["metadata"].get("annotations") or {}), "no entry left")
+    for process in processes:
+        process.stop()

@@ -35,7 +35,7 @@ from scheduler.client.errors import ApiError, RequestError, describe
 from scheduler.client.resources import RESOURCE_QUOTAS
 from scheduler.client.rest import MERGE_PATCH, ApiClient
 from scheduler.framework import Subscriptions
-from scheduler.service.quota.inflight import ANNOTATION, Entry, entry, read, text
+from scheduler.service.quota.inflight import ANNOTATION, EXPIRY_SECONDS, Entry, entry, read, text
 from scheduler.service.quota.publication import Key
 
 _log = structlog.get_logger(__name__)
@@ -106,8 +106,9 @@ class SharedReservations:
                 now = self._clock.now()
                 mine = self._ours.setdefault(key, {})
                 fresh = entry(_amounts(account, pod.uid), self._holder, now)
+                kept = self._kept(key)
                 try:
-                    await self._write(quota, {**others, **self._kept(key), pod.uid: fresh})
+                    await self._write(quota, {**others, **kept, pod.uid: fresh})
                 except RequestError as error:
                     conflict = isinstance(error, ApiError) and error.status == _CONFLICT
                     delay = backoff.next()
@@ -117,6 +118,7 @@ class SharedReservations:
                         raise
                     await self._clock.sleep(delay)
                 else:
+                    mine.update(kept)
                     mine[pod.uid] = fresh
                     return ()
 
@@ -214,7 +216,7 @@ class SharedReservations:
             await self._clock.sleep(TICK_SECONDS)
             for quota in list(self._seen.values()):
                 self._note(quota)
-            for key in list(self._over):
+            for key in list(self._ours):
                 try:
                     await self.sweep(key)
                 except (RequestError, DispatcherClosedError) as error:
@@ -226,11 +228,19 @@ class SharedReservations:
                         )
 
     async def sweep(self, key: Key) -> None:
-        """Remove our entries of one quota that are over."""
+        """Remove our entries of one quota that are over, and renew the others before they expire.
+
+        A bind may take long: volumes are provisioned, or its outcome is unknown.
+        """
         now = self._clock.monotonic()
         async with self._locks.setdefault(key, asyncio.Lock()):
             gone = [uid for uid, due in self._over.get(key, {}).items() if due <= now]
-            if not gone:
+            old = any(
+                each.expired(self._clock.now() + EXPIRY_SECONDS / 2)
+                for uid, each in self._ours.get(key, {}).items()
+                if uid not in gone
+            )
+            if not gone and not old:
                 return
             try:
                 quota = await self._client.get(RESOURCE_QUOTAS, key[1], key[0])
@@ -238,12 +248,16 @@ class SharedReservations:
                 if error.status != 404:
                     raise
             else:
-                await self._write(quota, {**self._note(quota), **self._kept(key)})
+                kept = self._kept(key)
+                await self._write(quota, {**self._note(quota), **kept})
+                self._ours.setdefault(key, {}).update(kept)
             for uid in gone:
                 self._ours.get(key, {}).pop(uid, None)
                 self._over.get(key, {}).pop(uid, None)
             if not self._over.get(key):
                 self._over.pop(key, None)
+            if not self._ours.get(key):
+                self._ours.pop(key, None)
 
 
 def _amounts(account: Account, uid: str) -> dict[str, str]:

@@ -155,6 +155,28 @@ async def test_what_another_has_booked_is_taken_until_it_expires(cluster: Embedd
         await stage.bound("mine")
 
 
+async def test_an_entry_is_renewed_while_the_bind_takes_long(cluster: EmbeddedCluster) -> None:
+    cluster.clock.set_rate(0)
+    cluster.faults.add(FaultRule(action="delay", verb="create", resource="pods/binding", seconds=5))
+    async with staged(cluster, args=API) as stage:
+        await stage.quota(cpu=3000)
+        stage.released("a")
+        await until(lambda: annotation(cluster))
+        (first,) = annotation(cluster).values()
+
+        def renewed() -> bool:
+            stage.advance(EXPIRY_SECONDS / 2)
+            return any(each["time"] > first["time"] for each in annotation(cluster).values())
+
+        await until(renewed)
+
+        def bound() -> bool:
+            cluster.clock.advance(6)
+            return stage.is_bound("a")
+
+        await until(bound)
+
+
 @pytest.mark.parametrize("value", ["nonsense", "[]", '{"u": 3}', '{"u": {"holder": 1}}'])
 async def test_an_annotation_that_cannot_be_read_means_nothing(
     cluster: EmbeddedCluster, value: str
