@@ -53,6 +53,8 @@ class ServiceApiWriter:
         self._random = random or Random()
         #: Asked when the request of a bind is about to leave; a reason keeps it from leaving.
         self.objection: Callable[[Pod], str] = lambda _pod: ""
+        #: Evictions under way, by UID.
+        self._evictions: dict[str, asyncio.Task[bool]] = {}
 
     async def bind(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
@@ -103,10 +105,22 @@ class ServiceApiWriter:
     async def evict(
         self, pods: Sequence[Pod], condition: Condition
     ) -> Sequence[bool | BaseException]:
-        """Condition, then deletion, of all pods side by side; True, False (gone) or the error."""
-        return await asyncio.gather(
-            *(self._evict(pod, condition) for pod in pods), return_exceptions=True
-        )
+        """Condition, then deletion, of all pods side by side; True, False (gone) or the error.
+
+        A pod whose eviction is under way is not evicted twice, whoever asked first. Preemptors that
+        come in a burst choose the same victims, each one more than the last: one eviction each
+        would be thousands of requests.
+        """
+        tasks = [self._eviction(pod, condition) for pod in pods]
+        return await asyncio.gather(*map(asyncio.shield, tasks), return_exceptions=True)
+
+    def _eviction(self, pod: Pod, condition: Condition) -> asyncio.Task[bool]:
+        uid = pod.metadata.uid
+        task = self._evictions.get(uid)
+        if task is None:
+            task = self._evictions[uid] = asyncio.create_task(self._evict(pod, condition))
+            task.add_done_callback(lambda _: self._evictions.pop(uid, None))
+        return task
 
     async def _evict(self, pod: Pod, condition: Condition) -> bool:
         metadata = pod.metadata

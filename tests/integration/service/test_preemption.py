@@ -11,6 +11,7 @@ import pytest
 
 from scheduler.api import Pod
 from scheduler.api.meta import Condition
+from scheduler.client.errors import ApiError
 from scheduler.service.background import BackgroundTasks
 from simulator import EmbeddedCluster, FaultRule
 from tests.integration.service.harness import (
@@ -142,7 +143,9 @@ async def test_a_pod_that_took_over_the_name_is_not_evicted(cluster: EmbeddedClu
         )
         # With the condition there already, the deletion's own precondition has to notice.
         marked = msgspec.structs.replace(
-            other, status=msgspec.structs.replace(other.status, conditions=(target,))
+            other,
+            metadata=msgspec.structs.replace(known.metadata, uid="a third"),
+            status=msgspec.structs.replace(other.status, conditions=(target,)),
         )
         missing = msgspec.convert(
             {"metadata": {"name": "gone", "namespace": "default", "uid": "gone"}}, Pod
@@ -152,6 +155,25 @@ async def test_a_pod_that_took_over_the_name_is_not_evicted(cluster: EmbeddedClu
         assert bound_to(cluster, "a") == "n1"
         assert await writer.evict([known], target) == [True]
         assert find(cluster, "a") is None
+
+
+async def test_a_victim_that_many_want_is_evicted_once(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    target = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    async with scheduling(cluster) as scheduler:
+        cluster.create(victim("a"))
+        await until(lambda: bound_to(cluster, "a"), "bound")
+        known: Any = scheduler.listers["pods"].get("a", "default")
+        writer: Any = next(iter(scheduler.frameworks.values())).handle.api
+        rule = FaultRule(action="error", verb="delete", resource="pods", code=500, times=1)
+        cluster.faults.add(rule)
+        many = await asyncio.gather(*(writer.evict([known], target) for _ in range(20)))
+        assert {type(answer) for (answer,) in many} == {ApiError}, "one failure is everybody's"
+        again = await asyncio.gather(*(writer.evict([known], target) for _ in range(20)))
+        assert again == [[True]] * 20
+        assert await writer.evict([known], target) == [False], "none is under way any more"
+        counted = cluster.server.statistics()["requests"]
+        assert (counted["delete pods"], counted["patch pods/status"]) == (2, 3)
 
 
 async def test_background_work_is_owned_and_its_failure_logged(capsys: Any) -> None:
