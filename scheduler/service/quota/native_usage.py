@@ -83,7 +83,10 @@ class NativeUsage:
                 group.create_task(self._work(), name=f"native quota usage {number}")
             while True:
                 await self._clock.sleep(CHECK_SECONDS)
-                self.check()
+                try:
+                    self.check()
+                except Exception:  # noqa: BLE001 - a look at the installation must not end the writes
+                    _log.exception("cannot tell whether the server is native")
 
     async def _work(self) -> None:
         while True:

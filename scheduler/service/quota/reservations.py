@@ -226,6 +226,8 @@ class SharedReservations:
                             quota="/".join(key),
                             **describe(error),
                         )
+                except Exception:  # noqa: BLE001 - one quota's trouble must not end the others'
+                    _log.exception("entries of a quota were not removed", quota="/".join(key))
 
     async def sweep(self, key: Key) -> None:
         """Remove our entries of one quota that are over, and renew the others before they expire.
