@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -82,6 +82,16 @@ class _Handle:
         self.subscriptions = SubscriptionBoard()
         self.what_if = ServiceWhatIf(world.cache)
 
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        """There is one profile."""
+        return make()
+
+    def recheck(self, uids: Iterable[str]) -> None:
+        """Nobody waits."""
+
+    def wake(self, uids: Iterable[str], plugin: str) -> None:
+        """Nobody waits."""
+
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Do nothing: the victims stay."""
         work.close()
@@ -103,6 +113,7 @@ class EngineWorld:
         handle: Any = _Handle(self, configuration.feature_gates)
         profile = configuration.profiles[0]
         framework = Framework(profile, registry, handle)
+        handle.subscriptions.publish_synced()
         handle.what_if.framework = framework
         handle.preemption = Evaluator(
             framework,

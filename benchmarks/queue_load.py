@@ -105,6 +105,7 @@ class Room:
             features=EventFeatures(),
         )
         parts.subscriptions.on_bind(self._bound)
+        parts.subscriptions.publish_synced()
         self.stores = {each.resource.plural: each.store for each in parts.reflectors}
         self._node_states: list[Node] = []
         for index in range(self.nodes):

@@ -95,9 +95,10 @@ UPSTREAM_GATES: Final = (
 """As of v1.36 (framework-cycle-config.md section 9, plugins.md section 2.4)."""
 
 OWN_GATES: Final = (
-    # Both KEPs say: alpha, off by default. They change what an existing manifest means.
-    _alpha("PodTopologySpreadFallbackMode"),
-    _alpha("ResourceQuotaDeferredEnforcement"),
+    # Both KEPs say: alpha, off by default, because there every pod and quota is concerned. Here on:
+    # without the annotation, or a quota with our keys, they change nothing.
+    _beta("PodTopologySpreadFallbackMode"),
+    _beta("ResourceQuotaDeferredEnforcement"),
     # Gone upstream since it cannot be switched off; manifests and charts still name it.
     _ga("PodSchedulingReadiness", locked=False),
     # Locked upstream; here the way out for a cluster in which a hint is wrong.

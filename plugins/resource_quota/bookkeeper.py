@@ -4,6 +4,9 @@ It feeds the ledger from subscriptions, wakes the pods the ledger releases, repo
 quotas as Events, and keeps the gauges. What a single pod is answered is the plugin's business.
 
 Findings are reported from `run_due`, that is by the replica that schedules.
+
+In a cluster without any quota that is enforced here nothing is booked: pods are counted from the
+moment the first such quota is seen (`following`).
 """
 
 from __future__ import annotations
@@ -49,6 +52,10 @@ class Bookkeeper:
             max_hold=args.max_hold.total_seconds(),
         )
         self._handle = handle
+        #: Whether pods are booked: some quota is, or was, enforced here.
+        self.following = False
+        #: UIDs between Reserve and the sight of their binding, while nothing is booked.
+        self._passing: set[str] = set()
         #: Set by the host of `TimedWork`.
         self.on_timer: Callable[[], None] = lambda: None
         #: `status.used` of an account's quota may be out of date: for the usage writer.
@@ -126,7 +133,34 @@ class Bookkeeper:
         """Bring the number of held pods of a namespace up to date."""
         self._handle.metrics.gauge(HELD_PODS, namespace, value=self.ledger.held(namespace))
 
+    def _follow(self) -> None:
+        """Book all pods there are; those to come are reported one by one."""
+        self.following = True
+        now = self._handle.clock.monotonic()
+        for pod in self._handle.listers["pods"].list():
+            self.ledger.observe(pod)
+            self._sweep.pod(pod, now)
+        for uid in self._passing:
+            self.ledger.book(uid)
+        self._passing.clear()
+
+    def reserve(self, pod: Pod) -> Sequence[Violation]:
+        """Check and book in one step; violations mean that nothing was booked."""
+        if self.following:
+            return self.ledger.reserve(pod)
+        self._passing.add(pod.metadata.uid)
+        return ()
+
+    def unreserve(self, uid: str) -> None:
+        """Undo `reserve`; may be called at any time, any number of times."""
+        self._passing.discard(uid)
+        self.ledger.unreserve(uid)
+
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        if not self.following:
+            if old is not None and (new is None or new.spec.node_name):
+                self._passing.discard(old.metadata.uid)
+            return
         if new is None:
             if old is not None:
                 self._forget(old)
@@ -147,6 +181,8 @@ class Bookkeeper:
     def _quota(self, old: Quota | None, new: Quota | None) -> None:
         if new is not None:
             terms = self.ledger.set_quota(new)
+            if terms.limits and not self.following:
+                self._follow()
             self._report(new, terms)
         elif old is not None:
             self.ledger.remove_quota(old.metadata.namespace, old.metadata.name)

@@ -88,7 +88,8 @@ class Ledger:
         self._chances: list[tuple[float, str]] = []
         self._dirty: set[str] = set()
         self._sequence = 0
-        self._unsynced: set[str] = set()
+        #: In the order in which they were turned down.
+        self._unsynced: dict[str, None] = {}
         #: By quota: pods that other active schedulers are about to bind.
         self._foreign: dict[tuple[str, str], frozenset[str]] = {}
         #: `on_release(uids)`: these may pass now, in this order; run PreEnqueue for them.
@@ -161,7 +162,7 @@ class Ledger:
         self._turns.fed(space, record)
         self._unclaim(record)
         del space.pods[uid]
-        self._unsynced.discard(uid)
+        self._unsynced.pop(uid, None)
         self._prune(space)
 
     def set_quota(self, quota: ResourceQuota) -> QuotaTerms:
@@ -291,6 +292,13 @@ class Ledger:
                 space.spare = 0
         return found
 
+    def book(self, uid: str) -> None:
+        """Book what a pod was let through with before any quota asked; may overcommit."""
+        record = self._pods.get(uid)
+        if record is not None and not record.pod.spec.node_name:
+            record.reserved = True
+            self._enter(self._namespaces[record.pod.metadata.namespace], record)
+
     def unreserve(self, uid: str) -> None:
         """Undo `reserve`; may be called at any time, any number of times."""
         record = self._pods.get(uid)
@@ -326,7 +334,7 @@ class Ledger:
 
     def wait_for_sync(self, uid: str) -> None:
         """The pod was turned down because not everything is known yet."""
-        self._unsynced.add(uid)
+        self._unsynced[uid] = None
 
     def admit(self, uid: str, now: float) -> float | None:
         """The gate is open for a pod. Returns the seconds it was held, None if it was not."""
@@ -395,8 +403,8 @@ class Ledger:
             self._chance_over(heapq.heappop(self._chances)[1], now)
         self._turns.run_due(self._namespaces, now)
         if self.synced and self._unsynced:
-            waiting, self._unsynced = self._unsynced, set()
-            self.on_release([uid for uid in self._pods if uid in waiting])
+            waiting, self._unsynced = self._unsynced, {}
+            self.on_release(list(waiting))
         dirty, self._dirty = self._dirty, set()
         for name in sorted(dirty):
             space = self._namespaces.get(name)

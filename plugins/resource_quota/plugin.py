@@ -82,10 +82,12 @@ class ResourceQuota:
         if self._books is None:
             return None
         ledger = self._books.ledger
-        ledger.observe_newer(pod)
         if not ledger.synced:
             ledger.wait_for_sync(pod.uid)
             return unresolvable(NOT_SYNCED)
+        if not self._books.following:
+            return None
+        ledger.observe_newer(pod)
         violations = ledger.violations(pod)
         if violations:
             self._count(violations, _PRE_ENQUEUE)
@@ -118,7 +120,7 @@ class ResourceQuota:
         """Check and book in one step."""
         if self._books is None:
             return None
-        violations = self._books.ledger.reserve(pod)
+        violations = self._books.reserve(pod)
         if not violations:
             return None
         self._count(violations, _RESERVE)
@@ -127,7 +129,7 @@ class ResourceQuota:
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Give back what was booked; the pod is surely not bound."""
         if self._books is not None:
-            self._books.ledger.unreserve(pod.uid)
+            self._books.unreserve(pod.uid)
             self._books.on_given_up(pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -154,8 +156,11 @@ class ResourceQuota:
             self._books.on_bound(pod)
 
     def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
-        """The durable mark, in the patch that takes the pod's SchedulingGated away (2.6)."""
-        if self._books is None:
+        """The durable mark, in the patch that takes the pod's SchedulingGated away (2.6).
+
+        None in a cluster without a quota that is enforced here.
+        """
+        if self._books is None or not self._books.following:
             return ()
         ledger = self._books.ledger
         held = self.name in info.unschedulable_plugins

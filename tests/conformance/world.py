@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from config import Configuration, load_configuration
+from config import Configuration, FeatureGates, load_configuration
 from plugins import DEFAULT_ORDER, in_tree, names
 from plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from plugins.names import UPSTREAM_NAMES
@@ -106,6 +106,10 @@ class Unavailable:
         raise AttributeError(f"{self._part}.{name} is not available in a conformance run")
 
 
+OUR_FEATURES: Final = ("PodTopologySpreadFallbackMode", "ResourceQuotaDeferredEnforcement")
+"""What kube-scheduler does not have."""
+
+
 class ForgetfulSubscriptions:
     """Accepts subscriptions; in a vector nothing ever changes."""
 
@@ -119,7 +123,8 @@ class ForgetfulSubscriptions:
         """Accept."""
 
     def on_synced(self, callback: Any) -> None:
-        """Accept."""
+        """Everything is known from the start."""
+        callback()
 
     def on_time(self, work: Any) -> None:
         """Accept."""
@@ -283,7 +288,7 @@ class World:
 
 
 def _configuration(given: Any | None) -> Configuration:
-    """kube-scheduler's, which means that pods of all schedulers may be victims."""
+    """kube-scheduler's: without our features, and pods of all schedulers may be victims."""
     configuration = load_configuration(
         None if given is None else msgspec.json.encode(given).decode(),
         registry=Registry(in_tree()),
@@ -291,6 +296,7 @@ def _configuration(given: Any | None) -> Configuration:
         missing=MISSING,
         tolerate_missing=True,
         upstream=True,
+        feature_gates=FeatureGates(dict.fromkeys(OUR_FEATURES, False)),
     )
     for profile in configuration.profiles:
         arguments = profile.args.get(names.DEFAULT_PREEMPTION)

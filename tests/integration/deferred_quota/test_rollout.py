@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from benchmarks.bound_sum import BoundSum
+from config import FeatureGates
 from plugins.resource_quota.keys import PREFIX
+from plugins.resource_quota.plugin import GATE
+from scheduler.service.options import RunOptions
 from scheduler.service.quota.switched_off import NOT_ENFORCED
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
@@ -39,8 +42,9 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 @asynccontextmanager
 async def without_the_gate(cluster: EmbeddedCluster) -> AsyncIterator[Wiring]:
-    """A scheduler as it is by default."""
-    async with scheduling(cluster) as wiring:
+    """A scheduler that does without the feature."""
+    options = RunOptions(feature_gates=FeatureGates({GATE: False}))
+    async with scheduling(cluster, options=options) as wiring:
         yield wiring
 
 

@@ -29,8 +29,8 @@ def test_alpha_is_off_and_a_lock_is_on() -> None:
 
 def test_our_own_gates() -> None:
     assert {gate.name: gate.default for gate in OWN_GATES} == {
-        "PodTopologySpreadFallbackMode": False,
-        "ResourceQuotaDeferredEnforcement": False,
+        "PodTopologySpreadFallbackMode": True,
+        "ResourceQuotaDeferredEnforcement": True,
         "PodSchedulingReadiness": True,
         "SchedulerQueueingHints": True,
     }

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from plugins import ResourceQuota
+from plugins.resource_quota.accounts import Role
 from plugins.resource_quota.arguments import ResourceQuotaArgs, argument_problems
 from plugins.resource_quota.messages import pairs_in
 from plugins.resource_quota.plugin import GATE
@@ -44,6 +45,7 @@ class Board:
         self.woken: list[str] = []
         self.rechecked: list[str] = []
         self.kept: dict[str, Any] = {}
+        self.pods: dict[str, Pod] = {}
         self.time = 1000.0
 
     def on_object(self, plural: str, callback: Callable[..., None]) -> None:
@@ -102,6 +104,7 @@ class Board:
             "wake": self.wake,
             "recheck": self.recheck,
             "shared": self.shared,
+            "listers": {"pods": SimpleNamespace(list=self.pods.values)},
         }
         return cast("Handle", SimpleNamespace(**parts))
 
@@ -121,6 +124,8 @@ class Desk:
         """New objects, as the watch delivers them."""
         for each in objects:
             plural = "pods" if isinstance(each, Pod) else "resourcequotas"
+            if isinstance(each, Pod):
+                self.board.pods[each.uid] = each
             self.board.callbacks[plural](None, each)
 
     def run(self) -> None:
@@ -285,6 +290,33 @@ def test_the_durable_mark(subject: Pod, rejectors: tuple[str, ...], marks: list[
     found = desk.plugin.pod_conditions(subject, info_of(subject, *rejectors))
     assert [(each.status, each.reason) for each in found] == marks
     assert {each.type for each in found} <= {"kubestow.io/QuotaDeferred"}
+
+
+def test_without_any_quota_of_ours_nothing_is_booked_and_no_mark_is_made() -> None:
+    desk = Desk()
+    subject = pod("p", deferred=True)
+    desk.seen(quota("built-in", hard={"=requests.memory": "1Gi"}), subject)
+
+    assert desk.plugin.pre_enqueue(subject) is None
+    assert not desk.plugin.pod_conditions(subject, info_of(subject, "NodeResourcesFit"))
+    assert not desk.ledger.known(subject.uid)
+
+
+def test_the_first_quota_counts_pods_that_are_there_already_and_those_on_their_way() -> None:
+    desk = Desk()
+    running, reserved, gone = pod("running", node="n"), pod("reserved"), pod("gone")
+    desk.seen(running, reserved, gone)
+    assert not desk.plugin.reserve(CycleState(0.0), reserved, "n")
+    assert not desk.plugin.reserve(CycleState(0.0), gone, "n")
+    desk.plugin.unreserve(CycleState(0.0), gone, "n")
+
+    desk.seen(quota(hard={CPU: 3000}))
+
+    (account,) = desk.ledger.accounts()
+    assert account.sums[Role.ASSIGNED] == account.sums[Role.RESERVED] == [10**9]
+    desk.plugin.unreserve(CycleState(0.0), reserved, "n")
+    assert account.sums[Role.RESERVED] == [0]
+    desk.ledger.validate()
 
 
 def test_b48_findings_about_quotas_are_events_on_them_once() -> None:
