@@ -77,6 +77,7 @@ class Bookkeeper:
         self._audit = Audit(self.ledger, self._drifted)
         ledger = self.ledger
         ledger.on_release = self._release
+        ledger.on_doubt = handle.recheck
         ledger.on_changed = self._changed
         ledger.on_forgotten = self._forgotten
         ledger.on_overcommitted = self._overcommitted

@@ -88,12 +88,14 @@ class Ledger:
         self._chances: list[tuple[float, str]] = []
         self._dirty: set[str] = set()
         self._sequence = 0
-        #: In the order in which they were turned down.
+        #: Let in before everything was known, in that order.
         self._unsynced: dict[str, None] = {}
         #: By quota: pods that other active schedulers are about to bind.
         self._foreign: dict[tuple[str, str], frozenset[str]] = {}
         #: `on_release(uids)`: these may pass now, in this order; run PreEnqueue for them.
         self.on_release: Callable[[Sequence[str]], None] = lambda _uids: None
+        #: `on_doubt(uids)`: these were let in before all was known, and should not have been.
+        self.on_doubt: Callable[[Sequence[str]], None] = lambda _uids: None
         #: `on_changed(account)`: the account's sums have changed, or it is new.
         self.on_changed: Callable[[Account], None] = lambda _account: None
         #: `on_forgotten(account)`: its quota is gone or asks for something else now.
@@ -333,7 +335,7 @@ class Ledger:
         return True
 
     def wait_for_sync(self, uid: str) -> None:
-        """The pod was turned down because not everything is known yet."""
+        """The pod was let in although not everything is known yet: look again then."""
         self._unsynced[uid] = None
 
     def admit(self, uid: str, now: float) -> float | None:
@@ -404,7 +406,8 @@ class Ledger:
         self._turns.run_due(self._namespaces, now)
         if self.synced and self._unsynced:
             waiting, self._unsynced = self._unsynced, {}
-            self.on_release(list(waiting))
+            records = (self._pods.get(uid) for uid in waiting)
+            self.on_doubt([each.uid for each in records if each and self._check(each)])
         dirty, self._dirty = self._dirty, set()
         for name in sorted(dirty):
             space = self._namespaces.get(name)

@@ -83,8 +83,10 @@ class ResourceQuota:
             return None
         ledger = self._books.ledger
         if not ledger.synced:
+            # Nothing is tried before the first lists are complete. A gate that closed and opened
+            # meanwhile would count as one of the pod's own.
             ledger.wait_for_sync(pod.uid)
-            return unresolvable(NOT_SYNCED)
+            return None
         if not self._books.following:
             return None
         ledger.observe_newer(pod)
@@ -102,6 +104,8 @@ class ResourceQuota:
         ledger = self._books.ledger
         if not ledger.limits_pods_of(pod.metadata.namespace):
             return SKIP
+        if not ledger.synced:
+            return unresolvable(NOT_SYNCED)
         violations = ledger.violations(pod)
         if not violations:
             if self._books.args.claim_pending:

@@ -166,6 +166,7 @@ async def replaying(row: Row, feature_gates: Mapping[str, bool]) -> AsyncIterato
         try:
             for reflector in wiring.reflectors:
                 await reflector.synced.wait()
+            wiring.subscriptions.publish_synced()
             yield Replay(row, cluster, wiring, session)
             wiring.cache.validate()
             wiring.queue.validate()

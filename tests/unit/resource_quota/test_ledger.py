@@ -402,15 +402,20 @@ def test_o4_a_lowered_limit_holds_new_pods_and_is_reported() -> None:
     assert found == ["q"]
 
 
-def test_nothing_passes_before_everything_is_known() -> None:
-    desk = Desk()
+def test_who_was_let_in_before_everything_was_known_is_looked_at_again() -> None:
+    desk = Desk(quota(hard={CPU: 1000}))
+    doubted: list[str] = []
+    desk.ledger.on_doubt = doubted.extend
     desk.ledger.synced = False
-    desk.see(pod("p", deferred=True))
-    desk.ledger.wait_for_sync("p")
-    assert desk.run() == []
+    desk.see(pod("running", node="n"), pod("p", deferred=True), pod("none", "0", deferred=True))
+    for uid in ("p", "none", "gone"):
+        desk.ledger.wait_for_sync(uid)
+    desk.run()
+    assert not doubted
     desk.ledger.mark_synced()
     assert desk.ledger.next_due() == 0.0
-    assert desk.run() == ["p"]
+    desk.run()
+    assert doubted == ["p"]
 
 
 def test_b49_a_quota_of_built_in_names_only_is_not_ours() -> None:

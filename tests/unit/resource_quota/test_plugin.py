@@ -252,16 +252,21 @@ def test_reserve_books_and_unreserve_gives_back() -> None:
     assert desk.board.woken == ["b"]
 
 
-def test_nothing_is_let_in_before_everything_is_known_and_nothing_is_written() -> None:
+def test_before_everything_is_known_nobody_is_tried_and_no_gate_closes_or_opens() -> None:
     desk = Desk(synced=False)
-    subject = pod("p")
-    status = desk.plugin.pre_enqueue(subject)
-    assert status is not None
-    assert status.condition_reason == ""
+    subject, free = pod("p", deferred=True), pod("free", deferred=True, namespace="other")
+    desk.seen(quota(hard={CPU: 1000}), subject, free, pod("running", node="n"))
+
+    assert desk.plugin.pre_enqueue(subject) is None
+    assert desk.plugin.pre_enqueue(free) is None
+    turned_down = desk.attempt(subject)
+    assert turned_down is not None
+    assert turned_down.condition_reason == ""
+
     desk.board.callbacks["synced"]()
     desk.run()
-    assert desk.board.woken == ["p"]
-    assert desk.plugin.pre_enqueue(subject) is None
+    assert desk.board.rechecked == ["p"], "its gate is asked again before anything is tried"
+    assert desk.plugin.pre_enqueue(subject) is not None
 
 
 def info_of(subject: Pod, *rejectors: str, gated: bool = False) -> QueuedPodInfo:
