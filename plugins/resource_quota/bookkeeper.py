@@ -17,6 +17,7 @@ from typing import Final
 from plugins import names
 from plugins.resource_quota.accounts import Account, QuotaTerms, Role
 from plugins.resource_quota.arguments import HOLD_AFTER, ResourceQuotaArgs
+from plugins.resource_quota.deferral import is_deferred
 from plugins.resource_quota.keys import human
 from plugins.resource_quota.ledger import Ledger
 from plugins.resource_quota.messages import Violation
@@ -54,8 +55,13 @@ class Bookkeeper:
         self._handle = handle
         #: Whether pods are booked: some quota is, or was, enforced here.
         self.following = False
-        #: UIDs between Reserve and the sight of their binding, while nothing is booked.
+        # While nothing is booked, what the pods' objects will not tell later on, by UID:
+        #: those between Reserve and the sight of their binding,
         self._passing: set[str] = set()
+        #: those that were gated once and have no node yet,
+        self._once_gated: set[str] = set()
+        #: and nominations, in their order.
+        self._nominated: dict[str, tuple[Pod, str]] = {}
         #: Set by the host of `TimedWork`.
         self.on_timer: Callable[[], None] = lambda: None
         #: `status.used` of an account's quota may be out of date: for the usage writer.
@@ -73,6 +79,8 @@ class Bookkeeper:
         self._built_in: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {}
         self._conflicting: set[str] = set()
         self._touched: dict[Account, None] = {}
+        #: Accounts that more is taken from than allowed, to be reported.
+        self._exceeded: dict[Account, None] = {}
         self._sweep = Sweep(self.ledger, handle.recheck)
         self._audit = Audit(self.ledger, self._drifted)
         ledger = self.ledger
@@ -85,7 +93,7 @@ class Bookkeeper:
         subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod)
         subscriptions.on_object("resourcequotas", self._quota)
-        subscriptions.on_nomination(ledger.nominate)
+        subscriptions.on_nomination(self._nomination)
         subscriptions.on_synced(ledger.mark_synced)
         subscriptions.on_time(self)
 
@@ -104,7 +112,7 @@ class Bookkeeper:
 
     def next_due(self) -> float | None:
         """Monotonic time at which something is to be done."""
-        if self._findings or self._touched:
+        if self._findings or self._touched or self._exceeded:
             return 0.0
         clock = self._handle.clock
         now = clock.monotonic()
@@ -121,6 +129,9 @@ class Bookkeeper:
         self.ledger.run_due(clock.now())
         self._sweep.run_due(clock.monotonic())
         self._audit.run_due(clock.monotonic())
+        exceeded, self._exceeded = self._exceeded, {}
+        for account in exceeded:
+            self._report_exceeded(account)
         findings, self._findings = self._findings, []
         for reference, reason, note in findings:
             self._handle.events.record(reference, "Warning", reason, ACTION, note)
@@ -139,11 +150,15 @@ class Bookkeeper:
         self.following = True
         now = self._handle.clock.monotonic()
         for pod in self._handle.listers["pods"].list():
-            self.ledger.observe(pod)
+            self.ledger.observe(pod, once_gated=pod.metadata.uid in self._once_gated)
             self._sweep.pod(pod, now)
         for uid in self._passing:
             self.ledger.book(uid)
+        for pod, node_name in self._nominated.values():
+            self.ledger.nominate(pod, node_name)
         self._passing.clear()
+        self._once_gated.clear()
+        self._nominated.clear()
 
     def reserve(self, pod: Pod) -> Sequence[Violation]:
         """Check and book in one step; violations mean that nothing was booked."""
@@ -159,8 +174,7 @@ class Bookkeeper:
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if not self.following:
-            if old is not None and (new is None or new.spec.node_name):
-                self._passing.discard(old.metadata.uid)
+            self._remember(old, new)
             return
         if new is None:
             if old is not None:
@@ -170,6 +184,30 @@ class Bookkeeper:
             self._forget(old)
         self.ledger.observe(new)
         self._sweep.pod(new, self._handle.clock.monotonic())
+
+    def _remember(self, old: Pod | None, new: Pod | None) -> None:
+        """Keep what `_follow` could not read off the pod's object."""
+        if new is not None and not new.spec.node_name:
+            if is_deferred(new, None):
+                self._once_gated.add(new.metadata.uid)
+            if old is None or old.metadata.uid == new.metadata.uid:
+                return
+        if old is not None:
+            self._passing.discard(old.metadata.uid)
+            self._once_gated.discard(old.metadata.uid)
+
+    def _nomination(self, pod: Pod, node_name: str) -> None:
+        uid = pod.metadata.uid
+        if not self.following:
+            if node_name:
+                self._nominated[uid] = pod, node_name
+            else:
+                self._nominated.pop(uid, None)
+            return
+        if node_name:
+            # The queue nominates a pod it has just been given before we are told of the pod.
+            self.ledger.observe_newer(pod)
+        self.ledger.nominate(pod, node_name)
 
     def _forget(self, pod: Pod) -> None:
         namespace = pod.metadata.namespace
@@ -206,6 +244,7 @@ class Bookkeeper:
 
     def _forgotten(self, account: Account) -> None:
         self._touched.pop(account, None)
+        self._exceeded.pop(account, None)
         for limit in account.limits:
             self._handle.metrics.gauge(
                 IN_FLIGHT, account.namespace, account.name, limit.name, value=0.0
@@ -256,6 +295,11 @@ class Bookkeeper:
                 self._find(namespace, name, uid, BUILT_IN_CONFLICT, note)
 
     def _overcommitted(self, account: Account) -> None:
+        # Reported later: many pods may be on their way into the account.
+        self._exceeded[account] = None
+        self.on_timer()
+
+    def _report_exceeded(self, account: Account) -> None:
         over = ", ".join(
             f"{limit.name}: used {human(limit.name, taken)}, "
             f"limited {human(limit.name, limit.hard)}"
@@ -263,6 +307,8 @@ class Bookkeeper:
             for taken in (account.taken(index, pending=False),)
             if taken > limit.hard
         )
+        if not over:
+            return
         note = (
             f"quota {account.name} is exceeded by pods that another scheduler bound, a resize, or "
             f"a limit below what is used: {over}; nothing is stopped, pods to come are held"

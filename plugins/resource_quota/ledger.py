@@ -111,14 +111,14 @@ class Ledger:
 
     # -- what is told ----------------------------------------------------------------------------
 
-    def observe(self, pod: Pod) -> None:
-        """A pod as it is now: new or changed."""
+    def observe(self, pod: Pod, *, once_gated: bool = False) -> None:
+        """A pod as it is now: new or changed. `once_gated`: it was, whatever the object says."""
         uid = pod.metadata.uid
         record = self._pods.get(uid)
         if record is None:
             record = self._pods[uid] = PodRecord(pod)
             self._space(pod.metadata.namespace).pods[uid] = record
-            record.deferred = is_deferred(pod, None)
+            record.deferred = once_gated or is_deferred(pod, None)
             record.foreign = self._is_foreign(uid)
         elif record.pod is pod:
             return

@@ -128,6 +128,11 @@ class Desk:
                 self.board.pods[each.uid] = each
             self.board.callbacks[plural](None, each)
 
+    def changed(self, old: Pod, new: Pod) -> None:
+        """A pod that was seen is different."""
+        self.board.pods[new.uid] = new
+        self.board.callbacks["pods"](old, new)
+
     def run(self) -> None:
         self.plugin.books.run_due()  # type: ignore[union-attr]
 
@@ -322,6 +327,47 @@ def test_the_first_quota_counts_pods_that_are_there_already_and_those_on_their_w
     desk.plugin.unreserve(CycleState(0.0), reserved, "n")
     assert account.sums[Role.RESERVED] == [0]
     desk.ledger.validate()
+
+
+def test_the_first_quota_knows_who_was_gated_before_it_came() -> None:
+    """The gate is gone, and with it the condition that told of it (rules Q3, Q5)."""
+    desk = Desk()
+    gated = pod("p", gates=True)
+    desk.seen(gated, pod("running", node="n"), pod("plain"))
+    unplaced = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    desk.changed(gated, pod("p", status={"conditions": unplaced}))
+
+    desk.seen(quota(hard={CPU: 1000}))
+
+    (account,) = desk.ledger.accounts()
+    assert account.sums[Role.PENDING] == [10**9], "the plain one"
+    assert desk.ledger.deferred(gated)
+    desk.ledger.validate()
+
+
+def test_b29_nominations_made_before_the_first_quota_hold_their_share_in_it() -> None:
+    desk = Desk()
+    first, ended, late = (pod(name, deferred=True) for name in ("first", "ended", "late"))
+    desk.seen(first, ended, late)
+    for each in (first, ended):
+        desk.board.callbacks["nomination"](each, "n")
+    desk.board.callbacks["nomination"](ended, "")
+
+    desk.seen(quota(hard={CPU: 1000}))
+
+    assert list(desk.ledger.reserved()) == ["first"]
+    assert desk.plugin.pre_enqueue(late) is not None
+    assert desk.plugin.pre_enqueue(first) is None
+
+
+def test_what_is_said_of_an_exceeded_quota_is_about_all_pods() -> None:
+    desk = Desk()
+    desk.seen(*(pod(f"p{number}", node="n") for number in range(5)))
+    desk.seen(quota(hard={CPU: 1000}))
+    desk.run()
+    ((_, reason, note),) = desk.board.recorded
+    assert reason == "DeferredQuotaOvercommitted"
+    assert "used 5, limited 1;" in note
 
 
 def test_b48_findings_about_quotas_are_events_on_them_once() -> None:
