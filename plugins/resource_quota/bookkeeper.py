@@ -18,7 +18,7 @@ from plugins import names
 from plugins.resource_quota.accounts import Account, QuotaTerms, Role
 from plugins.resource_quota.arguments import HOLD_AFTER, ResourceQuotaArgs
 from plugins.resource_quota.deferral import is_deferred
-from plugins.resource_quota.keys import human
+from plugins.resource_quota.keys import InvalidKey, human
 from plugins.resource_quota.ledger import Ledger
 from plugins.resource_quota.messages import Violation
 from plugins.resource_quota.upkeep import Audit, Sweep
@@ -74,7 +74,7 @@ class Bookkeeper:
         #: `on_given_up(pod)`: the pod is surely not bound.
         self.on_given_up: Callable[[Pod], None] = lambda _pod: None
         self._findings: list[tuple[ObjectReference, str, str]] = []
-        self._reported: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._reported: dict[tuple[str, str], tuple[InvalidKey, ...]] = {}
         #: By namespace and name: UID and built-in compute names.
         self._built_in: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {}
         self._conflicting: set[str] = set()
@@ -266,13 +266,13 @@ class Bookkeeper:
         """Say once what is wrong with a quota, and again when it is something else."""
         meta = quota.metadata
         key = meta.namespace, meta.name
-        notes = tuple(
-            f"quota {meta.name}: {each}; the key is ignored, the others are not"
-            for each in terms.invalid
-        )
-        if notes != self._reported.get(key, ()):
-            self._reported[key] = notes
-            for note in notes:
+        if terms.invalid != self._reported.get(key, ()):
+            self._reported[key] = terms.invalid
+            if terms.invalid:
+                # One Event for all keys: several of one reason are one series, with the first note.
+                ignored = "the key is" if len(terms.invalid) == 1 else "these keys are"
+                named = "; ".join(map(str, terms.invalid))
+                note = f"quota {meta.name}: {named}; {ignored} ignored, the others are not"
                 self._find(meta.namespace, meta.name, meta.uid, INVALID_KEY, note)
         built_in = self._built_in.setdefault(meta.namespace, {})
         if terms.built_in:

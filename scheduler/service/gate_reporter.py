@@ -42,6 +42,12 @@ PodLister = Callable[[str, str], Pod | None]
 # Standing alone, so that the 2 in a name (`team-2`) counts as text; with a unit (`1500m`, `2.5Gi`,
 # `1m30s`). Possessive, because plugins write these texts: no input makes it slow.
 _NUMBER: Final = re.compile(r"(?<![\w.\-])-?(?:\d++(?:\.\d++)?[A-Za-z]{0,2}+)++(?![\w\-])")
+# Around the words of a plugin that turned a pod down before any node was asked: whether a gate or
+# an attempt says it is no news.
+_OF_NODES: Final = "#/# nodes are available: "
+_OF_PREEMPTION: Final = (
+    ". preemption: #/# nodes are available: # Preemption is not helpful for scheduling."
+)
 
 
 class WriteCondition(Protocol):
@@ -59,12 +65,13 @@ class WriteCondition(Protocol):
 
 @lru_cache(maxsize=1024)
 def message_class(message: str) -> str:
-    """The message without its numbers.
+    """The message without its numbers, and without what an attempt at the nodes puts around it.
 
     >>> message_class("quota team-2 exceeded, used: requests.cpu=10, limited: requests.cpu=1500m")
     'quota team-2 exceeded, used: requests.cpu=#, limited: requests.cpu=#'
     """
-    return _NUMBER.sub("#", message)
+    plain = _NUMBER.sub("#", message)
+    return plain.removeprefix(_OF_NODES).removesuffix(_OF_PREEMPTION)
 
 
 @dataclass(slots=True)

@@ -386,6 +386,17 @@ def test_b48_findings_about_quotas_are_events_on_them_once() -> None:
     assert desk.plugin.pre_enqueue(pod("p", deferred=True)) is not None
 
 
+def test_all_keys_that_cannot_be_read_are_named_in_one_event() -> None:
+    """Two of one reason and quota would be one series, which shows the note of the first."""
+    desk = Desk()
+    desk.seen(quota(hard={"requests.cpu": 1, "requests.foo": 1, CPU: 1000}))
+    desk.run()
+    ((_, _, note),) = desk.board.recorded
+    assert "/requests.cpu: " in note
+    assert "/requests.foo: " in note
+    assert note.endswith("; these keys are ignored, the others are not")
+
+
 @pytest.mark.parametrize("mode", ["DeferredKeys", "Off"])
 def test_the_plugin_is_inert_without_its_gate_or_when_it_is_off(mode: str) -> None:
     board = Board()

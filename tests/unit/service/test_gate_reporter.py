@@ -27,6 +27,7 @@ from tests.unit.service.harness import RecordingDispatcher, Service
 
 DELAY = 1.0
 REASON = "ResourceQuotaValidated"
+NOT_HELPFUL = "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 
 
 def refusal(message: str, reason: str = REASON) -> Status:
@@ -340,6 +341,7 @@ def test_pods_that_are_gone_are_forgotten() -> None:
         ("quota team-1 exceeded", "quota team-2 exceeded", False),
         ("quota a2 exceeded", "quota a3 exceeded", False),
         ("used: cpu=1", "used: memory=1", False),
+        (f"0/1 nodes are available: used: cpu=1. preemption: {NOT_HELPFUL}", "used: cpu=2", True),
         ("used: cpu=1", "used: cpu=1, memory=1", False),
     ],
 )
