@@ -159,7 +159,7 @@ def test_a_selector_that_cannot_be_parsed_is_an_error_that_names_the_field() -> 
             plugin.pre_score(state, incoming, made.table, made.table.rows),
         )
         (problem,) = [each for each in answers if each is not None and each.code is Code.ERROR]
-        assert 'matchLabels[app].values[0]: Invalid value: "{bad}"' in problem.message
+        assert 'matchLabels[app].values[0][app]: Invalid value: "{bad}"' in problem.message
 
 
 @pytest.mark.parametrize(
