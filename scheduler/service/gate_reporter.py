@@ -42,11 +42,11 @@ PodLister = Callable[[str, str], Pod | None]
 # Standing alone, so that the 2 in a name (`team-2`) counts as text; with a unit (`1500m`, `2.5Gi`,
 # `1m30s`). Possessive, because plugins write these texts: no input makes it slow.
 _NUMBER: Final = re.compile(r"(?<![\w.\-])-?(?:\d++(?:\.\d++)?[A-Za-z]{0,2}+)++(?![\w\-])")
-# Around the words of a plugin that turned a pod down before any node was asked: whether a gate or
-# an attempt says it is no news.
-_OF_NODES: Final = "#/# nodes are available: "
-_OF_PREEMPTION: Final = (
-    ". preemption: #/# nodes are available: # Preemption is not helpful for scheduling."
+# Around the words of a plugin that turned a pod down before any node was asked.
+_OF_NODES: Final = re.compile(r"\A\d+/\d+ nodes are available: ")
+_OF_PREEMPTION: Final = re.compile(
+    r"\. preemption: \d+/\d+ nodes are available: "
+    r"\d+ Preemption is not helpful for scheduling\.\Z"
 )
 
 
@@ -65,13 +65,25 @@ class WriteCondition(Protocol):
 
 @lru_cache(maxsize=1024)
 def message_class(message: str) -> str:
-    """The message without its numbers, and without what an attempt at the nodes puts around it.
+    """What is said, without its numbers.
 
     >>> message_class("quota team-2 exceeded, used: requests.cpu=10, limited: requests.cpu=1500m")
     'quota team-2 exceeded, used: requests.cpu=#, limited: requests.cpu=#'
     """
-    plain = _NUMBER.sub("#", message)
-    return plain.removeprefix(_OF_NODES).removesuffix(_OF_PREEMPTION)
+    return _NUMBER.sub("#", said(message))
+
+
+def said(message: str) -> str:
+    """What the plugin says, without the words that an attempt at the nodes puts around it.
+
+    Whether a gate says it or an attempt is no news.
+
+    >>> said("0/5 nodes are available: no. preemption: 0/5 nodes are available: "
+    ...      "5 Preemption is not helpful for scheduling.")
+    'no'
+    """
+    inner, found = _OF_PREEMPTION.subn("", message)
+    return _OF_NODES.sub("", inner) if found else message
 
 
 @dataclass(slots=True)
@@ -210,7 +222,7 @@ class GateReporter:
         if same:
             return
         note.reason, note.message = reason, message
-        if note.shown == (reason, message) and _arrived(note, now):
+        if _shows(note) and _arrived(note, now):
             self._unchanged += 1
             note.due = None
             return
@@ -284,6 +296,15 @@ class GateReporter:
         self._sweep_at = max(_SWEEP_ABOVE, 2 * len(self._notes))
 
 
+def _shows(note: _Note) -> bool:
+    """Whether the status says what it should."""
+    return (
+        note.shown is not None
+        and note.shown[0] == note.reason
+        and said(note.shown[1]) == said(note.message)
+    )
+
+
 def _numbers_only(note: _Note) -> bool:
     return (
         note.shown is not None
@@ -300,6 +321,7 @@ def _arrived(note: _Note, now: float) -> bool:
     if now - note.written_at < NUMBERS_PERIOD:
         return True
     return any(
-        (each.type, each.reason, each.message) == (POD_SCHEDULED, note.reason, note.message)
+        (each.type, each.reason) == (POD_SCHEDULED, note.reason)
+        and said(each.message) == said(note.message)
         for each in note.info.pod.status.conditions
     )

@@ -262,6 +262,18 @@ def test_after_a_restart_what_the_pod_says_is_taken_as_written() -> None:
     assert desk.after(DELAY) == ["b: no"]
 
 
+def test_whether_a_gate_or_an_attempt_says_it_is_no_news_not_even_after_a_restart() -> None:
+    desk = Desk()
+    attempt = f"0/1 nodes are available: used: cpu=1. preemption: {NOT_HELPFUL}"
+    info = desk.pod(reason=REASON, message=attempt)
+    desk.reporter.held(info, refusal("used: cpu=1"))
+    assert desk.after(NUMBERS_PERIOD * 2) == []
+    desk.reporter.held(info, refusal("used: cpu=1"))
+    assert desk.after(NUMBERS_PERIOD * 2) == []
+    desk.reporter.held(info, refusal("used: cpu=2"))
+    assert desk.after(NUMBERS_PERIOD) == ["a: 2"]
+
+
 def test_what_an_attempt_wrote_meanwhile_is_written_over() -> None:
     """Held, let in, Unschedulable, held again: the watch may still show the first condition."""
     desk = Desk()
