@@ -43,7 +43,7 @@ def draw(found: Report) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside upper center", ncols=len(labels))
-    figure.suptitle(f"{found.date}, {found.machine}", fontsize="small")
+    figure.supxlabel(f"{found.date}, {found.machine}", fontsize="small")
     return figure
 
 
