@@ -176,7 +176,7 @@ def test_plugin_lists_are_merged_or_refused_as_by_kube_scheduler(
     }
     theirs = kube_scheduler(data)
     try:
-        ours = config.to_data(load_real(to_yaml(data)))
+        ours = upstream_form(load_real(to_yaml(data)))
     except ConfigurationError:
         assert theirs is None
         return
