@@ -19,7 +19,7 @@ import aiohttp
 from yarl import URL
 
 from scheduler.client.errors import ConfigurationError, RequestError
-from scheduler.client.transport import raise_mapped
+from scheduler.client.proxied import raise_mapped
 
 MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """What an answer may have on top of the size of its request: an extender that sends nodes back

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
-from multidict import CIMultiDict, CIMultiDictProxy
-from yarl import URL
 
 from scheduler.api.meta import Object
 from scheduler.api.pod import Pod
@@ -35,6 +32,8 @@ from scheduler.client.errors import (
     api_error,
 )
 from scheduler.client.fence import Fence, OpenFence
+from scheduler.client.http import Answer
+from scheduler.client.http.request import HeaderBlock
 from scheduler.client.metrics import ClientMetrics, NullMetrics
 from scheduler.client.outages import OutageLog
 from scheduler.client.rate_limit import RateLimiter
@@ -96,15 +95,6 @@ class _Binding(msgspec.Struct, rename="camel"):
     kind: str = "Binding"
 
 
-@dataclass(frozen=True, slots=True)
-class RawAnswer:
-    """Any answer below 400."""
-
-    status: int
-    body: bytes
-    headers: CIMultiDictProxy[str]
-
-
 _page_decoder = msgspec.json.Decoder(Page)
 _encoder = msgspec.json.Encoder()
 
@@ -137,7 +127,6 @@ class ApiClient:
         self._credentials = transport.configuration.credentials
         # The server gives up when we do, so that a bind hardly ever lands after it was settled.
         self._binding = f"binding?timeout={bind_timeout:g}s"
-        self._pods_url = transport.configuration.server + "/api/v1/namespaces/"
         # Headers are rebuilt only when the credential changes.
         self._authorization: str | None = None
         self._headers = self._build_headers(None)
@@ -306,11 +295,8 @@ class ApiClient:
             )
         )
         # Names come from the API server, which admits nothing in them that would need quoting.
-        url = URL(
-            f"{self._pods_url}{metadata.namespace}/pods/{metadata.name}/{self._binding}",
-            encoded=True,
-        )
-        await self._send("POST", url, body, JSON, self.bind_timeout, objection)
+        target = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/{self._binding}"
+        await self._send("POST", target, body, JSON, self.bind_timeout, objection)
 
     async def request(
         self,
@@ -321,7 +307,7 @@ class ApiClient:
         body: Body | None = None,
         content_type: str = JSON,
         within: float | None = None,
-    ) -> RawAnswer:
+    ) -> Answer:
         """Send any request. `path` must be quoted.
 
         Raises:
@@ -334,7 +320,7 @@ class ApiClient:
         data = body if body is None or isinstance(body, bytes) else _encoder.encode(body)
         return await self._send(
             verb,
-            self.transport.url(path),
+            path,
             data,
             content_type,
             self.timeout if within is None else within,
@@ -352,20 +338,17 @@ class ApiClient:
         path = f"{resource.collection_path(namespace)}?{urlencode({'watch': '1', **query})}"
         await self._authorize("WATCH", path)
         headers = self._headers[""]
-        url = self.transport.url(path)
-        async with self.transport.stream("GET", url, headers, silence=silence) as stream:
+        async with self.transport.stream("GET", path, headers, silence=silence) as stream:
             if stream.status >= 400:
                 body = await stream.read_all()
                 if stream.status == 401:
                     await self._renew("WATCH", path)
-                raise api_error(
-                    "WATCH", path, stream.status, body, stream.headers.get("Retry-After")
-                )
+                raise api_error("WATCH", path, stream.status, body, stream.header("Retry-After"))
             yield stream
 
     # ------------------------------------------------------------------------------------ internals
 
-    def _build_headers(self, authorization: str | None) -> dict[str, CIMultiDict[str]]:
+    def _build_headers(self, authorization: str | None) -> dict[str, HeaderBlock]:
         """Headers by content type; the key "" is for requests without a body."""
         base = {
             "Accept": JSON,
@@ -374,9 +357,9 @@ class ApiClient:
         }
         if authorization:
             base["Authorization"] = authorization
-        headers = {"": CIMultiDict(base)}
+        headers = {"": HeaderBlock(base)}
         for content_type in (JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
-            headers[content_type] = CIMultiDict({**base, "Content-Type": content_type})
+            headers[content_type] = HeaderBlock({**base, "Content-Type": content_type})
         return headers
 
     async def _authorize(self, verb: str, path: str) -> None:
@@ -385,8 +368,11 @@ class ApiClient:
         except ConfigurationError as error:
             raise ConnectionFailed(verb, path, str(error), sent=False) from error
         if authorization != self._authorization:
+            try:
+                self._headers = self._build_headers(authorization)
+            except ValueError as error:
+                raise ConnectionFailed(verb, path, str(error), sent=False) from error
             self._authorization = authorization
-            self._headers = self._build_headers(authorization)
 
     async def _renew(self, verb: str, path: str) -> None:
         try:
@@ -397,32 +383,34 @@ class ApiClient:
     async def _send(
         self,
         verb: str,
-        url: URL,
+        target: str,
         body: bytes | None,
         content_type: str,
         within: float,
         objection: Objection | None = None,
-    ) -> RawAnswer:
+    ) -> Answer:
+        path = target.partition("?")[0]
         renewed = False
         tries = 0
         while True:
             await self._wait_for_turn(verb)
-            await self._authorize(verb, url.raw_path)
+            await self._authorize(verb, path)
             # Asked last: every wait above may have taken longer than the lease.
             if verb != "GET" and not self._fence.allowed():
-                raise NotLeader(verb, url.raw_path)
+                raise NotLeader(verb, path)
             if objection is not None and (reason := objection()):
-                raise Withdrawn(verb, url.raw_path, reason)
-            status, answer, headers = await self._exchange(verb, url, body, content_type, within)
+                raise Withdrawn(verb, path, reason)
+            answer = await self._exchange(verb, target, body, content_type, within)
+            status = answer.status
             if status < 400:
-                return RawAnswer(status, answer, headers)
-            error = api_error(verb, url.raw_path, status, answer, headers.get("Retry-After"))
+                return answer
+            error = api_error(verb, path, status, answer.body, answer.header("Retry-After"))
             tries += 1
             if status == 401 and not renewed:
                 renewed = True
                 previous = self._authorization
-                await self._renew(verb, url.raw_path)
-                await self._authorize(verb, url.raw_path)
+                await self._renew(verb, path)
+                await self._authorize(verb, path)
                 if self._authorization == previous:
                     raise error
             elif status == 429 and error.retry_after is not None and tries < THROTTLED_TRIES:
@@ -441,20 +429,19 @@ class ApiClient:
     async def _exchange(
         self,
         verb: str,
-        url: URL,
+        target: str,
         body: bytes | None,
         content_type: str,
         within: float,
-    ) -> tuple[int, bytes, CIMultiDictProxy[str]]:
+    ) -> Answer:
         headers = self._headers.get(content_type if body is not None else "")
         if headers is None:
-            headers = CIMultiDict(self._headers[""])
-            headers["Content-Type"] = content_type
+            headers = HeaderBlock({**self._headers[""].fields, "Content-Type": content_type})
         started = self.clock.monotonic()
         code = "<error>"
         try:
-            answer = await self.transport.request(verb, url, headers, body, within)
-            code = str(answer[0])
+            answer = await self.transport.request(verb, target, headers, body, within)
+            code = str(answer.status)
             return answer
         except RequestTimeout:
             code = "<timeout>"
@@ -496,6 +483,5 @@ __all__ = [
     "Body",
     "ListMeta",
     "Page",
-    "RawAnswer",
     "RequestError",
 ]

@@ -1,4 +1,4 @@
-"""One aiohttp session to one API server, with aiohttp's errors turned into ours.
+"""The connections to one API server.
 
 Knows HTTP, not Kubernetes: paths and bytes go in, status and bytes come out. Every call has a
 timeout. Answers are never compressed (localhost and cluster networks are faster than gzip),
@@ -7,17 +7,19 @@ redirects are not followed.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, NoReturn, Self
-
-import aiohttp
-from multidict import CIMultiDict, CIMultiDictProxy
-from yarl import URL
+from typing import Final, Protocol, Self
+from urllib.parse import SplitResult, urlsplit
 
 from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.errors import ConfigurationError, ConnectionFailed, RequestTimeout
+from scheduler.client.http import Address, Answer, BodyStream, ConnectionPool
+from scheduler.client.http.answer import header
+from scheduler.client.http.request import HeaderBlock, request_bytes
+from scheduler.client.proxied import ProxiedConnections
 
 CONNECTION_LIMIT: Final = 256
 """Sockets to the server: 100 binds, some twenty watches, and room; the dispatcher bounds writes
@@ -38,18 +40,60 @@ class TransportStatistics:
     timed_out: int
 
 
+class RawStream(Protocol):
+    """The body of an answer as it arrives, whoever reads it from the network."""
+
+    @property
+    def status(self) -> int:
+        """Status code."""
+        ...
+
+    @property
+    def head(self) -> bytes:
+        """Status line and headers."""
+        ...
+
+    async def read(self) -> bytes:
+        """Whatever has arrived; empty at the end."""
+        ...
+
+    def close(self) -> None:
+        """Cut it."""
+        ...
+
+
+class Connections(Protocol):
+    """Two ways to the server: `http` directly, `proxied` through a proxy."""
+
+    async def exchange(
+        self, verb: str, target: str, headers: HeaderBlock, body: bytes | None, within: float
+    ) -> Answer:
+        """Send one request and read the whole answer."""
+        ...
+
+    async def open_stream(
+        self, verb: str, target: str, headers: HeaderBlock, silence: float
+    ) -> RawStream:
+        """Open an answer without end."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
 class ByteStream:
     """The body of a watch, chunk by chunk."""
 
-    __slots__ = ("_content", "_path", "_response", "_verb", "headers", "status")
+    __slots__ = ("_stream", "status")
 
-    def __init__(self, verb: str, path: str, response: aiohttp.ClientResponse) -> None:
-        self._verb = verb
-        self._path = path
-        self._response = response
-        self._content = response.content
-        self.status = response.status
-        self.headers: CIMultiDictProxy[str] = response.headers
+    def __init__(self, stream: RawStream) -> None:
+        self._stream = stream
+        self.status = stream.status
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header; None where it is absent."""
+        return header(self._stream.head, name)
 
     async def read(self) -> bytes:
         """Whatever has arrived; empty at the end.
@@ -58,41 +102,39 @@ class ByteStream:
             RequestTimeout: silence for longer than the stream's limit.
             ConnectionFailed: the connection broke.
         """
-        try:
-            return await self._content.readany()
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise_mapped(self._verb, self._path, error)
+        return await self._stream.read()
 
     async def read_all(self) -> bytes:
         """The rest of the body, for error answers."""
-        try:
-            return await self._response.read()
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise_mapped(self._verb, self._path, error)
+        pieces = []
+        while piece := await self._stream.read():
+            pieces.append(piece)
+        return b"".join(pieces)
 
 
 class Transport:
-    """Owns the session. Use `async with`; share it between `ApiClient`s."""
+    """Owns the connections. Use `async with`; share it between `ApiClient`s."""
 
     def __init__(self, configuration: ClientConfiguration, *, connect_timeout: float = 5.0) -> None:
+        """Prepare; nothing is sent.
+
+        Raises:
+            ConfigurationError: the server's address is none.
+        """
         self.configuration = configuration
-        self.host = URL(configuration.server).host or ""
+        self._server = _split(configuration.server)
+        self.host = self._server.hostname or ""
         self._connect_timeout = connect_timeout
-        self._session: aiohttp.ClientSession | None = None
-        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        self._connections: Connections | None = None
         self._requests = self._in_flight = self._failed = self._timed_out = 0
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=CONNECTION_LIMIT,
-                keepalive_timeout=KEEPALIVE_SECONDS,
-                ssl=self.configuration.ssl_context or True,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        kind = _Direct if self.configuration.proxy is None else ProxiedConnections
+        self._connections = kind(
+            self.configuration,
+            limit=CONNECTION_LIMIT,
+            keepalive=KEEPALIVE_SECONDS,
+            connect_timeout=self._connect_timeout,
         )
         return self
 
@@ -100,112 +142,118 @@ class Transport:
         await self.close()
 
     async def close(self) -> None:
-        """Close the session and its connections; streams that are still open end with an error."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    def url(self, path: str) -> URL:
-        """The address of `path`, which must be quoted already."""
-        return URL(self.configuration.server + path, encoded=True)
+        """Close all connections; streams that are still open end with an error."""
+        if self._connections is not None:
+            connections, self._connections = self._connections, None
+            await connections.close()
 
     def statistics(self) -> TransportStatistics:
         """Counters since the start."""
         return TransportStatistics(self._requests, self._in_flight, self._failed, self._timed_out)
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
+    def _open_connections(self) -> Connections:
+        if self._connections is None:
             msg = "the transport is closed: use it within `async with`"
             raise RuntimeError(msg)
-        return self._session
-
-    def _timeout(self, seconds: float) -> aiohttp.ClientTimeout:
-        timeout = self._timeouts.get(seconds)
-        if timeout is None:
-            timeout = aiohttp.ClientTimeout(
-                total=seconds, sock_connect=min(seconds, self._connect_timeout)
-            )
-            if len(self._timeouts) < 64:
-                self._timeouts[seconds] = timeout
-        return timeout
+        return self._connections
 
     async def request(
-        self,
-        verb: str,
-        url: URL,
-        headers: CIMultiDict[str],
-        body: bytes | None,
-        within: float,
-    ) -> tuple[int, bytes, CIMultiDictProxy[str]]:
+        self, verb: str, target: str, headers: HeaderBlock, body: bytes | None, within: float
+    ) -> Answer:
         """Send one request and read the whole answer; any status is an answer.
+
+        `target` is path and query, quoted already.
 
         Raises:
             RequestTimeout: not complete within `within` seconds, waiting for a connection included.
             ConnectionFailed: no connection, or it broke.
         """
-        session = self._open_session()
+        connections = self._open_connections()
         self._requests += 1
         self._in_flight += 1
         try:
-            response = await session.request(
-                verb,
-                url,
-                data=body,
-                headers=headers,
-                timeout=self._timeout(within),
-                allow_redirects=False,
-                proxy=self.configuration.proxy,
-                server_hostname=self.configuration.server_hostname,
-            )
-            try:
-                content = await response.read()
-            except BaseException:
-                response.close()
-                raise
-            return response.status, content, response.headers
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                self._timed_out += 1
-            else:
-                self._failed += 1
-            raise_mapped(verb, url.raw_path, error)
+            return await connections.exchange(verb, target, headers, body, within)
+        except RequestTimeout:
+            self._timed_out += 1
+            raise
+        except ConnectionFailed:
+            self._failed += 1
+            raise
         finally:
             self._in_flight -= 1
 
     @asynccontextmanager
     async def stream(
-        self, verb: str, url: URL, headers: CIMultiDict[str], *, silence: float
+        self, verb: str, target: str, headers: HeaderBlock, *, silence: float
     ) -> AsyncIterator[ByteStream]:
         """Open an answer without end. `silence` is the longest wait for the next byte, seconds."""
-        session = self._open_session()
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self._connect_timeout, sock_read=silence
-        )
+        stream = await self._open_connections().open_stream(verb, target, headers, silence)
         try:
-            response = await session.request(
-                verb,
-                url,
-                headers=headers,
-                timeout=timeout,
-                allow_redirects=False,
-                proxy=self.configuration.proxy,
-                server_hostname=self.configuration.server_hostname,
-            )
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise_mapped(verb, url.raw_path, error)
-        try:
-            yield ByteStream(verb, url.raw_path, response)
+            yield ByteStream(stream)
         finally:
-            # Not released: the rest of a watch never ends.
-            response.close()
+            # Not kept: the rest of a watch never ends.
+            stream.close()
 
 
-def raise_mapped(verb: str, path: str, error: Exception) -> NoReturn:
-    """Raise our error for one of aiohttp's."""
-    text = str(error) or type(error).__name__
-    if isinstance(error, TimeoutError):
-        sent = not isinstance(error, aiohttp.ConnectionTimeoutError)
-        raise RequestTimeout(verb, path, f"timed out: {text}", sent=sent) from error
-    sent = not isinstance(error, aiohttp.ClientConnectorError)
-    refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
-    raise ConnectionFailed(verb, path, text, sent=sent, refused=refused) from error
+class _Direct:
+    """`http`, with the errors of requests."""
+
+    def __init__(
+        self,
+        configuration: ClientConfiguration,
+        *,
+        limit: int,
+        keepalive: float,
+        connect_timeout: float,
+    ) -> None:
+        server = _split(configuration.server)
+        encrypted = server.scheme == "https"
+        address = Address(
+            server.hostname or "",
+            server.port or (443 if encrypted else 80),
+            (configuration.ssl_context or ssl.create_default_context()) if encrypted else None,
+            configuration.server_hostname,
+        )
+        self._pool = ConnectionPool(
+            address, limit=limit, keepalive=keepalive, connect_timeout=connect_timeout
+        )
+        self._host = server.netloc.rpartition("@")[2]
+        self._prefix = server.path
+
+    async def exchange(
+        self, verb: str, target: str, headers: HeaderBlock, body: bytes | None, within: float
+    ) -> Answer:
+        path = target.partition("?")[0]
+        request = self._request(verb, path, target, headers, body)
+        return await self._pool.exchange(verb, path, request, within)
+
+    async def open_stream(
+        self, verb: str, target: str, headers: HeaderBlock, silence: float
+    ) -> BodyStream:
+        path = target.partition("?")[0]
+        request = self._request(verb, path, target, headers, None)
+        return await self._pool.open_stream(verb, path, request, silence)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    def _request(
+        self, verb: str, path: str, target: str, headers: HeaderBlock, body: bytes | None
+    ) -> bytes:
+        try:
+            return request_bytes(verb, self._prefix + target, self._host, headers, body)
+        except ValueError as error:
+            raise ConnectionFailed(verb, path, str(error), sent=False) from error
+
+
+def _split(server: str) -> SplitResult:
+    try:
+        parts = urlsplit(server)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigurationError(f"the API server's address {server!r}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ConfigurationError(
+            f"the API server's address {server!r} is no URL such as https://10.0.0.1:6443"
+        )
+    return parts

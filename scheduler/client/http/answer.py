@@ -1,0 +1,32 @@
+"""A whole answer. Its headers are looked up when somebody asks, which is hardly ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, body, and the head as it came (status line and header lines, without the end)."""
+
+    status: int
+    body: bytes
+    head: bytes = b""
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header; None where it is absent."""
+        return header(self.head, name)
+
+
+def header(head: bytes, name: str) -> str | None:
+    r"""The first value of the header `name` (case does not matter) in a head; None if absent.
+
+    >>> header(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3", "retry-after")
+    '3'
+    """
+    wanted = name.lower().encode()
+    for line in head.split(b"\r\n")[1:]:
+        key, _, value = line.partition(b":")
+        if key.strip().lower() == wanted:
+            return value.strip().decode("latin-1")
+    return None

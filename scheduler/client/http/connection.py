@@ -1,0 +1,243 @@
+"""One connection to the server: one exchange at a time, or one answer read as a stream.
+
+Invariant: a connection that is handed on for another exchange has nothing of the last one left in
+it. Whatever else happened to it (a time limit, a cancelled caller, bytes nobody asked for, an
+answer that says so) it is closed instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+from scheduler.client.http.answer import Answer
+from scheduler.client.http.parsing import AnswerParser, ProtocolError
+
+READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
+"""What a stream may hold before its reader comes; beyond it, the server has to wait."""
+
+
+class ConnectionLost(ConnectionError):  # noqa: N818  (says what happened)
+    """The connection ended before the answer did.
+
+    `unanswered` says that not a byte of the answer had come.
+    """
+
+    def __init__(self, text: str, *, unanswered: bool) -> None:
+        super().__init__(text)
+        self.unanswered = unanswered
+
+
+class Connection(asyncio.Protocol):
+    """A protocol for `loop.create_connection`; the pool owns it."""
+
+    __slots__ = (
+        "_body",
+        "_broken",
+        "_heard",
+        "_loop",
+        "_on_close",
+        "_parser",
+        "_stream",
+        "_timer",
+        "_transport",
+        "_waiter",
+        "held_back",
+        "idle_since",
+        "used",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_close: Callable[[Connection], None]
+    ) -> None:
+        #: When it became idle, seconds of the loop's clock.
+        self.idle_since = 0.0
+        #: Whether it has carried an exchange already.
+        self.used = False
+        #: Whether a stream's reader is so late that reading from the socket has stopped.
+        self.held_back = False
+        self._loop = loop
+        self._on_close = on_close
+        self._transport: asyncio.Transport | None = None
+        # The exchange under way: none without a parser.
+        self._parser: AnswerParser | None = None
+        self._body: list[bytes] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._stream = False
+        # When a stream was last heard of, and the timer that looks at it.
+        self._heard = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        #: Why nothing more can be read.
+        self._broken: Exception | None = None
+
+    # ------------------------------------------------------------------------------------ exchange
+
+    @property
+    def open(self) -> bool:
+        """Whether an exchange may begin."""
+        transport = self._transport
+        return transport is not None and not transport.is_closing()
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the exchange ended in order, so that another may follow."""
+        parser = self._parser
+        ended = parser is None or (parser.is_complete() and parser.reusable and not parser.surplus)
+        return ended and self.open
+
+    async def exchange(self, request: bytes, within: float) -> Answer:
+        """Send a request and read its whole answer.
+
+        Raises:
+            TimeoutError: not complete within so many seconds.
+            ConnectionLost: the connection ended first.
+            ProtocolError: the answer is none.
+        """
+        parser = self._begin(request)
+        waiter = self._waiter = self._loop.create_future()
+        timer = self._loop.call_later(within, self._expire, within)
+        try:
+            await waiter
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            timer.cancel()
+            self._waiter = None
+        body = self._body
+        return Answer(parser.status, body[0] if len(body) == 1 else b"".join(body), parser.head)
+
+    def _begin(self, request: bytes) -> AnswerParser:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise ConnectionLost("the connection was lost", unanswered=True)
+        parser = self._parser = AnswerParser()
+        self._body = []
+        self.used = True
+        transport.write(request)
+        return parser
+
+    def _expire(self, within: float) -> None:
+        self._fail(TimeoutError(f"no whole answer within {within:g} s"))
+
+    # -------------------------------------------------------------------------------------- stream
+
+    async def open_stream(self, request: bytes, silence: float) -> AnswerParser:
+        """Send a request and wait for the head of an answer whose body is read piece by piece.
+
+        `silence` is the longest wait for the next byte, head included, in seconds.
+
+        Raises: as `exchange`.
+        """
+        parser = self._begin(request)
+        self._stream = True
+        self._heard = self._loop.time()
+        self._timer = self._loop.call_later(silence, self._check_silence, silence)
+        while not parser.status:
+            await self.more()
+        return parser
+
+    def _check_silence(self, silence: float) -> None:
+        # One timer that looks back, instead of one set anew by every event.
+        left = silence if self.held_back else self._heard + silence - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._check_silence, silence)
+        else:
+            self._fail(TimeoutError(f"not a byte for {silence:g} s"))
+            self.abort()
+
+    async def more(self) -> None:
+        """Wait until something of a stream has arrived.
+
+        Raises:
+            ConnectionLost, ProtocolError, TimeoutError: nothing more will.
+        """
+        if self._broken is not None:
+            raise self._broken
+        waiter = self._waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def take(self) -> bytes:
+        """What has arrived of a stream since the last time."""
+        body, self._body = self._body, []
+        if self.held_back:
+            self.held_back = False
+            self._heard = self._loop.time()
+            if self._transport is not None:
+                self._transport.resume_reading()
+        return body[0] if len(body) == 1 else b"".join(body)
+
+    # ------------------------------------------------------------------------------------ protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        # uvloop's transports are no subclasses of asyncio's, only alike.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, and wake whoever waits."""
+        parser = self._parser
+        if parser is None or parser.is_complete():
+            # An answer to nothing: nobody knows what the next one would belong to.
+            self.abort()
+            return
+        try:
+            piece = parser.feed(data)
+        except ProtocolError as error:
+            self._fail(error)
+            self.abort()
+            return
+        if piece:
+            self._body.append(piece)
+        if self._stream:
+            self._heard = self._loop.time()
+            if parser.status:
+                self._wake()
+                self._hold_back()
+        elif parser.is_complete():
+            self._wake()
+
+    def _hold_back(self) -> None:
+        if self.held_back or self._transport is None or len(self._body) == 1:
+            return
+        if sum(map(len, self._body)) > READ_AHEAD_BYTES:
+            self.held_back = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> None:
+        """The server will send no more; None lets the loop close the connection."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what is under way, unless the end of the connection is the end of the answer."""
+        parser = self._parser
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if parser is not None and not parser.is_complete() and exc is None and parser.feed_end():
+            self._wake()
+        elif parser is None or not parser.is_complete():
+            unanswered = parser is None or not parser.begun
+            text = "the connection was lost" if exc is None else f"the connection was lost: {exc}"
+            self._fail(ConnectionLost(text, unanswered=unanswered))
+        self._on_close(self)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        if self._broken is None:
+            self._broken = error
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)

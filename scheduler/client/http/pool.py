@@ -1,0 +1,229 @@
+"""Connections to one server, kept and reused.
+
+Invariant: never more than `limit` connections; whoever finds all of them taken waits. The
+connection used last is taken first, so that as few as possible are kept busy and the others age:
+one that was idle for longer than `keepalive` seconds is not trusted any more.
+
+A connection the server closed while it lay idle fails the first request on it. A read is then sent
+again on another; a write is not, since the server may have acted on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.http.answer import Answer
+from scheduler.client.http.connection import Connection, ConnectionLost
+from scheduler.client.http.parsing import ProtocolError
+from scheduler.client.http.stream import BodyStream
+
+FAILURES: Final = (OSError, ProtocolError)
+"""Everything an exchange can raise: ConnectionLost, TimeoutError and TLS errors are OSErrors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to connect, and what certificate to expect there."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    #: The name in the certificate, where it is not the host.
+    server_hostname: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class ConnectionPool:
+    """Exchanges requests with one server. Belongs to one event loop; `close` it."""
+
+    def __init__(
+        self, address: Address, *, limit: int, keepalive: float, connect_timeout: float
+    ) -> None:
+        """Prepare; connections are made when they are needed.
+
+        Args:
+            address: the server.
+            limit: how many connections may exist.
+            keepalive: how long an idle one is trusted, seconds.
+            connect_timeout: how long connecting may take, TLS included, seconds.
+        """
+        self._address = address
+        self._limit = limit
+        self._keepalive = keepalive
+        self._connect_timeout = connect_timeout
+        self._loop = asyncio.get_running_loop()
+        self._idle: list[Connection] = []
+        self._all: set[Connection] = set()
+        self._connecting = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+        # Set while there is no connection.
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    # ------------------------------------------------------------------------------------ requests
+
+    async def exchange(self, verb: str, path: str, request: bytes, within: float) -> Answer:
+        """Send one request and read the whole answer.
+
+        Args:
+            verb: for errors; GET is sent again after a connection proved to be dead.
+            path: for errors.
+            request: all its bytes.
+            within: limit for everything, waiting for a connection included, seconds.
+
+        Raises:
+            RequestTimeout: not complete in time.
+            ConnectionFailed: no connection, or it broke.
+        """
+        until = self._loop.time() + within
+        while True:
+            connection = await self._acquire(verb, path, until)
+            again = connection.used and verb == "GET"
+            try:
+                return await connection.exchange(request, until - self._loop.time())
+            except TimeoutError as error:
+                raise RequestTimeout(verb, path, f"timed out: {error}", sent=True) from error
+            except FAILURES as error:
+                if again and isinstance(error, ConnectionLost) and error.unanswered:
+                    continue
+                raise ConnectionFailed(verb, path, str(error), sent=True) from error
+            finally:
+                self._release(connection)
+
+    async def open_stream(self, verb: str, path: str, request: bytes, silence: float) -> BodyStream:
+        """Send one request and give the answer's body as it arrives, on a connection of its own.
+
+        Raises: as `exchange`; `silence` limits the wait for the answer's head, too.
+        """
+        connection = await self._acquire(verb, path, self._loop.time() + silence, fresh=True)
+        try:
+            parser = await connection.open_stream(request, silence)
+        except BaseException as error:
+            connection.abort()
+            if isinstance(error, TimeoutError):
+                raise RequestTimeout(verb, path, f"timed out: {error}", sent=True) from error
+            if isinstance(error, FAILURES):
+                raise ConnectionFailed(verb, path, str(error), sent=True) from error
+            raise
+        return BodyStream(verb, path, connection, parser)
+
+    async def close(self) -> None:
+        """Close every connection; exchanges under way fail."""
+        self._closed = True
+        for connection in list(self._all):
+            connection.abort()
+        self._wake(len(self._waiters))
+        await self._none_left.wait()
+
+    # --------------------------------------------------------------------------------- connections
+
+    async def _acquire(
+        self, verb: str, path: str, until: float, *, fresh: bool = False
+    ) -> Connection:
+        waited = False
+        while True:
+            if not fresh and (connection := self._take_idle()) is not None:
+                return connection
+            if self._closed:
+                raise ConnectionFailed(verb, path, "the client was closed", sent=False)
+            if len(self._all) + self._connecting < self._limit:
+                return await self._connect(verb, path, until)
+            if fresh and self._idle:
+                self._idle.pop(0).abort()
+            await self._wait(verb, path, until, first=waited)
+            waited = True
+
+    def _take_idle(self) -> Connection | None:
+        oldest = self._loop.time() - self._keepalive
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.open:
+                if connection.idle_since >= oldest:
+                    return connection
+                connection.abort()
+        return None
+
+    async def _wait(self, verb: str, path: str, until: float, *, first: bool) -> None:
+        waiter = self._loop.create_future()
+        # Whoever was woken and found the connection taken by somebody quicker keeps its place.
+        if first:
+            self._waiters.appendleft(waiter)
+        else:
+            self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout_at(until):
+                await waiter
+        except TimeoutError as error:
+            text = f"timed out: all {self._limit} connections were taken"
+            raise RequestTimeout(verb, path, text, sent=False) from error
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    async def _connect(self, verb: str, path: str, until: float) -> Connection:
+        address = self._address
+        self._connecting += 1
+        limit = min(until, self._loop.time() + self._connect_timeout)
+        try:
+            async with asyncio.timeout_at(limit):
+                _, connection = await self._loop.create_connection(
+                    lambda: Connection(self._loop, self._lost),
+                    address.host,
+                    address.port,
+                    ssl=address.tls,
+                    server_hostname=self._server_hostname,
+                )
+        except TimeoutError as error:
+            text = f"timed out: no connection to {address} in time"
+            raise RequestTimeout(verb, path, text, sent=False) from error
+        except (*FAILURES, UnicodeError) as error:
+            # UnicodeError: a host that cannot be a name.
+            refused = isinstance(error, ConnectionRefusedError)
+            text = f"cannot connect to {address}: {error}"
+            raise ConnectionFailed(verb, path, text, sent=False, refused=refused) from error
+        finally:
+            self._connecting -= 1
+            self._wake(1)
+        if self._closed or not connection.open:
+            connection.abort()
+            text = f"cannot connect to {address}: the connection was lost at once"
+            raise ConnectionFailed(verb, path, text, sent=False)
+        self._all.add(connection)
+        self._none_left.clear()
+        return connection
+
+    @property
+    def _server_hostname(self) -> str | None:
+        address = self._address
+        return None if address.tls is None else address.server_hostname or address.host
+
+    def _release(self, connection: Connection) -> None:
+        if connection.reusable and not self._closed:
+            connection.idle_since = self._loop.time()
+            self._idle.append(connection)
+            self._wake(1)
+        else:
+            connection.abort()
+
+    def _lost(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if not self._all:
+            self._none_left.set()
+        self._wake(1)
+
+    def _wake(self, count: int) -> None:
+        while self._waiters and count > 0:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                count -= 1

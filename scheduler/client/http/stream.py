@@ -1,0 +1,58 @@
+"""The body of an answer, read as it arrives: watches."""
+
+from __future__ import annotations
+
+from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.http.connection import Connection
+from scheduler.client.http.parsing import AnswerParser, ProtocolError
+
+
+class BodyStream:
+    """Read it to its end, or cut it with `close`."""
+
+    __slots__ = ("_connection", "_parser", "_path", "_verb")
+
+    def __init__(self, verb: str, path: str, connection: Connection, parser: AnswerParser) -> None:
+        self._verb = verb
+        self._path = path
+        self._connection = connection
+        self._parser = parser
+
+    @property
+    def status(self) -> int:
+        """Status code."""
+        return self._parser.status
+
+    @property
+    def head(self) -> bytes:
+        """Status line and headers."""
+        return self._parser.head
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the server has to wait, because nobody reads what came."""
+        return self._connection.held_back
+
+    async def read(self) -> bytes:
+        """Whatever has arrived, at least a byte; empty at the end of the body.
+
+        Raises:
+            RequestTimeout: silence for longer than the stream's limit.
+            ConnectionFailed: the connection broke before the end of the body.
+        """
+        connection = self._connection
+        while True:
+            piece = connection.take()
+            if piece or self._parser.is_complete():
+                return piece
+            try:
+                await connection.more()
+            except TimeoutError as error:
+                text = f"timed out: {error}"
+                raise RequestTimeout(self._verb, self._path, text, sent=True) from error
+            except (OSError, ProtocolError) as error:
+                raise ConnectionFailed(self._verb, self._path, str(error), sent=True) from error
+
+    def close(self) -> None:
+        """Cut the connection: the rest of a stream never ends."""
+        self._connection.abort()

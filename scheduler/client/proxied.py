@@ -1,0 +1,142 @@
+"""The API server behind an HTTP proxy (`proxy-url` of a kubeconfig), by aiohttp.
+
+Tunnels, proxies with credentials and TLS within them are a library's work; few need them, so they
+need not be fast. Same answers and errors as `http`.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import aiohttp
+from yarl import URL
+
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.http import Answer
+from scheduler.client.http.request import HeaderBlock
+
+
+class ProxiedStream:
+    """The body of an answer, as it arrives."""
+
+    def __init__(self, verb: str, path: str, response: aiohttp.ClientResponse) -> None:
+        self._verb = verb
+        self._path = path
+        self._response = response
+        self.status = response.status
+        self.head = _head(response)
+
+    async def read(self) -> bytes:
+        """Whatever has arrived; empty at the end.
+
+        Raises:
+            RequestTimeout: silence for longer than the stream's limit.
+            ConnectionFailed: the connection broke.
+        """
+        try:
+            return await self._response.content.readany()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise_mapped(self._verb, self._path, error)
+
+    def close(self) -> None:
+        """Cut it."""
+        self._response.close()
+
+
+class ProxiedConnections:
+    """A session that goes through the proxy of a configuration."""
+
+    def __init__(
+        self,
+        configuration: ClientConfiguration,
+        *,
+        limit: int,
+        keepalive: float,
+        connect_timeout: float,
+    ) -> None:
+        self._configuration = configuration
+        self._connect_timeout = connect_timeout
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=limit,
+                keepalive_timeout=keepalive,
+                ssl=configuration.ssl_context or True,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        )
+
+    async def exchange(
+        self, verb: str, target: str, headers: HeaderBlock, body: bytes | None, within: float
+    ) -> Answer:
+        """Send one request and read the whole answer; errors as of `http`."""
+        timeout = aiohttp.ClientTimeout(
+            total=within, sock_connect=min(within, self._connect_timeout)
+        )
+        try:
+            response = await self._send(verb, target, headers, body, timeout)
+            try:
+                content = await response.read()
+            except BaseException:
+                response.close()
+                raise
+            return Answer(response.status, content, _head(response))
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise_mapped(verb, target.partition("?")[0], error)
+
+    async def open_stream(
+        self, verb: str, target: str, headers: HeaderBlock, silence: float
+    ) -> ProxiedStream:
+        """Open an answer without end."""
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._connect_timeout, sock_read=silence
+        )
+        path = target.partition("?")[0]
+        try:
+            response = await self._send(verb, target, headers, None, timeout)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise_mapped(verb, path, error)
+        return ProxiedStream(verb, path, response)
+
+    async def _send(
+        self,
+        verb: str,
+        target: str,
+        headers: HeaderBlock,
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (aiohttp's own record)
+    ) -> aiohttp.ClientResponse:
+        return await self._session.request(
+            verb,
+            URL(self._configuration.server + target, encoded=True),
+            data=body,
+            headers=headers.fields,
+            timeout=timeout,
+            allow_redirects=False,
+            proxy=self._configuration.proxy,
+            server_hostname=self._configuration.server_hostname,
+        )
+
+    async def close(self) -> None:
+        """Close the session and its connections."""
+        await self._session.close()
+
+
+def _head(response: aiohttp.ClientResponse) -> bytes:
+    lines = [f"HTTP/1.1 {response.status}".encode()]
+    lines += [b"%b: %b" % (name, value) for name, value in response.raw_headers]
+    return b"\r\n".join(lines)
+
+
+def raise_mapped(verb: str, path: str, error: Exception) -> NoReturn:
+    """Raise our error for one of aiohttp's."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, TimeoutError):
+        sent = not isinstance(error, aiohttp.ConnectionTimeoutError)
+        raise RequestTimeout(verb, path, f"timed out: {text}", sent=sent) from error
+    sent = not isinstance(error, aiohttp.ClientConnectorError)
+    refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
+    raise ConnectionFailed(verb, path, text, sent=sent, refused=refused) from error

@@ -1,0 +1,338 @@
+"""Connections over real sockets: what is kept, what is closed, and what each fault becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.http import Address, Answer, ConnectionPool
+from tests.integration.client.faulty_server import until
+
+REQUEST = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+Step = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def sends(*pieces: bytes, close: bool = False) -> Step:
+    """Answer with these bytes, each in a packet of its own."""
+
+    async def step(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        if close:
+            writer.close()
+
+    return step
+
+
+class Server:
+    """Answers the requests of all connections, in order, with the steps of a script."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = list(steps)
+        self.connections = 0
+        self.requests = 0
+        self.ended = 0
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                self.requests += 1
+                await self.steps.pop(0)(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.ended += 1
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(*steps: Step) -> AsyncIterator[Server]:
+    server = Server(steps)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.port = listening.sockets[0].getsockname()[1]
+    async with listening:
+        yield server
+
+
+@asynccontextmanager
+async def pooled(
+    server: Server, *, limit: int = 8, keepalive: float = 60.0
+) -> AsyncIterator[ConnectionPool]:
+    pool = ConnectionPool(
+        Address("127.0.0.1", server.port), limit=limit, keepalive=keepalive, connect_timeout=2.0
+    )
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+async def get(pool: ConnectionPool, within: float = 2.0) -> Answer:
+    return await pool.exchange("GET", "/x", REQUEST, within)
+
+
+async def post(pool: ConnectionPool, within: float = 2.0) -> Answer:
+    return await pool.exchange("POST", "/x", REQUEST, within)
+
+
+async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    """Never answer; ends with the connection."""
+    await reader.read()
+
+
+async def test_a_connection_is_used_again() -> None:
+    async with serving(*[sends(OK)] * 3) as server, pooled(server) as pool:
+        answers = [await get(pool) for _ in range(3)]
+        assert [(answer.status, answer.body) for answer in answers] == [(200, b"ok")] * 3
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", id="close"
+        ),
+        pytest.param(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", id="old"),
+        pytest.param(OK + b"surplus", id="surplus"),
+    ],
+)
+async def test_a_connection_with_anything_left_in_it_is_not(answer: bytes) -> None:
+    async with serving(sends(answer), sends(OK)) as server, pooled(server) as pool:
+        assert (await post(pool)).body == b"ok"
+        assert (await post(pool)).body == b"ok"
+        assert server.connections == 2
+
+
+async def test_bytes_nobody_asked_for_close_the_connection() -> None:
+    gate = asyncio.Event()
+
+    async def talkative(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK)
+        await gate.wait()
+        writer.write(OK)
+
+    async with serving(talkative, sends(OK)) as server, pooled(server) as pool:
+        await post(pool)
+        gate.set()
+        await until(lambda: server.ended == 1)
+        assert (await post(pool)).body == b"ok"
+        assert server.connections == 2
+
+
+async def test_one_idle_for_too_long_is_not_trusted() -> None:
+    async with serving(sends(OK), sends(OK)) as server, pooled(server, keepalive=-1.0) as pool:
+        await post(pool)
+        await post(pool)
+        assert server.connections == 2
+
+
+async def test_a_body_until_the_end_of_the_connection() -> None:
+    script = sends(b"HTTP/1.1 200 OK\r\n\r\nall", b" of it", close=True)
+    async with serving(script) as server, pooled(server) as pool:
+        assert (await get(pool)).body == b"all of it"
+
+
+class TestAConnectionThatDiedWhileIdle:
+    """The server closed it just when the request left."""
+
+    async def test_a_read_is_sent_again(self) -> None:
+        script = sends(OK), sends(close=True), sends(OK)
+        async with serving(*script) as server, pooled(server) as pool:
+            await get(pool)
+            assert (await get(pool)).body == b"ok"
+            assert server.connections == 2
+
+    async def test_a_write_is_not(self) -> None:
+        async with serving(sends(OK), sends(close=True)) as server, pooled(server) as pool:
+            await post(pool)
+            with pytest.raises(ConnectionFailed) as caught:
+                await post(pool)
+            assert caught.value.outcome_unknown
+            assert server.requests == 2
+
+    async def test_nor_a_read_whose_answer_had_begun(self) -> None:
+        script = sends(OK), sends(OK[:30], close=True)
+        async with serving(*script) as server, pooled(server) as pool:
+            await get(pool)
+            with pytest.raises(ConnectionFailed, match="connection was lost"):
+                await get(pool)
+
+    async def test_a_first_request_is_not_repeated_for_ever(self) -> None:
+        async with serving(*[sends(close=True)] * 2) as server, pooled(server) as pool:
+            with pytest.raises(ConnectionFailed):
+                await get(pool)
+            assert server.requests == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"SSH-2.0\r\n\r\n", OK[:-1], b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"],
+)
+async def test_garbage_is_a_lost_connection(answer: bytes) -> None:
+    async with serving(sends(answer, close=True), sends(OK)) as server, pooled(server) as pool:
+        with pytest.raises(ConnectionFailed) as caught:
+            await post(pool)
+        assert caught.value.sent
+        assert (await post(pool)).body == b"ok"
+
+
+async def test_a_time_limit_closes_the_connection_so_that_the_answer_goes_nowhere() -> None:
+    async with serving(hang, sends(OK)) as server, pooled(server) as pool:
+        with pytest.raises(RequestTimeout, match=r"no whole answer within") as caught:
+            await post(pool, within=0.05)
+        assert caught.value.outcome_unknown
+        assert (await post(pool)).body == b"ok"
+        assert server.connections == 2
+
+
+async def test_a_cancelled_caller_takes_its_connection_with_it() -> None:
+    async with serving(hang, sends(OK)) as server, pooled(server) as pool:
+        call = asyncio.create_task(post(pool))
+        await until(lambda: server.requests == 1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await post(pool)).body == b"ok"
+        assert server.connections == 2
+
+
+class TestTheLimit:
+    """Never more connections; whoever waits gets one, or an error that says why not."""
+
+    async def test_all_get_an_answer_over_few_connections(self) -> None:
+        async with serving(*[sends(OK)] * 50) as server, pooled(server, limit=2) as pool:
+            answers = await asyncio.gather(*(post(pool) for _ in range(50)))
+            assert [answer.body for answer in answers] == [b"ok"] * 50
+            assert server.connections == 2
+
+    async def test_waiting_ends_in_time(self) -> None:
+        async with serving(hang) as server, pooled(server, limit=1) as pool:
+            call = asyncio.create_task(post(pool))
+            await until(lambda: server.requests == 1)
+            with pytest.raises(RequestTimeout, match="all 1 connections were taken") as caught:
+                await post(pool, within=0.05)
+            assert not caught.value.outcome_unknown
+            call.cancel()
+
+    async def test_a_failed_connection_leaves_its_place_to_the_next(self) -> None:
+        async with serving(hang, sends(OK), sends(OK)) as server, pooled(server, limit=1) as pool:
+            first = asyncio.create_task(post(pool, within=0.1))
+            others = [asyncio.create_task(post(pool)) for _ in range(2)]
+            with pytest.raises(RequestTimeout):
+                await first
+            assert [(await other).body for other in others] == [b"ok", b"ok"]
+            assert server.connections == 2
+
+
+async def test_nobody_listens() -> None:
+    pool = ConnectionPool(Address("127.0.0.1", 1), limit=1, keepalive=1.0, connect_timeout=1.0)
+    for _ in range(2):
+        with pytest.raises(ConnectionFailed, match=r"cannot connect to 127\.0\.0\.1:1") as caught:
+            await post(pool)
+        assert caught.value.refused
+        assert not caught.value.outcome_unknown
+    await pool.close()
+
+
+async def test_a_server_without_tls_is_no_secret() -> None:
+    async with serving(sends(OK)) as server:
+        address = Address("127.0.0.1", server.port, ssl.create_default_context())
+        pool = ConnectionPool(address, limit=1, keepalive=1.0, connect_timeout=0.2)
+        with pytest.raises((ConnectionFailed, RequestTimeout)) as caught:
+            await post(pool)
+        assert not caught.value.outcome_unknown
+        await pool.close()
+
+
+async def test_after_close_nothing_is_sent() -> None:
+    async with serving(hang) as server, pooled(server) as pool:
+        call = asyncio.create_task(post(pool))
+        await until(lambda: server.requests == 1)
+        await pool.close()
+        with pytest.raises(ConnectionFailed):
+            await call
+        with pytest.raises(ConnectionFailed, match="closed") as caught:
+            await post(pool)
+        assert not caught.value.outcome_unknown
+
+
+class TestStreams:
+    """Bodies read as they arrive."""
+
+    HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def test_pieces_arrive_and_the_end_is_known(self) -> None:
+        script = sends(self.HEAD, b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n")
+        async with serving(script) as server, pooled(server) as pool:
+            stream = await pool.open_stream("GET", "/x", REQUEST, 2.0)
+            body = b""
+            while piece := await stream.read():
+                body += piece
+            assert (stream.status, body) == (200, b"onetwo")
+            assert b"chunked" in stream.head
+            stream.close()
+
+    async def test_what_arrived_before_a_cut_is_still_given(self) -> None:
+        script = sends(self.HEAD, b"3\r\none\r\n2\r\nt", close=True)
+        async with serving(script) as server, pooled(server) as pool:
+            stream = await pool.open_stream("GET", "/x", REQUEST, 2.0)
+            body = b""
+            while len(body) < len(b"onet"):
+                body += await stream.read()
+            assert body == b"onet"
+            with pytest.raises(ConnectionFailed):
+                await stream.read()
+
+    @pytest.mark.parametrize("sent", [b"", HEAD])
+    async def test_silence_ends_it(self, sent: bytes) -> None:
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(sent)
+            await reader.read()
+
+        async with serving(silent) as server, pooled(server) as pool:
+            with pytest.raises(RequestTimeout, match=r"not a byte for 0\.05 s"):
+                await (await pool.open_stream("GET", "/x", REQUEST, 0.05)).read()
+            await until(lambda: server.ended == 1)
+
+    async def test_a_slow_reader_makes_the_server_wait_and_loses_nothing(self) -> None:
+        piece = b"x" * 65536
+        count = 512
+        written = 0
+
+        async def floods(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal written
+            writer.write(self.HEAD)
+            for _number in range(count):
+                writer.write(b"10000\r\n" + piece + b"\r\n")
+                await writer.drain()
+                written += 1
+            writer.write(b"0\r\n\r\n")
+
+        async with serving(floods) as server, pooled(server) as pool:
+            stream = await pool.open_stream("GET", "/x", REQUEST, 2.0)
+            await until(lambda: stream.held_back)
+            assert written < count
+            size = 0
+            while piece_read := await stream.read():
+                size += len(piece_read)
+            assert size == count * len(piece)
+
+    async def test_a_stream_does_not_take_a_kept_connection(self) -> None:
+        async with serving(sends(OK), sends(self.HEAD)) as server, pooled(server) as pool:
+            await get(pool)
+            stream = await pool.open_stream("GET", "/x", REQUEST, 2.0)
+            assert server.connections == 2
+            stream.close()
