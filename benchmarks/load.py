@@ -16,17 +16,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import aiohttp
 import msgspec
 import uvloop
 
 from benchmarks import operations as ops
 from benchmarks.observer import Observer
 from benchmarks.templates import Object, csi_node, render, volume
+from scheduler.client import ClientConfiguration, Transport
+from scheduler.client.http import Answer
+from scheduler.client.http.request import HeaderBlock
 
 WORKERS: Final = 30
 """Parallel writers, as upstream's createPods."""
@@ -42,8 +43,9 @@ _PLURALS: Final = {
 }
 _T = TypeVar("_T")
 
-_JSON: Final = {"Content-Type": "application/json"}
-_MERGE: Final = {"Content-Type": "application/merge-patch+json"}
+_JSON: Final = "application/json"
+_MERGE: Final = "application/merge-patch+json"
+_PATIENCE_SECONDS: Final = 60.0
 _ZONE: Final = "topology.kubernetes.io/zone"
 _PHASE: Final = b'{"status":{"phase":"Bound"}}'
 _CONFLICT: Final = 409
@@ -53,19 +55,22 @@ _NOT_FOUND: Final = 404
 class Api:
     """The few requests a generator makes; counts what it created."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self._session = session
-        self._url = url
+    def __init__(self, transport: Transport, token: str) -> None:
+        self._transport = transport
+        common = {"Authorization": f"Bearer {token}", "Accept": _JSON}
+        self.headers = HeaderBlock(common)
+        self._headers = {
+            kind: HeaderBlock({**common, "Content-Type": kind}) for kind in (_JSON, _MERGE)
+        }
         self.created: Counter[str] = Counter()
 
     async def create(self, kind: str, namespace: str, body: bytes, *, fresh: bool = True) -> bool:
         """Create; False where it exists already, which is an error unless `fresh` is False."""
         path = _path(kind, namespace)
-        async with self._session.post(self._url + path, data=body, headers=_JSON) as answer:
-            text = await answer.read()
-            if answer.status == _CONFLICT and not fresh:
-                return False
-            _expect(answer.status, "POST", path, text)
+        answer = await self._send("POST", path, body, _JSON)
+        if answer.status == _CONFLICT and not fresh:
+            return False
+        _expect(answer, "POST", path)
         self.created[kind] += 1
         return True
 
@@ -74,16 +79,18 @@ class Api:
     ) -> None:
         """Send a merge patch."""
         path = f"{_path(kind, namespace)}/{name}" + (f"/{subresource}" if subresource else "")
-        async with self._session.patch(self._url + path, data=body, headers=_MERGE) as answer:
-            _expect(answer.status, "PATCH", path, await answer.read())
+        _expect(await self._send("PATCH", path, body, _MERGE), "PATCH", path)
 
     async def delete(self, kind: str, namespace: str, name: str) -> None:
         """Delete; an object that is gone is fine."""
         path = f"{_path(kind, namespace)}/{name}"
-        async with self._session.delete(self._url + path) as answer:
-            text = await answer.read()
-            if answer.status != _NOT_FOUND:
-                _expect(answer.status, "DELETE", path, text)
+        answer = await self._send("DELETE", path, None, "")
+        if answer.status != _NOT_FOUND:
+            _expect(answer, "DELETE", path)
+
+    async def _send(self, verb: str, path: str, body: bytes | None, kind: str) -> Answer:
+        headers = self._headers.get(kind, self.headers)
+        return await self._transport.request(verb, path, headers, body, _PATIENCE_SECONDS)
 
 
 def _path(kind: str, namespace: str) -> str:
@@ -91,20 +98,20 @@ def _path(kind: str, namespace: str) -> str:
     return f"{root}/namespaces/{namespace}/{plural}" if namespaced else f"{root}/{plural}"
 
 
-def _expect(status: int, method: str, path: str, text: bytes) -> None:
-    if status not in (200, 201, 202):
-        msg = f"{method} {path}: {status} {text[:300]!r}"
+def _expect(answer: Answer, method: str, path: str) -> None:
+    if answer.status not in (200, 201, 202):
+        msg = f"{method} {path}: {answer.status} {answer.body[:300]!r}"
         raise RuntimeError(msg)
 
 
 class Generator:
     """Carries out one plan."""
 
-    def __init__(self, plan: ops.Plan, session: aiohttp.ClientSession) -> None:
+    def __init__(self, plan: ops.Plan, transport: Transport) -> None:
         self._plan = plan
-        self._api = Api(session, plan.url)
+        self._api = Api(transport, plan.token)
         self._observer = Observer()
-        self._session = session
+        self._transport = transport
         self._background: list[asyncio.Task[None]] = []
         #: Pods created without waiting and not seen bound by a barrier yet.
         self._owed: list[str] = []
@@ -117,7 +124,7 @@ class Generator:
         """All operations in order; background work ends with the last."""
         observed: ops.Observed | None = None
         async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(self._observer.run(self._session, self._plan.url))
+            watching = tasks.create_task(self._observer.run(self._transport, self._api.headers))
             opened = cpu = 0.0
             for operation in self._plan.operations:
                 if isinstance(operation, ops.OpenWindow):
@@ -373,22 +380,12 @@ async def _barrier(word: str) -> None:
         raise RuntimeError(msg)
 
 
-@asynccontextmanager
-async def _session(plan: ops.Plan) -> AsyncIterator[aiohttp.ClientSession]:
-    context = ssl.create_default_context(cafile=plan.ca)
-    headers = {"Authorization": f"Bearer {plan.token}", "Accept": "application/json"}
-    connector = aiohttp.TCPConnector(ssl=context, limit=2 * WORKERS)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-    async with aiohttp.ClientSession(
-        connector=connector, headers=headers, timeout=timeout, auto_decompress=False
-    ) as session:
-        yield session
-
-
 async def carry_out(plan: ops.Plan) -> ops.Observed:
     """Carry out a plan."""
-    async with _session(plan) as session:
-        return await Generator(plan, session).run()
+    tls = ssl.create_default_context(cafile=plan.ca)
+    # The writers, the watch, and what runs in the background.
+    async with Transport(ClientConfiguration(plan.url, tls)) as transport:
+        return await Generator(plan, transport).run()
 
 
 def main() -> None:

@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-import aiohttp
+from scheduler.client import ConnectionFailed, Transport
+from scheduler.client.http.request import HeaderBlock
+from scheduler.client.transport import ByteStream
 
 TIMEOUT_SECONDS: Final = 600.0
 """How long pods may take, as upstream."""
@@ -54,16 +56,16 @@ class Observer:
         if self._lost:
             raise RuntimeError(f"pod {self._lost} was deleted while it was waited for")
 
-    async def run(self, session: aiohttp.ClientSession, url: str) -> None:
+    async def run(self, transport: Transport, headers: HeaderBlock) -> None:
         """Watch until cancelled.
 
         The API server drops a watcher that falls behind: go on where it was.
         """
         while True:
-            query = f"/api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"
-            async with session.get(url + query) as answer:
+            path = f"/api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"
+            async with transport.stream("GET", path, headers, silence=TIMEOUT_SECONDS) as stream:
                 rest = b""
-                async for chunk in answer.content.iter_any():
+                while chunk := await _chunk(stream):
                     now = time.monotonic()
                     lines = (rest + chunk).split(b"\n")
                     rest = lines.pop()
@@ -103,6 +105,14 @@ class Observer:
         self._missing.discard(key)
         if not self._missing:
             self._reached.set()
+
+
+async def _chunk(stream: ByteStream) -> bytes:
+    """What came next; empty when the watch ended, politely or not."""
+    try:
+        return await stream.read()
+    except ConnectionFailed:
+        return b""
 
 
 def _text_after(line: bytes, marker: bytes) -> str | None:
