@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks.contenders import CONTENDERS
 from benchmarks.families import FAMILIES, QUICK, SIZES, Operations
 from benchmarks.measure import Run, run
-from benchmarks.report import line, report, table
+from benchmarks.report import Report, line, report, table, worse
 from scheduler.cli.version import version_text
 
 
@@ -74,6 +74,8 @@ def main(  # noqa: PLR0913, PLR0917 - options
     wanted = _wanted(names or (QUICK if quick else tuple(FAMILIES)), backlog=backlog)
     parameters = _changes(changes)
     runs: list[Run] = []
+    failed: dict[str, str] = {}
+    versions = _versions()
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -89,16 +91,29 @@ def main(  # noqa: PLR0913, PLR0917 - options
                 # Alternate who goes first: machines drift.
                 for label in labels if number % 2 == 0 else reversed(labels):
                     progress.update(task, description=f"{name}: {label}")
-                    runs.append(run(name, size, plan, CONTENDERS[label], backlog=backlog))
+                    try:
+                        runs.append(run(name, size, plan, CONTENDERS[label], backlog=backlog))
+                        said = line(runs[-1])
+                    # One run of hundreds: the others are worth having, and its family has no ratio.
+                    except RuntimeError as error:
+                        failed[name] = f"a run of {label} failed: {error}"
+                        said = f"{name} {size}, {label}: {error}"
                     progress.advance(task)
-                    progress.console.print(line(runs[-1]), highlight=False, soft_wrap=True)
-    found = report(runs, _versions())
-    if output is not None:
-        output.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+                    progress.console.print(said, highlight=False, soft_wrap=True)
+                    _save(output, report(runs, versions, failed))
+    found = report(runs, versions, failed)
     console.print(table(found, console.width))
+    for text in worse(found.ratios):
+        console.print(text, style="yellow", highlight=False, soft_wrap=True)
     for workload, reason in found.refused.items():
         console.print(f"no ratio for {workload}: {reason}", style="bold red", highlight=False)
     console.print(found.summary, highlight=False, soft_wrap=True)
+
+
+def _save(output: Path | None, found: Report) -> None:
+    """After each run, since all of them take hours."""
+    if output is not None:
+        output.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
 
 
 def _wanted(names: tuple[str, ...], *, backlog: bool) -> list[str]:

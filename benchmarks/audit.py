@@ -1,7 +1,7 @@
 """Audit: whether what a run did may be compared at all.
 
-A scheduler that loses a pod, binds one twice or overfills a node is fast for the wrong reason; two
-sides that did different work have no ratio.
+A scheduler that loses a pod, binds one twice or overfills a node is fast for the wrong reason.
+Whether two sides did the same work is seen by whoever compares them (`report`).
 """
 
 from __future__ import annotations
@@ -58,16 +58,6 @@ def overfilled(nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
             if amount > _milli(allocatable.get(resource, "0")):
                 found.append(f"{name} ({resource})")
     return sorted([*found, *(f"{name} (no such node)" for name in used)])
-
-
-def same_work(first: Observed, second: Observed) -> list[str]:
-    """How the work of two runs of one workload differs; empty when it does not.
-
-    What runs beside the measured pods for as long as they take (churn) may differ.
-    """
-    if len(first.bound) != len(second.bound):
-        return [f"{len(first.bound)} against {len(second.bound)} measured pods"]
-    return []
 
 
 def _milli(text: str) -> int:

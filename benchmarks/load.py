@@ -53,7 +53,7 @@ _NOT_FOUND: Final = 404
 
 
 class Api:
-    """The few requests a generator makes; counts what it created."""
+    """The few requests a generator makes; counts what it created and nobody had before."""
 
     def __init__(self, transport: Transport, token: str) -> None:
         self._transport = transport
@@ -71,7 +71,8 @@ class Api:
         if answer.status == _CONFLICT and not fresh:
             return False
         _expect(answer, "POST", path)
-        self.created[kind] += 1
+        if fresh:
+            self.created[kind] += 1
         return True
 
     async def patch(

@@ -60,6 +60,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     etcd_cpu: float
     generator_cpu: float
     peak_memory_mib: float
+    #: What the generator created, by kind, churn left out.
+    created: dict[str, int]
     most_pods_on_a_node: int
     nodes_used: int
     #: Why the run must not be compared; empty when it may.
@@ -149,6 +151,7 @@ class _Session:
             etcd_cpu=after["etcd"] - before["etcd"],
             generator_cpu=observed.generator_cpu,
             peak_memory_mib=memory,
+            created=observed.objects,
             most_pods_on_a_node=max(Counter(observed.nodes).values()),
             nodes_used=len(set(observed.nodes)),
             problems=tuple(problems),

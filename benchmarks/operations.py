@@ -160,6 +160,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     #: Pods seen on two nodes.
     bound_twice: tuple[str, ...]
-    #: Objects created inside and before the window, by kind.
+    #: Objects created inside and before the window, by kind, without those that churn creates for
+    #: as long as the measured pods take.
     objects: dict[str, int]
     generator_cpu: float

@@ -32,6 +32,9 @@ _COLUMNS: tuple[Column, ...] = (
     ("etcd s", lambda run: run.etcd_cpu, ".1f"),
     ("generator s", lambda run: run.generator_cpu, ".1f"),
     ("window s", lambda run: run.window, ".1f"),
+    # What limits a run: how busy all of them kept the cores, and the scheduler's part of it.
+    ("cores busy", lambda run: _busy(run) / run.window, ".2f"),
+    ("ours %", lambda run: 100 * _own(run) / _busy(run), ".0f"),
 )
 
 _NARROW: Final = ("pods/s", "p99 s", "with events", "MiB")
@@ -62,9 +65,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
 
 
-def report(runs: Sequence[Run], versions: dict[str, str]) -> Report:
-    """Compare runs; a workload in which a run must not be compared gets no ratio."""
+def report(runs: Sequence[Run], versions: dict[str, str], failed: dict[str, str]) -> Report:
+    """Compare runs; a workload in which a run failed or must not be compared gets no ratio."""
     ratios, refused = compare(runs)
+    ratios = [ratio for ratio in ratios if ratio.workload not in failed]
+    refused |= failed
     return Report(
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         machine=machine(),
@@ -103,11 +108,17 @@ def _refusal(mine: list[Run], others: dict[str, list[Run]]) -> str:
     for run in every:
         if run.problems:
             return f"{run.contender}: {'; '.join(run.problems)}"
-    if len({(run.pods, run.size, run.backlog) for run in every}) > 1:
-        return "different work: " + ", ".join(
-            sorted({f"{run.contender} {run.pods} pods, size {run.size}" for run in every})
+    if len({_work(run) for run in every}) > 1:
+        return "different work: " + "; ".join(
+            sorted({f"{run.contender} {_work(run)}" for run in every})
         )
     return ""
+
+
+def _work(run: Run) -> str:
+    created = ", ".join(f"{count} {kind}" for kind, count in sorted(run.created.items()))
+    mode = ", backlog" if run.backlog else ""
+    return f"{run.pods} pods, size {run.size}{mode}, created {created}"
 
 
 def _ratio(workload: str, rival: str, mine: list[Run], theirs: list[Run]) -> Ratio:
@@ -136,6 +147,21 @@ def summary(ratios: Sequence[Ratio], refused: dict[str, str]) -> str:
         f"CPU per pod: {_geometric(r.cpu_per_pod for r in ratios):.2f}; "
         f"memory: {_geometric(r.memory for r in ratios):.2f}{tail}"
     )
+
+
+def worse(ratios: Sequence[Ratio]) -> list[str]:
+    """Where kubestow is behind in anything but CPU, in words; empty when nowhere."""
+    found = []
+    values: tuple[tuple[str, Callable[[Ratio], float]], ...] = (
+        ("pods/s lower", lambda ratio: 1 / ratio.pods_per_second),
+        ("p99 latency higher", lambda ratio: ratio.latency_p99),
+        ("peak memory higher", lambda ratio: ratio.memory),
+    )
+    for name, value in values:
+        where = [f"{each.workload} ({value(each):.2f})" for each in ratios if value(each) > 1]
+        if where:
+            found.append(f"{name}: {', '.join(where)}")
+    return found
 
 
 def table(report: Report, width: int) -> Table:
@@ -195,6 +221,16 @@ def machine() -> str:
         if key.strip() == "model name":
             name, cores = value.strip(), cores + 1
     return f"{name}, {cores} cores"
+
+
+def _own(run: Run) -> float:
+    """CPU seconds of the scheduler inside the window."""
+    return run.scheduler_cpu_per_pod * run.pods
+
+
+def _busy(run: Run) -> float:
+    """CPU seconds of everybody inside the window."""
+    return _own(run) + run.apiserver_cpu + run.etcd_cpu + run.generator_cpu
 
 
 def _middle(group: Sequence[Run], value: Callable[[Run], float]) -> float:

@@ -8,7 +8,10 @@ import msgspec
 import pytest
 
 from benchmarks.measure import Run
-from benchmarks.report import compare, summary
+from benchmarks.report import compare, report, summary, worse
+
+
+WORK = "pods, size smoke, created 10 Pod"
 
 
 def run(contender: str, rate: float = 100.0, **changes: Any) -> Run:
@@ -17,8 +20,8 @@ def run(contender: str, rate: float = 100.0, **changes: Any) -> Run:
         pods_per_second=rate, creations_per_second=1.0, sampled=None, latency_p50=0.1,
         latency_p99=0.2, scheduler_cpu_per_pod=0.001, drained_cpu_per_pod=0.001,
         events_in_window=0, events=10, attempts={"scheduled": 10}, window=1.0, apiserver_cpu=1.0,
-        etcd_cpu=1.0, generator_cpu=1.0, peak_memory_mib=100.0, most_pods_on_a_node=1,
-        nodes_used=10, problems=(),
+        etcd_cpu=1.0, generator_cpu=1.0, peak_memory_mib=100.0, created={"Pod": 10},
+        most_pods_on_a_node=1, nodes_used=10, problems=(),
     )  # fmt: skip
     return msgspec.structs.replace(base, **changes)
 
@@ -50,7 +53,11 @@ def test_the_ratio_is_of_medians_against_the_fastest_rival() -> None:
         ),
         (
             [run("kubestow"), run("kube-scheduler", pods=9)],
-            "different work: kube-scheduler 9 pods, size smoke, kubestow 10 pods, size smoke",
+            f"different work: kube-scheduler 9 {WORK}; kubestow 10 {WORK}",
+        ),
+        (
+            [run("kubestow"), run("kube-scheduler", created={"Node": 1, "Pod": 10})],
+            f"different work: kube-scheduler 10 {WORK.replace('10', '1 Node, 10')}; kubestow 10 {WORK}",
         ),
     ],
 )
@@ -60,6 +67,33 @@ def test_no_ratio_where_runs_must_not_be_compared(runs: list[Run], reason: str) 
     assert not ratios
     assert refused == {"W": reason}
     assert summary(ratios, refused) == "ratio pods/s: nothing to compare (no ratio for W)"
+
+
+def test_a_failed_run_leaves_its_family_without_a_ratio() -> None:
+    runs = [run("kubestow"), run("kube-scheduler"), run("kubestow", workload="V")]
+
+    found = report(runs, {}, {"W": "a run of kubestow failed: 3 pods not Scheduled"})
+
+    assert not found.ratios
+    assert found.refused == {
+        "W": "a run of kubestow failed: 3 pods not Scheduled",
+        "V": "no run of kube-scheduler",
+    }
+
+
+def test_where_kubestow_is_behind_is_said() -> None:
+    runs = [
+        run("kubestow", 50.0, latency_p99=0.3), run("kube-scheduler", 100.0),
+        run("kubestow", 200.0, workload="V", peak_memory_mib=150.0),
+        run("kube-scheduler", 100.0, workload="V"),
+    ]  # fmt: skip
+
+    assert worse(compare(runs)[0]) == [
+        "pods/s lower: W (2.00)",
+        "p99 latency higher: W (1.50)",
+        "peak memory higher: V (1.50)",
+    ]
+    assert worse(compare(runs[2:3] + runs[3:])[0]) == ["peak memory higher: V (1.50)"]
 
 
 def test_the_last_line() -> None:
