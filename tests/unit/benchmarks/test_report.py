@@ -10,7 +10,6 @@ import pytest
 from benchmarks.measure import Run
 from benchmarks.report import compare, report, summary, worse
 
-
 WORK = "pods, size smoke, created 10 Pod"
 
 
@@ -57,7 +56,7 @@ def test_the_ratio_is_of_medians_against_the_fastest_rival() -> None:
         ),
         (
             [run("kubestow"), run("kube-scheduler", created={"Node": 1, "Pod": 10})],
-            f"different work: kube-scheduler 10 {WORK.replace('10', '1 Node, 10')}; kubestow 10 {WORK}",
+            f"different work: kube-scheduler 10 {WORK[:-6]}1 Node, 10 Pod; kubestow 10 {WORK}",
         ),
     ],
 )
