@@ -1,0 +1,57 @@
+"""Through an HTTP proxy: the same answers and errors as directly."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.http.request import HeaderBlock
+from scheduler.client.transport import Transport
+from tests.integration.client.test_http_pool import Step, hang, sends, serving
+
+HEADERS = HeaderBlock({"Accept": "application/json"})
+
+
+def through(port: int) -> Transport:
+    return Transport(ClientConfiguration("http://api.invalid", proxy=f"http://127.0.0.1:{port}"))
+
+
+async def test_the_proxy_is_asked_for_the_server() -> None:
+    script = sends(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nno")
+    async with serving(script) as server, through(server.port) as transport:
+        answer = await transport.request("GET", "/x?y=z", HEADERS, None, 2.0)
+    # api.invalid resolves nowhere: only a proxy can have answered.
+    assert (answer.status, answer.body, answer.header("retry-after")) == (429, b"no", "3")
+
+
+async def test_a_watch_through_the_proxy() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    script = sends(head, b"3\r\none\r\n", b"3\r\ntwo\r\n0\r\n\r\n")
+    async with (
+        serving(script) as server,
+        through(server.port) as transport,
+        transport.stream("GET", "/x", HEADERS, silence=2.0) as stream,
+    ):
+        assert (stream.status, await stream.read_all()) == (200, b"onetwo")
+
+
+@pytest.mark.parametrize(
+    ("step", "error"), [(sends(close=True), ConnectionFailed), (hang, RequestTimeout)]
+)
+async def test_faults_become_the_same_errors(step: Step, error: type[Exception]) -> None:
+    async with serving(step) as server, through(server.port) as transport:
+        with pytest.raises(error) as caught:
+            await transport.request("POST", "/x", HEADERS, b"{}", 0.2)
+        assert getattr(caught.value, "sent")  # noqa: B009 - both have it, their base does not
+        statistics = transport.statistics()
+        assert (statistics.failed, statistics.timed_out) == (
+            (1, 0) if error is ConnectionFailed else (0, 1)
+        )
+
+
+async def test_a_proxy_that_is_not_there() -> None:
+    async with through(1) as transport:
+        with pytest.raises(ConnectionFailed) as caught:
+            await transport.request("POST", "/x", HEADERS, b"{}", 2.0)
+        assert not caught.value.outcome_unknown
