@@ -11,13 +11,17 @@ from typing import Final, NamedTuple
 
 from plugins.noderesources.arguments import ResourceSpec
 from scheduler.api.requests import Resources
-from scheduler.framework import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTableView
+from scheduler.framework import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    Int64Column,
+    NodeTableView,
+    Rows,
+)
 
 NATIVE: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 """Resources with a fixed index in the node table."""
-
-NO_COLUMN: Final = -1
-"""In place of an index: no node and no pod has the resource."""
 
 
 class Demand(NamedTuple):
@@ -61,10 +65,19 @@ def amount_of(resources: Resources, name: str) -> int:
     return resources.scalar(name)
 
 
-def column_of(table: NodeTableView, name: str) -> int:
-    """The resource's index into the table's columns, or `NO_COLUMN`."""
+def amounts_in(
+    table: NodeTableView, name: str, index: slice | Rows
+) -> tuple[Int64Column, Int64Column]:
+    """(allocatable, requested) of a resource on some rows. Do not write to them."""
     native = NATIVE.get(name)
-    if native is not None:
-        return native
-    index = table.resource_index(name)
-    return NO_COLUMN if index is None else index
+    if native is None:
+        return table.scalar_amounts(name, index)
+    return table.allocatable[native, index], table.requested[native, index]
+
+
+def amounts_at(table: NodeTableView, name: str, row: int) -> tuple[int, int]:
+    """(allocatable, requested) of a resource on a row."""
+    native = NATIVE.get(name)
+    if native is None:
+        return table.scalar_amounts_at(name, row)
+    return table.allocatable.item(native, row), table.requested.item(native, row)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plugins import names
 from plugins.arguments import ArgumentProblem, require_valid
-from plugins.noderesources.amounts import NO_COLUMN, Share, amount_of, column_of, shares
+from plugins.noderesources.amounts import Share, amount_of, amounts_at, amounts_in, shares
 from plugins.noderesources.arguments import (
     NodeResourcesBalancedAllocationArgs,
     balanced_problems,
@@ -108,30 +108,21 @@ class NodeResourcesBalancedAllocation:
         taking_part = self._asked_for(pod)
         if not taking_part:
             return no_scores(rows)
-        columns = [
-            (column, share.amount)
-            for share in taking_part
-            if (column := column_of(table, share.name)) != NO_COLUMN
-        ]
-        requested, allocatable = table.requested, table.allocatable
         if len(rows) <= FEW:
             scores = no_scores(rows)
             for at, row in enumerate(rows.tolist()):
-                scores[at] = _score(
-                    [
-                        _Usage(requested.item(column, row), amount, allocatable.item(column, row))
-                        for column, amount in columns
-                    ]
-                )
+                usages = []
+                for name, amount, _ in taking_part:
+                    allocatable, used = amounts_at(table, name, row)
+                    usages.append(_Usage(used, amount, allocatable))
+                scores[at] = _score(usages)
             return scores
         index = selector(table, rows)
-        return _score_columns(
-            [
-                _UsageColumn(requested[column, index], amount, allocatable[column, index])
-                for column, amount in columns
-            ],
-            len(rows),
-        )
+        columns = []
+        for name, amount, _ in taking_part:
+            capacity, in_use = amounts_in(table, name, index)
+            columns.append(_UsageColumn(in_use, amount, capacity))
+        return _score_columns(columns, len(rows))
 
     def _asked_for(self, pod: Pod) -> list[Share]:
         """Resources that take part; none when the pod asks for none of them."""

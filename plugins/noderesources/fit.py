@@ -18,7 +18,7 @@ import numpy as np
 from plugins import names
 from plugins.arguments import ArgumentProblem, require_valid
 from plugins.noderesources import scoring
-from plugins.noderesources.amounts import NATIVE, NO_COLUMN, Demand, amount_of, column_of
+from plugins.noderesources.amounts import NATIVE, Demand, amount_of, amounts_in
 from plugins.noderesources.arguments import NodeResourcesFitArgs, fit_problems
 from plugins.noderesources.requeueing import fit_events
 from plugins.row_selection import FEW, selector
@@ -101,14 +101,9 @@ class NodeResourcesFit:
             return np.array(self._number(masks) if wide else masks, dtype=np.int32)
         index = selector(table, rows)
         codes: Codes = (table.pod_count[index] >= table.pod_limit[index]).astype(np.int32)
-        allocatable, requested = table.allocatable, table.requested
         for name, amount, bit in demands:
-            column = column_of(table, name)
-            if column == NO_COLUMN:
-                codes |= bit | _UNRESOLVABLE
-                continue
-            capacity = allocatable[column, index]
-            short = capacity - requested[column, index] < amount
+            capacity, used = amounts_in(table, name, index)
+            short = capacity - used < amount
             if short.any():
                 codes[short] |= bit
                 codes[short & (capacity < amount)] |= _UNRESOLVABLE
@@ -187,16 +182,16 @@ def _masks(table: NodeTableView, rows: Rows, demands: list[Demand]) -> list[int]
     """One mask per row in plain Python, quicker than NumPy for a few rows."""
     pod_count, pod_limit = table.pod_count, table.pod_limit
     allocatable, requested = table.allocatable, table.requested
-    columns = [(column_of(table, name), amount, bit) for name, amount, bit in demands]
     masks = []
     for row in rows.tolist():
         mask = _POD_LIMIT if pod_count.item(row) >= pod_limit.item(row) else 0
-        for column, amount, bit in columns:
-            if column == NO_COLUMN:
-                mask |= bit | _UNRESOLVABLE
+        for name, amount, bit in demands:
+            native = NATIVE.get(name)
+            if native is None:
+                capacity, used = table.scalar_amounts_at(name, row)
             else:
-                capacity, used = allocatable.item(column, row), requested.item(column, row)
-                mask |= _shortage(amount, capacity, used, bit)
+                capacity, used = allocatable.item(native, row), requested.item(native, row)
+            mask |= _shortage(amount, capacity, used, bit)
         masks.append(mask)
     return masks
 

@@ -8,8 +8,9 @@ everything else its plain ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from plugins.noderesources.amounts import NO_COLUMN, Share, amount_of, column_of, shares
+from plugins.noderesources.amounts import NATIVE, Share, amount_of, amounts_at, amounts_in, shares
 from plugins.noderesources.arguments import (
     LEAST_ALLOCATED,
     MAX_SHAPE_SCORE,
@@ -27,7 +28,10 @@ from plugins.noderesources.strategies import (
 )
 from plugins.row_selection import FEW, no_scores, selector
 from scheduler.api.requests import Resources
-from scheduler.framework import MAX_NODE_SCORE, MEMORY, Int64Column, NodeInfo, NodeTableView, Rows
+from scheduler.framework import MAX_NODE_SCORE, Int64Column, NodeInfo, NodeTableView, Rows
+
+_NON_ZERO: Final = frozenset({"cpu", "memory"})
+"""What pods that state no request count with here."""
 
 
 class Scorer:
@@ -55,11 +59,7 @@ class Scorer:
 
     def rows(self, pod: Resources, table: NodeTableView, rows: Rows) -> Int64Column:
         """The scores of many nodes."""
-        taking_part = [
-            (column, share)
-            for share in shares(self._resources, pod)
-            if (column := column_of(table, share.name)) != NO_COLUMN
-        ]
+        taking_part = shares(self._resources, pod)
         if not taking_part:
             return no_scores(rows)
         if len(rows) <= FEW:
@@ -84,29 +84,23 @@ def scorer(strategy: ScoringStrategy | None) -> Scorer:
     return Scorer(RequestedToCapacityRatio(points), strategy.resources)
 
 
-def _amounts(table: NodeTableView, row: int, taking_part: list[tuple[int, Share]]) -> list[Amounts]:
-    allocatable, requested, non_zero = (
-        table.allocatable,
-        table.requested,
-        table.non_zero_requested,
-    )
-    return [
-        (
-            (non_zero if column <= MEMORY else requested).item(column, row) + share.amount,
-            allocatable.item(column, row),
-            share.weight,
-        )
-        for column, share in taking_part
-    ]
+def _amounts(table: NodeTableView, row: int, taking_part: list[Share]) -> list[Amounts]:
+    amounts = []
+    for name, added, weight in taking_part:
+        allocatable, used = amounts_at(table, name, row)
+        if name in _NON_ZERO:
+            used = table.non_zero_requested.item(NATIVE[name], row)
+        amounts.append((used + added, allocatable, weight))
+    return amounts
 
 
 def _columns(
-    table: NodeTableView, index: slice | Rows, taking_part: list[tuple[int, Share]]
+    table: NodeTableView, index: slice | Rows, taking_part: list[Share]
 ) -> list[AmountColumns]:
     columns = []
-    for column, share in taking_part:
-        used = table.non_zero_requested if column <= MEMORY else table.requested
-        columns.append(
-            (used[column, index] + share.amount, table.allocatable[column, index], share.weight)
-        )
+    for name, added, weight in taking_part:
+        allocatable, used = amounts_in(table, name, index)
+        if name in _NON_ZERO:
+            used = table.non_zero_requested[NATIVE[name], index]
+        columns.append((used + added, allocatable, weight))
     return columns

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from scheduler.cache.scalar_amounts import ScalarAmounts
 from scheduler.framework.nodes import BoolColumn, Int32Column, Int64Column
 
-FIRST_SCALAR = 3
+NATIVE_RESOURCES = 3
+"""CPU, memory, ephemeral storage: the rows of `allocatable` and `requested`."""
+
 _FIRST_CAPACITY = 64
-_FIRST_RESOURCES = 4
 
 
 class NumericColumns:
@@ -21,8 +23,8 @@ class NumericColumns:
         "pod_count",
         "pod_limit",
         "requested",
-        "resource_indexes",
-        "resource_names",
+        "scalar_allocatable",
+        "scalar_requested",
         "taint_set",
         "unschedulable",
         "valid",
@@ -36,11 +38,11 @@ class NumericColumns:
         self.pod_count: Int64Column = np.zeros(capacity, dtype=np.int64)
         self.pod_limit: Int64Column = np.zeros(capacity, dtype=np.int64)
         self.non_zero_requested: Int64Column = np.zeros((2, capacity), dtype=np.int64)
-        self.allocatable: Int64Column = np.zeros((_FIRST_RESOURCES, capacity), dtype=np.int64)
-        self.requested: Int64Column = np.zeros((_FIRST_RESOURCES, capacity), dtype=np.int64)
-        #: Index of every scalar resource seen; cpu, memory and ephemeral-storage are 0, 1, 2.
-        self.resource_indexes: dict[str, int] = {"cpu": 0, "memory": 1, "ephemeral-storage": 2}
-        self.resource_names: list[str] = ["cpu", "memory", "ephemeral-storage"]
+        shape = (NATIVE_RESOURCES, capacity)
+        self.allocatable: Int64Column = np.zeros(shape, dtype=np.int64)
+        self.requested: Int64Column = np.zeros(shape, dtype=np.int64)
+        self.scalar_allocatable = ScalarAmounts(capacity)
+        self.scalar_requested = ScalarAmounts(capacity)
 
     def grow_rows(self, capacity: int) -> None:
         """Make room for at least `capacity` rows."""
@@ -50,25 +52,11 @@ class NumericColumns:
             setattr(self, name, _extended(getattr(self, name), self.capacity))
         for name in ("non_zero_requested", "allocatable", "requested"):
             setattr(self, name, _extended(getattr(self, name), self.capacity))
-
-    def resource(self, name: str) -> int:
-        """The index of a resource, adding its column on first sight."""
-        found = self.resource_indexes.get(name)
-        if found is not None:
-            return found
-        index = len(self.resource_names)
-        self.resource_indexes[name] = index
-        self.resource_names.append(name)
-        if index >= len(self.allocatable):
-            for column in ("allocatable", "requested"):
-                block = getattr(self, column)
-                grown = np.zeros((2 * len(block), self.capacity), dtype=np.int64)
-                grown[: len(block)] = block
-                setattr(self, column, grown)
-        return index
+        self.scalar_allocatable.grow(self.capacity)
+        self.scalar_requested.grow(self.capacity)
 
     def clear_row(self, row: int) -> None:
-        """Reset what a node brings; usage stays, it belongs to pods."""
+        """Reset what a node brings but for scalar resources; usage stays, it belongs to pods."""
         self.valid[row] = False
         self.unschedulable[row] = False
         self.taint_set[row] = 0
@@ -81,7 +69,7 @@ class NumericColumns:
         return sum(
             getattr(self, name).nbytes
             for name in self.__slots__
-            if isinstance(getattr(self, name), np.ndarray)
+            if isinstance(getattr(self, name), np.ndarray | ScalarAmounts)
         )
 
 

@@ -19,7 +19,7 @@ from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, node_allocatable
 from scheduler.cache.change_log import ChangeLog
-from scheduler.cache.columns import FIRST_SCALAR, NumericColumns
+from scheduler.cache.columns import NumericColumns
 from scheduler.cache.indexes import ImageIndex, PortIndex
 from scheduler.cache.interning import LabelColumn, TaintSets
 from scheduler.cache.node_info import NodeView
@@ -108,12 +108,12 @@ class NodeTable:
 
     @property
     def allocatable(self) -> Int64Column:
-        """(resources, capacity)."""
+        """(3, capacity)."""
         return self.columns.allocatable
 
     @property
     def requested(self) -> Int64Column:
-        """(resources, capacity)."""
+        """(3, capacity)."""
         return self.columns.requested
 
     @property
@@ -171,13 +171,15 @@ class NodeTable:
         row = self._row_by_name.get(name)
         return row if row is not None and self.columns.valid[row] else None
 
-    def resource_index(self, name: str) -> int | None:
-        """Index into `allocatable` and `requested`."""
-        return self.columns.resource_indexes.get(name)
+    def scalar_amounts(self, name: str, index: slice | Rows) -> tuple[Int64Column, Int64Column]:
+        """(allocatable, requested) of a scalar resource on some rows."""
+        columns = self.columns
+        return columns.scalar_allocatable.of(name, index), columns.scalar_requested.of(name, index)
 
-    def resource_names(self) -> Sequence[str]:
-        """Names by index."""
-        return self.columns.resource_names
+    def scalar_amounts_at(self, name: str, row: int) -> tuple[int, int]:
+        """(allocatable, requested) of a scalar resource on a row."""
+        columns = self.columns
+        return columns.scalar_allocatable.at(name, row), columns.scalar_requested.at(name, row)
 
     def label_column(self, key: str) -> Int32Column:
         """Value ids of a label key; the column is built on first use."""
@@ -252,14 +254,18 @@ class NodeTable:
 
     def requested_of(self, row: int) -> Resources:
         """Requested as a record."""
-        column = self.columns.requested[:, row].tolist()
-        names = self.columns.resource_names
-        scalars = tuple((names[i], column[i]) for i in range(FIRST_SCALAR, len(names)) if column[i])
+        milli_cpu, memory, ephemeral_storage = self.columns.requested[:, row].tolist()
+        scalars: dict[str, int] = {}
+        if self.columns.scalar_requested:
+            # By pods, for there may be thousands of names and none of them here.
+            for pod in self._pods[row].values():
+                for name, amount in pod.shape.assigned.scalars:
+                    scalars[name] = scalars.get(name, 0) + amount
         return Resources(
-            milli_cpu=column[0],
-            memory=column[1],
-            ephemeral_storage=column[2],
-            scalars=tuple(sorted(scalars)),
+            milli_cpu=milli_cpu,
+            memory=memory,
+            ephemeral_storage=ephemeral_storage,
+            scalars=tuple(sorted((name, each) for name, each in scalars.items() if each)),
         )
 
     def ports_of(self, row: int) -> Mapping[tuple[str, int], Mapping[str, int]]:
@@ -320,6 +326,8 @@ class NodeTable:
         for column in self._labels.values():
             column.set(row, None)
         self.columns.clear_row(row)
+        for resource, _ in self._resources[row].scalars:
+            self.columns.scalar_allocatable.put(resource, row, 0)
         self._nodes[row] = None
         self._resources[row] = _NO_RESOURCES
         self._features[row] = _NO_FEATURES
@@ -395,8 +403,7 @@ class NodeTable:
         if assigned.ephemeral_storage:
             requested[2, row] += sign * assigned.ephemeral_storage
         for name, amount in assigned.scalars:
-            index = columns.resource(name)
-            columns.requested[index, row] += sign * amount
+            columns.scalar_requested.add(name, row, sign * amount)
         cpu, memory = shape.non_zero
         columns.non_zero_requested[0, row] += sign * cpu
         columns.non_zero_requested[1, row] += sign * memory
@@ -425,16 +432,17 @@ class NodeTable:
         return int(changed)
 
     def _write_allocatable(self, row: int, resources: Resources, pods: int) -> None:
-        self._resources[row] = resources
-        for name, _ in resources.scalars:
-            self.columns.resource(name)
-        column = self.columns.allocatable
-        column[:, row] = 0
-        column[0, row] = resources.milli_cpu
-        column[1, row] = resources.memory
-        column[2, row] = resources.ephemeral_storage
+        columns = self.columns
+        for name, _ in self._resources[row].scalars:
+            columns.scalar_allocatable.put(name, row, 0)
         for name, amount in resources.scalars:
-            column[self.columns.resource(name), row] = amount
+            columns.scalar_allocatable.put(name, row, amount)
+        self._resources[row] = resources
+        columns.allocatable[:, row] = (
+            resources.milli_cpu,
+            resources.memory,
+            resources.ephemeral_storage,
+        )
         self.columns.pod_limit[row] = pods
 
     def _label(self, key: str) -> LabelColumn:
@@ -480,31 +488,18 @@ class NodeTable:
 
     def validate(self) -> Iterable[str]:
         """Every broken invariant, as a sentence."""
-        expected = NumericColumns(self.columns.capacity)
         for row, pods in enumerate(self._pods):
             if pods and not self._names[row]:
                 yield f"row {row} holds {len(pods)} pods but belongs to no node name"
-            for pod in pods.values():
-                shape = pod.shape
-                expected.pod_count[row] += 1
-                expected.non_zero_requested[:, row] += np.array(shape.non_zero, dtype=np.int64)
-                assigned = shape.assigned
-                expected.requested[:3, row] += (
-                    assigned.milli_cpu,
-                    assigned.memory,
-                    assigned.ephemeral_storage,
-                )
-                for name, amount in assigned.scalars:
-                    # First the index: asking for it may replace the array.
-                    index = expected.resource(name)
-                    expected.requested[index, row] += amount
-        for name in {**expected.resource_indexes, **self.columns.resource_indexes}:
-            index = expected.resource(name)
-            mine = self.columns.resource_indexes.get(name)
-            if mine is None or not np.array_equal(
-                expected.requested[index], self.columns.requested[mine]
-            ):
+        expected = self._recounted()
+        for at, name in enumerate(("cpu", "memory", "ephemeral-storage")):
+            if not np.array_equal(expected.requested[at], self.columns.requested[at]):
                 yield f"requested {name} differs from the sum over pods"
+        for kind in ("scalar_requested", "scalar_allocatable"):
+            wanted: dict[tuple[str, int], int] = getattr(expected, kind).nonzero()
+            found: dict[tuple[str, int], int] = getattr(self.columns, kind).nonzero()
+            for resource, at in sorted({key for key, _ in wanted.items() ^ found.items()}):
+                yield f"{kind} of {resource} on row {at} is not what its node and pods say"
         if not np.array_equal(expected.pod_count, self.columns.pod_count):
             yield "pod_count differs from the number of pods"
         if not np.array_equal(expected.non_zero_requested, self.columns.non_zero_requested):
@@ -518,6 +513,26 @@ class NodeTable:
         yield from self.terms.validate(placed)
         yield from self._ports.validate(placed)
         yield from self.priorities.validate(placed)
+
+    def _recounted(self) -> NumericColumns:
+        """Usage, and scalar resources of nodes, as they follow from the objects."""
+        expected = NumericColumns(self.columns.capacity)
+        for row, pods in enumerate(self._pods):
+            for pod in pods.values():
+                shape = pod.shape
+                expected.pod_count[row] += 1
+                expected.non_zero_requested[:, row] += np.array(shape.non_zero, dtype=np.int64)
+                assigned = shape.assigned
+                expected.requested[:, row] += (
+                    assigned.milli_cpu,
+                    assigned.memory,
+                    assigned.ephemeral_storage,
+                )
+                for name, amount in assigned.scalars:
+                    expected.scalar_requested.add(name, row, amount)
+            for name, amount in self._resources[row].scalars:
+                expected.scalar_allocatable.put(name, row, amount)
+        return expected
 
 
 def _differs_otherwise(old: Node, new: Node) -> bool:

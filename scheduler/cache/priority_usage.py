@@ -8,15 +8,16 @@ further pairs are only counted, in `unbanded`; rows that have some must be looke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.api.shape import PodShape
-from scheduler.cache.columns import NumericColumns
-from scheduler.framework.nodes import Int64Column
+from scheduler.cache.columns import NATIVE_RESOURCES, NumericColumns
+from scheduler.cache.scalar_amounts import ScalarAmounts
+from scheduler.framework.nodes import Int64Column, Rows
 
 MAX_BANDS: Final = 64
 
@@ -27,10 +28,11 @@ Band = tuple[int, str]
 class _Usage:
     """Pods and amounts of one band, per row."""
 
-    __slots__ = ("amounts", "pods", "total")
+    __slots__ = ("amounts", "pods", "scalars", "total")
 
-    def __init__(self, resources: int, capacity: int) -> None:
-        self.amounts: Int64Column = np.zeros((resources, capacity), dtype=np.int64)
+    def __init__(self, capacity: int) -> None:
+        self.amounts: Int64Column = np.zeros((NATIVE_RESOURCES, capacity), dtype=np.int64)
+        self.scalars = ScalarAmounts(capacity)
         self.pods: Int64Column = np.zeros(capacity, dtype=np.int64)
         #: Over all rows; the band goes when it falls to zero.
         self.total = 0
@@ -52,7 +54,7 @@ class PriorityUsage:
         return len(self._bands)
 
     def account(self, shape: PodShape, row: int, sign: int) -> None:
-        """Count a pod on a row (+1), or no longer (-1); resource columns exist already."""
+        """Count a pod on a row (+1), or no longer (-1)."""
         spec = shape.spec
         key = (spec.priority or 0, spec.scheduler_name)
         usage = self._bands.get(key)
@@ -60,8 +62,7 @@ class PriorityUsage:
             if key in self._overflow or len(self._bands) >= MAX_BANDS:
                 self._account_unbanded(key, row, sign)
                 return
-            columns = self._columns
-            usage = self._bands[key] = _Usage(len(columns.requested), columns.capacity)
+            usage = self._bands[key] = _Usage(self._columns.capacity)
         assigned = shape.assigned
         amounts = usage.amounts
         amounts[0, row] += sign * assigned.milli_cpu
@@ -69,10 +70,7 @@ class PriorityUsage:
         if assigned.ephemeral_storage:
             amounts[2, row] += sign * assigned.ephemeral_storage
         for name, amount in assigned.scalars:
-            index = self._columns.resource(name)
-            if index >= len(amounts):
-                amounts = self._widen(usage)
-            amounts[index, row] += sign * amount
+            usage.scalars.add(name, row, sign * amount)
         usage.pods[row] += sign
         usage.total += sign
         if not usage.total:
@@ -88,16 +86,35 @@ class PriorityUsage:
         columns = self._columns
         amounts = np.zeros_like(columns.requested)
         pods = np.zeros(columns.capacity, dtype=np.int64)
+        for usage in self._below(priority, schedulers):
+            amounts += usage.amounts
+            pods += usage.pods
+        return amounts, pods
+
+    def scalars_below(
+        self,
+        priority: int,
+        schedulers: Collection[str] | None,
+        name: str,
+        index: slice | Rows,
+    ) -> Int64Column:
+        """As `below`, of one scalar resource on some rows."""
+        total = np.zeros(self._columns.capacity, dtype=np.int64)[index]
+        for usage in self._below(priority, schedulers):
+            if usage.scalars:
+                total = total + usage.scalars.of(name, index)
+        return total
+
+    def _below(self, priority: int, schedulers: Collection[str] | None) -> Iterator[_Usage]:
         for (band, scheduler), usage in self._bands.items():
             if band < priority and (schedulers is None or scheduler in schedulers):
-                amounts[: len(usage.amounts)] += usage.amounts
-                pods += usage.pods
-        return amounts, pods
+                yield usage
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
         """Every difference from a recount over (row, pod), as a sentence."""
         bands: dict[Band, Counter[int]] = {}
         amounts: dict[Band, Counter[tuple[int, int]]] = {}
+        scalars: dict[Band, Counter[tuple[str, int]]] = {}
         for row, pod in placed:
             key = (pod.priority, pod.spec.scheduler_name)
             assigned = pod.shape.assigned
@@ -107,7 +124,7 @@ class PriorityUsage:
             counted[1, row] += assigned.memory
             counted[2, row] += assigned.ephemeral_storage
             for name, amount in assigned.scalars:
-                counted[self._columns.resource(name), row] += amount
+                scalars.setdefault(key, Counter())[name, row] += amount
         for key in {*bands, *self._bands}:
             usage = self._bands.get(key)
             if usage is None:
@@ -121,7 +138,12 @@ class PriorityUsage:
             for (index, row), amount in amounts.get(key, Counter()).items():
                 if amount:
                     sums[index, row] = amount
-            if not (np.array_equal(counts, usage.pods) and np.array_equal(sums, usage.amounts)):
+            counted_scalars = {at: each for at, each in scalars.get(key, {}).items() if each}
+            if not (
+                np.array_equal(counts, usage.pods)
+                and np.array_equal(sums, usage.amounts)
+                and counted_scalars == usage.scalars.nonzero()
+            ):
                 yield f"priority usage of {key} differs from the pods placed"
 
     def grow(self) -> None:
@@ -131,6 +153,7 @@ class PriorityUsage:
         for usage in self._bands.values():
             usage.pods = np.pad(usage.pods, (0, more))
             usage.amounts = np.pad(usage.amounts, ((0, 0), (0, more)))
+            usage.scalars.grow(self._columns.capacity)
 
     def _account_unbanded(self, key: Band, row: int, sign: int) -> None:
         left = self._overflow.get(key, 0) + sign
@@ -139,8 +162,3 @@ class PriorityUsage:
         else:
             del self._overflow[key]
         self.unbanded[row] += sign
-
-    def _widen(self, usage: _Usage) -> Int64Column:
-        more = len(self._columns.requested) - len(usage.amounts)
-        usage.amounts = np.pad(usage.amounts, ((0, more), (0, 0)))
-        return usage.amounts

@@ -19,6 +19,7 @@ from scheduler.framework import (
     OwnedTerm,
     PodTerm,
     Removable,
+    Rows,
 )
 
 
@@ -52,6 +53,18 @@ class EmptiedTable:
             if self._removable(pod):
                 node.remove_pod(pod)
         return node
+
+    def scalar_amounts(self, name: str, index: slice | Rows) -> tuple[Int64Column, Int64Column]:
+        """As `NodeTable.scalar_amounts`, without the victims."""
+        allocatable, requested = self._table.scalar_amounts(name, index)
+        gone = self._gone
+        freed = self._table.priorities.scalars_below(gone.below, gone.schedulers, name, index)
+        return allocatable, requested - freed
+
+    def scalar_amounts_at(self, name: str, row: int) -> tuple[int, int]:
+        """As `scalar_amounts` of one row."""
+        allocatable, requested = self.scalar_amounts(name, slice(row, row + 1))
+        return allocatable.item(0), requested.item(0)
 
     def removable_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
         """Matching pods per row that go."""

@@ -18,7 +18,14 @@ from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import RowVerdicts
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
-from scheduler.engine.shape_results import NOT_A_NODE, ShapeResult
+from scheduler.engine.shape_results import (
+    NOT_A_NODE,
+    NarrowCodes,
+    ShapeResult,
+    narrow_zeros,
+    verdict_type,
+    wide_enough,
+)
 from scheduler.framework import Codes, Columns, CycleState, ReuseRule, Rows, Status
 from scheduler.framework.status import status_or_none
 
@@ -79,6 +86,7 @@ class Filtering:
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
         self.slots = filter_slots(framework)
+        self._verdict_type = verdict_type(len(self.slots))
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._volatile = tuple(slot for slot in self.slots if slot.columnar and not slot.reusable)
         self.scalar = tuple(slot for slot in self.slots if not slot.columnar)
@@ -151,7 +159,7 @@ class Filtering:
         rows = self._table.rows
         codes = self._ask(slot, state, pod, rows)
         if codes.any():
-            column = np.zeros(entry.capacity, dtype=np.int32)
+            column = narrow_zeros(entry.capacity, codes)
             column[rows] = codes
             entry.codes[slot.index] = column
         else:
@@ -188,7 +196,10 @@ class Filtering:
             if column is None:
                 if not codes.any():
                     continue
-                column = entry.codes[slot.index] = np.zeros(entry.capacity, dtype=np.int32)
+                column = narrow_zeros(entry.capacity, codes)
+            else:
+                column = wide_enough(column, codes)
+            entry.codes[slot.index] = column
             if len(picked) > _SMALL:
                 differs = column[rows] != codes
                 column[rows] = codes
@@ -221,7 +232,7 @@ class Filtering:
         entry.groups = None
 
     def _judge_all(self, entry: ShapeResult, active: list[FilterSlot]) -> None:
-        verdict = np.where(self._table.valid, np.int16(0), np.int16(NOT_A_NODE))
+        verdict = np.zeros(entry.capacity, dtype=self._verdict_type)
         for slot in reversed(active):
             column = entry.codes[slot.index]
             if column is not None:
@@ -248,7 +259,7 @@ class Filtering:
         return True
 
     def ask_volatile(
-        self, state: CycleState, pod: Pod, verdict: np.ndarray, codes: dict[int, Codes]
+        self, state: CycleState, pod: Pod, verdict: np.ndarray, codes: dict[int, NarrowCodes]
     ) -> None:
         """Ask columnar plugins without reuse, on rows not rejected earlier; changes `verdict`."""
         for slot in self._volatile:

@@ -17,10 +17,15 @@ from scheduler.engine.diagnosis import Diagnosis, FitError, RowVerdicts, TableSt
 from scheduler.engine.filtering import Filtering
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
-from scheduler.engine.shape_results import NOT_A_NODE, Recorded, ShapeResult, ShapeResults
+from scheduler.engine.shape_results import (
+    NOT_A_NODE,
+    NarrowCodes,
+    Recorded,
+    ShapeResult,
+    ShapeResults,
+)
 from scheduler.framework import (
     Code,
-    Codes,
     CycleState,
     NodeToStatus,
     Nominator,
@@ -63,7 +68,7 @@ class Verdicts:
     #: As `ShapeResult.verdict`; NOT_A_NODE for rows that are no candidates.
     verdict: np.ndarray
     #: Per filter index its codes, per row of the table; a plugin without rejections may be absent.
-    codes: dict[int, Codes]
+    codes: dict[int, NarrowCodes]
     #: Statuses that no code expresses, by row; they win.
     explicit: dict[int, Status] = field(default_factory=dict)
 
@@ -511,6 +516,6 @@ def pre_filter_failed(plugin: Any, problem: Exception) -> AttemptError:
     return failed(f'running PreFilter plugin "{plugin.name}": {problem}', problem, plugin.name)
 
 
-def entry_codes(entry: ShapeResult) -> dict[int, Codes]:
+def entry_codes(entry: ShapeResult) -> dict[int, NarrowCodes]:
     """Codes by filter index, for filters that rejected something."""
     return {index: column for index, column in enumerate(entry.codes) if column is not None}

@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.framework import Codes, Int64Column, Rows
 
 NOT_A_NODE = -1
+NarrowCodes = NDArray[np.signedinteger[Any]]
+"""`Codes`, perhaps in a narrower type."""
+
+_LIMITS: Final = {1: 127, 2: 32767}
+"""By bytes of a code the largest that is kept in so many; int32 holds them all."""
+_FEW: Final = 16
 _DEFAULT_BUDGET = 128 * 1024 * 1024
 
 
@@ -51,12 +58,12 @@ class ShapeResult:
         self.capacity = capacity
         #: Change log position up to which codes and verdict are right; -1: nothing evaluated yet.
         self.sequence = -1
-        #: Per filter plugin: its codes, or None when all pass.
-        self.codes: list[Codes | None] = [None] * filters
+        #: Per filter plugin: its codes, as narrow as they can be, or None when all pass.
+        self.codes: list[NarrowCodes | None] = [None] * filters
         #: Per filter plugin: whether `codes` holds its answer at all.
         self.evaluated = [False] * filters
         self.filter_versions: list[tuple[int, ...]] = [()] * filters
-        self.verdict: np.ndarray = np.full(capacity, NOT_A_NODE, dtype=np.int16)
+        self.verdict: np.ndarray = np.full(capacity, NOT_A_NODE, dtype=verdict_type(filters))
         #: Rows with verdict 0, ascending; None when it must be recomputed.
         self.feasible: Rows | None = None
         #: Diagnosis groups of the current verdict, see `Search`; None when it changed.
@@ -101,6 +108,29 @@ class ShapeResult:
             self.total,
         ]
         return sum(array.nbytes for array in arrays if array is not None)
+
+
+def narrow_zeros(capacity: int, codes: Codes) -> NarrowCodes:
+    """A column of the narrowest type that holds `codes`, for there may be thousands of shapes."""
+    return wide_enough(np.zeros(capacity, dtype=np.int8), codes)
+
+
+def wide_enough(column: NarrowCodes, codes: Codes) -> NarrowCodes:
+    """`column`, or a wider copy if its type cannot hold `codes`, which must not be empty."""
+    limit = _LIMITS.get(column.itemsize)
+    if limit is None:
+        return column
+    # For one or two rows, as after an assume, plain Python is quicker than NumPy.
+    values = codes.tolist() if len(codes) <= _FEW else (int(codes.min()), int(codes.max()))
+    if min(values) >= 0 and max(values) <= limit:
+        return column
+    wider = np.int16 if limit == _LIMITS[1] else np.int32
+    return wide_enough(column.astype(wider), codes)
+
+
+def verdict_type(filters: int) -> np.dtype[Any]:
+    """The type of `ShapeResult.verdict` for so many plugins."""
+    return np.dtype(np.int8 if filters < _LIMITS[1] else np.int16)
 
 
 @dataclass(frozen=True, slots=True)

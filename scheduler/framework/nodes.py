@@ -277,12 +277,15 @@ class NodeTableView(Protocol):
 
     @property
     def allocatable(self) -> Int64Column:
-        """(resources, capacity): millicores, bytes, bytes, then whole units per scalar resource."""
+        """(3, capacity): millicores, bytes of memory, bytes of ephemeral storage.
+
+        Everything else: `scalar_amounts`.
+        """
         ...
 
     @property
     def requested(self) -> Int64Column:
-        """(resources, capacity), as `allocatable`."""
+        """(3, capacity), as `allocatable`."""
         ...
 
     @property
@@ -300,8 +303,16 @@ class NodeTableView(Protocol):
         """(capacity,): how many pods the node takes, allocatable `pods`."""
         ...
 
-    def resource_index(self, name: str) -> int | None:
-        """Index of a resource in `allocatable`; None: no node and no pod ever mentioned it."""
+    def scalar_amounts(self, name: str, index: slice | Rows) -> tuple[Int64Column, Int64Column]:
+        """(allocatable, requested) of a scalar resource, extended ones included, on some rows.
+
+        As long as `index`. Whole units; 0 where neither node nor pods have it. May be views into
+        the live table: read them, never write to them.
+        """
+        ...
+
+    def scalar_amounts_at(self, name: str, row: int) -> tuple[int, int]:
+        """(allocatable, requested) of a scalar resource on one row."""
         ...
 
     @property

@@ -31,6 +31,8 @@ from tests.unit.cache.objects import image, node, pod, taint
 NODES = ("a", "b", "c", "d")
 UIDS = ("p1", "p2", "p3", "p4", "p5")
 KEYS = ("zone", "rack")
+SCALARS = ("example.com/x", "example.com/y")
+RESOURCES = ("cpu", "memory", "ephemeral-storage", *SCALARS)
 
 nodes = st.fixed_dictionaries(
     {
@@ -65,9 +67,7 @@ X = PodTerm(None, compile_map_selector({"app": "x"}))
 pods = st.fixed_dictionaries(
     {
         "requests": st.dictionaries(
-            st.sampled_from(
-                ["cpu", "memory", "ephemeral-storage", "example.com/x", "example.com/y"]
-            ),
+            st.sampled_from(RESOURCES),
             st.sampled_from(["1", "2"]),
         ),
         "ports": st.lists(
@@ -249,7 +249,7 @@ class CacheMachine(RuleBasedStateMachine):
                 counts[ip] = counts.get(ip, 0) + 1
         made = self.nodes[name]
         return {
-            "requested": {key: amount for key, amount in requested.items() if amount},
+            "requested": [requested.get(name, 0) for name in RESOURCES],
             "non_zero": [sum(each.shape.non_zero[index] for each in here) for index in (0, 1)],
             "pods": {each.uid: each for each in here},
             "ports": ports,
@@ -288,14 +288,9 @@ class CacheMachine(RuleBasedStateMachine):
 def observed(table: NodeTable, row: int) -> dict[str, Any]:
     """Everything the table says about a row."""
     info = table.node_info(row)
-    x = table.resource_index("example.com/x")
-    names = table.resource_names()
+    scalars = [table.scalar_amounts_at(name, row) for name in SCALARS]
     return {
-        "requested": {
-            name: amount
-            for name, amount in zip(names, table.requested[:, row].tolist(), strict=False)
-            if amount
-        },
+        "requested": [*table.requested[:, row].tolist(), *[used for _, used in scalars]],
         "non_zero": table.non_zero_requested[:, row].tolist(),
         "pods": dict(table.pods_on(row)),
         "ports": {
@@ -308,7 +303,7 @@ def observed(table: NodeTable, row: int) -> dict[str, Any]:
         "features": set(info.declared_features),
         "pod_limit": int(table.pod_limit[row]),
         "cpu": int(table.allocatable[0, row]),
-        "x": 0 if x is None else int(table.allocatable[x, row]),
+        "x": scalars[0][0],
     }
 
 

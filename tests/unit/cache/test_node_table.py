@@ -95,10 +95,8 @@ def test_rows_beyond_the_first_capacity_keep_everything() -> None:
     assert table.label_values("zone").values[table.label_column("zone")[first]] == "a"
     assert table.taint_sets[table.taint_set[first]][0].key == "t"
     assert table.images["i"].rows == {first}
-    gpu = table.resource_index("example.com/gpu")
-    assert gpu is not None
-    assert table.requested[gpu, first] == 2
-    assert table.requested.shape == table.allocatable.shape
+    assert table.scalar_amounts_at("example.com/gpu", first) == (0, 2)
+    assert table.requested.shape == table.allocatable.shape == (3, table.capacity)
     assert (table.node_count, len(table.rows)) == (3 * before + 1, 3 * before + 1)
     cache.validate()
 
@@ -117,17 +115,16 @@ def test_allocatable_follows_the_node() -> None:
     }
     table = table_with(node("a", allocatable=allocatable))
     at = row(table, "a")
-    assert table.allocatable[:3, at].tolist() == [1500, 4 * GI, 10 * GI]
-    gpu, huge = table.resource_index("example.com/gpu"), table.resource_index("hugepages-2Mi")
-    assert gpu is not None
-    assert huge is not None
-    assert table.allocatable[[gpu, huge], at].tolist() == [2, 64 << 20]
+    assert table.allocatable[:, at].tolist() == [1500, 4 * GI, 10 * GI]
+    assert table.scalar_amounts_at("example.com/gpu", at) == (2, 0)
+    assert table.scalar_amounts_at("hugepages-2Mi", at) == (64 << 20, 0)
     assert table.pod_limit[at] == 7
     assert table.node_info(at).allocatable.milli_cpu == 1500
     table.set_node(node("a", allocatable={"cpu": "1"}))
-    assert table.allocatable[:, at].tolist() == [1000, *[0] * (len(table.allocatable) - 1)]
+    assert table.allocatable[:, at].tolist() == [1000, 0, 0]
+    assert table.scalar_amounts_at("example.com/gpu", at) == (0, 0)
     assert table.pod_limit[at] == 0
-    assert table.resource_index("example.com/nothing") is None
+    assert table.scalar_amounts_at("example.com/nothing", at) == (0, 0)
 
 
 def test_requested_is_what_pods_take_and_give_back() -> None:

@@ -22,6 +22,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     ("fpga", {"example.com/fpga": "1"}),
     ("nothing", {}),
 ]
+SCALARS = ("example.com/gpu", "example.com/fpga", "example.com/none")
 
 
 def pod(index: int, kind: int, priority: int, scheduler: str = "a") -> Pod:
@@ -47,17 +48,14 @@ def below(pods: list[Pod], priority: int, schedulers: set[str] | None) -> list[P
     ]
 
 
-def total(cache: Cache, pods: list[Pod]) -> list[int]:
-    columns = cache.table.columns
-    amounts = [0] * len(columns.requested)
-    for each in pods:
-        assigned = each.shape.assigned
-        amounts[0] += assigned.milli_cpu
-        amounts[1] += assigned.memory
-        amounts[2] += assigned.ephemeral_storage
-        for name, amount in assigned.scalars:
-            amounts[columns.resource_indexes[name]] += amount
-    return amounts
+def total(pods: list[Pod]) -> tuple[list[int], list[int]]:
+    """Amounts of native resources and of `SCALARS`."""
+    assigned = [each.shape.assigned for each in pods]
+    return [
+        sum(each.milli_cpu for each in assigned),
+        sum(each.memory for each in assigned),
+        sum(each.ephemeral_storage for each in assigned),
+    ], [sum(each.scalar(name) for each in assigned) for name in SCALARS]
 
 
 _changes = st.lists(
@@ -89,12 +87,16 @@ def test_bands_equal_a_recount(
         cache.update_pod(made)
         where[index] = made, f"n{node}"
     cache.validate()
-    amounts, pods = cache.table.priorities.below(priority, schedulers)
+    usage = cache.table.priorities
+    amounts, pods = usage.below(priority, schedulers)
+    freed = [usage.scalars_below(priority, schedulers, name, slice(None)) for name in SCALARS]
     for row, name in enumerate(cache.table.names):
         there = [each for each, node in where.values() if node == name and name]
         wanted = below(there, priority, schedulers)
         assert pods[row] == len(wanted)
-        assert amounts[:, row].tolist() == total(cache, wanted)
+        native, scalars = total(wanted)
+        assert amounts[:, row].tolist() == native
+        assert [int(column[row]) for column in freed] == scalars
     assert not cache.table.priorities.unbanded.any()
 
 

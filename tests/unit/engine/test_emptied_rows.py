@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 
-from plugins import InterPodAffinity, NodePorts, PodTopologySpread, in_tree
+from plugins import InterPodAffinity, NodePorts, NodeResourcesFit, PodTopologySpread, in_tree
 from scheduler.api import Pod
 from scheduler.cache import NodeOverlay
 from scheduler.engine.emptied_table import EmptiedTable, UnknownColumnError
@@ -197,6 +197,42 @@ def test_ports_that_stay_taken_equal_a_walk_over_pods(seed: int) -> None:
                     if (held_protocol, held) == (protocol, port):
                         (freed if goes else kept).add((ip, row))
         assert found == kept - freed
+
+
+@QUICK
+@given(seed=seeds)
+def test_resources_without_the_victims_equal_a_dry_run_of_each_node(seed: int) -> None:
+    """Resources that few nodes have are kept otherwise than those that many have."""
+    random = Random(seed)
+    names = ("cpu", "example.com/gpu", "example.com/nic")
+
+    def amounts(most: int) -> dict[str, str]:
+        return {name: str(random.randint(0, most)) for name in names if random.random() < 0.7}
+
+    cluster = Cluster(
+        node(f"n{index}", allocatable={**amounts(6), "pods": "9"})
+        for index in range(random.choice((2, 9)))
+    )
+    for _ in range(12):
+        requests = {"requests": amounts(2)}
+        placed = api_pod(
+            {
+                "priority": random.choice((0, 5, 10)),
+                "schedulerName": random.choice(("default-scheduler", "other")),
+                "containers": [{"name": "c", "resources": requests}],
+            },
+            metadata={"uid": f"u{random.random()}"},
+        )
+        cluster.place(placed, f"n{random.randrange(cluster.table.node_count)}")
+    containers = [{"name": "c", "resources": {"requests": amounts(3)}}]
+    pod = cluster.intern(api_pod({"priority": 10, "containers": containers}))
+    gone = Removable(random.choice((0, 5, 10)), random.choice((None, OWN)))
+    plugin, state = NodeResourcesFit(None, cluster.handle()), CycleState()
+    rows, table = cluster.table.rows, emptied(cluster, gone)
+    expected = tried_out(plugin, state, pod, cluster, gone, random)
+    for asked in (rows, rows[:2]):
+        codes = plugin.filter_rows(state, pod, table, asked).tolist()
+        assert reasons(plugin, state, pod, codes) == expected[: len(asked)]
 
 
 def test_columns_that_would_be_ambiguous_are_refused() -> None:

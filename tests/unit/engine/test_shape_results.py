@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scheduler.engine.shape_results import ShapeResult, ShapeResults
+from scheduler.engine.shape_results import (
+    ShapeResult,
+    ShapeResults,
+    narrow_zeros,
+    wide_enough,
+)
 from scheduler.framework import Columns, ReuseRule, unschedulable
 from tests.unit.engine.harness import World, plugin
 
@@ -100,3 +107,45 @@ def test_a_shape_that_was_evicted_is_evaluated_afresh() -> None:
     for milli in (100, 200, 100, 200):
         assert world.chosen(world.pod(**world.requests(milli))) == "node2"
     assert world.algorithm.search.results.statistics().evictions == 3
+
+
+_codes = st.lists(
+    st.sampled_from([0, 1, 127, 128, 32767, 32768, (1 << 31) - 1, -1]), min_size=1, max_size=40
+)
+
+
+@given(_codes, _codes)
+def test_codes_are_kept_as_narrow_as_they_can_be_and_never_cut(
+    first: list[int], later: list[int]
+) -> None:
+    rows = np.arange(len(first))
+    codes = np.array(first, dtype=np.int32)
+    column = narrow_zeros(100, codes)
+    column[rows] = codes
+    assert column[rows].tolist() == first
+    if min(first) >= 0 and max(first) < 128:
+        assert column.itemsize == 1
+    wider = wide_enough(column, np.array(later, dtype=np.int32))
+    wider[50 : 50 + len(later)] = later
+    assert wider[rows].tolist() == first
+    assert wider[50 : 50 + len(later)].tolist() == later
+
+
+def test_a_code_that_outgrows_its_column_is_reported_as_it_is() -> None:
+    """The first search sees small codes only; then one node changes."""
+    large = 70_000
+    world = World(
+        plugin(
+            "F",
+            filter=lambda *_: None,
+            filter_reuse=ReuseRule(Columns.USAGE),
+            filter_rows=lambda state, pod, table, rows: np.where(
+                table.pod_count[rows] > 0, large, 3
+            ).astype(np.int32),
+            filter_status=lambda state, pod, code: unschedulable(f"code {code}"),
+        )
+    )
+    world.nodes("node1", "node2", "node3")
+    assert world.failure_message() == "0/3 nodes are available: 3 code 3."
+    world.cache.add_pod(world.pod("other", nodeName="node2"))
+    assert world.failure_message() == f"0/3 nodes are available: 1 code {large}, 2 code 3."

@@ -1,0 +1,121 @@
+"""ScalarAmounts: extended and other scalar resources per row, at a cost of what there is.
+
+A cluster may have thousands of such names (one for each device, each network card), most of them on
+one node. A name that few rows have is a dictionary of those rows; one that many have is a column.
+Invariant: which of both it is shows nowhere but in memory; rows never mentioned have 0.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import KeysView
+from typing import Final
+
+import numpy as np
+
+from scheduler.framework.nodes import Int64Column, Rows
+
+_SCARCE_SHARE: Final = 16
+"""A name that fewer than one row in so many has is a dictionary. An entry of it takes about 16
+times what an entry of a column takes."""
+
+
+_BEYOND: Final = 1 << 63
+
+
+class ScalarAmounts:
+    """One kind of amount (allocatable, or requested by some pods) of every scalar resource."""
+
+    __slots__ = ("_capacity", "_few", "_many")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._few: dict[str, dict[int, int]] = {}
+        self._many: dict[str, Int64Column] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._few or self._many)
+
+    def at(self, name: str, row: int) -> int:
+        """The amount of a resource on a row."""
+        few = self._few.get(name)
+        if few is not None:
+            return few.get(row, 0)
+        column = self._many.get(name)
+        return 0 if column is None else column.item(row)
+
+    def of(self, name: str, index: slice | Rows) -> Int64Column:
+        """The amounts of a resource on some rows; may be a view, so do not write to it."""
+        column = self._many.get(name)
+        if column is None:
+            column = np.zeros(self._capacity, dtype=np.int64)
+            for row, amount in self._few.get(name, {}).items():
+                column[row] = amount
+        picked: Int64Column = column[index]
+        return picked
+
+    def put(self, name: str, row: int, amount: int) -> None:
+        """Set an amount; 0 takes it away."""
+        column = self._many.get(name)
+        if column is not None:
+            column[row] = amount
+            return
+        few = self._few.setdefault(name, {})
+        if not -_BEYOND <= amount < _BEYOND:
+            # A column could not hold it. What no machine has wraps around, here as there, so that
+            # it is undone when its pods go.
+            amount = (amount + _BEYOND) % (2 * _BEYOND) - _BEYOND
+        if amount:
+            few[row] = amount
+            if len(few) * _SCARCE_SHARE > self._capacity:
+                self._many[name] = self.of(name, slice(None))
+                del self._few[name]
+            return
+        few.pop(row, None)
+        if not few:
+            del self._few[name]
+
+    def add(self, name: str, row: int, amount: int) -> None:
+        """Change an amount."""
+        column = self._many.get(name)
+        if column is not None:
+            column[row] += amount
+        else:
+            self.put(name, row, self.at(name, row) + amount)
+
+    def grow(self, capacity: int) -> None:
+        """Follow the other columns to a greater capacity."""
+        self._capacity = capacity
+        for name, column in list(self._many.items()):
+            rows = np.flatnonzero(column)
+            if len(rows) * _SCARCE_SHARE > capacity:
+                grown = np.zeros(capacity, dtype=np.int64)
+                grown[: len(column)] = column
+                self._many[name] = grown
+                continue
+            del self._many[name]
+            if len(rows):
+                self._few[name] = dict(zip(rows.tolist(), column[rows].tolist(), strict=True))
+
+    @property
+    def scarce(self) -> KeysView[str]:
+        """Names kept as dictionaries."""
+        return self._few.keys()
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes the amounts take."""
+        return sum(map(sys.getsizeof, self._few.values())) + sum(
+            column.nbytes for column in self._many.values()
+        )
+
+    def nonzero(self) -> dict[tuple[str, int], int]:
+        """Every amount that is not 0, by (name, row)."""
+        found = {(name, row): each for name, few in self._few.items() for row, each in few.items()}
+        for name, column in self._many.items():
+            rows = np.flatnonzero(column)
+            found |= {
+                (name, row): each
+                for row, each in zip(rows.tolist(), column[rows].tolist(), strict=True)
+            }
+        return found
