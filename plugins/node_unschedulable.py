@@ -77,6 +77,7 @@ class NodeUnschedulable:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
                 _after_toleration_change,
+                per_shape=True,
             ),
         )
 

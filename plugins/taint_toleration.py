@@ -115,6 +115,7 @@ class TaintToleration:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
                 _after_toleration_change,
+                per_shape=True,
             ),
         )
 

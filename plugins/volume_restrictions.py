@@ -29,6 +29,7 @@ from scheduler.framework import (
     CycleState,
     EventResource,
     Handle,
+    HintKeys,
     NoArgs,
     NodeInfo,
     NodeTableView,
@@ -158,6 +159,7 @@ class VolumeRestrictions:
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
                 _after_pod_delete,
                 per_shape=True,
+                keys=HintKeys(_wanted_claims, _offered_claims),
             ),
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
             ClusterEventWithHint(
@@ -207,6 +209,16 @@ def _conflict(one: Volume, other: Volume) -> bool:
         shared = not set(rbd.monitors).isdisjoint(other_rbd.monitors)
         return shared and not (rbd.read_only and other_rbd.read_only)
     return False
+
+
+def _wanted_claims(pod: Pod) -> set[tuple[str, str]] | None:
+    if _exclusive_disks(pod):
+        return None
+    return {(pod.metadata.namespace, claim) for claim in pod.shape.claims}
+
+
+def _offered_claims(old: Pod, _new: Any) -> set[tuple[str, str]]:
+    return {(old.metadata.namespace, claim) for claim in old.shape.claims}
 
 
 def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:

@@ -13,13 +13,18 @@ from plugins.inter_pod_affinity.terms import Terms
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm, compile_pod_affinity
+from scheduler.api.selectors import IN
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
     ClusterEventWithHint,
     EventResource,
+    HintKeys,
     QueueingHint,
 )
+
+Label = tuple[str, str]
+"""Key and value."""
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -33,6 +38,8 @@ def affinity_events(terms: Terms) -> Sequence[ClusterEventWithHint]:
                 EventResource.POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL
             ),
             hints.after_pod_change,
+            per_shape=True,
+            keys=HintKeys(hints.wanted_pods, _offered),
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
@@ -66,6 +73,17 @@ class _Hints:
             or (_all_match(unwanted, old) and not _all_match(unwanted, new))
         )
 
+    def wanted_pods(self, pod: Pod) -> frozenset[Label] | None:
+        """Labels of which another pod has at least one if `after_pod_change` is to say QUEUE.
+
+        Where the other pod goes and its own terms decide, `_offered` knows nothing.
+        """
+        terms = self._terms.compiled(pod)
+        wanted, unwanted = _labels_of_one(terms.required), _labels_of_one(terms.required_anti)
+        if terms.errors or wanted is None or unwanted is None:
+            return None
+        return wanted | unwanted
+
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         """The node entered a domain the pod may want, or left one it must avoid."""
         terms = self._terms.compiled(pod)
@@ -79,6 +97,30 @@ class _Hints:
         entered = any(_entered(each.topology_key, before, after) for each in terms.required)
         left = any(_entered(each.topology_key, after, before) for each in terms.required_anti)
         return _queue_if(entered or left)
+
+
+def _labels_of_one(terms: Sequence[AffinityTerm]) -> frozenset[Label] | None:
+    """Labels of which every pod that all terms match has one; the fewest that can be told."""
+    if not terms:
+        return frozenset()
+    found: frozenset[Label] | None = None
+    for term in terms:
+        for each in term.selector.requirements:
+            if each.operator == IN and (found is None or len(each.values) < len(found)):
+                found = frozenset((each.key, value) for value in each.values)
+    return found
+
+
+def _offered(old: Pod | None, new: Pod | None) -> set[Label] | None:
+    if new is None and old is not None:
+        affinity = old.spec.affinity
+        if affinity is not None and affinity.pod_anti_affinity is not None:
+            return None
+    offered: set[Label] = set()
+    for each in (old, new):
+        if each is not None:
+            offered.update(each.metadata.labels.items())
+    return offered
 
 
 def _leaving_helps(pod: Pod, unwanted: Sequence[AffinityTerm], gone: Pod) -> bool:

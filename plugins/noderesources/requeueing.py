@@ -52,7 +52,9 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
             ClusterEvent(EventResource.POD, ActionType.DELETE), _after_pod_delete, per_shape=True
         ),
         ClusterEventWithHint(
-            ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCALE_DOWN), after_scale_down
+            ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCALE_DOWN),
+            after_scale_down,
+            per_shape=True,
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),

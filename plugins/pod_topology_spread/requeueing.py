@@ -36,6 +36,9 @@ def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
                 | ActionType.UPDATE_POD_TOLERATION,
             ),
             hints.after_pod_change,
+            # Defaults are deduced from namespace, labels and controller; own constraints are read
+            # from shape and labels.
+            per_shape=not constraints.any_hard_default,
         ),
         ClusterEventWithHint(
             ClusterEvent(

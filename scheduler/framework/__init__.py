@@ -6,6 +6,7 @@ from scheduler.framework.events import (
     ClusterEventWithHint,
     EventResource,
     HintFunction,
+    HintKeys,
     QueueingHint,
 )
 from scheduler.framework.handle import (
@@ -131,6 +132,7 @@ __all__ = [
     "FilterPlugin",
     "Handle",
     "HintFunction",
+    "HintKeys",
     "ImageState",
     "Int32Column",
     "Int64Column",

@@ -5,7 +5,7 @@ Facts: queue-and-events.md sections 5 and 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final
@@ -144,6 +144,21 @@ HintFunction = Callable[[Pod, Any, Any], QueueingHint]
 
 
 @dataclass(frozen=True, slots=True)
+class HintKeys:
+    """Which waiting pods a hint has to be asked about at all, by keys of the plugin's choice.
+
+    The promise: where the hint says QUEUE, the two have a key in common, or one of them is None. A
+    pod that the event is about itself is asked whatever its keys. Raising counts as None.
+    """
+
+    #: What an event must offer to help the pod; None: nobody knows. As `per_shape` hints, it may
+    #: read the pod's shape, labels and namespace only; it is asked once for pods that share them.
+    wanted: Callable[[Pod], Collection[Hashable] | None]
+    #: What the event, `(old, new)`, offers; None: perhaps anything.
+    offered: Callable[[Any, Any], Collection[Hashable] | None]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
     """A registration: an event and, optionally, the function that says which pods it concerns."""
 
@@ -151,8 +166,11 @@ class ClusterEventWithHint:
     #: None means always QUEUE.
     hint: HintFunction | None = None
     #: The answer depends only on the pod's shape, labels and namespace, so that one evaluation
-    #: serves all pods that share them.
+    #: serves all pods that share them; but for the pod that the event is about, which is asked
+    #: on its own.
     per_shape: bool = False
+    #: Where many pods may wait, each for something else: spares asking those it cannot help.
+    keys: HintKeys | None = None
 
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)

@@ -10,7 +10,7 @@ section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -23,6 +23,7 @@ from scheduler.framework.events import (
     ClusterEvent,
     ClusterEventWithHint,
     EventResource,
+    HintKeys,
     QueueingHint,
 )
 from scheduler.framework.plugin import EVENT_POINTS
@@ -30,6 +31,7 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import ConfigurationError
 from scheduler.queue.in_flight import Occurrence
 from scheduler.queue.metrics import QueueMetrics
+from scheduler.queue.sieve import NOTHING_WANTED, Wanted
 
 EXTENDER: Final = "Extender"
 """The pseudo plugin in whose name extenders reject pods."""
@@ -88,6 +90,7 @@ class Registration:
     event: ClusterEvent
     hint: Callable[[Pod, Any, Any], QueueingHint] | None
     per_shape: bool
+    keys: HintKeys | None = None
 
 
 QueueingHintMap = tuple[Registration, ...]
@@ -124,8 +127,8 @@ def _without_hint(each: Registration) -> Registration:
     if not each.event.action_type & ActionType.ALL:
         return each
     if each.event.matches(UNSCHEDULED_POD_UPDATE):
-        return replace(each, hint=_unless_own_status, per_shape=False)
-    return replace(each, hint=None)
+        return replace(each, hint=_unless_own_status, per_shape=False, keys=None)
+    return replace(each, hint=None, keys=None)
 
 
 def _unless_own_status(pod: Pod, old: object, new: object) -> QueueingHint:
@@ -185,7 +188,10 @@ def _events_of(name: str, plugin: object) -> Sequence[ClusterEventWithHint]:
 
 
 def _registrations(name: str, events: Sequence[ClusterEventWithHint]) -> list[Registration]:
-    found = [Registration(name, each.event, each.hint, each.per_shape) for each in events]
+    found = [
+        Registration(name, each.event, each.hint, each.per_shape, each.keys if each.hint else None)
+        for each in events
+    ]
     node_actions = ActionType.NONE
     for each in events:
         if each.event.resource == EventResource.NODE:
@@ -206,6 +212,8 @@ class Interest:
     #: Plugins of any profile, in the order of registration.
     plugins: tuple[str, ...]
     by_profile: Mapping[str, tuple[Registration, ...]]
+    #: Registrations of a plugin, where all that match the event have keys.
+    keyed: Mapping[str, tuple[Registration, ...]]
 
 
 @dataclass(slots=True)
@@ -222,7 +230,8 @@ class HintIndex:
     """All registrations of all profiles, looked up by event."""
 
     __slots__ = (
-        "_interests", "_metrics", "_on_error", "_profiles", "_timer", "_waits_for", "counts",
+        "_interests", "_keyed", "_metrics", "_on_error", "_profiles", "_timer", "_waits_for",
+        "counts",
     )  # fmt: skip
 
     def __init__(
@@ -239,9 +248,12 @@ class HintIndex:
         self._on_error = on_error
         self._interests: dict[ClusterEvent, Interest] = {}
         waits_for: dict[str, dict[ClusterEvent, None]] = {}
-        for registrations in self._profiles.values():
+        self._keyed: dict[str, list[tuple[str, Registration]]] = {}
+        for profile, registrations in self._profiles.items():
             for each in registrations:
                 waits_for.setdefault(each.plugin, {})[each.event] = None
+                if each.keys is not None:
+                    self._keyed.setdefault(each.plugin, []).append((profile, each))
         self._waits_for = {plugin: tuple(events) for plugin, events in waits_for.items()}
         self.counts = HintCounts()
 
@@ -291,7 +303,10 @@ class HintIndex:
         return verdict
 
     def shared_by_shape(self, occurrence: Occurrence, sample: QueuedPodInfo) -> bool:
-        """Whether one evaluation answers for all pods like `sample`: their hints say so."""
+        """Whether one evaluation answers for all pods like `sample`: their hints say so.
+
+        Not for the pod that the event is about: a hint may know its own pod.
+        """
         if occurrence.plugin or occurrence.event.wildcard:
             return False
         interest = self.interest(occurrence.event)
@@ -302,20 +317,54 @@ class HintIndex:
             if each.plugin in rejectors
         )
 
+    def wanted(self, info: QueuedPodInfo, plugins: Iterable[str]) -> Wanted:
+        """What the keyed registrations of plugins that hold the pod say that it wants."""
+        found: dict[Hashable, Collection[Hashable] | None] = {}
+        pod, own_profile = info.pod, info.pod.spec.scheduler_name
+        for plugin in plugins:
+            for profile, each in self._keyed.get(plugin, ()):
+                if pod.interned is None or own_profile not in self._profiles:
+                    # A pod of no profile is woken by any event; one that nobody interned may
+                    # change and stay in its group.
+                    found[each] = None
+                elif own_profile == profile:
+                    found[each] = _asked(each.keys, "wanted", pod)
+        return found or NOTHING_WANTED
+
+    def offered(
+        self, registrations: Iterable[Registration], occurrence: Occurrence
+    ) -> list[tuple[Registration, Collection[Hashable]]] | None:
+        """What the event offers to each; None when it may concern any pod."""
+        found = []
+        for each in registrations:
+            keys = _asked(each.keys, "offered", occurrence.old, occurrence.new)
+            if keys is None:
+                return None
+            found.append((each, keys))
+        return found
+
     def _find(self, event: ClusterEvent) -> Interest:
         by_profile = {
             profile: tuple(each for each in registrations if each.event.matches(event))
             for profile, registrations in self._profiles.items()
         }
-        plugins = dict.fromkeys(each.plugin for found in by_profile.values() for each in found)
-        return Interest(event.label, tuple(plugins), by_profile)
+        by_plugin: dict[str, list[Registration]] = {}
+        for found in by_profile.values():
+            for each in found:
+                by_plugin.setdefault(each.plugin, []).append(each)
+        keyed = {
+            plugin: tuple(found)
+            for plugin, found in by_plugin.items()
+            if all(each.keys is not None for each in found)
+        }
+        return Interest(event.label, tuple(by_plugin), by_profile, keyed)
 
     def _ask(
         self, each: Registration, occurrence: Occurrence, pod: Pod, pod_identity: Hashable | None
     ) -> QueueingHint:
         if each.hint is None:
             return QueueingHint.QUEUE
-        if not each.per_shape or pod_identity is None:
+        if not each.per_shape or pod_identity is None or occurrence.subject == pod.metadata.uid:
             return self._call(each, each.hint, occurrence, pod)
         key = (each, pod_identity)
         answer = occurrence.answers.get(key)
@@ -347,6 +396,14 @@ class HintIndex:
             took = self._timer() - started
             self._metrics.hint_duration(each.plugin, occurrence.label, answer, took)
         return QueueingHint.SKIP if answer is QueueingHint.SKIP else QueueingHint.QUEUE
+
+
+def _asked(keys: HintKeys | None, what: str, *about: Any) -> Collection[Hashable] | None:
+    try:
+        answer: Collection[Hashable] | None = getattr(keys, what)(*about)
+        return None if answer is None else frozenset(answer)
+    except Exception:  # noqa: BLE001 - boundary: plugin call; unknown, and the hint says why
+        return None
 
 
 def _told_by(plugin: str, rejectors: set[str], pending: set[str]) -> Verdict:

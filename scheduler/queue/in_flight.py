@@ -48,6 +48,13 @@ class Occurrence:
     plugin: str = ""
     #: Answers of per-shape hints, by registration and pod identity.
     answers: dict[Any, QueueingHint] = field(default_factory=dict)
+    #: UID of the object that changed; empty when there is none. No answer about it is shared.
+    subject: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        changed = self.old if self.new is None else self.new
+        metadata = getattr(changed, "metadata", None)
+        self.subject = "" if metadata is None else metadata.uid
 
     def concerns(self, info: QueuedPodInfo) -> bool:
         """Whether the event may mean anything to the pod, before any hint is asked."""

@@ -14,7 +14,7 @@ from scheduler.queue.active import ActiveQueue
 from scheduler.queue.backoff import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
 from scheduler.queue.heap import KeyedHeap
 from scheduler.queue.metrics import QueueMetrics
-from scheduler.queue.pool import UnschedulablePool
+from scheduler.queue.pool import UnschedulablePool, WantedKeys
 from scheduler.queue.statistics import Place
 
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
@@ -27,10 +27,16 @@ class Places:
 
     __slots__ = ("_metrics", "_names", "_policy", "_retries", "_where", "active", "backoff", "pool")
 
-    def __init__(self, policy: BackoffPolicy, sort_key: SortKey, metrics: QueueMetrics) -> None:
+    def __init__(
+        self,
+        policy: BackoffPolicy,
+        sort_key: SortKey,
+        metrics: QueueMetrics,
+        wanted: WantedKeys,
+    ) -> None:
         self.active = ActiveQueue(sort_key)
         self.backoff = BackoffQueue(policy, sort_key)
-        self.pool = UnschedulablePool()
+        self.pool = UnschedulablePool(wanted)
         self._policy = policy
         self._metrics = metrics
         #: Pods of the pool that asked to be tried again at a time, by that time.

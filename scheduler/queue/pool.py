@@ -15,10 +15,18 @@ records are indexed as they were when put in; whoever changes a record's plugins
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
 from scheduler.api.pod import Pod
 from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.sieve import NOTHING_WANTED, Sieve, Wanted
+
+WantedKeys = Callable[[QueuedPodInfo, Iterable[str]], Wanted]
+"""`wanted(info, plugins)`: what a pod that these plugins hold wants of events."""
+
+
+def _nothing(_info: QueuedPodInfo, _plugins: Iterable[str]) -> Wanted:
+    return NOTHING_WANTED
 
 
 def identity(pod: Pod) -> Hashable | None:
@@ -34,9 +42,15 @@ def identity(pod: Pod) -> Hashable | None:
 class Group:
     """Pods that every per-shape hint answers alike."""
 
-    __slots__ = ("gated", "identity", "indexed_under", "key", "members", "sample")
+    __slots__ = ("gated", "identity", "indexed_under", "key", "members", "sample", "wanted")
 
-    def __init__(self, key: Hashable, pod_identity: Hashable | None, sample: QueuedPodInfo) -> None:
+    def __init__(
+        self,
+        key: Hashable,
+        pod_identity: Hashable | None,
+        sample: QueuedPodInfo,
+        wanted: WantedKeys = _nothing,
+    ) -> None:
         self.key = key
         #: None: the pod has no interned shape, and is alone in its group.
         self.identity = pod_identity
@@ -46,6 +60,7 @@ class Group:
         self.indexed_under = _plugins(sample)
         #: Whether a PreEnqueue plugin holds the members.
         self.gated = sample.gated
+        self.wanted = wanted(sample, self.indexed_under)
 
 
 def _plugins(info: QueuedPodInfo) -> tuple[str, ...]:
@@ -57,9 +72,12 @@ def _plugins(info: QueuedPodInfo) -> tuple[str, ...]:
 class UnschedulablePool:
     """Pods by UID, in groups indexed by plugin."""
 
-    __slots__ = ("_by_plugin", "_gated", "_group_of", "_groups")
+    __slots__ = ("_by_plugin", "_gated", "_group_of", "_groups", "_sieve", "_wanted")
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: WantedKeys = _nothing) -> None:
+        """`wanted` says what the pods of a new group want of events."""
+        self._wanted = wanted
+        self._sieve: Sieve[Group] = Sieve()
         self._groups: dict[Hashable, Group] = {}
         self._group_of: dict[str, Group] = {}
         self._by_plugin: dict[str, dict[Hashable, Group]] = {}
@@ -103,7 +121,8 @@ class UnschedulablePool:
             self.remove(uid)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key, pod_identity, info)
+            group = self._groups[key] = Group(key, pod_identity, info, self._wanted)
+            self._sieve.add(key, group, group.wanted)
             for plugin in group.indexed_under:
                 self._by_plugin.setdefault(plugin, {})[key] = group
         group.members[uid] = info
@@ -129,6 +148,14 @@ class UnschedulablePool:
         for plugin in plugins:
             found.update(self._by_plugin.get(plugin, ()))
         return list(found.values())
+
+    def groups_wanting(self, registration: Hashable, offered: Collection[Hashable]) -> list[Group]:
+        """The groups for which an event that offers these keys may do something."""
+        return list(self._sieve.find(registration, offered).values())
+
+    def group_of(self, uid: str) -> Group | None:
+        """The group that the pod is in, None when it is not here."""
+        return self._group_of.get(uid)
 
     def groups(self, *, gated: bool) -> list[Group]:
         """All groups of gated pods, or all of the others."""
@@ -157,10 +184,19 @@ class UnschedulablePool:
         indexed = {(plugin, key) for plugin, groups in self._by_plugin.items() for key in groups}
         if expected != indexed:
             found.append("pool: the plugin index and the groups differ")
+        wanted = {
+            (registration, want, key)
+            for key, group in self._groups.items()
+            for registration, wants in group.wanted.items()
+            for want in ((None,) if wants is None else wants)
+        }
+        if wanted != self._sieve.entries():
+            found.append("pool: the sieve and the groups differ")
         return found
 
     def _drop(self, group: Group) -> None:
         del self._groups[group.key]
+        self._sieve.discard(group.key, group.wanted)
         for plugin in group.indexed_under:
             groups = self._by_plugin[plugin]
             del groups[group.key]

@@ -16,7 +16,7 @@ kube-scheduler v1.36; where it differs, docs/differences.md says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
@@ -40,6 +40,7 @@ from scheduler.queue.hints import (
     AFTER_BACKOFF,
     SKIP,
     HintIndex,
+    Interest,
     PluginErrorListener,
     QueueingHintMap,
     Strategy,
@@ -125,10 +126,10 @@ class SchedulingQueue(QueueInspection):
         self._max_in_unschedulable = max_in_unschedulable
         self._features = features
         self._clock = SteadyClock(clock, self._clock_jumped)
-        self._places = Places(self._policy, sort_key, self._metrics)
+        self._hints = HintIndex(hints, self._metrics, timer, on_plugin_error)
+        self._places = Places(self._policy, sort_key, self._metrics, self._hints.wanted)
         self._in_flight = InFlight()
         self._gates = Gates(pre_enqueue, self._metrics, timer, on_plugin_error)
-        self._hints = HintIndex(hints, self._metrics, timer, on_plugin_error)
         self._time_plugins = self._hints.interest(TIME_TICK).plugins
         #: Nominations of pending pods.
         self.nominator = QueueNominator(
@@ -274,10 +275,13 @@ class SchedulingQueue(QueueInspection):
             return 0
         occurrence = Occurrence(event, old, new, interest.label, pre_check)
         self._record(occurrence)
-        groups = self._places.pool.groups_of(interest.plugins)
         if event.wildcard:
-            groups = [group for group in groups if group.gated]
+            groups = [
+                group for group in self._places.pool.groups_of(interest.plugins) if group.gated
+            ]
             groups += self._places.pool.groups(gated=False)
+        else:
+            groups = self._candidates(interest, occurrence)
         return self._move(groups, occurrence)
 
     def activate(self, pods: Iterable[Pod]) -> None:
@@ -430,11 +434,33 @@ class SchedulingQueue(QueueInspection):
 
     # -------------------------------------------------------------------------------------- events
 
+    def _candidates(self, interest: Interest, occurrence: Occurrence) -> list[Group]:
+        """The groups whose hints have to be asked about the event, each once."""
+        pool = self._places.pool
+        found: dict[Hashable, Group] = {}
+        for plugin in interest.plugins:
+            if not pool.has_groups_of((plugin,)):
+                continue
+            keyed = interest.keyed.get(plugin)
+            offers = self._hints.offered(keyed, occurrence) if keyed else None
+            if offers is None:
+                found.update((group.key, group) for group in pool.groups_of((plugin,)))
+                continue
+            for registration, offered in offers:
+                for group in pool.groups_wanting(registration, offered):
+                    found[group.key] = group
+        own = pool.group_of(occurrence.subject)
+        if own is not None and not set(own.indexed_under).isdisjoint(interest.plugins):
+            found[own.key] = own
+        return list(found.values())
+
     def _move(self, groups: Iterable[Group], occurrence: Occurrence) -> int:
         moving: list[tuple[QueuedPodInfo, Verdict]] = []
         for group in groups:
-            shared = group.identity is not None and self._hints.shared_by_shape(
-                occurrence, group.sample
+            shared = (
+                group.identity is not None
+                and occurrence.subject not in group.members
+                and self._hints.shared_by_shape(occurrence, group.sample)
             )
             if shared:
                 verdict = self._hints.evaluate(occurrence, group.sample, group.identity)

@@ -14,7 +14,14 @@ import numpy as np
 
 from scheduler.api import Node, Pod, PodShapes
 from scheduler.cache import Cache, NodeTable
-from scheduler.framework import ClusterEvent, CycleState, Handle, QueueingHint, Status
+from scheduler.framework import (
+    ClusterEvent,
+    CycleState,
+    Handle,
+    HintKeys,
+    QueueingHint,
+    Status,
+)
 from tests.unit.api.objects import node as api_node
 from tests.unit.api.objects import pod as api_pod
 
@@ -191,9 +198,19 @@ def final_scores(plugin: Any, cluster: Cluster, pod: Pod) -> list[int]:
 
 
 def hint(plugin: Any, event: ClusterEvent, pod: Pod, old: Any, new: Any) -> bool:
-    """Whether a registration of the plugin wakes `pod` on `event`."""
-    return any(
-        each.hint is None or each.hint(pod, old, new) is QueueingHint.QUEUE
-        for each in plugin.events_to_register()
-        if each.event.matches(event)
-    )
+    """Whether a registration of the plugin wakes `pod` on `event`; its keys must not deny it."""
+    registrations = [each for each in plugin.events_to_register() if each.event.matches(event)]
+    wakes = False
+    for each in registrations:
+        if each.hint is None:
+            wakes = True
+        elif each.hint(pod, old, new) is QueueingHint.QUEUE:
+            wakes = True
+            own = (old if new is None else new).metadata.uid == pod.uid
+            assert own or each.keys is None or _in_common(each.keys, pod, old, new)
+    return wakes
+
+
+def _in_common(keys: HintKeys, pod: Pod, old: Any, new: Any) -> bool:
+    wanted, offered = keys.wanted(pod), keys.offered(old, new)
+    return wanted is None or offered is None or not set(wanted).isdisjoint(offered)

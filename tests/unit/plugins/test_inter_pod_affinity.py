@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from plugins import InterPodAffinity
 from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
@@ -21,7 +22,7 @@ from scheduler.framework import (
     EventResource,
 )
 from tests.unit.plugins.clusters import Cluster, hint, node, pod, rejected
-from tests.unit.plugins.random_neighbours import PREFERRED, REQUIRED
+from tests.unit.plugins.random_neighbours import PREFERRED, REQUIRED, Maker, seeds
 
 OWN = "node(s) didn't match pod affinity rules"
 OWN_ANTI = "node(s) didn't match pod anti-affinity rules"
@@ -320,3 +321,19 @@ def test_nodes_that_change_domains_wake(
     plugin = InterPodAffinity(None, cluster().handle())
     event = ClusterEvent(EventResource.NODE, action)
     assert hint(plugin, event, waiting, before, node(labels=new)) == expected
+
+
+@given(seed=seeds)
+def test_keys_never_deny_what_a_hint_says(seed: int) -> None:
+    maker = Maker(seed)
+    made = maker.cluster()
+    plugin = InterPodAffinity(None, made.handle())
+    waiting = made.intern(maker.pod(terms=0.9))
+    old, new = maker.pod(terms=0.5), maker.pod(terms=0.5)
+    old.spec.node_name = new.spec.node_name = "n0"
+    for event, before, after in (
+        (ActionType.ADD, None, new),
+        (ActionType.DELETE, old, None),
+        (ActionType.UPDATE_POD_LABEL, old, new),
+    ):
+        hint(plugin, ClusterEvent(EventResource.ASSIGNED_POD, event), waiting, before, after)

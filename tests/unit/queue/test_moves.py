@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import ActionType, ClusterEvent, Status, pending, unresolvable
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    QueueingHint,
+    Status,
+    pending,
+    unresolvable,
+)
 from tests.unit.queue.doubles import (
     NODE_ADD,
     NODE_LABEL,
@@ -157,6 +165,35 @@ class TestSharedHints:
             world.rejected(make_pod(name, shape=shape), "P")
         world.happen(NODE_ADD, None, "uid-b")
         assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
+
+    def test_the_pod_that_the_event_is_about_has_an_answer_of_its_own(self) -> None:
+        def own(pod: Pod, old: object, new: Pod) -> QueueingHint:
+            return QUEUE if pod.uid == new.uid else SKIP
+
+        plugin = FilterDouble("P", [(NODE_ADD, own)], per_shape=True)
+        world = World(plugin)
+        shape = object()
+        for name in "abc":
+            world.rejected(make_pod(name, shape=shape), "P")
+        assert world.happen(NODE_ADD, None, make_pod("other", shape=shape)) == 0
+        assert len(plugin.calls) == 1
+        world.happen(NODE_ADD, None, make_pod("b", shape=shape))
+        assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
+
+    def test_answers_in_flight_are_shared_but_for_the_pod_itself(self) -> None:
+        def own(pod: Pod, old: object, new: Pod) -> QueueingHint:
+            return QUEUE if pod.uid == new.uid else SKIP
+
+        for first, second in (("a", "b"), ("b", "a")):
+            world = World(FilterDouble("P", [(NODE_ADD, own)], per_shape=True))
+            shape = object()
+            pods = {name: make_pod(name, shape=shape) for name in "ab"}
+            world.add(*pods.values())
+            running = {info.pod.metadata.name: info for info in (world.pop(), world.pop())}
+            world.happen(NODE_ADD, None, pods["b"])
+            world.fail(running[first], "P")
+            world.fail(running[second], "P")
+            assert world.places() == {"a": "unschedulable", "b": "backoff"}
 
     def test_a_pre_check_is_asked_for_each_member_of_a_group(self) -> None:
         world = World(FilterDouble("P", [(NODE_ADD, QUEUE)], per_shape=True))

@@ -1,0 +1,143 @@
+"""Keys of hints: who is asked about an event, and that nobody is passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.api.meta import ObjectMeta
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.framework import ClusterEventWithHint, HintKeys, QueueingHint
+from scheduler.framework.events import NODE_ADD, ClusterEvent
+from tests.unit.queue.doubles import FilterDouble, World, make_pod
+
+Keys = Collection[Hashable] | None
+
+
+def node(*words: str, uid: str = "") -> Node:
+    return Node(metadata=ObjectMeta(name="n", uid=uid, labels=dict.fromkeys(words, "")))
+
+
+def wanted(pod: Pod) -> Keys:
+    """The pod's labels; `?` wants nobody knows what."""
+    return None if "?" in pod.metadata.labels else set(pod.metadata.labels)
+
+
+def offered(old: Any, new: Node) -> Keys:
+    return None if "?" in new.metadata.labels else set(new.metadata.labels)
+
+
+class Keyed(FilterDouble):
+    """Waits for nodes with one of the pod's labels."""
+
+    def __init__(
+        self,
+        name: str = "P",
+        event: ClusterEvent = NODE_ADD,
+        wants: Callable[[Pod], Keys] = wanted,
+        offers: Callable[[Any, Any], Keys] = offered,
+        *,
+        keyed: bool = True,
+    ) -> None:
+        super().__init__(name, [(event, self.shared_label)], per_shape=True)
+        self.keys = HintKeys(wants, offers) if keyed else None
+
+    @staticmethod
+    def shared_label(pod: Pod, old: Any, new: Node) -> QueueingHint:
+        if new.metadata.uid == pod.uid:
+            return QueueingHint.QUEUE
+        want, offer = wanted(pod), offered(old, new)
+        helps = want is None or offer is None or not set(want).isdisjoint(offer)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def events_to_register(self) -> list[ClusterEventWithHint]:
+        return [
+            ClusterEventWithHint(each.event, each.hint, each.per_shape, self.keys)
+            for each in super().events_to_register()
+        ]
+
+
+def waiting(world: World, name: str, *labels: str, plugins: Collection[str] = ("P",)) -> None:
+    pod = make_pod(name, shape=object(), labels=dict.fromkeys(labels, ""))
+    world.rejected(pod, *plugins)
+
+
+def test_only_pods_that_want_what_the_event_offers_are_asked() -> None:
+    plugin = Keyed()
+    world = World(plugin)
+    for number in range(100):
+        waiting(world, f"p{number}", f"l{number}")
+    assert world.happen(NODE_ADD, None, node("l7", "l9", "other")) == 2
+    assert sorted(name for name, _, _ in plugin.calls) == ["p7", "p9"]
+
+
+@pytest.mark.parametrize("word", ["a", "?"])
+def test_where_nobody_knows_everybody_is_asked(word: str) -> None:
+    world = World(Keyed())
+    waiting(world, "a", "a")
+    waiting(world, "unsure", "?")
+    assert world.happen(NODE_ADD, None, node(word)) == 2
+
+
+def test_a_pod_of_no_shape_is_always_asked() -> None:
+    plugin = Keyed()
+    world = World(plugin)
+    world.rejected(make_pod("raw", labels={"a": ""}), "P")
+    world.happen(NODE_ADD, None, node("b"))
+    assert [name for name, _, _ in plugin.calls] == ["raw"]
+
+
+def test_the_pod_that_the_event_is_about_is_asked_whatever_it_wants() -> None:
+    world = World(Keyed())
+    shape = object()
+    for name in "abc":
+        world.rejected(make_pod(name, shape=shape, labels={"x": ""}), "P")
+    assert world.happen(NODE_ADD, None, node("y", uid="uid-b")) == 1
+    assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
+
+
+def test_another_plugin_without_keys_still_hears_of_the_event() -> None:
+    world = World(Keyed(), FilterDouble("Q", [(NODE_ADD, QueueingHint.QUEUE)]))
+    waiting(world, "a", "a")
+    waiting(world, "both", "a", plugins=("P", "Q"))
+    assert world.happen(NODE_ADD, None, node("b")) == 1
+    assert world.places() == {"a": "unschedulable", "both": "backoff"}
+
+
+def test_keys_that_raise_mean_that_everybody_is_asked() -> None:
+    def broken(*_: Any) -> Keys:
+        raise ValueError("no")
+
+    for plugin in (Keyed(wants=broken), Keyed(offers=broken)):
+        world = World(plugin)
+        waiting(world, "a", "a")
+        world.happen(NODE_ADD, None, node("b"))
+        assert len(plugin.calls) == 1
+
+
+def test_a_pod_that_changes_wants_something_else() -> None:
+    world = World(Keyed())
+    old = make_pod("a", shape=object(), labels={"before": ""})
+    world.rejected(old, "P")
+    world.update(old, make_pod("a", shape=old.interned, labels={"after": ""}))
+    assert world.happen(NODE_ADD, None, node("before")) == 0
+    assert world.happen(NODE_ADD, None, node("after")) == 1
+
+
+words = st.sets(st.sampled_from("abcd?"), max_size=2)
+
+
+@given(pods=st.lists(words, max_size=8), events=st.lists(words, max_size=4))
+def test_keys_change_nobodys_fate(pods: list[set[str]], events: list[set[str]]) -> None:
+    worlds = [World(Keyed(keyed=keyed)) for keyed in (True, False)]
+    for world in worlds:
+        for number, labels in enumerate(pods):
+            waiting(world, f"p{number}", *labels)
+        for offer in events:
+            world.happen(NODE_ADD, None, node(*offer))
+    assert worlds[0].places() == worlds[1].places()
