@@ -7,7 +7,7 @@ last line, so the live table needs no snapshot.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypedDict
 
@@ -165,7 +165,11 @@ class SchedulingAlgorithm:
         if not self._framework.score:
             row = int(rows[self._random.randrange(feasible)])
             return self._result(row, feasible + found.rejected, feasible)
-        row = self._best(*self.score(state, pod, found))
+        totals, where = self.score(state, pod, found)
+        ties = None
+        if where is None and found.entry is not None:
+            ties = self.scoring.ties(found.entry, state)
+        row = self._best(totals, where) if ties is None else self._one_of(ties.rows)
         return self._result(row, feasible + found.rejected, feasible)
 
     def score(self, state: CycleState, pod: Pod, found: Found) -> tuple[Int64Column, Rows | None]:
@@ -203,10 +207,12 @@ class SchedulingAlgorithm:
     def _best(self, totals: Int64Column, rows: Rows | None) -> int:
         """A row with the highest total, ties broken at random."""
         highest = totals.max()
-        ties = np.flatnonzero(totals == highest)
-        position = int(ties[0] if len(ties) == 1 else ties[self._random.randrange(len(ties))])
+        position = self._one_of(np.flatnonzero(totals == highest))
         assert highest != INFEASIBLE or rows is not None
         return position if rows is None else int(rows[position])
+
+    def _one_of(self, ties: Sequence[int] | Rows) -> int:
+        return int(ties[0] if len(ties) == 1 else ties[self._random.randrange(len(ties))])
 
     def _result(self, row: int, evaluated: int, feasible: int) -> ScheduleResult:
         return ScheduleResult(self._table.names[row], row, evaluated, feasible)

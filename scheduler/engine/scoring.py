@@ -18,6 +18,7 @@ from scheduler.cache import NodeTable
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.runtime import AttemptError, Framework, failed
 from scheduler.engine.shape_results import Recorded, ShapeResult
+from scheduler.engine.ties import Ties
 from scheduler.framework import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
@@ -142,17 +143,43 @@ class Scoring:
             if normalized is not None:
                 values += normalized[feasible]
             total[feasible] = values
-            entry.total = total
+            entry.total, entry.ties = total, None
         else:
-            for row in changed:
-                if entry.verdict[row] == 0:
-                    value = 0 if base is None else base[row]
-                    total[row] = value if normalized is None else value + normalized[row]
-                else:
-                    total[row] = INFEASIBLE
+            self._change_totals(entry, total, changed, keep_ties=self._lasting(state))
         if not self._volatile:
             return total
         return self._with_volatile(state, pod, total, feasible)
+
+    def _lasting(self, state: CycleState) -> bool:
+        """Whether every plugin that scores the pod is reusable."""
+        skipped = state.skip_score
+        return all(slot.name in skipped for slot in self._volatile)
+
+    def _change_totals(
+        self, entry: ShapeResult, total: Int64Column, changed: list[int], *, keep_ties: bool
+    ) -> None:
+        base, normalized, verdict = entry.base, entry.normalized, entry.verdict
+        ties = entry.ties
+        if not keep_ties:
+            ties = entry.ties = None
+        elif ties is None:
+            ties = entry.ties = Ties(total)
+        for row in changed:
+            if verdict[row] == 0:
+                value = 0 if base is None else int(base[row])
+                if normalized is not None:
+                    value += int(normalized[row])
+            else:
+                value = INFEASIBLE
+            if ties is not None:
+                ties.change(row, int(total[row]), value)
+            total[row] = value
+        if ties is not None and not ties.rows:
+            entry.ties = None
+
+    def ties(self, entry: ShapeResult, state: CycleState) -> Ties | None:
+        """The rows with the highest total after `totals`, where they are known."""
+        return entry.ties if self._lasting(state) else None
 
     def subset_totals(
         self, state: CycleState, pod: Pod, entry: ShapeResult, rows: Rows

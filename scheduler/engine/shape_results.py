@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.engine.ties import Ties
 from scheduler.framework import Codes, Int64Column, Rows
 
 NOT_A_NODE = -1
@@ -50,6 +51,7 @@ class ShapeResult:
         "scored",
         "sequence",
         "skipped",
+        "ties",
         "total",
         "verdict",
     )
@@ -88,6 +90,8 @@ class ShapeResult:
         self.normalized_dirty = True
         #: base + normalized where feasible, -1 elsewhere.
         self.total: Int64Column | None = None
+        #: Rows with the highest total; None unless totals change by single rows.
+        self.ties: Ties | None = None
 
     def feasible_rows(self) -> Rows:
         """Rows with verdict 0, ascending."""
@@ -107,7 +111,8 @@ class ShapeResult:
             self.normalized,
             self.total,
         ]
-        return sum(array.nbytes for array in arrays if array is not None)
+        held = sum(array.nbytes for array in arrays if array is not None)
+        return held if self.ties is None else held + self.ties.nbytes
 
 
 def narrow_zeros(capacity: int, codes: Codes) -> NarrowCodes:

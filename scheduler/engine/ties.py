@@ -1,0 +1,48 @@
+"""Ties: the rows that share the highest total of a shape, kept up while single rows change.
+
+One pod after the other changes one row, and looking at all rows for the highest was the dearest
+step of a plain cycle. Rows are in ascending order, so that a random choice among them is the same
+as among those a fresh search finds.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+
+import numpy as np
+
+from scheduler.framework import Int64Column
+
+
+class Ties:
+    """The rows of a column of totals that have its maximum."""
+
+    __slots__ = ("highest", "rows")
+
+    def __init__(self, totals: Int64Column) -> None:
+        """Look at all totals.
+
+        Args:
+            totals: int64[capacity], not empty.
+        """
+        #: The maximum, as long as `rows` is not empty.
+        self.highest = int(totals.max())
+        #: Ascending. Empty when the last of them fell behind: nobody knows what comes next.
+        self.rows = array("q", np.flatnonzero(totals == self.highest).tobytes())
+
+    def change(self, row: int, before: int, after: int) -> None:
+        """The total of a row changed."""
+        rows, highest = self.rows, self.highest
+        if after > highest:
+            self.highest = after
+            self.rows = array("q", (row,))
+        elif before == highest and after != highest:
+            del rows[bisect_left(rows, row)]
+        elif after == highest and before != highest:
+            rows.insert(bisect_left(rows, row), row)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return len(self.rows) * self.rows.itemsize
