@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, Literal
 
 from plugins import names
@@ -96,8 +97,10 @@ class DefaultPreemption:
             args.min_candidate_nodes_absolute,
             own_victims_only=args.victim_schedulers == "Own",
         )
-        #: UID of every pod with evictions under way, to the last victim once it is its turn.
-        self._preempting: dict[str, Pod | None] = {}
+        #: UIDs of pods with evictions under way, the last victim's not among them yet.
+        self._before_last: set[str] = set()
+        #: UID of every pod whose last victim is being evicted, to that victim.
+        self._at_last: dict[str, Pod] = {}
 
     @staticmethod
     def validate_args(args: DefaultPreemptionArgs) -> Iterator[ArgumentProblem]:
@@ -118,15 +121,20 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Keep the pod back while its victims have not all been told to go."""
-        uid = pod.metadata.uid
-        if uid not in self._preempting:
-            return None
-        last = self._preempting[uid]
-        if last is not None:
-            newest = self._newest(last)
-            if newest is None or newest.terminating:
-                return None
-        return unresolvable(WAITING)
+        return unresolvable(WAITING) if self._waits(pod.metadata.uid) else None
+
+    def held(self) -> AbstractSet[str]:
+        """UIDs of those that `pre_enqueue` keeps back."""
+        if not self._at_last:
+            return self._before_last
+        return self._before_last.union([uid for uid in self._at_last if self._waits(uid)])
+
+    def _waits(self, uid: str) -> bool:
+        last = self._at_last.get(uid)
+        if last is None:
+            return uid in self._before_last
+        newest = self._newest(last)
+        return newest is not None and not newest.terminating
 
     # -- PostFilter ------------------------------------------------------------------------------
 
@@ -185,7 +193,7 @@ class DefaultPreemption:
         The plugins that rejected the pod decide whether it is worth another attempt.
         """
         event = ClusterEvent(EventResource.POD, ActionType.DELETE)
-        return (ClusterEventWithHint(event, _never),) if self._asynchronous else ()
+        return (ClusterEventWithHint(event, _never, per_shape=True),) if self._asynchronous else ()
 
     # -- eligibility -----------------------------------------------------------------------------
 
@@ -220,7 +228,7 @@ class DefaultPreemption:
         if not victims:
             return 0
         if self._asynchronous:
-            self._preempting[pod.metadata.uid] = None
+            self._before_last.add(pod.metadata.uid)
         self._handle.run_in_background(
             self._preempt(pod, candidate.node_name, victims, info), f"preempt for {pod.key}"
         )
@@ -247,12 +255,14 @@ class DefaultPreemption:
             problems += failures
             if not failures:
                 if self._asynchronous:
-                    self._preempting[uid] = last
+                    self._before_last.discard(uid)
+                    self._at_last[uid] = last
                 gone, failures = await self._evict(pod, node_name, (last,))
                 problems += failures
                 retry = gone or bool(problems)
         finally:
-            self._preempting.pop(uid, None)
+            self._before_last.discard(uid)
+            self._at_last.pop(uid, None)
             if failures and info is not None and info.attempts == attempts:
                 info.post_filter = PostFilterOutcome.ERROR
             if retry:

@@ -213,7 +213,7 @@ class _EverySearch(Search):
                 if status is not None:
                     verdict[row], explicit[row] = known, status
         crowded = set()
-        for row in self._nominated_rows(pod):
+        for row in self._nominated_rows(pod).tolist():
             known = int(verdict[row])
             if known == 0 or known > self.filtering.first_pod_dependent:
                 self._recheck_with_nominated(state, pod, row, verdicts)

@@ -8,6 +8,7 @@ first plugin in profile order that rejects a node is the one that is reported.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import RowVerdicts
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
+from scheduler.engine.nominated_rows import OWN_CODES
 from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
 from scheduler.engine.shape_results import (
     NOT_A_NODE,
@@ -258,6 +260,10 @@ class Filtering:
                 return False
         return True
 
+    def told_by_rows(self, skipped: Collection[str]) -> bool:
+        """Whether shape and row say all that the filters not in `skipped` answer."""
+        return all(slot.reusable or slot.name in skipped for slot in self.slots)
+
     def ask_volatile(
         self, state: CycleState, pod: Pod, verdict: np.ndarray, codes: dict[int, NarrowCodes]
     ) -> None:
@@ -354,11 +360,17 @@ class Filtering:
         verdict: np.ndarray,
         codes: Codes,
         explicit: dict[int, Status],
+        statuses: Sequence[Status] = (),
     ) -> RowVerdicts:
-        """Package rejections for the diagnosis; `verdict` and `codes` are per entry of `rows`."""
+        """Package rejections for the diagnosis; `verdict` and `codes` are per entry of `rows`.
+
+        `statuses` are what codes from `OWN_CODES` on stand for.
+        """
         known: dict[tuple[int, int], Status] = {}
 
         def status_of(index: int, code: int) -> Status:
+            if code >= OWN_CODES:
+                return statuses[code - OWN_CODES]
             status = known.get((index, code))
             if status is None:
                 status = known[index, code] = self.status_of(state, pod, index, code)

@@ -29,6 +29,7 @@ from scheduler.engine.dry_run_memory import DryRunMemory, Outcomes
 from scheduler.engine.emptied_table import EmptiedTable
 from scheduler.engine.filtering import FilterSlot, filter_slots
 from scheduler.engine.least_harm import importance, least_harm
+from scheduler.engine.nominated_rows import NominatedRows
 from scheduler.engine.runtime import AttemptError, Framework, call_filter
 from scheduler.framework import (
     BoolColumn,
@@ -123,8 +124,10 @@ class _Trial:
     extends: bool
     removable: Callable[[Pod], bool]
     budgets: DisruptionBudgets
-    #: Row to the pods nominated there that count.
-    nominees: dict[int, list[Pod]]
+    #: Rows with nominated pods that count.
+    nominated: Rows
+    #: The row that the pod itself is nominated to; what holds there holds for no other pod.
+    own_row: int | None
 
 
 class Evaluator:
@@ -149,7 +152,7 @@ class Evaluator:
         self._review = review
         self._framework = framework
         self._table = table
-        self._nominator = nominator
+        self._nominated = NominatedRows(table, nominator)
         self._listers = listers
         self._random = random
         self._own = frozenset(own_schedulers)
@@ -262,7 +265,8 @@ class Evaluator:
             bool(self._extending - state.skip_filter),
             removable,
             DisruptionBudgets(self._listers["poddisruptionbudgets"].list()),
-            self._nominees(pod),
+            self._nominated.at_least(priority, pod.metadata.uid),
+            self._nominated.own_row(pod.metadata.uid),
         )
 
     def _affected(self, slot: FilterSlot) -> bool:
@@ -272,21 +276,6 @@ class Evaluator:
     def _tells_by_columns(self, slot: FilterSlot) -> bool:
         """Whether a filter can be asked about many emptied nodes at once."""
         return slot.reusable and not slot.columns & _UNKNOWABLE and slot.name not in self._extending
-
-    def _nominees(self, pod: Pod) -> dict[int, list[Pod]]:
-        found: dict[int, list[Pod]] = {}
-        for name in self._nominator.nominated_nodes():
-            row = self._table.row_of(name)
-            if row is None:
-                continue
-            relevant = [
-                other
-                for other in self._nominator.nominated_pods_for_node(name)
-                if other.priority >= pod.priority and other.metadata.uid != pod.metadata.uid
-            ]
-            if relevant:
-                found[row] = relevant
-        return found
 
     # -- step 1: numbers -------------------------------------------------------------------------
 
@@ -335,9 +324,9 @@ class Evaluator:
         codes = np.zeros(len(rows), dtype=np.int32)
         verdict[pods[rows] == 0] = _VICTIMLESS
         verdict[table.priorities.unbanded[rows] != 0] = _EXACT
-        if trial.nominees:
+        if len(trial.nominated):
             nominated = np.zeros(table.capacity, dtype=np.bool_)
-            nominated[list(trial.nominees)] = True
+            nominated[trial.nominated] = True
             verdict[nominated[rows] & (verdict == _SURVIVES)] = _EXACT
         emptied: Any = EmptiedTable(
             table,
@@ -420,7 +409,7 @@ class Evaluator:
             name = self._table.names[row]
             trial = reduced if alone else whole
             slots = trial.slots if all_filters else trial.dynamic
-            lasting = (alone or keep) and row not in trial.nominees
+            lasting = (alone or keep) and row != whole.own_row
             try:
                 answer = (lasting and known.get(row)) or self._without_victims(trial, row, slots)
             except AttemptError as problem:
@@ -498,7 +487,7 @@ class Evaluator:
         self, trial: _Trial, state: CycleState, node: NodeOverlay, slots: Sequence[FilterSlot]
     ) -> Status | None:
         """Filters in two passes: with the node's nominated pods, then without."""
-        nominees = trial.nominees.get(node.row)
+        nominees = self._nominated.pods(node.row, trial.pod.priority, trial.pod.metadata.uid)
         if nominees:
             copy, copied = node.copy(), state.clone()
             for other in nominees:
@@ -529,6 +518,8 @@ class Evaluator:
         if (
             # Ephemeral claims are named after their pod.
             pod.shape.volumes
+            # A pod does not count against itself.
+            or self._nominated.own_row(pod.metadata.uid) is not None
             or not all(
                 _told_by_table(slot) or slot.name in state.skip_filter for slot in self._slots
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from scheduler.api.pod import Pod
@@ -194,6 +194,14 @@ class Framework:
     def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> None:
         """RemovePod of every PreFilter plugin that is not skipped; AttemptError when one fails."""
         self._extensions("remove_pod", "RemovePod", state, pod, removed, node)
+
+    def follows_pods(self, skipped: Collection[str]) -> bool:
+        """Whether a plugin not in `skipped` keeps state that AddPod and RemovePod change."""
+        return any(
+            plugin.name not in skipped
+            for following in self._following.values()
+            for plugin in following
+        )
 
     def _extensions(
         self, method: str, label: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo

@@ -6,7 +6,7 @@ Follows framework-cycle-config.md 2.4 to 2.9.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError, RowVerdicts, TableStatuses
 from scheduler.engine.filtering import Filtering
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
+from scheduler.engine.nominated_rows import Crowding, CrowdingMemory, NominatedRows
 from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
 from scheduler.engine.shape_results import (
     NOT_A_NODE,
@@ -26,6 +27,7 @@ from scheduler.engine.shape_results import (
 )
 from scheduler.framework import (
     Code,
+    Codes,
     CycleState,
     NodeToStatus,
     Nominator,
@@ -71,6 +73,10 @@ class Verdicts:
     codes: dict[int, NarrowCodes]
     #: Statuses that no code expresses, by row; they win.
     explicit: dict[int, Status] = field(default_factory=dict)
+    #: Codes of rows that only nominated pods make unfit, 0 elsewhere; they win over `codes`.
+    crowded: Codes | None = None
+    #: What codes from `OWN_CODES` on stand for.
+    statuses: Sequence[Status] = ()
 
 
 @dataclass(slots=True)
@@ -100,10 +106,11 @@ class Search:
     ) -> None:
         self._framework = framework
         self._table = table
-        self._nominator = nominator
         self._stopwatch = stopwatch or no_stopwatch()
         self.filtering = Filtering(framework, table, self._stopwatch)
         self.results = ShapeResults()
+        self._nominated = NominatedRows(table, nominator)
+        self._crowding = CrowdingMemory(table)
         self._reuse = reuse
         self._percentage = percentage or 0
         self._scores_anything = scores_anything
@@ -329,7 +336,7 @@ class Search:
         filtering = self.filtering
         filtering.refresh(entry, state, pod)
         nominated = self._nominated_rows(pod)
-        if filtering.reuse_only(state) and self._complete and not nominated:
+        if filtering.reuse_only(state) and self._complete and not len(nominated):
             rows = entry.feasible_rows()
             if len(rows):
                 return Found(rows, entry, True, self._table.node_count - len(rows))
@@ -345,26 +352,25 @@ class Search:
         pod: Pod,
         verdicts: Verdicts,
         entry: ShapeResult | None,
-        nominated: list[int],
+        nominated: Rows,
         diagnosis: Diagnosis,
     ) -> Found:
         """From columnar verdicts: nominated pods, scalar plugins, sampling."""
         verdict = verdicts.verdict
-        for row in nominated:
-            if verdict[row] == 0:
-                self._recheck_with_nominated(state, pod, row, verdicts)
+        tempting = verdict[nominated] == 0
+        self._recheck_all(state, pod, nominated[tempting], verdicts)
         visited = verdicts.rows
         if self._complete:
             rows = np.flatnonzero(verdict == 0)
         else:
             rows, visited = self._sample(state, pod, verdicts)
         if len(rows):
-            known = Verdicts(visited, verdict, verdicts.codes, verdicts.explicit)
+            known = replace(verdicts, rows=visited)
             return Found(rows, entry, False, len(visited) - len(rows), verdicts=known)
-        for row in nominated:
-            # Upstream's first pass counts the nominated pods, so its reason is the one to report.
-            if verdict[row] > self.filtering.first_pod_dependent:
-                self._recheck_with_nominated(state, pod, row, verdicts)
+        # Upstream's first pass counts the nominated pods, so its reason is the one to report.
+        others = nominated[~tempting]
+        reported = others[verdict[others] > self.filtering.first_pod_dependent]
+        self._recheck_all(state, pod, reported, verdicts)
         raise self._unfit(state, pod, verdicts, diagnosis)
 
     def _order(self, rows: Rows) -> Rows:
@@ -418,7 +424,8 @@ class Search:
             diagnosis.statuses = NodeToStatus(absent=absent)
         verdicts = self._evaluate(state, pod, rows)
         verdict = verdicts.verdict
-        nominated = [row for row in self._nominated_rows(pod) if verdict[row] != NOT_A_NODE]
+        nominated = self._nominated_rows(pod)
+        nominated = nominated[verdict[nominated] != NOT_A_NODE]
         return self._choose(state, pod, verdicts, None, nominated, diagnosis)
 
     def _evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> Verdicts:
@@ -433,24 +440,12 @@ class Search:
 
     # -- nominations -----------------------------------------------------------------------------
 
-    def _nominated_rows(self, pod: Pod) -> list[int]:
-        rows = []
-        for name in self._nominator.nominated_nodes():
-            row = self._table.row_of(name)
-            if row is not None and self._relevant_nominees(pod, name):
-                rows.append(row)
-        return rows
-
-    def _relevant_nominees(self, pod: Pod, node_name: str) -> list[Pod]:
-        return [
-            other
-            for other in self._nominator.nominated_pods_for_node(node_name)
-            if other.priority >= pod.priority and other.metadata.uid != pod.metadata.uid
-        ]
+    def _nominated_rows(self, pod: Pod) -> Rows:
+        return self._nominated.at_least(pod.priority, pod.metadata.uid)
 
     def _with_nominated(self, state: CycleState, pod: Pod, row: int) -> Status | None:
         """The first of upstream's two passes: filters with the nominated pods of the node added."""
-        nominees = self._relevant_nominees(pod, self._table.names[row])
+        nominees = self._nominated.pods(row, pod.priority, pod.metadata.uid)
         if not nominees:
             return None
         node = NodeOverlay(self._table, row)
@@ -459,6 +454,46 @@ class Search:
             node.add_pod(other)
             self._framework.add_pod(copy, pod, other, node)
         return self._framework.run_filters(copy, pod, node)
+
+    def _recheck_all(self, state: CycleState, pod: Pod, rows: Rows, verdicts: Verdicts) -> None:
+        """Filter rows again with their nominated pods; what is known of others like it is used."""
+        if not len(rows):
+            return
+        crowding = self._crowding_of(state, pod)
+        if crowding is None:
+            for row in rows.tolist():
+                self._recheck_with_nominated(state, pod, row, verdicts)
+            return
+        own = self._nominated.own_row(pod.metadata.uid)
+        if own is not None and own in rows:
+            # The pod itself does not count there, as it would for all others.
+            self._recheck_with_nominated(state, pod, own, verdicts)
+            rows = rows[rows != own]
+        for row in crowding.unknown(rows):
+            status = self._with_nominated(state, pod, row)
+            index = -1 if status is None else self._index_of(status) - 1
+            crowding.note(row, index, status)
+        answers, codes = crowding.answers(rows)
+        refused = answers > 0
+        if not refused.any():
+            return
+        verdicts.verdict[rows[refused]] = answers[refused]
+        if verdicts.crowded is None:
+            verdicts.crowded = np.zeros(self._table.capacity, dtype=np.int32)
+            verdicts.statuses = crowding.statuses
+        verdicts.crowded[rows[refused]] = codes[refused]
+
+    def _crowding_of(self, state: CycleState, pod: Pod) -> Crowding | None:
+        """What is remembered; None where the answer is not a matter of shape and node alone."""
+        skipped = state.skip_filter
+        if (
+            not self._reusable(pod)
+            or pod.shape.volumes  # Ephemeral claims are named after their pod.
+            or not self.filtering.told_by_rows(skipped)
+            or self._framework.follows_pods(skipped)
+        ):
+            return None
+        return self._crowding.recall((pod.shape.id, state.variant, frozenset(skipped)))
 
     def _recheck_with_nominated(
         self, state: CycleState, pod: Pod, row: int, verdicts: Verdicts
@@ -495,7 +530,12 @@ class Search:
             here = mine == index + 1
             if here.any():
                 chosen[here] = column[rows[here]]
-        rejected = self.filtering.rejected(state, pod, rows, mine, chosen, verdicts.explicit)
+        if verdicts.crowded is not None:
+            crowded = verdicts.crowded[rows]
+            chosen = np.where(crowded == 0, chosen, crowded)
+        rejected = self.filtering.rejected(
+            state, pod, rows, mine, chosen, verdicts.explicit, verdicts.statuses
+        )
         return self._diagnosed(rejected, diagnosis, diagnosis.statuses.absent)
 
     def _diagnosed(self, rejected: RowVerdicts, diagnosis: Diagnosis, absent: Status) -> FitError:

@@ -16,6 +16,7 @@ only through `Handle.api`; everything else is synchronous and pure.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -82,6 +83,20 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Success lets the pod in; anything else gates it (no event, no condition is written)."""
+        ...
+
+
+class HoldingPlugin(PreEnqueuePlugin, Protocol):
+    """A PreEnqueue plugin that knows by itself which pods it would refuse.
+
+    So an event that many of its gated pods wait for costs nothing for those it would not help.
+    """
+
+    def held(self) -> AbstractSet[str]:
+        """UIDs of pods that `pre_enqueue` would refuse now; read at once, and not changed.
+
+        Pods that it gates and that are in here are not asked again because of an event.
+        """
         ...
 
 

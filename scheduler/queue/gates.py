@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from scheduler.api.pod import Pod
 from scheduler.framework.plugin import PreEnqueuePlugin
@@ -16,6 +16,7 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Code, Status, error, status_or_none
 from scheduler.queue.hints import PluginErrorListener
 from scheduler.queue.metrics import QueueMetrics
+from scheduler.queue.pool import Group
 
 PRE_ENQUEUE: Final = "PreEnqueue"
 
@@ -35,7 +36,7 @@ class GateCounts:
 class Gates:
     """The PreEnqueue plugins of all profiles."""
 
-    __slots__ = ("_metrics", "_on_error", "_plugins", "_timer", "counts")
+    __slots__ = ("_holding", "_metrics", "_on_error", "_plugins", "_timer", "counts")
 
     def __init__(
         self,
@@ -46,6 +47,12 @@ class Gates:
     ) -> None:
         """`timer` gives seconds for measuring; None measures nothing."""
         self._plugins = {profile: tuple(found) for profile, found in plugins.items()}
+        self._holding: dict[tuple[str, str], Any] = {
+            (profile, plugin.name): plugin
+            for profile, found in self._plugins.items()
+            for plugin in found
+            if callable(getattr(plugin, "held", None))
+        }
         self._metrics = metrics
         self._timer = timer
         self._on_error = on_error
@@ -64,6 +71,20 @@ class Gates:
         if self._timer is None:
             return self._ask(plugins, info.pod)
         return self._measured(self._timer, profile, plugins, info.pod)
+
+    def askable(self, group: Group) -> list[QueuedPodInfo]:
+        """Members of a gated group but for those that their gate is certain to refuse again."""
+        sample = group.sample
+        plugin = self._holding.get((sample.pod.spec.scheduler_name, sample.gating_plugin))
+        if plugin is None:
+            return list(group.members.values())
+        try:
+            held = plugin.held()
+            return [info for uid, info in group.members.items() if uid not in held]
+        except Exception as cause:  # noqa: BLE001 - boundary: plugin call
+            self.counts.errors += 1
+            self.report(plugin.name, PRE_ENQUEUE, sample.pod, cause)
+            return list(group.members.values())
 
     def report(self, plugin: str, what: str, pod: Pod, cause: Exception) -> None:
         """Tell the log that a plugin raised."""

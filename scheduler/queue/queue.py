@@ -466,8 +466,9 @@ class SchedulingQueue(QueueInspection):
                 verdict = self._hints.evaluate(occurrence, group.sample, group.identity)
                 if verdict is SKIP:
                     continue
-            # A copy, because a hint may call the queue.
-            for info in list(group.members.values()):
+            # Lists of their own, because a hint may call the queue.
+            members = self._gates.askable(group) if group.gated else list(group.members.values())
+            for info in members:
                 if not occurrence.concerns(info):
                     continue
                 if not shared:

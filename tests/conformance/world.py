@@ -193,6 +193,7 @@ class World:
         self._shapes = PodShapes()
         self._pods: dict[tuple[str, str], Pod] = {}
         self.nominator = QueueNominator(lambda space, name: self._pods.get((space, name)))
+        self.nominator.subscribe_nodes(self.cache.table.note_nominations)
         #: The incoming pod.
         self.pod = self.incoming()
         self._add_objects(self._input.get("objects") or {})

@@ -45,18 +45,22 @@ class Clock:
 
 
 class Nominations:
-    """Implements `framework.Nominator` with no rules of its own."""
+    """Implements `framework.Nominator` with no rules of its own; tells a node of changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[str], None] = lambda _name: None) -> None:
         self._pods: dict[str, tuple[Pod, str]] = {}
+        self._changed = changed
 
     def add_nominated_pod(self, pod: Pod, nominating: NominatingInfo | None) -> None:
-        self._pods.pop(pod.uid, None)
+        self.delete_nominated_pod_if_exists(pod)
         if nominating is not None and nominating.node_name:
             self._pods[pod.uid] = pod, nominating.node_name
+            self._changed(nominating.node_name)
 
     def delete_nominated_pod_if_exists(self, pod: Pod) -> None:
-        self._pods.pop(pod.uid, None)
+        _, name = self._pods.pop(pod.uid, (pod, ""))
+        if name:
+            self._changed(name)
 
     def node_of(self, uid: str) -> str:
         return self._pods[uid][1] if uid in self._pods else ""
@@ -156,7 +160,7 @@ class World:
     ) -> None:
         self.clock = Clock()
         self.cache = Cache()
-        self.nominations = Nominations()
+        self.nominations = Nominations(self.cache.table.note_nominations)
         self.metrics = Metrics()
         self.shapes = PodShapes()
         classes = [*plugins, QUEUE_SORT]

@@ -115,11 +115,8 @@ class Burst:
                 c.budgets[:] = [budget(self.random.randrange(3), WEB)]
                 c.cache.table.bump("poddisruptionbudgets")
             case "nominee":
-                name = self.random.choice(NODES)
-                c.nominations.add_nominated_pod(
-                    c.incoming("2", 100, self.name()), NominatingInfo(name)
-                )
-                c.cache.table.note_nominations(name)
+                nominee = c.incoming("2", 100, self.name())
+                c.nominations.add_nominated_pod(nominee, NominatingInfo(self.random.choice(NODES)))
 
     def fresh(self) -> Evaluator:
         c = self.cluster
@@ -217,15 +214,37 @@ def test_who_started_last_is_known_at_once() -> None:
         assert names(c.decide(c.incoming("2", name=f"after {start}")).victims) == [name]
 
 
-def test_a_nominated_node_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nominated_node_is_looked_at_when_its_nominations_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     c = cluster(2)
     for number in (1, 2):
         c.place(f"low{number}", f"n{number}", "4")
-    c.nominations.add_nominated_pod(c.incoming("1", 100, "nominee"), NominatingInfo("n1"))
+    nominee = c.incoming("1", 100, "nominee")
+    c.nominations.add_nominated_pod(nominee, NominatingInfo("n1"))
     rows = dry_runs(monkeypatch, c)
     for name in ("first", "second"):
         c.decide(c.incoming("2", name=name))
-    assert sorted(rows) == [0, 0, 1]
+    assert sorted(rows) == [0, 1]
+    rows.clear()
+    c.nominations.add_nominated_pod(nominee, NominatingInfo("n2"))
+    c.decide(c.incoming("2", name="third"))
+    assert sorted(rows) == [0, 1]
+
+
+def test_what_holds_for_the_nominated_pod_itself_holds_for_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = cluster(1)
+    c.place("low", "n1", "4")
+    own = c.incoming("3", name="own")
+    c.nominations.add_nominated_pod(own, NominatingInfo("n1"))
+    rows = dry_runs(monkeypatch, c)
+    for _ in range(2):
+        # One after the other, so that what one found would be remembered for the other.
+        assert c.find(c.incoming("3", name="other"), ANY).message
+        assert names(c.decide(own).victims) == ["low"]
+    assert rows == [0, 0, 0]
 
 
 def test_few_kinds_are_remembered() -> None:

@@ -427,6 +427,7 @@ def test_the_preemptor_is_held_back_until_its_last_victim_is_going() -> None:
 
     def gate() -> str:
         status = plugin.pre_enqueue(incoming)
+        assert plugin.held() == ({incoming.uid} if status else set())
         return "" if status is None else status.message
 
     def look() -> None:

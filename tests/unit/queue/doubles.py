@@ -143,6 +143,17 @@ class GateDouble(FilterDouble):
         return answer
 
 
+class HoldingGate(GateDouble):
+    """A gate that says by itself whom it holds, or raises."""
+
+    holding: set[str] | Exception = set()
+
+    def held(self) -> set[str]:
+        if isinstance(self.holding, Exception):
+            raise self.holding
+        return self.holding
+
+
 class SchedulingGatesDouble:
     """As the in-tree plugin."""
 

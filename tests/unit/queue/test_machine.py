@@ -78,6 +78,23 @@ class Gate(Switch):
         return None if self.passes(pod) else unresolvable("closed", requeue_after=self.retry)
 
 
+class HoldingGate(Gate):
+    """Says of pods it was asked about whom it holds."""
+
+    def __init__(self, name: str, *, per_shape: bool) -> None:
+        super().__init__(name, per_shape=per_shape)
+        self.asked: dict[str, Pod] = {}
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        self.asked[pod.uid] = pod
+        return super().pre_enqueue(pod)
+
+    def held(self) -> set[str]:
+        if self.broken:
+            raise RuntimeError("broken gate")
+        return {uid for uid, pod in self.asked.items() if not self.passes(pod)}
+
+
 class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +111,10 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def start(self, flush: bool, early: bool, per_shape: bool, backoff: bool) -> None:
         self.filters = {name: Switch(name, per_shape=per_shape) for name in FILTERS}
-        self.gates = {name: Gate(name, per_shape=False) for name in GATES}
+        kinds = (Gate, HoldingGate)
+        self.gates = {
+            name: kind(name, per_shape=False) for name, kind in zip(GATES, kinds, strict=True)
+        }
         self.filters["F0"].closed.add("red")
         self.filters["F2"].closed.add("blue")
         self.switches: dict[str, Switch] = {**self.filters, **self.gates}

@@ -23,6 +23,7 @@ from tests.unit.queue.doubles import (
     WILDCARD,
     FilterDouble,
     GateDouble,
+    HoldingGate,
     SchedulingGatesDouble,
     World,
     make_pod,
@@ -233,6 +234,45 @@ class TestGates:
         gate.closed.clear()
         assert world.happen(NODE_ADD) == 1
         assert world.place("a") == "active"
+
+    def test_pods_that_their_gate_holds_for_certain_are_not_asked(self) -> None:
+        gate = HoldingGate("G", [(NODE_ADD, QUEUE)])
+        filters = FilterDouble("P", [(NODE_ADD, QUEUE)])
+        world = World(gate, filters)
+        gate.closed = dict.fromkeys("abc", unresolvable("no"))
+        for name in "abc":
+            world.add(make_pod(name))
+        gate.holding = {"uid-a", "uid-c"}
+        del gate.closed["b"]
+        for each in (gate.asked, gate.calls):
+            each.clear()
+        assert world.happen(NODE_ADD) == 1
+        assert world.places() == {"a": "gated", "b": "active", "c": "gated"}
+        assert gate.asked == ["b"]
+        assert [name for name, *_ in gate.calls] == ["b"]
+        gate.holding, gate.closed = set(), {}
+        assert world.happen(NODE_ADD) == 2
+
+    def test_a_gate_that_cannot_say_whom_it_holds_is_asked(self) -> None:
+        gate = HoldingGate("G", [(NODE_ADD, QUEUE)])
+        world = World(gate)
+        gate.closed["a"] = unresolvable("no")
+        world.add(make_pod("a"))
+        gate.holding = RuntimeError("broken")
+        gate.closed.clear()
+        assert world.happen(NODE_ADD) == 1
+        assert world.queue.statistics().pre_enqueue_errors == 1
+
+    def test_whoever_asks_about_a_held_pod_is_answered(self) -> None:
+        gate = HoldingGate("G", [(NODE_ADD, QUEUE)])
+        world = World(gate)
+        gate.closed["a"] = unresolvable("no")
+        world.add(make_pod("a"))
+        gate.holding = {"uid-a"}
+        gate.asked.clear()
+        world.queue.recheck(["uid-a"])
+        world.queue.activate([make_pod("a")])
+        assert gate.asked == ["a", "a"]
 
     def test_a_gated_pod_that_failed_before_goes_through_backoff(self) -> None:
         world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))

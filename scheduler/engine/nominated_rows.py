@@ -1,0 +1,179 @@
+"""Rows that pods are nominated to, and what filters say of them with those pods counted.
+
+In a burst of preemptors nearly every node has a nomination, and each attempt asks about all of
+them. So which rows matter is a column, and the answer for a kind of pod is kept until something on
+the node, its nominations included, changes.
+
+Invariant: both follow the change log of the node table; whoever owns the nominations tells it
+(`NodeTable.note_nominations`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.framework import Codes, Columns, Int64Column, Nominator, Rows, Status
+
+MOST_KINDS: Final = 64
+"""Kinds of pods whose answers are kept; the one used longest ago goes first."""
+
+OWN_CODES: Final = 1 << 30
+"""Codes from here on stand for statuses found out here; no plugin's code is that high."""
+
+_NOBODY: Final = np.iinfo(np.int64).min
+_CONCERNS: Final = int(Columns.NOMINATIONS | Columns.EXISTENCE)
+_UNKNOWN: Final = -1
+_MOST_STATUSES: Final = 4096
+
+
+class NominatedRows:
+    """The highest priority nominated to every row."""
+
+    __slots__ = ("_highest", "_nominator", "_sequence", "_table")
+
+    def __init__(self, table: NodeTable, nominator: Nominator) -> None:
+        self._table = table
+        self._nominator = nominator
+        self._sequence = -1
+        self._highest: Int64Column = np.zeros(0, dtype=np.int64)
+
+    def at_least(self, priority: int, uid: str) -> Rows:
+        """Rows with nominated pods of that priority or a higher one, but for the pod `uid`."""
+        self._catch_up()
+        rows: Rows = np.flatnonzero(self._highest >= priority)
+        own = self.own_row(uid)
+        if own is not None and not self.pods(own, priority, uid):
+            rows = rows[rows != own]
+        return rows
+
+    def own_row(self, uid: str) -> int | None:
+        """The row that a pod is nominated to itself."""
+        name = self._nominator.node_of(uid)
+        return self._table.row_of(name) if name else None
+
+    def pods(self, row: int, priority: int, uid: str) -> list[Pod]:
+        """The pods nominated to a row with that priority or a higher one, but for `uid`."""
+        return [
+            pod
+            for pod in self._nominator.nominated_pods_for_node(self._table.names[row])
+            if pod.priority >= priority and pod.metadata.uid != uid
+        ]
+
+    def _catch_up(self) -> None:
+        table = self._table
+        if self._sequence == table.sequence:
+            return
+        changes = None
+        if len(self._highest) == table.capacity and self._sequence >= 0:
+            changes = table.log.since(self._sequence)
+        if changes is None:
+            self._highest = np.full(table.capacity, _NOBODY, dtype=np.int64)
+            for name in self._nominator.nominated_nodes():
+                row = table.row_of(name)
+                if row is not None:
+                    self._look_at(row)
+        else:
+            for row, columns in changes.items():
+                if columns & _CONCERNS:
+                    self._look_at(row)
+        self._sequence = table.sequence
+
+    def _look_at(self, row: int) -> None:
+        name = self._table.names[row]
+        pods = () if not name else self._nominator.nominated_pods_for_node(name)
+        self._highest[row] = max((pod.priority for pod in pods), default=_NOBODY)
+
+
+class Crowding:
+    """What filters say of nominated rows to one kind of pod, the nominated pods counted."""
+
+    __slots__ = ("_codes", "_known", "_verdict", "revision", "sequence", "statuses")
+
+    def __init__(self, capacity: int) -> None:
+        self.sequence = self.revision = -1
+        #: By row: 0 feasible, i+1 rejected first by filter i, `_UNKNOWN`.
+        self._verdict = np.full(capacity, _UNKNOWN, dtype=np.int16)
+        #: By row: `OWN_CODES` plus an index of `statuses` where rejected.
+        self._codes: Codes = np.zeros(capacity, dtype=np.int32)
+        self.statuses: list[Status] = []
+        self._known: dict[tuple[object, ...], int] = {}
+
+    @property
+    def capacity(self) -> int:
+        """Rows there is room for."""
+        return len(self._verdict)
+
+    def forget(self, rows: Rows | None = None) -> None:
+        """Nothing is known of these rows any more; None: of any."""
+        if rows is not None:
+            self._verdict[rows] = _UNKNOWN
+            return
+        self._verdict.fill(_UNKNOWN)
+        # A new list, because a diagnosis may still hold the old one.
+        self.statuses, self._known = [], {}
+
+    def unknown(self, rows: Rows) -> list[int]:
+        """Those rows that `note` is still to be called for."""
+        found: list[int] = rows[self._verdict[rows] == _UNKNOWN].tolist()
+        return found
+
+    def note(self, row: int, filter_index: int, status: Status | None) -> None:
+        """The answer for a row: None, or a rejection by the filter of that index."""
+        if status is None:
+            self._verdict[row] = 0
+            return
+        key = (
+            status.plugin,
+            status.code,
+            status.reasons,
+            status.requeue_after,
+            status.condition_reason,
+            status.skip_post_filter,
+            status.error,
+        )
+        index = self._known.get(key)
+        if index is None:
+            index = self._known[key] = len(self.statuses)
+            self.statuses.append(status)
+        self._verdict[row] = filter_index + 1
+        self._codes[row] = OWN_CODES + index
+
+    def answers(self, rows: Rows) -> tuple[np.ndarray, Codes]:
+        """(verdict, code) of known rows."""
+        return self._verdict[rows], self._codes[rows]
+
+
+class CrowdingMemory:
+    """`Crowding` by kind of pod."""
+
+    __slots__ = ("_kinds", "_table")
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._kinds: OrderedDict[Hashable, Crowding] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def recall(self, kind: Hashable) -> Crowding:
+        """What is still true for pods of a kind."""
+        table = self._table
+        known = self._kinds.get(kind)
+        if known is None or known.capacity != table.capacity:
+            known = self._kinds[kind] = Crowding(table.capacity)
+            if len(self._kinds) > MOST_KINDS:
+                self._kinds.popitem(last=False)
+        elif known.revision != table.revision or len(known.statuses) > _MOST_STATUSES:
+            known.forget()
+        elif known.sequence != table.sequence:
+            changes = table.log.since(known.sequence)
+            known.forget(None if changes is None else np.fromiter(changes, dtype=np.intp))
+        known.sequence, known.revision = table.sequence, table.revision
+        self._kinds.move_to_end(kind)
+        return known
