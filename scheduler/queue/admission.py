@@ -131,6 +131,10 @@ class Admission:
             self._places.refresh(info)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
             self._unsortable(info, QUEUE_SORT, cause)
+            return
+        if self._policy.aligned and self._places.where(info.uid) is Place.BACKOFF:
+            # It may have been held back there, and be worth a try as it is now.
+            self._signals.ready()
 
     def _enter_backoff(self, info: QueuedPodInfo, event: str, hint: str) -> Place:
         info.last_event, info.last_hint = event, hint

@@ -2,7 +2,9 @@
 
 Invariant: a pod is in exactly one of the two heaps, chosen when it was added: the normal heap when
 a plugin rejected it, the error heap when its attempt broke. Only the normal heap may be popped
-early, when nothing is active. Rules: docs of queue-and-events.md 1.3 to 1.6.
+early, when nothing is active. Its pods are either candidates for that or held back by likeness
+until `release`; neither has to do with when their backoff ends. Rules: docs of queue-and-events.md
+1.3 to 1.6.
 
 All times are wall clock seconds. Nothing here reads a clock.
 """
@@ -10,10 +12,11 @@ All times are wall clock seconds. Nothing here reads a clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.fruitless import Fruitless, likeness
 from scheduler.queue.heap import KeyedHeap
 
 SortKey = Callable[[QueuedPodInfo], Any]
@@ -69,13 +72,25 @@ class BackoffPolicy:
 class BackoffQueue:
     """Pods worth retrying whose backoff has not ended."""
 
-    __slots__ = ("_errors", "_normal", "_policy", "_sort_key")
+    __slots__ = (
+        "_candidates",
+        "_errors",
+        "_held",
+        "_held_as",
+        "_normal",
+        "_policy",
+        "_sort_key",
+    )
 
     def __init__(self, policy: BackoffPolicy, sort_key: SortKey) -> None:
         self._policy = policy
         self._sort_key = sort_key
         self._normal: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         self._errors: KeyedHeap[QueuedPodInfo] = KeyedHeap()
+        #: The pods of the normal heap once more, those held back apart.
+        self._candidates: KeyedHeap[QueuedPodInfo] = KeyedHeap()
+        self._held: dict[Hashable, KeyedHeap[QueuedPodInfo]] = {}
+        self._held_as: dict[str, Hashable] = {}
 
     def __len__(self) -> int:
         return len(self._normal) + len(self._errors)
@@ -91,8 +106,8 @@ class BackoffQueue:
 
     @property
     def poppable(self) -> bool:
-        """Whether `pop_early` would give a pod."""
-        return len(self._normal) > 0
+        """Whether `pop_early` may give a pod."""
+        return len(self._candidates) > 0
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """The pod, None when it is not here."""
@@ -101,7 +116,12 @@ class BackoffQueue:
     def add(self, info: QueuedPodInfo) -> None:
         """Insert a pod that is in neither heap. What the sort key raises comes first."""
         if info.unschedulable_plugins or info.pending_plugins:
-            self._push_normal(info)
+            try:
+                self._push_normal(info)
+            except BaseException:
+                # A sort key that cannot be compared with those of the other candidates.
+                self._normal.remove(info.uid)
+                raise
         else:
             self._errors.push(info.uid, (self._policy.expiry(info),), info)
 
@@ -114,11 +134,33 @@ class BackoffQueue:
 
     def remove(self, uid: str) -> QueuedPodInfo | None:
         """Take a pod out; None when it is not here."""
-        return self._normal.remove(uid) or self._errors.remove(uid)
+        info = self._normal.remove(uid)
+        if info is None:
+            return self._errors.remove(uid)
+        self._end_candidacy(uid)
+        return info
 
-    def pop_early(self) -> QueuedPodInfo | None:
-        """Take out the next pod of the normal heap although its backoff has not ended."""
-        return self._normal.pop()
+    def pop_early(self, fruitless: Fruitless) -> QueuedPodInfo | None:
+        """Take out the next pod of the normal heap although its backoff has not ended.
+
+        Those that are known to be fruitless are held back until `release`.
+        """
+        while (info := self._candidates.pop()) is not None:
+            alike = likeness(info)
+            if alike is None or not fruitless.known(alike):
+                self._normal.remove(info.uid)
+                # What holds for this one holds for the next of its kind.
+                self._release_one(alike)
+                return info
+            self._held.setdefault(alike, KeyedHeap()).push(info.uid, self._key(info), info)
+            self._held_as[info.uid] = alike
+        return None
+
+    def release(self) -> bool:
+        """Let one pod of each likeness held back be tried again; whether any pod may be popped."""
+        for alike in list(self._held):
+            self._release_one(alike)
+        return self.poppable
 
     def next_completed(self, now: float) -> QueuedPodInfo | None:
         """A pod whose backoff has ended, or None; the normal heap goes first. It stays here."""
@@ -148,6 +190,13 @@ class BackoffQueue:
         """What is broken inside, for `validate()`."""
         found = [f"backoff queue, normal heap: {text}" for text in self._normal.violations()]
         found += [f"backoff queue, error heap: {text}" for text in self._errors.violations()]
+        found += [f"candidates of the backoff queue: {x}" for x in self._candidates.violations()]
+        held = [info.uid for heap in self._held.values() for info in heap.items()]
+        if sorted(held) != sorted(self._held_as) or not all(map(len, self._held.values())):
+            found.append("backoff queue: pods held back and their likenesses differ")
+        either = sorted([*held, *(info.uid for info in self._candidates.items())])
+        if self._policy.aligned and either != sorted(info.uid for info in self._normal.items()):
+            found.append("backoff queue: a pod is neither a candidate nor held back, or both")
         found += [
             f"pod {info.key} is in both backoff heaps"
             for info in self._normal.items()
@@ -157,6 +206,34 @@ class BackoffQueue:
         return found
 
     def _push_normal(self, info: QueuedPodInfo) -> None:
-        expiry = self._policy.expiry(info)
-        key = (expiry, self._sort_key(info)) if self._policy.aligned else (expiry,)
+        key = self._key(info)
         self._normal.push(info.uid, key, info)
+        if self._policy.aligned:
+            self._end_candidacy(info.uid)
+            self._candidates.push(info.uid, key, info)
+
+    def _key(self, info: QueuedPodInfo) -> tuple[Any, ...]:
+        expiry = self._policy.expiry(info)
+        return (expiry, self._sort_key(info)) if self._policy.aligned else (expiry,)
+
+    def _end_candidacy(self, uid: str) -> None:
+        self._candidates.remove(uid)
+        alike = self._held_as.pop(uid, None)
+        if alike is not None:
+            held = self._held[alike]
+            held.remove(uid)
+            if not held:
+                del self._held[alike]
+
+    def _release_one(self, alike: Hashable | None) -> None:
+        held = self._held.get(alike)
+        if held is None:
+            return
+        head = held.peek()
+        assert head is not None
+        key, info = head
+        held.pop()
+        if not held:
+            del self._held[alike]
+        del self._held_as[info.uid]
+        self._candidates.push(info.uid, key, info)

@@ -12,6 +12,7 @@ from typing import Final
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.active import ActiveQueue
 from scheduler.queue.backoff import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
+from scheduler.queue.fruitless import Fruitless
 from scheduler.queue.heap import KeyedHeap
 from scheduler.queue.metrics import QueueMetrics
 from scheduler.queue.pool import UnschedulablePool, WantedKeys
@@ -147,12 +148,15 @@ class Places:
         self._left(info, place)
         return info
 
-    def pop(self, *, early: bool) -> QueuedPodInfo | None:
-        """Take out the next pod; `early`: from the backoff queue if nothing is active."""
+    def pop(self, fruitless: Fruitless, *, early: bool) -> QueuedPodInfo | None:
+        """Take out the next pod.
+
+        `early`: from the backoff queue if nothing is active, but for those that are `fruitless`.
+        """
         info = self.active.pop()
         if info is not None:
             self._left(info, Place.ACTIVE)
-        elif early and (info := self.backoff.pop_early()) is not None:
+        elif early and (info := self.backoff.pop_early(fruitless)) is not None:
             self._left(info, Place.BACKOFF)
             self._metrics.incoming_pods(Place.ACTIVE, POP_FROM_BACKOFF)
         return info

@@ -35,6 +35,7 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.admission import Admission
 from scheduler.queue.backoff import BackoffPolicy, SortKey
 from scheduler.queue.decompose import DEFAULT_FEATURES, EventFeatures, pod_events
+from scheduler.queue.fruitless import Fruitless
 from scheduler.queue.gates import Gates
 from scheduler.queue.hints import (
     AFTER_BACKOFF,
@@ -129,6 +130,7 @@ class SchedulingQueue(QueueInspection):
         self._hints = HintIndex(hints, self._metrics, timer, on_plugin_error)
         self._places = Places(self._policy, sort_key, self._metrics, self._hints.wanted)
         self._in_flight = InFlight()
+        self._fruitless = Fruitless()
         self._gates = Gates(pre_enqueue, self._metrics, timer, on_plugin_error)
         self._time_plugins = self._hints.interest(TIME_TICK).plugins
         #: Nominations of pending pods.
@@ -210,13 +212,14 @@ class SchedulingQueue(QueueInspection):
 
     def pop(self) -> QueuedPodInfo | None:
         """The next pod to schedule, in flight from now on; None when there is none."""
-        info = self._places.pop(early=self._early_pop)
+        info = self._places.pop(self._fruitless, early=self._early_pop)
         if info is None:
             self._signals.starved = True
             return None
         info.attempts += 1
         self._cycle += 1
         self._in_flight.start(info)
+        self._fruitless.begun(info.uid)
         self._metrics.inflight_events(POD_POPPED, 1)
         if info.unschedulable_plugins or info.pending_plugins:
             self._places.count_rejectors(info, -1)
@@ -224,6 +227,7 @@ class SchedulingQueue(QueueInspection):
 
     def done(self, uid: str) -> None:
         """The pod's attempt is over, or past the point where an event matters. Idempotent."""
+        self._fruitless.ended(uid)
         released = self._in_flight.finish(uid)
         if released is None:
             return
@@ -252,6 +256,7 @@ class SchedulingQueue(QueueInspection):
             info.backoff_expiration = None
             info.was_flushed_from_unschedulable = False
             self._places.count_rejectors(info, 1)
+            self._fruitless.turned_down(info)
             verdict, cause = self._missed(info)
             place = self._admission.requeue(info, verdict, SCHEDULE_ATTEMPT_FAILURE)
             info.last_event, info.last_hint = cause, verdict.plugin
@@ -273,6 +278,7 @@ class SchedulingQueue(QueueInspection):
         if not interest.plugins and not event.wildcard:
             self._events_ignored += 1
             return 0
+        self._happened()
         occurrence = Occurrence(event, old, new, interest.label, pre_check)
         self._record(occurrence)
         if event.wildcard:
@@ -286,6 +292,7 @@ class SchedulingQueue(QueueInspection):
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pods to the active queue now, whatever their backoff. A closed gate stays closed."""
+        self._happened()
         for pod in pods:
             uid = pod.uid
             place = self._places.where(uid)
@@ -306,6 +313,7 @@ class SchedulingQueue(QueueInspection):
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods: it may free gated ones, and gate the others."""
+        self._happened()
         for uid in uids:
             info = self._places.get(uid)
             if info is None:
@@ -321,6 +329,7 @@ class SchedulingQueue(QueueInspection):
         Pods that another plugin's gate holds, or that `plugin` did not reject, stay. Pods in flight
         are told when they come back. Returns how many pods were moved.
         """
+        self._happened()
         concerned = frozenset(uids)
         event = ClusterEvent("", ActionType.NONE, event_label)
         occurrence = Occurrence(event, None, None, event_label, only=concerned, plugin=plugin)
@@ -391,6 +400,7 @@ class SchedulingQueue(QueueInspection):
 
     def tick_time_hints(self) -> int:
         """Ask the hints for the Time event. Pods in flight read the clock themselves."""
+        self._happened()
         groups = self._places.pool.groups_of(self._time_plugins)
         return self._move(groups, Occurrence(TIME_TICK, None, None, TIME_TICK.label))
 
@@ -507,6 +517,12 @@ class SchedulingQueue(QueueInspection):
                 # The attempt was a real one: the next comes after backoff, Pending or not.
                 return Verdict(Strategy.AFTER_BACKOFF, verdict.plugin), outcome.label
         return found, cause
+
+    def _happened(self) -> None:
+        """Forget who was turned down, and let those like them be tried early again."""
+        self._fruitless.happened()
+        if self._early_pop and self._places.backoff.release():
+            self._signals.ready()
 
     def _record(self, occurrence: Occurrence) -> None:
         if not self._in_flight.record(occurrence):
