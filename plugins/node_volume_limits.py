@@ -18,7 +18,7 @@ from plugins.volumebinding.attachments import (
     limits_of,
     node_volumes,
 )
-from plugins.volumebinding.claims import after_any_own_claim
+from plugins.volumebinding.claims import OWN_CLAIM_KEYS, after_any_own_claim
 from plugins.volumebinding.migration import CSIVolume, plugin_of_source, translate_inline
 from scheduler.api.pod import Pod, Volume
 from scheduler.api.storage import CSIDriver, CSINode, VolumeAttachment
@@ -217,6 +217,7 @@ class NodeVolumeLimits:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
                 after_any_own_claim,
+                keys=OWN_CLAIM_KEYS,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE),

@@ -15,7 +15,13 @@ import numpy as np
 
 from plugins import names
 from plugins.row_selection import all_pass
-from plugins.volumebinding.claims import CLAIM_NOT_FOUND, READ_WRITE_ONCE_POD, after_own_claim
+from plugins.volumebinding.claims import (
+    CLAIM_NOT_FOUND,
+    OWN_CLAIM_KEYS,
+    READ_WRITE_ONCE_POD,
+    after_own_claim,
+    claims_named,
+)
 from plugins.volumebinding.volume_pods import VolumePods
 from scheduler.api.pod import Pod, Volume
 from scheduler.api.storage import PersistentVolumeClaim
@@ -166,6 +172,7 @@ class VolumeRestrictions:
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
                 after_own_claim,
                 per_shape=True,
+                keys=OWN_CLAIM_KEYS,
             ),
         )
 
@@ -212,13 +219,11 @@ def _conflict(one: Volume, other: Volume) -> bool:
 
 
 def _wanted_claims(pod: Pod) -> set[tuple[str, str]] | None:
-    if _exclusive_disks(pod):
-        return None
-    return {(pod.metadata.namespace, claim) for claim in pod.shape.claims}
+    return None if _exclusive_disks(pod) else claims_named(pod)
 
 
 def _offered_claims(old: Pod, _new: Any) -> set[tuple[str, str]]:
-    return {(old.metadata.namespace, claim) for claim in old.shape.claims}
+    return claims_named(old)
 
 
 def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:

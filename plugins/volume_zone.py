@@ -16,6 +16,7 @@ from plugins.row_selection import all_pass, selector
 from plugins.volumebinding.claims import (
     CLAIM_NOT_FOUND,
     NO_BINDING_MODE,
+    OWN_CLAIM_KEYS,
     WAIT_FOR_FIRST_CONSUMER,
     after_own_claim,
     claim_class,
@@ -194,6 +195,7 @@ class VolumeZone:
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, changed),
                 after_own_claim,
                 per_shape=True,
+                keys=OWN_CLAIM_KEYS,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME, changed),

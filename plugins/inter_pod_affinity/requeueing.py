@@ -13,7 +13,6 @@ from plugins.inter_pod_affinity.terms import Terms
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm, compile_pod_affinity
-from scheduler.api.selectors import IN
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -103,12 +102,8 @@ def _labels_of_one(terms: Sequence[AffinityTerm]) -> frozenset[Label] | None:
     """Labels of which every pod that all terms match has one; the fewest that can be told."""
     if not terms:
         return frozenset()
-    found: frozenset[Label] | None = None
-    for term in terms:
-        for each in term.selector.requirements:
-            if each.operator == IN and (found is None or len(each.values) < len(found)):
-                found = frozenset((each.key, value) for value in each.values)
-    return found
+    told = [each.selector.needed_labels for each in terms]
+    return min((each for each in told if each is not None), key=len, default=None)
 
 
 def _offered(old: Pod | None, new: Pod | None) -> set[Label] | None:

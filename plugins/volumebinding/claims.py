@@ -12,7 +12,7 @@ from scheduler.api.meta import RawQuantity
 from scheduler.api.pod import Pod, Volume
 from scheduler.api.quantity import value
 from scheduler.api.storage import PersistentVolumeClaim
-from scheduler.framework import QueueingHint
+from scheduler.framework import HintKeys, QueueingHint
 
 ANN_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 ANN_BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
@@ -106,3 +106,26 @@ def after_any_own_claim(
         claim.name == new.metadata.name for claim in pod_claims(pod)
     )
     return QueueingHint.QUEUE if own else QueueingHint.SKIP
+
+
+def claims_named(pod: Pod) -> set[tuple[str, str]]:
+    """Namespace and name of the claims that volumes of the pod name; not those to be made."""
+    namespace = pod.metadata.namespace
+    return {(namespace, claim) for claim in pod.shape.claims}
+
+
+def _claims_wanted(pod: Pod) -> set[tuple[str, str]] | None:
+    # The name of an ephemeral volume's claim is not the shape's.
+    if any(each.ephemeral is not None for each in pod.shape.volumes):
+        return None
+    return claims_named(pod)
+
+
+def _claim_offered(
+    _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
+) -> tuple[tuple[str, str], ...]:
+    return ((new.metadata.namespace, new.metadata.name),)
+
+
+OWN_CLAIM_KEYS: Final = HintKeys(_claims_wanted, _claim_offered)
+"""For both hints above."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plugins.volumebinding.claims import after_any_own_claim
+from plugins.volumebinding.claims import OWN_CLAIM_KEYS, after_any_own_claim
 from plugins.volumebinding.migration import ANN_MIGRATED_PLUGINS
 from plugins.volumebinding.provisioning import capacity_limit
 from scheduler.api.pod import Pod
@@ -27,7 +27,9 @@ def volume_binding_events() -> Sequence[ClusterEventWithHint]:
             ClusterEvent(EventResource.STORAGE_CLASS, _CHANGED), _after_class, per_shape=True
         ),
         ClusterEventWithHint(
-            ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _CHANGED), after_any_own_claim
+            ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _CHANGED),
+            after_any_own_claim,
+            keys=OWN_CLAIM_KEYS,
         ),
         ClusterEventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, _CHANGED)),
         ClusterEventWithHint(

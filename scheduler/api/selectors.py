@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.api.meta import LabelSelector
@@ -146,10 +146,15 @@ class Requirement:
 class CompiledLabelSelector:
     """Immutable requirements that must all hold, or the selector that matches nothing."""
 
-    __slots__ = ("_hash", "nothing", "requirements")
+    __slots__ = ("_hash", "needed_labels", "nothing", "requirements")
 
     requirements: tuple[Requirement, ...]
     nothing: bool
+    needed_labels: frozenset[tuple[str, str]] | None
+    """Key and value of labels of which all that it matches has one, the fewest that can be told.
+
+    For indexes; None where there are none to look for, or no end of them.
+    """
 
     def __init__(self, requirements: Iterable[Requirement] = (), *, nothing: bool = False) -> None:
         """Bring `requirements` into canonical order; `nothing` matches no labels."""
@@ -157,6 +162,7 @@ class CompiledLabelSelector:
         self.requirements = tuple(sorted(distinct, key=Requirement.sort_key))
         self.nothing = nothing
         self._hash = hash((nothing, self.requirements))
+        self.needed_labels = frozenset() if nothing else _needed_labels(self.requirements)
 
     @property
     def empty(self) -> bool:
@@ -196,6 +202,14 @@ class CompiledLabelSelector:
         if self.nothing:
             return "<nothing>"
         return " and ".join(map(repr, self.requirements)) or "<everything>"
+
+
+def _needed_labels(requirements: Sequence[Requirement]) -> frozenset[tuple[str, str]] | None:
+    listed = [each for each in requirements if each.operator == IN]
+    if not listed:
+        return None
+    fewest = min(listed, key=lambda each: len(each.values))
+    return frozenset((fewest.key, value) for value in fewest.values)
 
 
 NOTHING: Final = CompiledLabelSelector(nothing=True)

@@ -27,6 +27,9 @@ DEFAULT_MAX_BYTES: Final = 32 << 20
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
+Label = tuple[str, str]
+"""Key and value."""
+
 _Key = tuple[str, bytes, bool, int, str]
 _ColumnKey = tuple[tuple[PodTerm, ...], bool, Removable | None]
 
@@ -59,7 +62,7 @@ class _Group:
 class _Column:
     """The count per row of one conjunction of terms."""
 
-    __slots__ = ("among", "counts", "terminating", "terms")
+    __slots__ = ("among", "counts", "needed", "terminating", "terms")
 
     def __init__(
         self,
@@ -74,6 +77,9 @@ class _Column:
         #: None: pods of every priority and schedulerName count.
         self.among = among
         self.counts: Int32Column = np.zeros(capacity, dtype=np.int32)
+        told = [selector.needed_labels for _, selector in terms]
+        #: Labels of which every pod counted has one; None where nobody knows.
+        self.needed = min((each for each in told if each is not None), key=len, default=None)
 
     def matches(self, group: _Group) -> bool:
         if group.terminating and not self.terminating:
@@ -108,6 +114,10 @@ class SelectorCounts:
         self._max_bytes = max_bytes
         self._groups: dict[_Key, _Group] = {}
         self._by_namespace: dict[str, dict[_Key, _Group]] = {}
+        self._by_label: dict[Label, dict[_Key, _Group]] = {}
+        #: Columns by the labels they need, and those without any: a thousand selectors, each for
+        #: another label, need not be held against a thousand groups.
+        self._by_need: dict[Label | None, dict[_Column, None]] = {}
         self._columns: OrderedDict[_ColumnKey, _Column] = OrderedDict()
         self._misses = 0
         self._evictions = 0
@@ -141,6 +151,11 @@ class SelectorCounts:
             del peers[key]
             if not peers:
                 del self._by_namespace[group.namespace]
+            for label in group.labels.items():
+                alike = self._by_label[label]
+                del alike[key]
+                if not alike:
+                    del self._by_label[label]
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
@@ -167,9 +182,16 @@ class SelectorCounts:
     def _new_group(self, key: _Key, pod: Pod) -> _Group:
         namespace = pod.metadata.namespace
         group = _Group(pod)
-        group.columns = [each for each in self._columns.values() if each.matches(group)]
+        group.columns = [
+            each
+            for label in (None, *group.labels.items())
+            for each in self._by_need.get(label, ())
+            if each.matches(group)
+        ]
         self._groups[key] = group
         self._by_namespace.setdefault(namespace, {})[key] = group
+        for label in group.labels.items():
+            self._by_label.setdefault(label, {})[key] = group
         return group
 
     def _new_column(self, key: _ColumnKey) -> _Column:
@@ -182,11 +204,18 @@ class SelectorCounts:
                 for row, count in group.rows.items():
                     counts[row] += count
         self._columns[key] = column
+        for label in _needs(column):
+            self._by_need.setdefault(label, {})[column] = None
         self._drop_beyond_limit()
         return column
 
     def _candidates(self, column: _Column) -> Iterable[_Group]:
-        """Groups of the namespaces that all terms allow."""
+        """Groups with a label that the column needs, or of the namespaces that all terms allow."""
+        if column.needed is not None:
+            # No label twice in one group: its keys are unique, and so are those of one requirement.
+            return [
+                group for label in column.needed for group in self._by_label.get(label, {}).values()
+            ]
         named = [each.namespaces for each in column.terms if each.namespaces is not None]
         if not named:
             return list(self._groups.values())
@@ -202,6 +231,11 @@ class SelectorCounts:
         while len(self._columns) > 1 and len(self._columns) * self._capacity * 4 > self._max_bytes:
             _, dropped = self._columns.popitem(last=False)
             self._evictions += 1
+            for label in _needs(dropped):
+                peers = self._by_need[label]
+                del peers[dropped]
+                if not peers:
+                    del self._by_need[label]
             for group in self._candidates(dropped):
                 if dropped in group.columns:
                     group.columns.remove(dropped)
@@ -233,6 +267,17 @@ class SelectorCounts:
                 yield f"selector counts: {terms} differs from the pods placed"
         if sum(map(len, self._by_namespace.values())) != len(self._groups):
             yield "selector counts: namespaces and groups differ"
+        labelled = sum(len(group.labels) for group in self._groups.values())
+        if sum(map(len, self._by_label.values())) != labelled:
+            yield "selector counts: labels and groups differ"
+        if {each for peers in self._by_need.values() for each in peers} != {
+            each for each in self._columns.values() if _needs(each)
+        }:
+            yield "selector counts: needs and columns differ"
+
+
+def _needs(column: _Column) -> Iterable[Label | None]:
+    return (None,) if column.needed is None else column.needed
 
 
 def _key_of(pod: Pod) -> _Key:

@@ -187,3 +187,25 @@ def test_other_types_are_never_equal() -> None:
 )
 def test_labels_hold_integers_only_in_plain_base_ten(text: str, number: int | None) -> None:
     assert parse_label_integer(text) == number
+
+
+@given(SELECTORS, LABELS)
+def test_whatever_matches_has_one_of_the_labels_needed(
+    selector: LabelSelector, labels: dict[str, str]
+) -> None:
+    compiled = compile_label_selector(selector)
+    needed = compiled.needed_labels
+    assert needed is None or not compiled.matches(labels) or not needed.isdisjoint(labels.items())
+
+
+def test_the_labels_needed_are_the_fewest() -> None:
+    selector = CompiledLabelSelector(
+        [
+            Requirement("app", "In", ("a", "b")),
+            Requirement("tier", "In", ("c",)),
+            Requirement("x", "Exists"),
+        ]
+    )
+    assert selector.needed_labels == frozenset([("tier", "c")])
+    assert CompiledLabelSelector([Requirement("x", "Exists")]).needed_labels is None
+    assert NOTHING.needed_labels == frozenset()
