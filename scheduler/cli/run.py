@@ -18,6 +18,7 @@ from config import FeatureGates, format_duration, to_data, to_yaml
 from scheduler.cli.component_gates import OTHER_COMPONENTS
 from scheduler.cli.flags import FLAGS, GROUPS
 from scheduler.cli.go_flags import GroupedCommand
+from scheduler.cli.lean_imports import lean_imports
 from scheduler.cli.version import version_option
 from scheduler.service.options import (
     AccessOptions,
@@ -55,8 +56,10 @@ def _run(**values: Any) -> None:
     if values["write_config_to"]:
         _write_configuration(options, Path(values["write_config_to"]))
         return
-    from scheduler.service.application import run
-    from scheduler.service.serving import ServingError
+    # structlog would have Rich draw tracebacks, of which our log writes none.
+    with lean_imports("rich"):
+        from scheduler.service.application import run
+        from scheduler.service.serving import ServingError
 
     try:
         code = run(options)

@@ -60,6 +60,7 @@ cycles, so Python's default of 700 only makes pauses."""
 
 def run(options: RunOptions) -> int:
     """Run until a signal; returns the exit code. Raises ConfigurationError with all problems."""
+    gc.set_threshold(*GC_THRESHOLDS)
     logs.configure(options.logging.format, options.logging.verbosity)
     registry = available_plugins()
     configuration = read_configuration(options, registry)
@@ -216,7 +217,6 @@ class Application:
             # What was read so far lives as long as the process: no need to look at it again.
             gc.collect()
             gc.freeze()
-            gc.set_threshold(*GC_THRESHOLDS)
         statistics = wiring.cache.statistics()
         _log.info(
             "synced",

@@ -1,0 +1,59 @@
+"""What `kubestow run` imports, and what it leaves alone."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from scheduler.cli.lean_imports import lean_imports
+
+NOT_FOR_RUN = ("aiohttp", "rich", "kubernetes_asyncio.client", "simulator", "numpy.testing")
+"""Tens of MiB that an ordinary scheduler never uses."""
+
+
+def test_a_scheduler_does_not_import_what_it_does_not_use() -> None:
+    program = f"""
+import os, runpy, sys
+sys.argv = ["kubestow", "run", "--kubeconfig", "/nowhere"]
+try:
+    runpy.run_module("scheduler", run_name="__main__")
+except SystemExit:
+    pass
+assert "scheduler.service.wiring" in sys.modules
+assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+print(*[name for name in {NOT_FOR_RUN} if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == []
+
+
+def test_what_is_left_out_cannot_be_imported_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    with lean_imports("this"), pytest.raises(ModuleNotFoundError):
+        importlib.import_module("this")
+    assert "this" not in sys.modules
+
+
+def test_what_is_imported_already_stays() -> None:
+    with lean_imports("json"):
+        assert importlib.import_module("json") is sys.modules["json"]
+    assert sys.modules["json"] is not None
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_everything_is_left_as_it_was_found(collecting: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        with lean_imports("this"):
+            assert not gc.isenabled()
+        assert gc.isenabled() == collecting
+        assert "this" not in sys.modules
+    finally:
+        (gc.enable if before else gc.disable)()
