@@ -97,10 +97,12 @@ class DefaultPreemption:
             args.min_candidate_nodes_absolute,
             own_victims_only=args.victim_schedulers == "Own",
         )
-        #: UIDs of pods with evictions under way, the last victim's not among them yet.
-        self._before_last: set[str] = set()
+        #: UIDs of pods with evictions under way, but for those whose last victim is known to go.
+        self._held: set[str] = set()
         #: UID of every pod whose last victim is being evicted, to that victim.
         self._at_last: dict[str, Pod] = {}
+        #: The other way: UID of the victim to those of the pods.
+        self._last_of: dict[str, set[str]] = {}
 
     @staticmethod
     def validate_args(args: DefaultPreemptionArgs) -> Iterator[ArgumentProblem]:
@@ -123,18 +125,41 @@ class DefaultPreemption:
         """Keep the pod back while its victims have not all been told to go."""
         return unresolvable(WAITING) if self._waits(pod.metadata.uid) else None
 
-    def held(self) -> AbstractSet[str]:
-        """UIDs of those that `pre_enqueue` keeps back."""
-        if not self._at_last:
-            return self._before_last
-        return self._before_last.union([uid for uid in self._at_last if self._waits(uid)])
+    def held(self, changed: object) -> AbstractSet[str]:
+        """UIDs of those that wait, but for those whose last victim is `changed` and is going.
+
+        Other events need not ask who else is going: when the API server has answered, whoever
+        waited for that victim waits no longer.
+        """
+        if isinstance(changed, Pod):
+            for uid in self._last_of.get(changed.metadata.uid, ()):
+                if not self._waits(uid):
+                    self._held.discard(uid)
+        return self._held
 
     def _waits(self, uid: str) -> bool:
         last = self._at_last.get(uid)
         if last is None:
-            return uid in self._before_last
+            return uid in self._held
         newest = self._newest(last)
         return newest is not None and not newest.terminating
+
+    def _wait_for(self, uid: str, last: Pod) -> None:
+        """It is the last victim's turn."""
+        self._wait_no_more(uid)
+        self._at_last[uid] = last
+        self._last_of.setdefault(last.metadata.uid, set()).add(uid)
+        if self._waits(uid):
+            self._held.add(uid)
+
+    def _wait_no_more(self, uid: str) -> None:
+        self._held.discard(uid)
+        last = self._at_last.pop(uid, None)
+        if last is not None:
+            waiting = self._last_of[last.metadata.uid]
+            waiting.discard(uid)
+            if not waiting:
+                del self._last_of[last.metadata.uid]
 
     # -- PostFilter ------------------------------------------------------------------------------
 
@@ -228,7 +253,7 @@ class DefaultPreemption:
         if not victims:
             return 0
         if self._asynchronous:
-            self._before_last.add(pod.metadata.uid)
+            self._held.add(pod.metadata.uid)
         self._handle.run_in_background(
             self._preempt(pod, candidate.node_name, victims, info), f"preempt for {pod.key}"
         )
@@ -255,14 +280,12 @@ class DefaultPreemption:
             problems += failures
             if not failures:
                 if self._asynchronous:
-                    self._before_last.discard(uid)
-                    self._at_last[uid] = last
+                    self._wait_for(uid, last)
                 gone, failures = await self._evict(pod, node_name, (last,))
                 problems += failures
                 retry = gone or bool(problems)
         finally:
-            self._before_last.discard(uid)
-            self._at_last.pop(uid, None)
+            self._wait_no_more(uid)
             if failures and info is not None and info.attempts == attempts:
                 info.post_filter = PostFilterOutcome.ERROR
             if retry:

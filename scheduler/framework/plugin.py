@@ -89,13 +89,14 @@ class PreEnqueuePlugin(Plugin, Protocol):
 class HoldingPlugin(PreEnqueuePlugin, Protocol):
     """A PreEnqueue plugin that knows by itself which pods it would refuse.
 
-    So an event that many of its gated pods wait for costs nothing for those it would not help.
+    So an event that many of its gated pods wait for costs nothing for those it cannot help.
     """
 
-    def held(self) -> AbstractSet[str]:
-        """UIDs of pods that `pre_enqueue` would refuse now; read at once, and not changed.
+    def held(self, changed: object) -> AbstractSet[str]:
+        """UIDs of pods whose gate no event about `changed` opens; read at once, and not changed.
 
-        Pods that it gates and that are in here are not asked again because of an event.
+        Pods that it gates and that are in here are not asked again because of that event.
+        `changed` is the object as it was, or the new one; None where there is none.
         """
         ...
 

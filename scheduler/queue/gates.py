@@ -72,14 +72,14 @@ class Gates:
             return self._ask(plugins, info.pod)
         return self._measured(self._timer, profile, plugins, info.pod)
 
-    def askable(self, group: Group) -> list[QueuedPodInfo]:
-        """Members of a gated group but for those that their gate is certain to refuse again."""
+    def askable(self, group: Group, changed: object) -> list[QueuedPodInfo]:
+        """Members of a gated group but for those whose gate no event about `changed` opens."""
         sample = group.sample
         plugin = self._holding.get((sample.pod.spec.scheduler_name, sample.gating_plugin))
         if plugin is None:
             return list(group.members.values())
         try:
-            held = plugin.held()
+            held = plugin.held(changed)
             return [info for uid, info in group.members.items() if uid not in held]
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call
             self.counts.errors += 1

@@ -477,7 +477,10 @@ class SchedulingQueue(QueueInspection):
                 if verdict is SKIP:
                     continue
             # Lists of their own, because a hint may call the queue.
-            members = self._gates.askable(group) if group.gated else list(group.members.values())
+            if group.gated:
+                members = self._gates.askable(group, occurrence.old or occurrence.new)
+            else:
+                members = list(group.members.values())
             for info in members:
                 if not occurrence.concerns(info):
                     continue

@@ -427,7 +427,7 @@ def test_the_preemptor_is_held_back_until_its_last_victim_is_going() -> None:
 
     def gate() -> str:
         status = plugin.pre_enqueue(incoming)
-        assert plugin.held() == ({incoming.uid} if status else set())
+        assert plugin.held(last) == ({incoming.uid} if status else set())
         return "" if status is None else status.message
 
     def look() -> None:
@@ -450,6 +450,32 @@ def test_the_preemptor_is_held_back_until_its_last_victim_is_going() -> None:
     # While the first victim is evicted the gate stays closed, whatever becomes of the last one.
     assert seen == [WAITING] * 4 + [WAITING, "", "", ""]
     assert gate() == ""
+
+
+def test_of_all_events_the_end_of_its_last_victim_frees_a_preemptor() -> None:
+    desk = Desk()
+    last, others = pod("last"), pod("others")
+    choose(desk, last)
+    plugin = build(desk)
+    first, second = preemptor(desk), pod("second", 10)
+    desk.pods["second"] = second
+    desk.held = []
+    for incoming in (first, second):
+        plugin.post_filter(CycleState(), incoming, NodeToStatus())
+    seen: list[set[str]] = []
+
+    def look() -> None:
+        seen.append(set(plugin.held(last)))
+        del desk.pods["last"]
+        seen.extend(set(plugin.held(changed)) for changed in (None, others, last))
+        desk.meanwhile = lambda: None
+
+    desk.meanwhile = look
+    assert plugin.held(last) == {first.uid, second.uid}
+    desk.go()
+    both = {first.uid, second.uid}
+    assert seen == [both, both, both, {second.uid}]
+    assert plugin.held(None) == set()
 
 
 def test_without_the_feature_nobody_is_held_back() -> None:

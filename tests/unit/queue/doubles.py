@@ -148,7 +148,7 @@ class HoldingGate(GateDouble):
 
     holding: set[str] | Exception = set()
 
-    def held(self) -> set[str]:
+    def held(self, changed: object) -> set[str]:
         if isinstance(self.holding, Exception):
             raise self.holding
         return self.holding

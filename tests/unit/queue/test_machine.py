@@ -89,7 +89,7 @@ class HoldingGate(Gate):
         self.asked[pod.uid] = pod
         return super().pre_enqueue(pod)
 
-    def held(self) -> set[str]:
+    def held(self, changed: object) -> set[str]:
         if self.broken:
             raise RuntimeError("broken gate")
         return {uid for uid, pod in self.asked.items() if not self.passes(pod)}
