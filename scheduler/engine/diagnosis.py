@@ -29,9 +29,15 @@ class RowVerdicts:
     status_of: Callable[[int, int], Status]
     #: Statuses that no (plugin, code) pair expresses, by row; they win over the arrays.
     explicit: dict[int, Status] = field(default_factory=dict)
+    _groups: list[tuple[Status, int]] | None = field(default=None, init=False, repr=False)
 
     def groups(self) -> list[tuple[Status, int]]:
-        """Every distinct status and the number of nodes that have it."""
+        """Every distinct status and the number of nodes that have it; do not modify the answer."""
+        if self._groups is None:
+            self._groups = self._grouped()
+        return self._groups
+
+    def _grouped(self) -> list[tuple[Status, int]]:
         found: list[tuple[Status, int]] = [(status, 1) for status in self.explicit.values()]
         plugins, codes = self.plugins, self.codes
         if self.explicit:

@@ -7,6 +7,7 @@ Ties that the criteria leave are broken at random.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler.api.pod import Pod
@@ -16,14 +17,40 @@ from scheduler.framework.preemption import Candidate
 # Priorities may be negative; so that more victims are never a smaller sum.
 _SUM_OFFSET: Final = 1 << 31
 
+Harm = tuple[int, int, int, int]
+"""Violated budgets, highest priority, sum of priorities and number of the victims."""
+LatestStart = tuple[bool, str]
+"""Of the victims of the highest priority: whether one has not started, and the earliest start."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCandidate(Candidate):
+    """A candidate that knows how it compares: in a burst the same ones are compared many times."""
+
+    harm: Harm
+    latest_start: LatestStart
+
+
+def ranked(candidate: Candidate) -> RankedCandidate:
+    """The candidate with its rank; it must have victims."""
+    if isinstance(candidate, RankedCandidate):
+        return candidate
+    return RankedCandidate(
+        candidate.node_name,
+        candidate.victims,
+        candidate.pdb_violations,
+        _harm(candidate),
+        _latest_start(candidate),
+    )
+
 
 def least_harm(candidates: Sequence[Candidate], random: Randomness) -> Candidate:
     """The candidate that does the least harm; there must be one at least."""
-    ranked = [(_harm(each), each) for each in candidates]
-    least = min(harm for harm, _ in ranked)
-    finalists = [each for harm, each in ranked if harm == least]
-    latest = max(_latest_start(each) for each in finalists)
-    finalists = [each for each in finalists if _latest_start(each) == latest]
+    finalists = [ranked(each) for each in candidates]
+    least = min([each.harm for each in finalists])
+    finalists = [each for each in finalists if each.harm == least]
+    latest = max([each.latest_start for each in finalists])
+    finalists = [each for each in finalists if each.latest_start == latest]
     if len(finalists) == 1:
         return finalists[0]
     return finalists[random.randrange(len(finalists))]
@@ -35,7 +62,7 @@ def importance(pod: Pod) -> tuple[int, bool, str]:
     return -pod.priority, start is None, start or ""
 
 
-def _harm(candidate: Candidate) -> tuple[int, int, int, int]:
+def _harm(candidate: Candidate) -> Harm:
     victims = candidate.victims
     return (
         candidate.pdb_violations,
@@ -45,7 +72,7 @@ def _harm(candidate: Candidate) -> tuple[int, int, int, int]:
     )
 
 
-def _latest_start(candidate: Candidate) -> tuple[bool, str]:
+def _latest_start(candidate: Candidate) -> LatestStart:
     """The earliest start among the victims of the highest priority."""
     highest = candidate.victims[0].priority
     starts = (pod.status.start_time for pod in candidate.victims if pod.priority == highest)

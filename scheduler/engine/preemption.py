@@ -28,7 +28,7 @@ from scheduler.engine.disruption_budgets import DisruptionBudgets
 from scheduler.engine.dry_run_memory import DryRunMemory, Outcomes
 from scheduler.engine.emptied_table import EmptiedTable
 from scheduler.engine.filtering import FilterSlot, filter_slots
-from scheduler.engine.least_harm import importance, least_harm
+from scheduler.engine.least_harm import importance, least_harm, ranked
 from scheduler.engine.nominated_rows import NominatedRows
 from scheduler.engine.runtime import AttemptError, Framework, call_filter
 from scheduler.framework import (
@@ -94,6 +94,13 @@ class _Outcome:
     counts: dict[str, int] = field(default_factory=dict)
     #: Plugins that turned down nodes without the victims.
     refusers: set[str] = field(default_factory=set)
+
+    def refuse(self, node_name: str, status: Status) -> None:
+        """Removing the victims of this node would not help."""
+        self.rejected[node_name] = status
+        self.refusers.add(status.plugin)
+        for reason in status_reasons(status):
+            self.counts[reason] = self.counts.get(reason, 0) + 1
 
 
 @dataclass(slots=True)
@@ -311,7 +318,7 @@ class Evaluator:
             or pod.shape.volumes  # Ephemeral claims are named after their pod.
             or not all(slot.reusable for slot in trial.slots)
         ):
-            return {}
+            return Outcomes(self._table.capacity)
         asked = tuple([slot.index for slot in trial.slots])
         pins = pod.pin, pod.spec.node_name
         return self._dry_runs.recall((pod.shape.id, *pins, trial.rules, state.variant, asked))
@@ -397,34 +404,41 @@ class Evaluator:
     ) -> None:
         """Dry-run what the numbers left, until there are enough candidates."""
         reduced = self._reduced(whole)
-        known = self._known(reduced) if remember else {}
+        known = self._known(reduced) if remember else Outcomes(self._table.capacity)
         keep = remember and not whole.extends
         left = np.flatnonzero((screen.verdict == _SURVIVES) | (screen.verdict == _EXACT))
+        rows, alone = screen.rows[left], screen.alone[left]
+        lasting = alone | keep
+        if whole.own_row is not None:
+            lasting &= rows != whole.own_row
+        refused = lasting & known.refused[rows]
         clean: list[Candidate] = []
         violating: list[Candidate] = []
         exact = screen.verdict[left] == _EXACT
-        for row, all_filters, alone in zip(
-            screen.rows[left].tolist(), exact.tolist(), screen.alone[left].tolist(), strict=True
+        look = np.flatnonzero(~refused)
+        for row, all_filters, by_itself, lasts in zip(
+            rows[look].tolist(),
+            exact[look].tolist(),
+            alone[look].tolist(),
+            lasting[look].tolist(),
+            strict=True,
         ):
-            name = self._table.names[row]
-            trial = reduced if alone else whole
+            trial = reduced if by_itself else whole
             slots = trial.slots if all_filters else trial.dynamic
-            lasting = (alone or keep) and row != whole.own_row
-            try:
-                answer = (lasting and known.get(row)) or self._without_victims(trial, row, slots)
-            except AttemptError as problem:
-                outcome.errors[problem.status.message] = None
-                continue
-            if lasting:
-                known[row] = answer
+            answer = known.get(row) if lasts else None
+            if answer is None:
+                try:
+                    answer = self._without_victims(trial, row, slots)
+                except AttemptError as problem:
+                    outcome.errors[problem.status.message] = None
+                    continue
+                if lasts:
+                    known.note(row, answer)
             if isinstance(answer, Status):
-                outcome.rejected[name] = answer
-                outcome.refusers.add(answer.plugin)
-                for reason in status_reasons(answer):
-                    outcome.counts[reason] = outcome.counts.get(reason, 0) + 1
+                outcome.refuse(self._table.names[row], answer)
                 continue
             if not answer.victims:
-                text = f'expected at least one victim pod on node "{name}"'
+                text = f'expected at least one victim pod on node "{self._table.names[row]}"'
                 outcome.errors[text] = None
                 continue
             same = violating if answer.pdb_violations else clean
@@ -433,6 +447,11 @@ class Evaluator:
             if clean and len(clean) + len(violating) >= wanted:
                 break
         outcome.candidates = clean + violating
+        if not outcome.candidates:
+            for row in rows[refused].tolist():
+                status = known.get(row)
+                assert isinstance(status, Status)
+                outcome.refuse(self._table.names[row], status)
 
     def _without_victims(
         self, trial: _Trial, row: int, slots: Sequence[FilterSlot]
@@ -459,7 +478,9 @@ class Evaluator:
         victims += [pod for pod in others if not self._reprieved(trial, state, pod, node, slots)]
         if violating and others:
             victims.sort(key=importance)
-        return Candidate(node.name, tuple(victims), violations)
+        found = Candidate(node.name, tuple(victims), violations)
+        # Ranked once, compared in every search that remembers it.
+        return ranked(found) if victims else found
 
     def _reprieved(
         self,

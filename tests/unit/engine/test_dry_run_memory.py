@@ -253,9 +253,9 @@ def test_few_kinds_are_remembered() -> None:
     memory = DryRunMemory(world.cache.table)
     found = Candidate("n1", (), 0)
     for kind in range(MOST_KINDS):
-        memory.recall(kind)[0] = found
-    assert memory.recall(0) == {0: found}
+        memory.recall(kind).note(0, found)
+    assert memory.recall(0).get(0) is found
     memory.recall("one too many")
     assert len(memory) == MOST_KINDS
-    assert memory.recall(0) == {0: found}
-    assert memory.recall(1) == {}
+    assert memory.recall(0).get(0) is found
+    assert memory.recall(1).get(0) is None
