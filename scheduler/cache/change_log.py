@@ -34,16 +34,17 @@ class ChangeLog:
         self._masks[slot] = columns
         self.sequence += 1
 
-    def since(self, sequence: int) -> dict[int, int] | None:
+    def since(self, sequence: int, most: int = 1 << 62) -> dict[int, int] | None:
         """Row to union of changed groups after entry `sequence`; None when that is too long ago.
 
-        To be read only: the answer may be given to others, too.
+        So it is after more than `most` entries: who would look at all rows again anyhow need not
+        have them walked. To be read only: the answer may be given to others, too.
         """
         first, last, answer = self._latest
         if first == sequence and last == self.sequence:
             return answer
         behind = self.sequence - sequence
-        if behind > self.size:
+        if behind > self.size or behind > most:
             return None
         changed: dict[int, int] = {}
         rows, masks, mask = self._rows, self._masks, self._mask

