@@ -7,25 +7,25 @@ templates; preemption; queue events against pending pods; memory; many pods on m
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
-import structlog
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.growth_measures import (
     Figure,
     NotAsMeantError,
+    apart,
     cycles,
     memory,
     placement,
     preemption,
     queue_events,
+    quiet,
 )
 from benchmarks.growth_workloads import KINDS
 
@@ -41,7 +41,9 @@ def _measures(  # noqa: C901 - a table of sections
     every, first = list(KINDS.values()), sizes[0]
     match section:
         case "memory":
-            yield partial(memory, nodes=first, pods=150_000 if full else 50_000)
+            yield partial(apart, memory, nodes=first, pods=150_000 if full else 50_000)
+            if full:
+                yield partial(apart, memory, nodes=100_000, pods=1_000_000)
         case "cycles":
             for nodes in sizes:
                 yield partial(
@@ -54,7 +56,7 @@ def _measures(  # noqa: C901 - a table of sections
                 )
         case "templates":
             some = [KINDS[name] for name in ("plain", "hard spread", "required anti-affinity")]
-            for count in (1, 100, 1000):
+            for count in (1, 100, 1000, *((10_000,) if full else ())):
                 yield partial(
                     cycles,
                     section,
@@ -72,8 +74,8 @@ def _measures(  # noqa: C901 - a table of sections
                     preemption, nodes=first, low=pods, repeat=max(repeat // 5, 10), seed=seed
                 )
         case "queue":
-            pending = (0, 1000, 10_000, 100_000) if full else (0, 1000, 10_000)
-            yield partial(queue_events, pending, nodes=1000, events=2000)
+            for count in (0, 1000, 10_000, *((100_000, 1_000_000) if full else ())):
+                yield partial(apart, queue_events, pending=count, nodes=1000, events=2000)
         case "placement":
             for count in (10_000, *((100_000,) if full else ())):
                 yield partial(placement, nodes=first, pods=count, seed=seed)
@@ -99,7 +101,7 @@ def _measures(  # noqa: C901 - a table of sections
     help="Cluster sizes; the first one is used where only one is needed.",
 )
 @click.option("--repeat", type=click.IntRange(1), default=200, help="Attempts per figure.")
-@click.option("--full", is_flag=True, help="Up to 100,000 nodes and pods (many minutes).")
+@click.option("--full", is_flag=True, help="Up to 100,000 nodes and 1,000,000 pods (many minutes).")
 @click.option("--seed", default=1, help="Seed of ties and of what happens in between.")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write all figures here.")
 def main(
@@ -114,7 +116,7 @@ def main(
 
     Times are CPU time. With --full also 1,000 and 100,000 nodes and the largest numbers of pods.
     """
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    quiet()
     console, figures = Console(), []
     if full:
         sizes = tuple(dict.fromkeys((*sizes, 1000, 100_000)))

@@ -7,15 +7,19 @@ does to caches and clock rates is.
 from __future__ import annotations
 
 import gc
+import logging
+import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from benchmarks.engine_world import PROFILE, EngineWorld, node_name
 from benchmarks.growth_workloads import (
@@ -34,6 +38,9 @@ from scheduler.api.pod import Pod
 from scheduler.service.application import GC_THRESHOLDS
 
 WARM_UP: Final = 20
+_MANY: Final = 10_000
+"""Fewer pods than that do not show in the memory of a process."""
+
 _MICRO: Final = 1e6
 
 
@@ -67,6 +74,22 @@ def settle() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+def apart(measure: Callable[..., Iterable[Figure]], **options: Any) -> list[Figure]:
+    """Measure in a process of its own, whose memory holds nothing of earlier measurements."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        return process.submit(_alone, measure, options).result()
+
+
+def _alone(measure: Callable[..., Iterable[Figure]], options: dict[str, Any]) -> list[Figure]:
+    quiet()
+    return list(measure(**options))
+
+
+def quiet() -> None:
+    """Say nothing about single pods."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
 
 def _figure(
@@ -182,15 +205,23 @@ def _nominated(attempt: Any) -> str:
 # -- the queue -----------------------------------------------------------------------------------
 
 
-def queue_events(pending: Sequence[int], *, nodes: int, events: int) -> Iterator[Figure]:
-    """Microseconds per event: of no concern, and registered but of no help to those who wait."""
-    for count in pending:
-        room = Room(nodes)
-        room.hold(0, count)
-        settle()
-        for case, make in (("unrelated", unrelated), ("registered, no help", registered)):
-            value = per_event(make(room), events) * _MICRO
-            yield Figure("queue events", case, nodes, count, value, "us")
+def queue_events(*, pending: int, nodes: int, events: int) -> Iterator[Figure]:
+    """Microseconds per event: of no concern, and registered but of no help to those who wait.
+
+    And what a waiting pod takes: its object, its place in the queue, its last failure, and the
+    status and Event that are yet to be written.
+    """
+    room = Room(nodes)
+    before = resident()
+    room.hold(0, pending)
+    settle()
+    after = resident()
+    if pending >= _MANY and before is not None and after is not None:
+        each = (after - before) / pending / 1024
+        yield Figure("queue events", "memory of a waiting pod", nodes, pending, each, "KiB")
+    for case, make in (("unrelated", unrelated), ("registered, no help", registered)):
+        value = per_event(make(room), events) * _MICRO
+        yield Figure("queue events", case, nodes, pending, value, "us")
 
 
 # -- memory --------------------------------------------------------------------------------------

@@ -12,15 +12,10 @@ import tempfile
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.service.options import ServingOptions
@@ -119,7 +114,7 @@ class SelfSigned:
 
     def load(self, context: ssl.SSLContext) -> None:
         """Make a pair. OpenSSL reads files only: they live for a moment, for us alone."""
-        certificate, key = make_pair(datetime.fromtimestamp(self.clock.now(), UTC))
+        certificate, key = _new_pair(self.clock)
         with tempfile.TemporaryDirectory(prefix="kubestow-tls-") as folder:
             pair = _write_pair(Path(folder), certificate, key)
             pair.load(context)
@@ -210,41 +205,6 @@ def cipher_string(suites: tuple[str, ...]) -> str:
     )
 
 
-def make_pair(now: datetime) -> tuple[bytes, bytes]:
-    """A self-signed certificate for `localhost` and the loopback addresses, and its key, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"localhost@{int(now.timestamp())}")])
-    names = x509.SubjectAlternativeName(
-        [
-            x509.DNSName("localhost"),
-            x509.IPAddress(ip_address("127.0.0.1")),
-            x509.IPAddress(ip_address("::1")),
-        ]
-    )
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        # An hour of difference between two clocks must not matter.
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + VALID_FOR)
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return (
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
-    )
-
-
 def _source(options: ServingOptions, clock: Clock) -> CertificateSource:
     files = (options.tls_cert_file, options.tls_private_key_file)
     if all(files):
@@ -258,7 +218,14 @@ def _source(options: ServingOptions, clock: Clock) -> CertificateSource:
     if pair.certificate.exists() and pair.key.exists():
         return pair
     folder.mkdir(parents=True, exist_ok=True)
-    return _write_pair(folder, *make_pair(datetime.fromtimestamp(clock.now(), UTC)))
+    return _write_pair(folder, *_new_pair(clock))
+
+
+def _new_pair(clock: Clock) -> tuple[bytes, bytes]:
+    # Behind it stands `cryptography`, 8 MiB that who brings a certificate can do without.
+    from scheduler.service.serving.self_signed import make_pair  # noqa: PLC0415
+
+    return make_pair(datetime.fromtimestamp(clock.now(), UTC), VALID_FOR)
 
 
 def _write_pair(folder: Path, certificate: bytes, key: bytes) -> FilePair:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from benchmarks.engine_world import EngineWorld
 from benchmarks.growth import main
+from benchmarks.growth_measures import apart, queue_events
 from benchmarks.growth_workloads import KINDS, NODE_CPU, STRUGGLES, fill, pod, struggle
 
 
@@ -80,3 +81,9 @@ def test_an_attempt_that_ends_otherwise_is_no_figure() -> None:
     result = CliRunner().invoke(main, ["--only", "cycles", "--nodes", "5", "--repeat", "5"])
     assert result.exit_code == 1
     assert "required anti-affinity was turned down: use more --nodes" in result.output
+
+
+def test_the_memory_of_waiting_pods_is_measured_in_a_process_of_its_own() -> None:
+    found = apart(queue_events, pending=3, nodes=5, events=4)
+    assert [each.case for each in found] == ["unrelated", "registered, no help"]
+    assert all(each.pods == 3 and each.value > 0 for each in found)

@@ -11,7 +11,14 @@ import pytest
 
 from scheduler.cli.lean_imports import lean_imports
 
-NOT_FOR_RUN = ("aiohttp", "rich", "kubernetes_asyncio.client", "simulator", "numpy.testing")
+NOT_FOR_RUN = (
+    "aiohttp",
+    "cryptography",
+    "rich",
+    "kubernetes_asyncio.client",
+    "simulator",
+    "numpy.testing",
+)
 """Tens of MiB that an ordinary scheduler never uses."""
 
 

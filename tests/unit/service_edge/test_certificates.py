@@ -16,10 +16,11 @@ from scheduler.service.options import ServingOptions
 from scheduler.service.serving import ServingError, ServingTls
 from scheduler.service.serving.certificates import (
     RENEW_AFTER_SECONDS,
+    VALID_FOR,
     cipher_string,
-    make_pair,
     minimum_version,
 )
+from scheduler.service.serving.self_signed import make_pair
 from tests.unit.client.virtual_clock import ManualClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,7 +46,7 @@ def served(tls: ServingTls) -> x509.Certificate:
 
 
 def write(folder: Path, now: datetime = NOW) -> tuple[Path, Path]:
-    certificate, key = make_pair(now)
+    certificate, key = make_pair(now, VALID_FOR)
     paths = folder / "tls.crt", folder / "tls.key"
     for path, content in zip(paths, (certificate, key), strict=True):
         # As a mounted Secret is renewed: a new file takes the name.
@@ -109,7 +110,7 @@ def test_a_pair_that_cannot_be_used_changes_nothing_until_it_can(tmp_path: Path)
     tls = ServingTls(files(tmp_path), clock=clock)
     first = serial(tmp_path / "tls.crt")
     # Only half of the new pair is there.
-    certificate, key = make_pair(NOW)
+    certificate, key = make_pair(NOW, VALID_FOR)
     (tmp_path / "tls.crt").write_bytes(certificate)
     clock.jump(10.1)
     tls.refresh()
