@@ -199,13 +199,13 @@ class Search:
         if not self._reusable(pod):
             return None
         key = self._key(pod)
-        entry = self.results.get(key)
+        entry = self.results.get(key, pod.uid)
         if entry is None or entry.capacity != self._table.capacity:
             entry = ShapeResult(
                 self._table.capacity, len(self.filtering.slots), len(self._framework.score)
             )
             self.results.discard(key)
-            self.results.put(key, entry)
+            self.results.put(key, entry, pod.uid)
         return entry
 
     def _key(self, pod: Pod) -> Hashable:

@@ -25,7 +25,9 @@ NarrowCodes = NDArray[np.signedinteger[Any]]
 _LIMITS: Final = {1: 127, 2: 32767}
 """By bytes of a code the largest that is kept in so many; int32 holds them all."""
 _FEW: Final = 16
-_DEFAULT_BUDGET = 128 * 1024 * 1024
+_DEFAULT_BUDGET = 64 * 1024 * 1024
+_TRIAL_SHARE: Final = 16
+_MOST_KNOWN: Final = 1 << 16
 
 
 class ShapeResult:
@@ -158,58 +160,102 @@ class ReuseStatistics:
 
 
 class ShapeResults:
-    """Results by key, least recently used ones dropped beyond a budget in bytes."""
+    """Results by key, within a budget of bytes.
+
+    A shape that only one pod has had is on trial: of pods with a name of their own in them (a
+    claim, a host) no other follows, and they must not push out what is used. On trial is the last
+    of them, and as many before it as a sixteenth of the budget holds. What a second pod asks for is
+    kept, least recently used first to go. Of dropped results it is remembered whose they were, so
+    that shapes which come in turn are kept from their second pod on.
+    """
 
     def __init__(self, budget: int = _DEFAULT_BUDGET) -> None:
         self.budget = budget
-        self._entries: OrderedDict[Hashable, ShapeResult] = OrderedDict()
+        self._kept: OrderedDict[Hashable, ShapeResult] = OrderedDict()
+        self._trial: OrderedDict[Hashable, ShapeResult] = OrderedDict()
+        #: Key and pod of results on trial, and of those dropped; the latter oldest first.
+        self._owners: dict[Hashable, str] = {}
+        self._known: OrderedDict[Hashable, str] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
         self._bytes = 0
+        self._trial_bytes = 0
         self._hits = 0
         self._misses = 0
         self._evictions = 0
 
-    def get(self, key: Hashable) -> ShapeResult | None:
-        """The entry, made the most recently used one."""
-        entry = self._entries.get(key)
+    def get(self, key: Hashable, pod: str) -> ShapeResult | None:
+        """The entry, made the most recently used one. `pod` is the UID of the pod that asks."""
+        entry = self._kept.get(key)
+        if entry is not None:
+            self._kept.move_to_end(key)
+            self._hits += 1
+            return entry
+        entry = self._trial.get(key)
         if entry is None:
             self._misses += 1
             return None
-        self._entries.move_to_end(key)
         self._hits += 1
+        if self._owners[key] == pod:
+            self._trial.move_to_end(key)
+        else:
+            del self._trial[key], self._owners[key]
+            self._trial_bytes -= self._sizes[key]
+            self._kept[key] = entry
         return entry
 
-    def put(self, key: Hashable, entry: ShapeResult) -> None:
-        """Add an entry; its size is learnt by `settle`."""
-        self._entries[key] = entry
+    def put(self, key: Hashable, entry: ShapeResult, pod: str) -> None:
+        """Add an entry that `pod` needs; its size is learnt by `settle`."""
+        if self._known.pop(key, pod) == pod:
+            self._trial[key] = entry
+            self._owners[key] = pod
+        else:
+            self._kept[key] = entry
         self._sizes[key] = 0
 
     def settle(self, key: Hashable) -> None:
         """Account for what an entry has grown to, and drop old entries beyond the budget."""
-        entry = self._entries.get(key)
+        trial = self._trial.get(key)
+        entry = self._kept.get(key) if trial is None else trial
         if entry is None:
             return
         size = entry.nbytes
-        self._bytes += size - self._sizes[key]
+        more = size - self._sizes[key]
         self._sizes[key] = size
-        while self._bytes > self.budget and len(self._entries) > 1:
-            oldest, _ = self._entries.popitem(last=False)
-            self._bytes -= self._sizes.pop(oldest)
-            self._evictions += 1
+        self._bytes += more
+        if trial is not None:
+            self._trial_bytes += more
+            while self._trial_bytes > self.budget // _TRIAL_SHARE and len(self._trial) > 1:
+                self._evict(self._trial)
+        while self._bytes > self.budget and len(self._sizes) > 1:
+            # Never the entry just settled, which is the last one of its kind.
+            self._evict(self._kept if len(self._kept) > (trial is None) else self._trial)
+
+    def _evict(self, entries: OrderedDict[Hashable, ShapeResult]) -> None:
+        self.discard(next(iter(entries)))
+        self._evictions += 1
 
     def discard(self, key: Hashable) -> None:
         """Drop an entry."""
-        if self._entries.pop(key, None) is not None:
-            self._bytes -= self._sizes.pop(key)
+        size = self._sizes.pop(key, None)
+        if size is None:
+            return
+        self._bytes -= size
+        if self._kept.pop(key, None) is None:
+            del self._trial[key]
+            self._trial_bytes -= size
+        # Of no pod in particular, where there were several.
+        self._known[key] = self._owners.pop(key, "")
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
 
     def clear(self) -> None:
         """Drop everything."""
-        self._entries.clear()
-        self._sizes.clear()
-        self._bytes = 0
+        for entries in (self._kept, self._trial, self._owners, self._known, self._sizes):
+            entries.clear()
+        self._bytes = self._trial_bytes = 0
 
     def statistics(self) -> ReuseStatistics:
         """Counters since start."""
         return ReuseStatistics(
-            len(self._entries), self._bytes, self._hits, self._misses, self._evictions
+            len(self._sizes), self._bytes, self._hits, self._misses, self._evictions
         )

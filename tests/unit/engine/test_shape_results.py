@@ -32,31 +32,82 @@ def test_an_entry_is_as_large_as_its_arrays() -> None:
     assert result.nbytes == empty + 800 + 400 + 50 * result.feasible.itemsize
 
 
+def kept(results: ShapeResults, *keys: str) -> None:
+    """Put entries and ask for each again, so that they are kept."""
+    for key in keys:
+        results.put(key, entry(), "pod")
+        results.settle(key)
+        assert results.get(key, "other") is not None
+
+
 def test_the_least_recently_used_entry_goes_beyond_the_budget() -> None:
     results = ShapeResults(budget=3 * entry().nbytes)
-    for key in "abc":
-        results.put(key, entry())
-        results.settle(key)
-    assert results.get("a") is not None
-    results.put("d", entry())
-    results.settle("d")
-    assert [key for key in "abcd" if results.get(key) is not None] == ["a", "c", "d"]
+    kept(results, "a", "b", "c")
+    assert results.get("a", "other") is not None
+    kept(results, "d")
+    assert [key for key in "abcd" if results.get(key, "other") is not None] == ["a", "c", "d"]
     statistics = results.statistics()
     assert (statistics.entries, statistics.evictions) == (3, 1)
     assert statistics.bytes == 3 * entry().nbytes
 
 
+class TestTrial:
+    """Shapes that are seen once do not push out those that come back."""
+
+    def test_only_the_last_ones_are_on_trial(self) -> None:
+        results = ShapeResults(budget=32 * entry().nbytes)
+        for key in "abcd":
+            results.put(key, entry(), "pod")
+            results.settle(key)
+        assert results.statistics().bytes == 2 * entry().nbytes
+        assert [key for key in "abcd" if results.get(key, "other") is not None] == ["c", "d"]
+
+    def test_kept_ones_outlive_any_number_of_them(self) -> None:
+        results = ShapeResults(budget=16 * entry().nbytes)
+        kept(results, "a", "b")
+        for key in range(100):
+            results.put(key, entry(), "pod")
+            results.settle(key)
+        assert results.get("a", "other") is not None
+        assert results.get("b", "other") is not None
+        assert results.statistics().entries == 3
+
+    def test_further_attempts_at_one_pod_are_no_reason_to_keep_its_shape(self) -> None:
+        results = ShapeResults(budget=16 * entry().nbytes)
+        for _ in range(3):
+            for key in range(10):
+                for _attempt in range(2):
+                    if results.get(key, str(key)) is None:
+                        results.put(key, entry(), str(key))
+                    results.settle(key)
+        statistics = results.statistics()
+        assert (statistics.entries, statistics.hits, statistics.misses) == (1, 30, 30)
+
+    def test_shapes_in_turn_are_kept_from_their_second_time_on(self) -> None:
+        results = ShapeResults(budget=32 * entry().nbytes)
+        misses = []
+        for turn in range(4):
+            for key in range(10):
+                pod = f"{turn}-{key}"
+                if results.get(key, pod) is None:
+                    results.put(key, entry(), pod)
+                results.settle(key)
+            misses.append(results.statistics().misses)
+        assert misses == [10, 18, 18, 18]
+        assert results.statistics().entries == 10
+
+
 def test_the_newest_entry_stays_even_if_it_alone_is_too_large() -> None:
     results = ShapeResults(budget=1)
-    results.put("a", entry())
+    results.put("a", entry(), "pod")
     results.settle("a")
-    assert results.get("a") is not None
+    assert results.get("a", "other") is not None
 
 
 def test_growth_is_accounted_for_when_settled() -> None:
     results = ShapeResults()
     result = entry()
-    results.put("a", result)
+    results.put("a", result, "pod")
     results.settle("a")
     result.total = np.zeros(100, dtype=np.int64)
     results.settle("a")
@@ -69,7 +120,7 @@ def test_growth_is_accounted_for_when_settled() -> None:
 
 def test_clear_forgets_everything() -> None:
     results = ShapeResults()
-    results.put("a", entry())
+    results.put("a", entry(), "pod")
     results.settle("a")
     results.clear()
     statistics = results.statistics()
