@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,11 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks.contenders import CONTENDERS
+from benchmarks.contenders import CONTENDERS, OURS
 from benchmarks.families import FAMILIES, QUICK, SIZES, Operations
 from benchmarks.measure import Run, run
 from benchmarks.report import Report, line, report, table, worse
 from scheduler.cli.version import version_text
+from tests.envtest.binaries import Binaries, BinariesMissingError
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -73,6 +75,7 @@ def main(  # noqa: PLR0913, PLR0917 - options
     size = size or ("quick" if quick else "machine")
     wanted = _wanted(names or (QUICK if quick else tuple(FAMILIES)), backlog=backlog)
     parameters = _changes(changes)
+    _check_binaries(labels)
     runs: list[Run] = []
     failed: dict[str, str] = {}
     versions = _versions()
@@ -121,6 +124,16 @@ def _wanted(names: tuple[str, ...], *, backlog: bool) -> list[str]:
     if unknown:
         raise click.UsageError(f"no workload {unknown[0]!r}; `--list` shows all")
     return [name for name in names if FAMILIES[name].backlog or not backlog]
+
+
+def _check_binaries(labels: Sequence[str]) -> None:
+    """Now, and not once for each run."""
+    try:
+        found = Binaries.find()
+        for program in {CONTENDERS[label].program for label in labels} - {OURS}:
+            found.require(program)
+    except BinariesMissingError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _changes(texts: tuple[str, ...]) -> dict[str, int]:
