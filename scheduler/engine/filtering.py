@@ -35,6 +35,8 @@ _EXISTENCE = int(Columns.EXISTENCE)
 #: Above this share of changed rows a full evaluation is cheaper than picking rows.
 _FULL_REFRESH_SHARE = 4
 _SMALL = 32
+#: Entries of the change log to walk, beside one a node, before a full evaluation is cheaper.
+_MOST_ENTRIES = 256
 #: Groups that depend on the pods of a node, nominated ones included.
 _POD_COLUMNS = int(Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS)
 
@@ -115,7 +117,7 @@ class Filtering:
                 entry.codes[slot.index] = None
         skipped = frozenset(state.skip_filter)
         # The same row may be named many times; beyond this it hardly ever pays to find out.
-        most = _FULL_REFRESH_SHARE * (table.node_count + _SMALL)
+        most = table.node_count + _MOST_ENTRIES
         changes = table.log.since(entry.sequence, most) if entry.sequence >= 0 else None
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.sequence = -1

@@ -35,6 +35,8 @@ from scheduler.framework.status import status_or_none
 _EXISTENCE = int(Columns.EXISTENCE)
 _FULL_REFRESH_SHARE = 4
 _SMALL = 32
+#: Entries of the change log to walk, beside one a node, before a full evaluation is cheaper.
+_MOST_ENTRIES = 256
 INFEASIBLE = -1
 
 
@@ -208,7 +210,7 @@ class Scoring:
         """Bring raw scores up to date; returns rows that changed, None for all."""
         table = self._table
         # The same row may be named many times; beyond this it hardly ever pays to find out.
-        most = _FULL_REFRESH_SHARE * (table.node_count + _SMALL)
+        most = table.node_count + _MOST_ENTRIES
         changes = table.log.since(entry.score_sequence, most) if entry.score_ready else None
         if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
             changes = None
