@@ -4,7 +4,6 @@ Importing anything below `kubernetes_asyncio` imports all of it: a thousand modu
 verbs, 50 MiB and a third of a second, of which the loaders use two names in annotations. So the
 loaders are imported below stand-ins for the two packages that pull the rest in. The stand-ins are
 gone when `load` returns: whoever imports `kubernetes_asyncio` later (a plugin) gets the real one.
-aiohttp, which only the renewal of OpenID Connect tokens uses, is imported when that happens.
 
 Whatever goes wrong on that way, a release that is laid out differently for example, the plain
 import is used: larger and slower, but right. Not safe against another thread that imports
@@ -28,7 +27,6 @@ _log = structlog.get_logger(__name__)
 
 PACKAGE: Final = "kubernetes_asyncio"
 CLIENT: Final = f"{PACKAGE}.client"
-LATE: Final = "aiohttp"
 
 _NAMES_OF_CLIENT: Final = ("ApiClient", "Configuration")
 """What the loaders import from the generated part. They use it only where no target is given."""
@@ -50,21 +48,6 @@ class _NotLoaded:
     def __init__(self, *_: object, **__: object) -> None:
         msg = f"{type(self).__name__} was not loaded: pass load_and_set() a target"
         raise RuntimeError(msg)
-
-
-class _Late(ModuleType):
-    """In the place of a module that is imported when something of it is first used.
-
-    While `importing`, what is asked for stands in an annotation and is nothing; a use of another
-    kind fails, and then everything is imported as usual.
-    """
-
-    importing = True
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return None if self.importing else getattr(importlib.import_module(self.__name__), name)
 
 
 _loaded: list[Loaders] = []
@@ -115,14 +98,9 @@ def _stand_ins() -> Iterator[None]:
     for name in _NAMES_OF_CLIENT:
         setattr(client, name, type(name, (_NotLoaded,), {}))
     sys.modules.update({PACKAGE: package, CLIENT: client})
-    late = _Late(LATE)
-    sys.modules.setdefault(LATE, late)
     try:
         yield
     finally:
-        late.importing = False
-        if sys.modules.get(LATE) is late:
-            del sys.modules[LATE]
         for name in [*sys.modules]:
             if name == PACKAGE or name.startswith(f"{PACKAGE}."):
                 del sys.modules[name]

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import Final, Protocol, Self
 from urllib.parse import SplitResult, urlsplit
 
 from scheduler.client.configuration import ClientConfiguration
@@ -19,9 +19,7 @@ from scheduler.client.errors import ConfigurationError, ConnectionFailed, Reques
 from scheduler.client.http import Address, Answer, BodyStream, ConnectionPool
 from scheduler.client.http.answer import header
 from scheduler.client.http.request import HeaderBlock, request_bytes
-
-if TYPE_CHECKING:
-    from scheduler.client.proxied import ProxiedConnections
+from scheduler.client.proxied import ProxiedConnections
 
 CONNECTION_LIMIT: Final = 256
 """Sockets to the server: 100 binds, some twenty watches, and room; the dispatcher bounds writes
@@ -131,7 +129,8 @@ class Transport:
         self._requests = self._in_flight = self._failed = self._timed_out = 0
 
     async def __aenter__(self) -> Self:
-        self._connections = _kind(self.configuration)(
+        kind = _Direct if self.configuration.proxy is None else ProxiedConnections
+        self._connections = kind(
             self.configuration,
             limit=CONNECTION_LIMIT,
             keepalive=KEEPALIVE_SECONDS,
@@ -194,15 +193,6 @@ class Transport:
         finally:
             # Not kept: the rest of a watch never ends.
             stream.close()
-
-
-def _kind(configuration: ClientConfiguration) -> type[_Direct | ProxiedConnections]:
-    if configuration.proxy is None:
-        return _Direct
-    # Behind it stands aiohttp, a tenth of the memory of an idle process.
-    from scheduler.client.proxied import ProxiedConnections  # noqa: PLC0415
-
-    return ProxiedConnections
 
 
 class _Direct:

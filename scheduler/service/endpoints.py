@@ -17,11 +17,11 @@ from scheduler.service.metrics import build_info
 from scheduler.service.options import RunOptions
 from scheduler.service.pod_pages import PodPages
 from scheduler.service.serving import (
-    Application,
     Check,
     DebugPages,
     HttpsServer,
     ServingTls,
+    create_app,
     delegated_authenticator,
     delegated_authorizer,
     scheduler_checks,
@@ -79,7 +79,7 @@ class Endpoints:
 
     async def _start(self) -> None:
         access = self._options.access
-        app = Application(
+        app = create_app(
             self._served(),
             delegated_authenticator(await self._reviewer(access.authentication_kubeconfig), access),
             delegated_authorizer(await self._reviewer(access.authorization_kubeconfig), access),

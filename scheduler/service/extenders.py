@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -22,7 +22,7 @@ from scheduler.client.binding import BOUND, BindOutcome, BindResult
 from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.errors import ConfigurationError as ClientConfigurationError
 from scheduler.client.errors import ConnectionFailed, RequestError
-from scheduler.client.extender_tls import ExtenderStatusError, ExtenderTLS
+from scheduler.client.extender_http import ExtenderHttp, ExtenderStatusError, ExtenderTLS
 from scheduler.client.store import Store
 from scheduler.engine.circuit_breaker import CircuitBreaker
 from scheduler.engine.extender_wire import (
@@ -37,9 +37,6 @@ from scheduler.service.api_writer import PodMovedOnError
 from scheduler.service.metrics import SchedulerMetrics
 
 _log = structlog.get_logger(__name__)
-
-if TYPE_CHECKING:
-    from scheduler.client.extender_http import ExtenderHttp
 
 T = TypeVar("T")
 
@@ -69,9 +66,6 @@ def extender_problems(extenders: Sequence[Extender]) -> Iterator[tuple[str, str]
 
 
 def _client(extender: Extender) -> ExtenderHttp:
-    # Behind it stands aiohttp, a tenth of the memory of an idle process.
-    from scheduler.client.extender_http import ExtenderHttp  # noqa: PLC0415
-
     timeout = extender.http_timeout.total_seconds()
     return ExtenderHttp(extender.url_prefix, timeout=timeout, tls=_tls(extender))
 

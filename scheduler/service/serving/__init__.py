@@ -8,7 +8,7 @@ from scheduler.service.serving.access import (
     DelegatedAuthenticator,
     DelegatedAuthorizer,
 )
-from scheduler.service.serving.application import Application, Endpoints
+from scheduler.service.serving.application import Endpoints, create_app
 from scheduler.service.serving.certificates import ServingError, ServingTls
 from scheduler.service.serving.debug_pages import DebugPages
 from scheduler.service.serving.delegation import delegated_authenticator, delegated_authorizer
@@ -18,7 +18,6 @@ from scheduler.service.serving.slis import HealthSlis
 
 __all__ = [
     "AccessUnknownError",
-    "Application",
     "Authenticator",
     "Authorizer",
     "Check",
@@ -32,6 +31,7 @@ __all__ = [
     "HttpsServer",
     "ServingError",
     "ServingTls",
+    "create_app",
     "delegated_authenticator",
     "delegated_authorizer",
     "scheduler_checks",

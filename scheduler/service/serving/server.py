@@ -1,8 +1,5 @@
 """The HTTPS server around an application: sockets, TLS, and what bounds every connection.
 
-Ours and not aiohttp's, which would be a ninth of the memory of an idle process and a fifth of its
-start, for a few GETs a minute.
-
 Invariants: a connection serves one request and ends, finished or not, after a fixed time; there is
 a limit on connections, and the oldest gives way to the newest. So a client that is slow, silent or
 hostile costs one entry in a table for half a minute, and a health probe always gets through. Only
@@ -18,18 +15,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Self, cast
 
 import structlog
+from aiohttp import web
 
-from scheduler.client.clock import Clock, SystemClock
 from scheduler.service.options import ServingOptions
-from scheduler.service.serving import answers
-from scheduler.service.serving.answers import Answer
 from scheduler.service.serving.certificates import ServingError, ServingTls
-from scheduler.service.serving.requests import BadRequestError, Request, RequestParser
 
 _log = structlog.get_logger(__name__)
 
@@ -42,15 +36,11 @@ HANDSHAKE_SECONDS: Final = 5.0
 MAX_CONNECTIONS: Final = 512
 """Half of what descriptors are usually limited to."""
 
+MAX_HEAD_BYTES: Final = 32 * 1024
+"""For the request line and for each header; tokens of identity providers are long."""
+
 STOP_SECONDS: Final = 5.0
 """For requests in progress when the process ends, as upstream."""
-
-LINGER_SECONDS: Final = 1.0
-"""How long the rest of a request that is answered already may take to arrive. Closing before would
-reset the connection, and the answer with it."""
-
-Responder = Callable[[Request], Awaitable[Answer]]
-"""Gives the answer to a request; `application.Application` is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +57,24 @@ class HttpsServer:
     """Serves an application from `start` (or `async with`) to `stop`."""
 
     def __init__(
-        self,
-        app: Responder,
-        options: ServingOptions,
-        tls: ServingTls | None,
-        clock: Clock | None = None,
+        self, app: web.Application, options: ServingOptions, tls: ServingTls | None
     ) -> None:
         """`tls` None serves plain HTTP, which only tests want."""
-        self._app = app
         self._options = options
         self._tls = tls
-        self._clock = clock or SystemClock()
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=STOP_SECONDS,
+            lingering_time=1.0,
+            max_line_size=MAX_HEAD_BYTES,
+            max_field_size=MAX_HEAD_BYTES,
+        )
         self._server: asyncio.Server | None = None
         self._connections: OrderedDict[_Connection, None] = OrderedDict()
-        self._at_work: set[asyncio.Task[None]] = set()
         self._accepted = self._timed_out = self._displaced = 0
+        self._make_protocol: Callable[[], asyncio.Protocol] | None = None
 
     @property
     def port(self) -> int:
@@ -104,6 +97,8 @@ class HttpsServer:
         Raises:
             ServingError: the address cannot be listened on.
         """
+        await self._runner.setup()
+        self._make_protocol = self._runner.server
         context: ssl.SSLContext | None = self._tls.context if self._tls is not None else None
         loop = asyncio.get_running_loop()
         options = self._options
@@ -117,6 +112,7 @@ class HttpsServer:
                 reuse_port=options.permit_port_sharing or None,
             )
         except OSError as error:
+            await self._runner.cleanup()
             where = f"{options.bind_address}:{options.secure_port}"
             text = error.strerror or str(error)
             raise ServingError(f"cannot listen on {where}: {text}") from error
@@ -126,10 +122,7 @@ class HttpsServer:
         """Stop listening, let requests in progress end, and close every connection."""
         if self._server is not None:
             self._server.close()
-        if self._at_work:
-            _, late = await asyncio.wait(self._at_work, timeout=STOP_SECONDS)
-            for task in late:
-                task.cancel()
+        await self._runner.cleanup()
         for connection in list(self._connections):
             connection.cut()
         if self._server is not None:
@@ -146,33 +139,15 @@ class HttpsServer:
         """Make the protocol of a new connection; asyncio's callback, so it must not raise."""
         if self._tls is not None:
             self._tls.refresh()
+        assert self._make_protocol is not None
         while len(self._connections) >= MAX_CONNECTIONS:
             oldest = next(iter(self._connections))
             self._displaced += 1
             oldest.cut()
         self._accepted += 1
-        connection = _Connection(self._serve, self._expired, self._ended)
+        connection = _Connection(self._make_protocol(), self._expired, self._ended)
         self._connections[connection] = None
         return connection
-
-    def _serve(self, connection: _Connection, request: Request | BadRequestError) -> None:
-        """Answer in a task of its own."""
-        task = asyncio.create_task(self._answer(connection, request), name="request")
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
-
-    async def _answer(self, connection: _Connection, request: Request | BadRequestError) -> None:
-        with_body = True
-        if isinstance(request, BadRequestError):
-            answer = answers.bad_request(request.status, str(request))
-        else:
-            with_body = request.method != "HEAD"
-            try:
-                answer = await self._app(request)
-            except Exception:  # noqa: BLE001 - boundary of an endpoint: the server goes on
-                _log.exception("an endpoint failed", path=request.path)
-                answer = answers.error(500, "500 internal server error")
-        connection.answer(answer.encode(self._clock.now(), with_body=with_body))
 
     def _expired(self, connection: _Connection) -> None:
         self._timed_out += 1
@@ -183,7 +158,7 @@ class HttpsServer:
 
 
 class _Connection(asyncio.Protocol):
-    """Reads a request, sends its answer, and ends in time.
+    """Passes everything to the protocol of the HTTP server, and cuts the connection in time.
 
     It counts from accepting on. A connection that never completes its handshake is never made; its
     timer then only takes it out of the table.
@@ -191,16 +166,16 @@ class _Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        serve: Callable[[_Connection, Request | BadRequestError], None],
+        inner: asyncio.Protocol,
         expired: Callable[[_Connection], None],
         ended: Callable[[_Connection], None],
     ) -> None:
-        self._serve = serve
+        self._inner = inner
         self._ended = ended
         self._transport: asyncio.Transport | None = None
-        self._parser = RequestParser()
-        self._has_request = self._is_answered = self._is_cut = False
-        self._timer = asyncio.get_running_loop().call_later(CONNECTION_SECONDS, expired, self)
+        self._is_cut = False
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(CONNECTION_SECONDS, expired, self)
 
     def cut(self) -> None:
         """End the connection now."""
@@ -210,50 +185,35 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def answer(self, data: bytes) -> None:
-        """Send the answer and close, when the client has sent all of its request."""
-        self._is_answered = True
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._transport.write(data)
-        if self._parser.complete:
-            self._transport.close()
-        else:
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start, unless the connection was cut during its handshake."""
         # uvloop's transports are no subclasses of asyncio's, only alike.
         self._transport = cast("asyncio.Transport", transport)
+        self._inner.connection_made(transport)
         if self._is_cut:
             self.cut()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; after the request, only to see it end."""
-        assert self._transport is not None
-        if self._has_request:
-            self._parser.discard(data)
-            if self._is_answered and self._parser.complete:
-                self._transport.close()
-            return
-        try:
-            request = self._parser.feed(data)
-        except BadRequestError as problem:
-            self._has_request = True
-            self._serve(self, problem)
-            return
-        if request is not None:
-            self._has_request = True
-            certificate = self._transport.get_extra_info("peercert")
-            self._serve(self, replace(request, certificate=certificate))
-        elif self._parser.wants_continue:
-            self._transport.write(answers.CONTINUE)
+        """Pass on."""
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Pass on."""
+        return self._inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Pass on, and forget."""
         self._timer.cancel()
         self._ended(self)
-        self._transport = None
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Pass on."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass on."""
+        self._inner.resume_writing()
 
 
 def _host(address: str) -> str | None:

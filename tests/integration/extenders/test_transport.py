@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from scheduler.client.errors import ConnectionFailed, RequestError, RequestTimeout
-from scheduler.client.extender_http import ExtenderHttp
-from scheduler.client.extender_tls import (
+from scheduler.client.extender_http import (
     ExtenderAnswerTooLarge,
+    ExtenderHttp,
     ExtenderStatusError,
     ExtenderTLS,
 )

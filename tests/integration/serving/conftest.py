@@ -16,7 +16,6 @@ import uvloop
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving import (
-    Application,
     Authenticator,
     Authorizer,
     DebugPages,
@@ -25,6 +24,7 @@ from scheduler.service.serving import (
     Endpoints,
     HttpsServer,
     ServingTls,
+    create_app,
     scheduler_checks,
 )
 
@@ -117,7 +117,7 @@ def opened() -> Open:
         client_tls: ssl.SSLContext | None = None,
         **changes: Any,
     ) -> AsyncIterator[Visitor]:
-        app = Application(
+        app = create_app(
             site.endpoints(**changes),
             authenticator or DelegatedAuthenticator(),
             authorizer or DelegatedAuthorizer(open_paths=["/*"]),

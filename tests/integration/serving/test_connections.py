@@ -7,18 +7,13 @@ import socket
 from contextlib import AsyncExitStack
 
 import pytest
+from aiohttp import web
 
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving import HttpsServer, ServingError, ServingTls, server
-from scheduler.service.serving.answers import Answer, not_found
-from scheduler.service.serving.requests import Request
 from tests.integration.serving.conftest import LOOPBACK, Open, Site, Visitor, until_closed
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-async def nothing(_: Request) -> Answer:
-    return not_found()
 
 
 async def connect(visitor: Visitor) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -139,13 +134,13 @@ async def test_a_port_in_use_is_named() -> None:
         port = taken.getsockname()[1]
         options = ServingOptions(bind_address="127.0.0.1", secure_port=port)
         with pytest.raises(ServingError, match=rf"cannot listen on 127.0.0.1:{port}: .*in use"):
-            await HttpsServer(nothing, options, None).start()
+            await HttpsServer(web.Application(), options, None).start()
 
 
 async def test_a_port_may_be_shared() -> None:
     async with (
-        HttpsServer(nothing, _shared(0), None) as first,
-        HttpsServer(nothing, _shared(first.port), None) as second,
+        HttpsServer(web.Application(), _shared(0), None) as first,
+        HttpsServer(web.Application(), _shared(first.port), None) as second,
     ):
         assert first.port == second.port
 

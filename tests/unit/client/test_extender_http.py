@@ -8,8 +8,7 @@ import ssl
 import pytest
 
 from scheduler.client.errors import ConfigurationError
-from scheduler.client.extender_http import ExtenderHttp
-from scheduler.client.extender_tls import ExtenderTLS, ssl_context
+from scheduler.client.extender_http import ExtenderHttp, ExtenderTLS, ssl_context
 
 
 def verified(context: ssl.SSLContext) -> bool:

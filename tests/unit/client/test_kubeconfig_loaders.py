@@ -118,23 +118,3 @@ except RuntimeError as error:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120
     )
     assert done.stdout.strip() == "Configuration was not loaded: pass load_and_set() a target"
-
-
-def test_aiohttp_is_there_when_an_open_id_token_is_renewed_and_not_before() -> None:
-    program = """
-import asyncio, sys
-from scheduler.client import kubeconfig_loaders
-loader = kubeconfig_loaders.load().kube_config_loader
-before = "aiohttp" in sys.modules
-kind = loader.__init__.__globals__["OpenIDRequestor"]
-
-async def renew():
-    async with kind("id", "secret", "https://127.0.0.1:1")._client_session() as session:
-        return type(session).__module__
-
-print(before, asyncio.run(renew()), "aiohttp" in sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout.split() == ["False", "aiohttp.client", "True"]
