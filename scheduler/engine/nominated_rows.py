@@ -29,6 +29,7 @@ OWN_CODES: Final = 1 << 30
 _NOBODY: Final = np.iinfo(np.int64).min
 _CONCERNS: Final = int(Columns.NOMINATIONS | Columns.EXISTENCE)
 _UNKNOWN: Final = -1
+_NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
 _MOST_STATUSES: Final = 4096
 
 
@@ -45,6 +46,9 @@ class NominatedRows:
 
     def at_least(self, priority: int, uid: str) -> Rows:
         """Rows with nominated pods of that priority or a higher one, but for the pod `uid`."""
+        if not self._nominator.nominated_nodes():
+            # The usual case; whoever is left behind catches up later.
+            return _NO_ROWS
         self._catch_up()
         rows: Rows = np.flatnonzero(self._highest >= priority)
         own = self.own_row(uid)
