@@ -80,8 +80,9 @@ bench-quick: envtest-build ## The same for eight families at 1000 nodes (under 1
 	$(BIN)/python -m benchmarks --quick --json build/bench-quick.json
 
 .PHONY: bench-plot
-bench-plot: $(STAMP) ## Draw docs/performance.svg from the last `make bench`
+bench-plot: $(STAMP) ## Draw docs/performance.svg from the last `make bench`, and print its table
 	$(BIN)/python -m benchmarks.plot build/bench.json docs/performance.svg
+	$(BIN)/python -m benchmarks.markdown build/bench.json
 
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/

@@ -18,6 +18,18 @@ from benchmarks.measure import Run
 
 Column = tuple[str, Callable[[Run], float], str]
 
+
+def busy_cores(run: Run) -> float:
+    """How many cores scheduler, API server, etcd and generator kept busy inside the window."""
+    own = run.scheduler_cpu_per_pod * run.pods
+    return (own + run.apiserver_cpu + run.etcd_cpu + run.generator_cpu) / run.window
+
+
+def own_share(run: Run) -> float:
+    """The scheduler's part of that CPU, 0 to 1."""
+    return run.scheduler_cpu_per_pod * run.pods / (busy_cores(run) * run.window)
+
+
 _COLUMNS: tuple[Column, ...] = (
     ("pods/s", lambda run: run.pods_per_second, ".0f"),
     ("created/s", lambda run: run.creations_per_second, ".0f"),
@@ -33,8 +45,8 @@ _COLUMNS: tuple[Column, ...] = (
     ("generator s", lambda run: run.generator_cpu, ".1f"),
     ("window s", lambda run: run.window, ".1f"),
     # What limits a run: how busy all of them kept the cores, and the scheduler's part of it.
-    ("cores busy", lambda run: _busy(run) / run.window, ".2f"),
-    ("ours %", lambda run: 100 * _own(run) / _busy(run), ".0f"),
+    ("cores busy", busy_cores, ".2f"),
+    ("its %", lambda run: 100 * own_share(run), ".0f"),
 )
 
 _NARROW: Final = ("pods/s", "p99 s", "with events", "MiB")
@@ -221,16 +233,6 @@ def machine() -> str:
         if key.strip() == "model name":
             name, cores = value.strip(), cores + 1
     return f"{name}, {cores} cores"
-
-
-def _own(run: Run) -> float:
-    """CPU seconds of the scheduler inside the window."""
-    return run.scheduler_cpu_per_pod * run.pods
-
-
-def _busy(run: Run) -> float:
-    """CPU seconds of everybody inside the window."""
-    return _own(run) + run.apiserver_cpu + run.etcd_cpu + run.generator_cpu
 
 
 def _middle(group: Sequence[Run], value: Callable[[Run], float]) -> float:
