@@ -57,8 +57,8 @@ def _measures(  # noqa: C901 - a table of sections
         case "templates":
             some = [KINDS[name] for name in ("plain", "hard spread", "required anti-affinity")]
             for count in (1, 100, 1000, *((10_000,) if full else ())):
-                # Twice as many pods are placed, and one on a host is enough for anti-affinity.
-                kinds = some if 2 * count <= first else some[:2]
+                # Three times as many pods are placed, of those with anti-affinity one on a host.
+                kinds = some if 3 * count <= first else some[:2]
                 yield partial(
                     cycles,
                     section,
