@@ -62,6 +62,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     peak_memory_mib: float
     #: What the generator created, by kind, churn left out.
     created: dict[str, int]
+    #: Pods that existed in the end, those being deleted left out: shows victims beyond need.
+    pods_left: int
     most_pods_on_a_node: int
     nodes_used: int
     #: Why the run must not be compared; empty when it may.
@@ -121,7 +123,8 @@ class _Session:
             observed = generator.result()
             events = self._drain_events(in_window)
             drained = self._cpu()
-        problems = audit(observed, self._list("nodes"), self._list("pods"))
+        left = list(self._list("pods"))
+        problems = audit(observed, self._list("nodes"), left)
         memory = peak_memory(self._scheduler.pid)
         bound = sorted(observed.bound)
         pods = len(bound)
@@ -152,6 +155,7 @@ class _Session:
             generator_cpu=observed.generator_cpu,
             peak_memory_mib=memory,
             created=observed.objects,
+            pods_left=sum("deletionTimestamp" not in pod["metadata"] for pod in left),
             most_pods_on_a_node=max(Counter(observed.nodes).values()),
             nodes_used=len(set(observed.nodes)),
             problems=tuple(problems),

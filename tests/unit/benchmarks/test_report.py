@@ -19,7 +19,7 @@ def run(contender: str, rate: float = 100.0, **changes: Any) -> Run:
         pods_per_second=rate, creations_per_second=1.0, sampled=None, latency_p50=0.1,
         latency_p99=0.2, scheduler_cpu_per_pod=0.001, drained_cpu_per_pod=0.001,
         events_in_window=0, events=10, attempts={"scheduled": 10}, window=1.0, apiserver_cpu=1.0,
-        etcd_cpu=1.0, generator_cpu=1.0, peak_memory_mib=100.0, created={"Pod": 10},
+        etcd_cpu=1.0, generator_cpu=1.0, peak_memory_mib=100.0, created={"Pod": 10}, pods_left=10,
         most_pods_on_a_node=1, nodes_used=10, problems=(),
     )  # fmt: skip
     return msgspec.structs.replace(base, **changes)
