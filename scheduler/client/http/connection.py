@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         # When a stream was last heard of, and the timer that looks at it.
         self._heard = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        #: Why nothing more can be read.
+        #: Why nothing more of a stream can be read.
         self._broken: Exception | None = None
 
     # ------------------------------------------------------------------------------------ exchange
@@ -84,7 +84,12 @@ class Connection(asyncio.Protocol):
         """Whether the exchange ended in order, so that another may follow."""
         parser = self._parser
         ended = parser is None or (parser.is_complete() and parser.reusable and not parser.surplus)
-        return ended and self.open
+        # A server may answer before it has read everything.
+        return (
+            ended
+            and self.open
+            and cast("asyncio.Transport", self._transport).get_write_buffer_size() == 0
+        )
 
     async def exchange(self, request: bytes, within: float) -> Answer:
         """Send a request and read its whole answer.
@@ -105,7 +110,10 @@ class Connection(asyncio.Protocol):
         finally:
             timer.cancel()
             self._waiter = None
-        body = self._body
+            _retrieve(waiter)
+            # The error would hold this frame, and the frame the error.
+            del waiter
+        body, self._body = self._body, []
         return Answer(parser.status, body[0] if len(body) == 1 else b"".join(body), parser.head)
 
     def _begin(self, request: bytes) -> AnswerParser:
@@ -160,6 +168,8 @@ class Connection(asyncio.Protocol):
             await waiter
         finally:
             self._waiter = None
+            _retrieve(waiter)
+            del waiter
 
     def take(self) -> bytes:
         """What has arrived of a stream since the last time."""
@@ -209,17 +219,22 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> None:
-        """The server will send no more; None lets the loop close the connection."""
+        """The server will send no more; that may be the end of the answer.
+
+        Under TLS the loop would first take its leave, and the connection look open meanwhile.
+        """
+        parser = self._parser
+        if parser is not None and not parser.is_complete() and parser.feed_end():
+            self._wake()
+        self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what is under way, unless the end of the connection is the end of the answer."""
+        """Fail what is under way."""
         parser = self._parser
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
-        if parser is not None and not parser.is_complete() and exc is None and parser.feed_end():
-            self._wake()
-        elif parser is None or not parser.is_complete():
+        if parser is None or not parser.is_complete():
             unanswered = parser is None or not parser.begun
             text = "the connection was lost" if exc is None else f"the connection was lost: {exc}"
             self._fail(ConnectionLost(text, unanswered=unanswered))
@@ -236,8 +251,14 @@ class Connection(asyncio.Protocol):
             waiter.set_result(None)
 
     def _fail(self, error: Exception) -> None:
-        if self._broken is None:
+        if self._stream and self._broken is None:
             self._broken = error
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
+
+
+def _retrieve(waiter: asyncio.Future[None]) -> None:
+    """See an error that a cancelled caller did not, so that the loop does not report it."""
+    if waiter.done() and not waiter.cancelled():
+        waiter.exception()

@@ -37,7 +37,7 @@ class Address:
     server_hostname: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class ConnectionPool:
@@ -161,7 +161,12 @@ class ConnectionPool:
         try:
             async with asyncio.timeout_at(until):
                 await waiter
-        except TimeoutError as error:
+        except BaseException as error:
+            if waiter.done() and not waiter.cancelled():
+                # Woken and given up at once: the place is the next one's.
+                self._wake(1)
+            if not isinstance(error, TimeoutError):
+                raise
             text = f"timed out: all {self._limit} connections were taken"
             raise RequestTimeout(verb, path, text, sent=False) from error
         finally:
@@ -184,8 +189,8 @@ class ConnectionPool:
         except TimeoutError as error:
             text = f"timed out: no connection to {address} in time"
             raise RequestTimeout(verb, path, text, sent=False) from error
-        except (*FAILURES, UnicodeError) as error:
-            # UnicodeError: a host that cannot be a name.
+        except (*FAILURES, ValueError) as error:
+            # ValueError: a host that cannot be a name.
             refused = isinstance(error, ConnectionRefusedError)
             text = f"cannot connect to {address}: {error}"
             raise ConnectionFailed(verb, path, text, sent=False, refused=refused) from error

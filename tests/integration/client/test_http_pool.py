@@ -11,6 +11,7 @@ import pytest
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http import Address, Answer, ConnectionPool
+from scheduler.client.http.connection import Connection
 from tests.integration.client.faulty_server import until
 
 REQUEST = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -235,6 +236,68 @@ class TestTheLimit:
                 await first
             assert [(await other).body for other in others] == [b"ok", b"ok"]
             assert server.connections == 2
+
+    async def test_a_waiter_that_gives_up_as_it_is_woken_wakes_the_next(self) -> None:
+        gate = asyncio.Event()
+
+        async def slow(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await gate.wait()
+            writer.write(OK)
+
+        async def first_of_all() -> None:
+            await post(pool)
+            # The connection is free and the next one woken, but not running yet.
+            given_up.cancel()
+
+        async with serving(slow, sends(OK)) as server, pooled(server, limit=1) as pool:
+            first = asyncio.create_task(first_of_all())
+            await until(lambda: server.requests == 1)
+            given_up, patient = (asyncio.create_task(post(pool)) for _ in range(2))
+            await asyncio.sleep(0)
+            gate.set()
+            await first
+            assert (await patient).body == b"ok"
+            assert given_up.cancelled()
+
+
+async def test_an_idle_connection_keeps_nothing_of_an_answer() -> None:
+    connection = Connection(asyncio.get_running_loop(), lambda _: None)
+    async with serving(sends(OK)) as server:
+        await asyncio.get_running_loop().create_connection(
+            lambda: connection, "127.0.0.1", server.port
+        )
+        assert (await connection.exchange(REQUEST, 2.0)).body == b"ok"
+        assert connection.reusable
+        assert connection.take() == b""
+        connection.abort()
+
+
+async def test_closing_does_not_make_half_a_body_a_whole_one() -> None:
+    sent = asyncio.Event()
+
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+        await writer.drain()
+        sent.set()
+        await reader.read()
+
+    async with serving(half) as server, pooled(server) as pool:
+        stream = await pool.open_stream("GET", "/x", REQUEST, 2.0)
+        await sent.wait()
+        assert await stream.read() == b"half"
+        await pool.close()
+        with pytest.raises(ConnectionFailed):
+            await stream.read()
+
+
+@pytest.mark.parametrize("name", [".example", "a\0b"])
+async def test_a_host_that_can_be_none_is_an_error_of_the_request(name: str) -> None:
+    address = Address(name, 1, ssl.create_default_context())
+    pool = ConnectionPool(address, limit=1, keepalive=1.0, connect_timeout=1.0)
+    with pytest.raises(ConnectionFailed) as caught:
+        await post(pool)
+    assert not caught.value.outcome_unknown
+    await pool.close()
 
 
 async def test_nobody_listens() -> None:
