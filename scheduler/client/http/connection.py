@@ -110,7 +110,6 @@ class Connection(asyncio.Protocol):
         finally:
             timer.cancel()
             self._waiter = None
-            _retrieve(waiter)
             # The error would hold this frame, and the frame the error.
             del waiter
         body, self._body = self._body, []
@@ -168,7 +167,6 @@ class Connection(asyncio.Protocol):
             await waiter
         finally:
             self._waiter = None
-            _retrieve(waiter)
             del waiter
 
     def take(self) -> bytes:
@@ -256,9 +254,3 @@ class Connection(asyncio.Protocol):
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
-
-
-def _retrieve(waiter: asyncio.Future[None]) -> None:
-    """See an error that a cancelled caller did not, so that the loop does not report it."""
-    if waiter.done() and not waiter.cancelled():
-        waiter.exception()
