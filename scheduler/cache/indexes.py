@@ -38,6 +38,19 @@ class ImageIndex:
                     self.states[name] = ImageState(image.size_bytes, set())
                 self.states[name].rows.add(row)
 
+    def revise(self, row: int, images: Iterable[ContainerImage]) -> bool:
+        """A row reports what it reported before; whether a size counts now that did not."""
+        revised = False
+        first: dict[str, int] = {}
+        for image in images:
+            for name in image.names:
+                size = first.setdefault(name, image.size_bytes)
+                state = self.states[name]
+                if size != state.size and len(state.rows) == 1:
+                    self.states[name] = ImageState(size, state.rows)
+                    revised = True
+        return revised
+
 
 class PortIndex:
     """Host ports in use, by (protocol, port) and by row; both views share the innermost counts.

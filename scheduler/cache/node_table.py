@@ -301,6 +301,9 @@ class NodeTable:
         if changed & Columns.IMAGES:
             self._images.set(row, old.status.images if old else (), node.status.images)
             self.bump("images")
+        elif self._images.revise(row, node.status.images):
+            changed |= Columns.IMAGES
+            self.bump("images")
         if changed & Columns.FEATURES:
             self._features[row] = frozenset(node.status.declared_features)
         if old is None:

@@ -532,3 +532,18 @@ def test_an_unreadable_quantity_changes_nothing_and_a_repaired_node_appears() ->
     table.set_node(node("n1", allocatable={"cpu": "2", "pods": "10"}))
     assert table.allocatable[CPU, row(table, "n1")] == 2000
     assert list(table.validate()) == []
+
+
+def test_the_last_node_with_an_image_revises_its_size_whenever_it_reports() -> None:
+    table = NodeTable()
+    table.set_node(node("first", images=[image("i", size=2)]))
+    table.set_node(node("second", images=[image("i", size=3)]))
+    table.set_node(node("first"))
+    assert table.images["i"].size == 2
+    before = table.sequence
+    # Nothing in it is new, but nobody else speaks for the image any more.
+    table.set_node(node("second", images=[image("i", size=3)]))
+    assert table.images["i"].size == 3
+    changes = table.log.since(before)
+    assert changes is not None
+    assert changes[table.row_of("second") or 0] & Columns.IMAGES
