@@ -12,7 +12,6 @@ import pytest
 from scheduler.cli.lean_imports import lean_imports
 
 NOT_FOR_RUN = (
-    "aiohttp",
     "cryptography",
     "rich",
     "kubernetes_asyncio.client",
