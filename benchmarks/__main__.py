@@ -68,7 +68,7 @@ def main(  # noqa: PLR0913, PLR0917 - options
       python -m benchmarks --workload TopologySpreading --set nodes=2000 --set pods=500 --backlog
     """  # noqa: D301 - click wants the character itself
     # Into a file or a pipe: wide enough for the whole table.
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = Console(width=None if sys.stdout.isatty() else 240)
     if listing:
         console.print(_listing())
         return
