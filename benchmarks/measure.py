@@ -26,6 +26,8 @@ from tests.envtest.inspecting import Inspector
 _DRAIN_SECONDS: Final = 0.5
 _DRAIN_POLLS: Final = 6
 _PAGE: Final = 2000
+_RESOLUTION_SECONDS: Final = 0.001
+"""Bindings that the observer reads at once have one time; a few pods may all be among them."""
 _ATTEMPTS: Final = "scheduler_schedule_attempts_total"
 
 
@@ -137,7 +139,7 @@ class _Session:
             contender=self._contender.label,
             backlog=self._backlog,
             pods=pods,
-            pods_per_second=pods / (bound[-1] - started),
+            pods_per_second=pods / max(bound[-1] - started, _RESOLUTION_SECONDS),
             creations_per_second=pods / (observed.created_all - observed.created[0]),
             sampled=sampled(bound, started),
             latency_p50=nearest_rank(latencies, 50),
