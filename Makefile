@@ -26,7 +26,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(STAMP) ## Schedule a small cluster live in the terminal (embedded API server, about 20 s)
+demo: $(STAMP) ## Schedule a small cluster live in the terminal (embedded API server, about 15 s)
 	@$(BIN)/kubestow demo
 
 .PHONY: test

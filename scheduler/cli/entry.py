@@ -31,7 +31,7 @@ as kube-scheduler would place it. No cluster at hand? `kubestow demo` brings its
 EXAMPLES: Final = """\
 \b
 Examples:
-  kubestow demo                                  watch it schedule a small cluster, 20 s
+  kubestow demo                                  watch it schedule a small cluster, 15 s
   kubestow run --kubeconfig ~/.kube/config       schedule a real one
   kubestow config validate profile.yaml          check a configuration
   kubestow config show --upstream                print the defaults for kube-scheduler

@@ -14,7 +14,9 @@ from tests.envtest.admin import JsonObject
 from tests.envtest.control_plane import ApiServerOptions, Binaries, ControlPlane
 
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
-COMPONENT: Final = MANIFESTS / "components" / "deferred-quota-policies"
+COMPONENTS: Final = [
+    MANIFESTS / "components" / name for name in ("deferred-quota-policies", "deferred-quota-mark")
+]
 
 
 @contextmanager
@@ -26,7 +28,7 @@ def guarded_plane(
     overlay.mkdir()
     kustomization = {
         "resources": [os.path.relpath(MANIFESTS, overlay.resolve())],
-        "components": [os.path.relpath(COMPONENT, overlay.resolve())],
+        "components": [os.path.relpath(each, overlay.resolve()) for each in COMPONENTS],
     }
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     with ControlPlane(binaries, ApiServerOptions(), directory) as plane:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import msgspec
 import pytest
 
 import config
-from tests.unit.config.doubles import FitArgs, load, plugin
-from tests.unit.config.test_arguments import RackArgs
+from tests.unit.config.doubles import FitArgs, load
 
 DIRECTORY = Path(config.__file__).parent / "profiles"
+ROOT = Path(__file__).parents[3]
 
 
 def example(name: str) -> config.Configuration:
@@ -22,11 +19,9 @@ def example(name: str) -> config.Configuration:
 
 
 @pytest.fixture(autouse=True)
-def rack_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands for the plugin that `custom-plugin.yaml` expects on the path."""
-    module: Any = ModuleType("rack_filter")
-    module.RackFilter = plugin("example.com/RackFilter", "filter", RackArgs)
-    monkeypatch.setitem(sys.modules, "rack_filter", module)
+def app_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin that `custom-plugin.yaml` expects on the path, as `--plugin-dir` puts it there."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "scalar_filter"))
 
 
 @pytest.mark.parametrize("path", sorted(DIRECTORY.glob("*.yaml")), ids=lambda path: path.stem)
@@ -60,6 +55,7 @@ def test_spreading_prefers_empty_nodes() -> None:
 
 def test_the_custom_plugin_is_in_one_profile_only() -> None:
     first, second = example("custom-plugin").profiles
-    assert first.points["filter"][-1] == "example.com/RackFilter"
-    assert "example.com/RackFilter" not in second.plugins
+    assert first.points["filter"][-1] == "example.com/AppLimit"
+    assert msgspec.to_builtins(first.args["example.com/AppLimit"])["limit"] == 3
+    assert "example.com/AppLimit" not in second.plugins
     assert second.points["postFilter"] == ()

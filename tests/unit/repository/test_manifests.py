@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -97,8 +98,13 @@ def test_the_cluster_role_writes_only_what_scheduling_writes() -> None:
     }
 
 
-def test_every_policy_is_part_of_its_component_and_explained() -> None:
-    folder = MANIFESTS / "components" / "deferred-quota-policies"
+QUOTA_POLICIES: Final = [
+    MANIFESTS / "components" / name for name in ("deferred-quota-policies", "deferred-quota-mark")
+]
+
+
+@pytest.mark.parametrize("folder", QUOTA_POLICIES, ids=lambda path: str(path.name))
+def test_every_policy_is_part_of_its_component_and_explained(folder: Path) -> None:
     text = (folder / "kustomization.yaml").read_text()
     listed = yaml.safe_load(text)["resources"]
     files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
@@ -110,11 +116,10 @@ def test_every_policy_is_part_of_its_component_and_explained() -> None:
 
 
 def test_policies_know_the_service_account_and_are_bound() -> None:
-    folder = MANIFESTS / "components" / "deferred-quota-policies"
     account = only("ServiceAccount")["metadata"]
     user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
-    assert user in (folder / "p3-bind.yaml").read_text()
-    for path in sorted(folder.glob("p*.yaml")):
+    assert user in (QUOTA_POLICIES[0] / "p3-bind.yaml").read_text()
+    for path in sorted(path for folder in QUOTA_POLICIES for path in folder.glob("p*.yaml")):
         policy, binding = yaml.safe_load_all(path.read_text())
         assert binding["kind"] == f"{policy['kind']}Binding"
         assert binding["spec"]["policyName"] == policy["metadata"]["name"]
