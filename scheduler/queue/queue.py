@@ -355,6 +355,7 @@ class SchedulingQueue(QueueInspection):
             places.backoff.next_release(),
             places.next_retry(),
             self._timetable.next(places.pool),
+            self._fruitless.due,
         )
         wakeup = min((time for time in times if time is not None), default=None)
         self._signals.answered(wakeup)
@@ -364,6 +365,8 @@ class SchedulingQueue(QueueInspection):
         """Do all work whose time has come."""
         now = self._clock.now()
         self.flush_backoff_completed()
+        if self._fruitless.begin_due(now):
+            self._try_early()
         for info in self._places.retries_due(now):
             if self._places.pool.get(info.uid) is info:
                 self._admission.requeue(info, AFTER_BACKOFF, REQUEUE_AFTER)
@@ -522,8 +525,13 @@ class SchedulingQueue(QueueInspection):
         return found, cause
 
     def _happened(self) -> None:
-        """Forget who was turned down, and let those like them be tried early again."""
-        self._fruitless.happened()
+        """Let pods like those that were turned down be tried early again, now or soon."""
+        if self._fruitless.happened(self._clock.now()):
+            self._try_early()
+        elif self._early_pop and self._fruitless.due is not None:
+            self._signals.due(self._fruitless.due)
+
+    def _try_early(self) -> None:
         if self._early_pop and self._places.backoff.release():
             self._signals.ready()
 
@@ -545,6 +553,7 @@ class SchedulingQueue(QueueInspection):
 
     def _clock_jumped(self, jump: float) -> None:
         self._timetable.shift(jump)
+        self._fruitless.shift(jump)
         queued = list(self._places)
         for info in (*queued, *self._in_flight):
             info.timestamp += jump

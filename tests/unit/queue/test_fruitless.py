@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.framework.queued import PostFilterOutcome
+from scheduler.queue.fruitless import ROUND_SECONDS
 from tests.unit.queue.doubles import (
     NODE_ADD,
     NODE_LABEL,
@@ -27,6 +28,7 @@ def world_of(*names: str, shape: Any = SHAPE, event: Any = QUEUE) -> World:
     for name in names:
         world.rejected(make_pod(name, shape=shape), "P")
     world.happen(NODE_ADD)
+    world.pass_time(ROUND_SECONDS)
     return world
 
 
@@ -54,6 +56,44 @@ def test_with_the_next_event_that_somebody_waits_for_one_more_is_tried(event: An
     assert try_early(world) == ["a"]
     world.happen(event)
     assert try_early(world)[:1] == ["b"]
+
+
+def test_while_events_keep_coming_one_of_a_kind_is_tried_each_round() -> None:
+    world = world_of(*"abcdef")
+    assert try_early(world) == ["a"]
+    tried = []
+    for _ in range(10):
+        world.happen(NODE_LABEL)
+        tried.append(try_early(world))
+        world.pass_time(ROUND_SECONDS * 0.3)
+    # At once, and then every fourth time: what happened in between is not forgotten.
+    assert [len(names) for names in tried] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 0]
+    assert {name for names in tried for name in names} == {"b", "c", "d"}
+
+
+def test_the_last_event_of_a_storm_is_answered_when_the_round_is_due() -> None:
+    world = world_of("a", "b", "c")
+    assert try_early(world) == ["a"]
+    world.happen(NODE_LABEL)
+    assert try_early(world) == ["b"]
+    world.queue.next_wakeup()
+    timers: list[bool] = []
+    world.queue.on_timer = lambda: timers.append(True)
+    world.happen(NODE_LABEL)
+    assert timers == [True]
+    assert world.queue.next_wakeup() == world.clock.now() + ROUND_SECONDS
+    world.pass_time(ROUND_SECONDS)
+    assert try_early(world) == ["c"]
+
+
+def test_in_a_round_all_for_whom_there_is_room_find_it() -> None:
+    world = world_of("a", "b", "c", "d")
+    assert try_early(world) == ["a"]
+    world.happen(NODE_LABEL)
+    assert try_early(world) == ["b"]
+    world.happen(NODE_LABEL)
+    world.pass_time(ROUND_SECONDS)
+    assert sorted(world.pop_names()) == ["c", "d"]
 
 
 def test_where_the_first_finds_a_place_the_next_is_tried_at_once() -> None:
