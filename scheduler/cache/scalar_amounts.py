@@ -59,6 +59,8 @@ class ScalarAmounts:
         column = self._many.get(name)
         if column is not None:
             column[row] = amount
+            if not amount:
+                self._drop_if_empty(name, column)
             return
         few = self._few.setdefault(name, {})
         if not -_BEYOND <= amount < _BEYOND:
@@ -80,8 +82,14 @@ class ScalarAmounts:
         column = self._many.get(name)
         if column is not None:
             column[row] += amount
+            if amount < 0 and not column[row]:
+                self._drop_if_empty(name, column)
         else:
             self.put(name, row, self.at(name, row) + amount)
+
+    def _drop_if_empty(self, name: str, column: Int64Column) -> None:
+        if not column.any():
+            del self._many[name]
 
     def grow(self, capacity: int) -> None:
         """Follow the other columns to a greater capacity."""

@@ -79,6 +79,21 @@ def test_a_name_that_nobody_has_any_more_is_forgotten() -> None:
     assert amounts.at(RARE, 7) == 0
 
 
+def test_a_name_that_many_had_and_nobody_has_any_more_is_forgotten() -> None:
+    amounts = ScalarAmounts(CAPACITY)
+    for end, amount in ((amounts.put, 0), (amounts.add, -2)):
+        for row in range(8):
+            amounts.put(SHARED, row, 2)
+        assert not amounts.scarce
+        for row in range(8):
+            assert amounts
+            end(SHARED, row, amount)
+        assert not amounts
+        assert amounts.nbytes == 0
+    amounts.add(SHARED, 3, 1)
+    assert amounts.nonzero() == {(SHARED, 3): 1}
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_beyond_64_bits_are_undone_when_their_pods_go(sign: int) -> None:
     amounts = ScalarAmounts(CAPACITY)
