@@ -59,7 +59,8 @@ class LabelColumn:
 
     An id means the same value as long as the object lives. Values that no node has any more stay,
     too, which matters for hostnames; so the table replaces a `crowded` column by its `compacted`
-    form, and whoever still holds the old one has ids and values that fit each other.
+    form, and drops a column that nobody asks for. Both happen when a node is written, never within
+    a cycle, and whoever still holds the old one has ids and values that fit each other.
     """
 
     __slots__ = ("_arrays", "_ids", "_integers", "_numeric", "_values", "column")

@@ -11,7 +11,9 @@ Touched only by its owner, the scheduling loop; a cycle reads it live, without a
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -37,6 +39,9 @@ from scheduler.framework.nodes import (
     Removable,
     Rows,
 )
+
+MOST_LABEL_COLUMNS: Final = 512
+"""Label keys with a column; a node takes 4 bytes in each. The one used longest ago goes first."""
 
 _NO_FEATURES: frozenset[str] = frozenset()
 _NO_RESOURCES = Resources()
@@ -67,7 +72,7 @@ class NodeTable:
         self._node_count = 0
         self._rows: Rows | None = None
         self._taints = TaintSets()
-        self._labels: dict[str, LabelColumn] = {}
+        self._labels: OrderedDict[str, LabelColumn] = OrderedDict()
         self._images = ImageIndex()
         self._ports = PortIndex()
         self.selector_counts = SelectorCounts(self.columns.capacity)
@@ -182,7 +187,7 @@ class NodeTable:
         return columns.scalar_allocatable.at(name, row), columns.scalar_requested.at(name, row)
 
     def label_column(self, key: str) -> Int32Column:
-        """Value ids of a label key; the column is built on first use."""
+        """Value ids of a label key; the column is built on first use, and again if long unused."""
         return self._label(key).column
 
     def label_values(self, key: str) -> LabelColumn:
@@ -279,6 +284,7 @@ class NodeTable:
 
         An unreadable quantity raises QuantityError and leaves the table as it was.
         """
+        self._drop_old_labels()
         known = self._row_by_name.get(node.name)
         old = None if known is None else self._nodes[known]
         changed = _EVERYTHING if old is None else self._difference(old, node)
@@ -450,12 +456,19 @@ class NodeTable:
 
     def _label(self, key: str) -> LabelColumn:
         found = self._labels.get(key)
-        if found is None:
-            found = self._labels[key] = LabelColumn(self.columns.capacity)
-            for row, node in enumerate(self._nodes):
-                if node is not None:
-                    found.set(row, node.metadata.labels.get(key))
+        if found is not None:
+            self._labels.move_to_end(key)
+            return found
+        found = self._labels[key] = LabelColumn(self.columns.capacity)
+        for row, node in enumerate(self._nodes):
+            if node is not None:
+                found.set(row, node.metadata.labels.get(key))
         return found
+
+    def _drop_old_labels(self) -> None:
+        # Not where a column is made: ids must go on meaning the same until the cycle is over.
+        while len(self._labels) > MOST_LABEL_COLUMNS:
+            self._labels.popitem(last=False)
 
     def _take_row(self, name: str) -> int:
         if self._free:

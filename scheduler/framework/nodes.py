@@ -331,7 +331,10 @@ class NodeTableView(Protocol):
         ...
 
     def label_column(self, key: str) -> Int32Column:
-        """(capacity,): value ids of label `key`, -1 where missing. Made on first use, then kept."""
+        """(capacity,): value ids of label `key`, -1 where missing.
+
+        Made on first use. Ids hold within one cycle; when a node changes they may become others.
+        """
         ...
 
     def label_values(self, key: str) -> LabelValues:

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.api import Node
 from scheduler.api.quantity import QuantityError
-from scheduler.cache import Cache, NodeTable
+from scheduler.cache import Cache, NodeTable, node_table
 from scheduler.cache.change_log import ChangeLog
 from scheduler.cache.interning import parse_int64
 from scheduler.framework import CPU, EPHEMERAL_STORAGE, MEMORY, Columns
@@ -171,6 +171,35 @@ def test_a_label_column_is_made_on_first_use_and_followed_after() -> None:
     table.remove_node("c")
     table.set_node(node("d"))
     assert labels(table, "rack") == {"a": None, "b": None, "d": None}
+
+
+def test_the_label_column_used_longest_ago_goes_when_a_node_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_table, "MOST_LABEL_COLUMNS", 2)
+    table = table_with(node("a", labels={"zone": "x", "rack": "1"}), node("b"))
+    for key in ("zone", "rack", "zone", "host"):
+        table.label_column(key)
+    assert list(table._labels) == ["rack", "zone", "host"], "a cycle may hold any of them"
+    for index in range(5):
+        table.label_column(f"key-of-one-pod-{index}")
+        table.label_column("zone")
+        # As a kubelet reports, nothing has changed.
+        table.set_node(node("b"))
+        assert list(table._labels) == [f"key-of-one-pod-{index}", "zone"]
+    assert labels(table, "rack") == {"a": "1", "b": None}
+
+
+def test_a_label_column_made_again_may_have_other_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_table, "MOST_LABEL_COLUMNS", 0)
+    table = table_with(node("a", labels={"zone": "x"}), node("b", labels={"zone": "y"}))
+    assert labels(table, "zone") == {"a": "x", "b": "y"}
+    held, column = table.label_values("zone"), table.label_column("zone")
+    table.set_node(node("a", labels={"zone": "z"}))
+    assert labels(table, "zone") == {"a": "z", "b": "y"}
+    assert table.label_values("zone").ids == {"z": 0, "y": 1}
+    # In the hands of a cycle they go on fitting each other.
+    assert [held.values[each] for each in column[table.rows].tolist()] == ["x", "y"]
 
 
 def test_label_values_are_integers_where_they_read_as_such() -> None:
