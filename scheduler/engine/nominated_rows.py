@@ -173,10 +173,12 @@ class CrowdingMemory:
             known = self._kinds[kind] = Crowding(table.capacity)
             if len(self._kinds) > MOST_KINDS:
                 self._kinds.popitem(last=False)
-        elif known.revision != table.revision or len(known.statuses) > _MOST_STATUSES:
+        elif known.revision != table.revision:
             known.forget()
         elif known.sequence != table.sequence:
-            changes = table.log.since(known.sequence)
+            # Not before: a search recalls twice, and its codes stand for statuses of one list.
+            full = len(known.statuses) > _MOST_STATUSES
+            changes = None if full else table.log.since(known.sequence)
             known.forget(None if changes is None else np.fromiter(changes, dtype=np.intp))
         known.sequence, known.revision = table.sequence, table.revision
         self._kinds.move_to_end(kind)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.api import Pod
 from scheduler.cache.change_log import ChangeLog
+from scheduler.engine import nominated_rows
 from scheduler.engine.nominated_rows import (
     MOST_KINDS,
     OWN_CODES,
@@ -152,6 +153,37 @@ def test_messages_count_nominated_pods_by_their_own_reasons() -> None:
         world.nominations.add_nominated_pod(nominee, NominatingInfo(f"n{number + 2}"))
     text = "0/3 nodes are available: 1 taken by 2, 2 taken by 1."
     assert [world.failure_message() for _ in range(2)] == [text, text]
+
+
+def test_messages_are_right_in_the_search_that_finds_too_many_statuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nominated_rows, "_MOST_STATUSES", 1)
+    world = crowded_world([])
+    world.nominations.add_nominated_pod(world.pod("second"), NominatingInfo("n2"))
+    # n3 is taken without its nominated pods, too, and therefore looked at last.
+    world.cache.add_pod(world.pod("placed", nodeName="n3"))
+    for name in ("third", "fourth"):
+        world.nominations.add_nominated_pod(world.pod(name), NominatingInfo("n3"))
+    text = "0/3 nodes are available: 1 taken by 1, 1 taken by 2, 1 taken by 3."
+    assert [world.failure_message() for _ in range(2)] == [text, text]
+
+
+def test_too_many_statuses_are_forgotten_when_something_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nominated_rows, "_MOST_STATUSES", 1)
+    world = World()
+    world.nodes("n1", "n2")
+    memory = CrowdingMemory(world.cache.table)
+    known = memory.recall("kind")
+    for row in (0, 1):
+        known.note(row, 0, unschedulable(f"reason {row}"))
+    held = known.statuses
+    assert memory.recall("kind").statuses is held
+    world.nodes("n3")
+    assert memory.recall("kind").statuses == []
+    assert len(held) == 2, "a diagnosis may still hold it"
 
 
 def test_a_status_is_kept_once() -> None:
