@@ -1,20 +1,22 @@
 """DryRunMemory: what dry runs found on single nodes, until something on the node changes.
 
-Preemptors come in bursts from one template, and between two of them one node changes. Whoever
-remembers must make sure that the outcome depends on the pod's kind (the key), on that node and on
-named versions alone; nominations are part of the node.
+Preemptors come in bursts from one template, and between two of them one node changes, and the
+status of a disruption budget. Whoever remembers must make sure that the outcome depends on the
+pod's kind (the key), on that node, on budgets and on named versions alone; nominations are part of
+the node.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from scheduler.cache import NodeTable
+from scheduler.engine.disruption_budgets import NO_CLAIMS, BudgetKey, Claims, DisruptionBudgets
 from scheduler.framework import BoolColumn, Status
 from scheduler.framework.preemption import Candidate
 
@@ -25,10 +27,14 @@ MOST_KINDS: Final = 64
 class Outcomes:
     """Row to what a dry run of that node came to."""
 
-    __slots__ = ("_by_row", "refused")
+    __slots__ = ("_by_row", "_claimed", "_claims", "refused")
 
     def __init__(self, capacity: int) -> None:
         self._by_row: dict[int, Candidate | Status] = {}
+        #: Of rows whose outcome any budget had a say in: the claims of the possible victims.
+        self._claims: dict[int, Claims] = {}
+        #: The same by budget.
+        self._claimed: dict[BudgetKey, dict[int, int]] = {}
         #: By row: whether it is known that removing victims does not help. To be read only.
         self.refused: BoolColumn = np.zeros(capacity, dtype=np.bool_)
 
@@ -36,9 +42,13 @@ class Outcomes:
         """The outcome, if known."""
         return self._by_row.get(row)
 
-    def note(self, row: int, outcome: Candidate | Status) -> None:
-        """Remember an outcome."""
+    def note(self, row: int, outcome: Candidate | Status, claims: Claims = NO_CLAIMS) -> None:
+        """Remember an outcome, and what the possible victims claimed of budgets."""
         self._by_row[row] = outcome
+        if claims:
+            self._claims[row] = claims
+            for key, count in claims.items():
+                self._claimed.setdefault(key, {})[row] = count
         self.refused[row] = isinstance(outcome, Status)
 
     def drop(self, rows: Iterable[int]) -> None:
@@ -46,12 +56,24 @@ class Outcomes:
         for row in rows:
             if self._by_row.pop(row, None) is not None:
                 self.refused[row] = False
+                for key in self._claims.pop(row, ()):
+                    del self._claimed[key][row]
+
+    def claiming_more(self, limits: Mapping[BudgetKey, int]) -> list[int]:
+        """Rows with more claims on a budget than `limits` says of it."""
+        return [
+            row
+            for key, most in limits.items()
+            for row, count in self._claimed.get(key, {}).items()
+            if count > most
+        ]
 
 
 @dataclass(slots=True)
 class _Remembered:
     sequence: int
     revision: int
+    budgets: DisruptionBudgets
     outcomes: Outcomes
 
 
@@ -65,24 +87,32 @@ class DryRunMemory:
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def recall(self, kind: Hashable) -> Outcomes:
+    def recall(self, kind: Hashable, budgets: DisruptionBudgets) -> Outcomes:
         """What is still true for pods of a kind; the caller adds what it finds out."""
         table = self._table
         known = self._kinds.get(kind)
-        changes = None
-        if (
-            known is not None
-            and known.revision == table.revision
-            and len(known.outcomes.refused) == table.capacity
-        ):
-            changes = table.log.since(known.sequence)
-        if known is None or changes is None:
-            outcomes = Outcomes(table.capacity)
-            known = self._kinds[kind] = _Remembered(table.sequence, table.revision, outcomes)
+        stale = None
+        if known is not None and known.revision == table.revision:
+            stale = self._stale(known, budgets)
+        if known is None or stale is None:
+            known = self._kinds[kind] = _Remembered(
+                table.sequence, table.revision, budgets, Outcomes(table.capacity)
+            )
             if len(self._kinds) > MOST_KINDS:
                 self._kinds.popitem(last=False)
-            changes = {}
-        known.outcomes.drop(changes)
-        known.sequence = table.sequence
+            stale = ()
+        known.outcomes.drop(stale)
+        known.sequence, known.budgets = table.sequence, budgets
         self._kinds.move_to_end(kind)
         return known.outcomes
+
+    def _stale(self, known: _Remembered, budgets: DisruptionBudgets) -> Iterable[int] | None:
+        """Rows of which what is known may be true no more; None: all rows."""
+        table = self._table
+        if len(known.outcomes.refused) != table.capacity:
+            return None
+        changes = table.log.since(known.sequence)
+        if changes is None or known.budgets is budgets:
+            return changes
+        limits = budgets.limits_since(known.budgets)
+        return None if limits is None else (*changes, *known.outcomes.claiming_more(limits))

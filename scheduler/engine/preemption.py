@@ -9,7 +9,7 @@ the cycle state. Three steps, each on what the one before left over:
 3. the choice among candidates.
 
 A search without a candidate is remembered per shape until the node table changes; a dry run that
-depends on its node alone, until the node does.
+depends on its node and on disruption budgets alone, until one of these does in a way that matters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.cycle import Randomness
 from scheduler.engine.diagnosis import TableStatuses, fit_message, status_reasons
-from scheduler.engine.disruption_budgets import DisruptionBudgets
+from scheduler.engine.disruption_budgets import NO_CLAIMS, Claims, DisruptionBudgets
 from scheduler.engine.dry_run_memory import DryRunMemory, Outcomes
 from scheduler.engine.emptied_table import EmptiedTable
 from scheduler.engine.filtering import FilterSlot, filter_slots
@@ -168,6 +168,7 @@ class Evaluator:
         self._extending = frozenset(p.name for p in framework.pre_filter if _extends(p))
         #: (shape, pin, rules, variant) to (stamp, finding) of searches that found nothing.
         self._fruitless: dict[Any, tuple[tuple[int, int], PreemptionFinding]] = {}
+        self._budgets = DisruptionBudgets()
         self._dry_runs = DryRunMemory(table)
 
     def observe(self, victims: int) -> None:
@@ -257,6 +258,7 @@ class Evaluator:
     def _trial(self, state: CycleState, pod: Pod, rules: PreemptionRules) -> _Trial:
         slots = tuple(slot for slot in self._slots if slot.name not in state.skip_filter)
         own, priority = self._own, pod.priority
+        self._budgets = self._budgets.renewed(self._listers["poddisruptionbudgets"].list())
 
         def removable(other: Pod) -> bool:
             return other.priority < priority and (
@@ -271,7 +273,7 @@ class Evaluator:
             tuple(slot for slot in slots if self._affected(slot)),
             bool(self._extending - state.skip_filter),
             removable,
-            DisruptionBudgets(self._listers["poddisruptionbudgets"].list()),
+            self._budgets,
             self._nominated.at_least(priority, pod.metadata.uid),
             self._nominated.own_row(pod.metadata.uid),
         )
@@ -321,7 +323,8 @@ class Evaluator:
             return Outcomes(self._table.capacity)
         asked = tuple([slot.index for slot in trial.slots])
         pins = pod.pin, pod.spec.node_name
-        return self._dry_runs.recall((pod.shape.id, *pins, trial.rules, state.variant, asked))
+        kind = (pod.shape.id, *pins, trial.rules, state.variant, asked)
+        return self._dry_runs.recall(kind, trial.budgets)
 
     def _screen(self, trial: _Trial, rows: Rows) -> _Screen:
         table, pod = self._table, trial.pod
@@ -428,12 +431,12 @@ class Evaluator:
             answer = known.get(row) if lasts else None
             if answer is None:
                 try:
-                    answer = self._without_victims(trial, row, slots)
+                    answer, claims = self._without_victims(trial, row, slots)
                 except AttemptError as problem:
                     outcome.errors[problem.status.message] = None
                     continue
                 if lasts:
-                    known.note(row, answer)
+                    known.note(row, answer, claims)
             if isinstance(answer, Status):
                 outcome.refuse(self._table.names[row], answer)
                 continue
@@ -455,20 +458,23 @@ class Evaluator:
 
     def _without_victims(
         self, trial: _Trial, row: int, slots: Sequence[FilterSlot]
-    ) -> Candidate | Status:
-        """The least set of victims on one node, or why removing them all does not help."""
+    ) -> tuple[Candidate | Status, Claims]:
+        """The least set of victims on one node, or why removing them all does not help.
+
+        And what all that could go claim of disruption budgets, where those matter.
+        """
         node = NodeOverlay(self._table, row)
         lower = [pod for pod in node.pods if trial.removable(pod)]
         if not lower:
-            return NO_VICTIMS
+            return NO_VICTIMS, NO_CLAIMS
         state = trial.state.clone() if trial.extends else trial.state
         for pod in lower:
             self._remove(trial, state, pod, node)
         status = self._fits(trial, state, node, slots)
         if status is not None:
-            return status
+            return status, NO_CLAIMS
         lower.sort(key=importance)
-        violating, others = trial.budgets.split(lower)
+        violating, others, claims = trial.budgets.split(lower)
         victims: list[Pod] = []
         violations = 0
         for pod in violating:
@@ -480,7 +486,7 @@ class Evaluator:
             victims.sort(key=importance)
         found = Candidate(node.name, tuple(victims), violations)
         # Ranked once, compared in every search that remembers it.
-        return ranked(found) if victims else found
+        return (ranked(found) if victims else found), claims
 
     def _reprieved(
         self,

@@ -15,6 +15,7 @@ from plugins import in_tree
 from scheduler.api import Pod
 from scheduler.cache.change_log import ChangeLog
 from scheduler.engine import Evaluator, FitError
+from scheduler.engine.disruption_budgets import DisruptionBudgets
 from scheduler.engine.dry_run_memory import MOST_KINDS, DryRunMemory
 from scheduler.framework import CycleState, NominatingInfo
 from scheduler.framework.preemption import Candidate, PreemptionFinding
@@ -93,7 +94,7 @@ class Burst:
     def change(self) -> None:
         c, pick = self.cluster, self.random.choice(self.placed)
         match self.random.choice(
-            ("place", "end", "start", "label", "node", "budget", "nominee", "")
+            ("place", "end", "start", "label", "node", "budget", "budget", "nominee", "")
         ):
             case "place":
                 self.place()
@@ -112,8 +113,9 @@ class Burst:
                 size = {**ALLOCATABLE, "cpu": self.random.choice(("2", "4", "6"))}
                 self.node(self.random.choice(NODES), size)
             case "budget":
-                c.budgets[:] = [budget(self.random.randrange(3), WEB)]
-                c.cache.table.bump("poddisruptionbudgets")
+                selector = self.random.choice((WEB, WEB, WEB, {"matchLabels": {"app": "a"}}))
+                disrupted = self.random.choice(([], [], [pick.metadata.name]))
+                c.budgets[:] = [budget(self.random.randrange(-1, 3), selector, *disrupted)]
             case "nominee":
                 nominee = c.incoming("2", 100, self.name())
                 c.nominations.add_nominated_pod(nominee, NominatingInfo(self.random.choice(NODES)))
@@ -203,6 +205,38 @@ def test_only_nodes_that_changed_are_dry_run_again(monkeypatch: pytest.MonkeyPat
     assert sorted(rows) == [0, 1, 2, 3]
 
 
+def test_a_budget_concerns_nodes_with_more_of_its_pods_than_it_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = cluster(4)
+    web, db = {"app": "web"}, {"app": "db"}
+    c.place("one", "n1", "4", labels=web)
+    for name in ("first of two", "second of two"):
+        c.place(name, "n2", "2", labels=web)
+    c.place("unprotected", "n3", "4", priority=50, labels=db)
+    c.place("another", "n4", "4", labels=web)
+    c.budgets.append(budget(5, WEB))
+    c.decide(c.incoming(name="fills the memory"))
+    rows = dry_runs(monkeypatch, c)
+    for now, again, spared in (
+        (budget(3, WEB), [], False),
+        (budget(1, WEB), [1], False),
+        (budget(2, WEB), [1], False),
+        (budget(0, WEB), [0, 1, 3], True),
+        (budget(-1, WEB), [0, 1, 3], True),
+        (budget(-1, WEB, "one"), [0, 1, 3], False),
+        (budget(-1, WEB), [0, 1, 3], True),
+        (budget(-1, {"matchLabels": {"app": "db"}}), [0, 1, 2, 3], False),
+        (None, [0, 1, 2, 3], False),
+    ):
+        c.budgets[:] = [] if now is None else [now]
+        rows.clear()
+        chosen = c.decide(c.incoming(name="next"))
+        assert sorted(rows) == again, now
+        # The pod of higher priority goes where all others are under a budget that is used up.
+        assert (chosen.node_name == "n3") == spared, now
+
+
 def test_who_started_last_is_known_at_once() -> None:
     c = cluster(1)
     placed = {name: c.place(name, "n1", "2", start="05") for name in ("a", "b")}
@@ -250,12 +284,12 @@ def test_what_holds_for_the_nominated_pod_itself_holds_for_no_other(
 def test_few_kinds_are_remembered() -> None:
     world = World()
     world.nodes("n1")
-    memory = DryRunMemory(world.cache.table)
+    memory, budgets = DryRunMemory(world.cache.table), DisruptionBudgets()
     found = Candidate("n1", (), 0)
     for kind in range(MOST_KINDS):
-        memory.recall(kind).note(0, found)
-    assert memory.recall(0).get(0) is found
-    memory.recall("one too many")
+        memory.recall(kind, budgets).note(0, found)
+    assert memory.recall(0, budgets).get(0) is found
+    memory.recall("one too many", budgets)
     assert len(memory) == MOST_KINDS
-    assert memory.recall(0).get(0) is found
-    assert memory.recall(1).get(0) is None
+    assert memory.recall(0, budgets).get(0) is found
+    assert memory.recall(1, budgets).get(0) is None

@@ -13,6 +13,8 @@ from scheduler.engine import WaitingPod
 from scheduler.framework import ActionType, NominatingInfo
 from scheduler.queue import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
+from tests.unit.engine.harness import PROFILE
+from tests.unit.engine.test_preemption import budget, cluster
 from tests.unit.service.harness import Service
 
 ADDED, MODIFIED, DELETED = DeltaType.ADDED, DeltaType.MODIFIED, DeltaType.DELETED
@@ -340,6 +342,36 @@ def test_another_resource_is_announced_as_far_as_it_was_registered(
     handle([Delta(ADDED, some), Delta(MODIFIED, some, some), Delta(DELETED, some, some)])
     assert labels_of(service) == moves
     assert service.cache.table.version("csinodes") == before + 3
+
+
+def test_a_budget_that_the_first_preemptor_used_up_protects_from_the_second() -> None:
+    service, c = Service(), cluster(3)
+    handlers = EventHandlers(
+        c.cache,
+        service.queue,
+        service.waiting_pods,
+        scheduler_names={PROFILE},
+        registered={},
+        subscriptions=service.subscriptions,
+        clock=service.clock,
+        metrics=service.metrics,
+        features=EventFeatures(),
+    )
+    web = {"app": "web"}
+    placed = {name: c.place(f"web-{name}", name, "4", labels=web) for name in ("n1", "n2")}
+    c.place("more important", "n3", "4", priority=50)
+    c.budgets.append(budget(1, {"matchLabels": web}))
+    first = c.decide(c.incoming(name="first"))
+    assert (first.victims, first.pdb_violations) == ((placed[first.node_name],), 0)
+
+    evicted = placed[first.node_name]
+    handlers.pods([Delta(DELETED, evicted, evicted)])
+    handlers.pods([Delta(ADDED, c.incoming(name="first", nodeName=first.node_name))])
+    # A reflector's store has the new object before anybody hears of it.
+    old, c.budgets[0] = c.budgets[0], budget(0, {"matchLabels": web})
+    handlers.other("poddisruptionbudgets", "")([Delta(MODIFIED, c.budgets[0], old)])
+
+    assert c.decide(c.incoming(name="second")).node_name == "n3"
 
 
 def test_one_object_that_breaks_a_handler_costs_only_itself() -> None:
