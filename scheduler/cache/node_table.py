@@ -78,7 +78,7 @@ class NodeTable:
         self.selector_counts = SelectorCounts(self.columns.capacity)
         self.terms = TermIndex(self.columns.capacity)
         self._versions: dict[str, int] = {}
-        #: Grows with every named version.
+        #: Grows with named versions that somebody may depend on without naming them.
         self.revision = 0
         self._views: dict[int, NodeView] = {}
 
@@ -238,10 +238,10 @@ class NodeTable:
         """A named version; 0 until bumped."""
         return self._versions.get(name, 0)
 
-    def bump(self, name: str) -> None:
-        """Say that what `name` stands for changed."""
+    def bump(self, name: str, *, revise: bool = True) -> None:
+        """Say that what `name` stands for changed; without `revise` to those only who name it."""
         self._versions[name] = self._versions.get(name, 0) + 1
-        self.revision += 1
+        self.revision += revise
 
     # -- reading, per row: used by NodeView ------------------------------------------------------
 

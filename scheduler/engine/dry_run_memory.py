@@ -72,7 +72,7 @@ class Outcomes:
 @dataclass(slots=True)
 class _Remembered:
     sequence: int
-    revision: int
+    revision: tuple[int, ...]
     budgets: DisruptionBudgets
     outcomes: Outcomes
 
@@ -87,16 +87,22 @@ class DryRunMemory:
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def recall(self, kind: Hashable, budgets: DisruptionBudgets) -> Outcomes:
-        """What is still true for pods of a kind; the caller adds what it finds out."""
+    def recall(
+        self, kind: Hashable, budgets: DisruptionBudgets, versions: tuple[int, ...] = ()
+    ) -> Outcomes:
+        """What is still true for pods of a kind; the caller adds what it finds out.
+
+        `versions` are those that filters name; they and the table's revision must be as they were.
+        """
         table = self._table
+        revision = (table.revision, *versions)
         known = self._kinds.get(kind)
         stale = None
-        if known is not None and known.revision == table.revision:
+        if known is not None and known.revision == revision:
             stale = self._stale(known, budgets)
         if known is None or stale is None:
             known = self._kinds[kind] = _Remembered(
-                table.sequence, table.revision, budgets, Outcomes(table.capacity)
+                table.sequence, revision, budgets, Outcomes(table.capacity)
             )
             if len(self._kinds) > MOST_KINDS:
                 self._kinds.popitem(last=False)

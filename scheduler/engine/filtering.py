@@ -8,7 +8,7 @@ first plugin in profile order that rejects a node is the one that is reported.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ class FilterSlot:
     name: str
     #: Column groups whose changes invalidate a row, EXISTENCE included; 0 when not reusable.
     columns: int
+    #: Named by its `ReuseRule`; without one, the resources that it reads.
     versions: tuple[str, ...]
     columnar: bool
     reusable: bool
@@ -73,12 +74,21 @@ def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
                 plugin=plugin,
                 name=plugin.name,
                 columns=int(rule.columns | Columns.EXISTENCE) if rule and reusable else 0,
-                versions=rule.versions if rule and reusable else (),
+                versions=(
+                    rule.versions
+                    if rule and reusable
+                    else tuple(getattr(plugin, "required_resources", ()))
+                ),
                 columnar=columnar,
                 reusable=reusable,
             )
         )
     return tuple(slots)
+
+
+def named_versions(slots: Iterable[FilterSlot], table: NodeTable) -> tuple[int, ...]:
+    """Where the versions stand that filters depend on."""
+    return tuple([table.version(name) for slot in slots for name in slot.versions])
 
 
 class Filtering:
@@ -267,6 +277,10 @@ class Filtering:
     def told_by_rows(self, skipped: Collection[str]) -> bool:
         """Whether shape and row say all that the filters not in `skipped` answer."""
         return all(slot.reusable or slot.name in skipped for slot in self.slots)
+
+    def versions(self) -> tuple[int, ...]:
+        """`named_versions` of reusable plugins."""
+        return named_versions(self._reusable, self._table)
 
     def ask_volatile(
         self, state: CycleState, pod: Pod, verdict: np.ndarray, codes: dict[int, NarrowCodes]

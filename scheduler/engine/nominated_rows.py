@@ -100,7 +100,8 @@ class Crowding:
     __slots__ = ("_codes", "_known", "_verdict", "revision", "sequence", "statuses")
 
     def __init__(self, capacity: int) -> None:
-        self.sequence = self.revision = -1
+        self.sequence = -1
+        self.revision: tuple[int, ...] = ()
         #: By row: 0 feasible, i+1 rejected first by filter i, `_UNKNOWN`.
         self._verdict = np.full(capacity, _UNKNOWN, dtype=np.int16)
         #: By row: `OWN_CODES` plus an index of `statuses` where rejected.
@@ -165,21 +166,25 @@ class CrowdingMemory:
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def recall(self, kind: Hashable) -> Crowding:
-        """What is still true for pods of a kind."""
+    def recall(self, kind: Hashable, versions: tuple[int, ...] = ()) -> Crowding:
+        """What is still true for pods of a kind.
+
+        `versions` are those that filters name; they and the table's revision must be as they were.
+        """
         table = self._table
+        revision = (table.revision, *versions)
         known = self._kinds.get(kind)
         if known is None or known.capacity != table.capacity:
             known = self._kinds[kind] = Crowding(table.capacity)
             if len(self._kinds) > MOST_KINDS:
                 self._kinds.popitem(last=False)
-        elif known.revision != table.revision:
+        elif known.revision != revision:
             known.forget()
         elif known.sequence != table.sequence:
             # Not before: a search recalls twice, and its codes stand for statuses of one list.
             full = len(known.statuses) > _MOST_STATUSES
             changes = None if full else table.log.since(known.sequence)
             known.forget(None if changes is None else np.fromiter(changes, dtype=np.intp))
-        known.sequence, known.revision = table.sequence, table.revision
+        known.sequence, known.revision = table.sequence, revision
         self._kinds.move_to_end(kind)
         return known

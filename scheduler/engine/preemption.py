@@ -27,7 +27,7 @@ from scheduler.engine.diagnosis import TableStatuses, fit_message, status_reason
 from scheduler.engine.disruption_budgets import NO_CLAIMS, Claims, DisruptionBudgets
 from scheduler.engine.dry_run_memory import DryRunMemory, Outcomes
 from scheduler.engine.emptied_table import EmptiedTable
-from scheduler.engine.filtering import FilterSlot, filter_slots
+from scheduler.engine.filtering import FilterSlot, filter_slots, named_versions
 from scheduler.engine.least_harm import importance, least_harm, ranked
 from scheduler.engine.nominated_rows import NominatedRows
 from scheduler.engine.runtime import AttemptError, Framework, call_filter
@@ -165,9 +165,10 @@ class Evaluator:
         self._own = frozenset(own_schedulers)
         self._observe = observe
         self._slots = filter_slots(framework)
+        self._told = tuple(filter(_told_by_table, self._slots))
         self._extending = frozenset(p.name for p in framework.pre_filter if _extends(p))
         #: (shape, pin, rules, variant) to (stamp, finding) of searches that found nothing.
-        self._fruitless: dict[Any, tuple[tuple[int, int], PreemptionFinding]] = {}
+        self._fruitless: dict[Any, tuple[tuple[object, ...], PreemptionFinding]] = {}
         self._budgets = DisruptionBudgets()
         self._dry_runs = DryRunMemory(table)
 
@@ -323,8 +324,9 @@ class Evaluator:
             return Outcomes(self._table.capacity)
         asked = tuple([slot.index for slot in trial.slots])
         pins = pod.pin, pod.spec.node_name
+        versions = named_versions(trial.slots, self._table)
         kind = (pod.shape.id, *pins, trial.rules, state.variant, asked)
-        return self._dry_runs.recall(kind, trial.budgets)
+        return self._dry_runs.recall(kind, trial.budgets, versions)
 
     def _screen(self, trial: _Trial, rows: Rows) -> _Screen:
         table, pod = self._table, trial.pod
@@ -535,13 +537,13 @@ class Evaluator:
 
     def _memory(
         self, state: CycleState, pod: Pod, rules: PreemptionRules
-    ) -> tuple[Any, tuple[int, int]]:
+    ) -> tuple[Any, tuple[object, ...]]:
         """Under which key, and until when, a fruitless search is remembered; no key: not at all.
 
         Only where pod and node table say all: every filter declares so.
         """
         table = self._table
-        stamp = table.sequence, table.revision
+        stamp = table.sequence, table.revision, named_versions(self._told, table)
         if (
             # Ephemeral claims are named after their pod.
             pod.shape.volumes

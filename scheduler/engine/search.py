@@ -493,7 +493,8 @@ class Search:
             or self._framework.follows_pods(skipped)
         ):
             return None
-        return self._crowding.recall((pod.shape.id, state.variant, frozenset(skipped)))
+        kind = (pod.shape.id, state.variant, frozenset(skipped))
+        return self._crowding.recall(kind, self.filtering.versions())
 
     def _recheck_with_nominated(
         self, state: CycleState, pod: Pod, row: int, verdicts: Verdicts

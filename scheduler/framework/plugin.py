@@ -176,8 +176,8 @@ class ColumnarFilterPlugin(Plugin, Protocol):
 
     #: `NEVER` (None) or what the codes depend on.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
-    #: For `NEVER`: nothing but the pod, the node table and its named versions matters all the same,
-    #: so that a preemption in vain need not be repeated before one of them changes.
+    #: For `NEVER`: nothing but the pod, the node table and `required_resources` matters all the
+    #: same, so that a preemption in vain need not be repeated before one of them changes.
     filter_told_by_table: ClassVar[bool] = False
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:

@@ -82,8 +82,7 @@ class EventHandlers:
         actions = self._registered.get(event_resource, ActionType.NONE)
 
         def change(delta: Delta[Any]) -> None:
-            if plural in _VERSIONED:
-                self._cache.table.bump(plural)
+            self._cache.table.bump(plural, revise=plural in _READ_BY_FILTERS)
             event = _general_event(event_resource, delta.type, actions)
             if event is not None:
                 old, new = _old_and_new(delta)
@@ -248,8 +247,9 @@ class EventHandlers:
         return self._clock.monotonic() - started
 
 
-#: Resources that plugins name in `ReuseRule.versions`: any change invalidates what depends on them.
-_VERSIONED = frozenset(
+#: Resources that in-tree filters read. Of others the status may change all the time (quotas), or
+#: with every eviction (disruption budgets, which preemption compares itself).
+_READ_BY_FILTERS = frozenset(
     (
         "namespaces",
         "services",

@@ -538,6 +538,7 @@ def test_nominations_are_logged_for_rows_that_exist() -> None:
         (lambda table: table.set_node(node("a", images=[image("i")])), {"images"}),
         (lambda table: table.set_node(node("a", labels={"zone": "x"})), set()),
         (lambda table: table.bump("services"), {"services"}),
+        (lambda table: table.bump("services", revise=False), {"services"}),
     ],
 )
 def test_named_versions(change: Callable[[NodeTable], object], bumped: set[str]) -> None:

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins import in_tree
+from plugins import NodeResourcesFit, in_tree
 from scheduler.api import Pod
 from scheduler.cache.change_log import ChangeLog
 from scheduler.engine import Evaluator, FitError
 from scheduler.engine.disruption_budgets import DisruptionBudgets
 from scheduler.engine.dry_run_memory import MOST_KINDS, DryRunMemory
-from scheduler.framework import CycleState, NominatingInfo
+from scheduler.framework import Columns, CycleState, NominatingInfo, ReuseRule
 from scheduler.framework.preemption import Candidate, PreemptionFinding
-from tests.unit.engine.harness import PROFILE, World
+from tests.unit.engine.harness import PROFILE, World, plugin
 from tests.unit.engine.test_preemption import (
     ALLOCATABLE,
     ANY,
@@ -235,6 +235,27 @@ def test_a_budget_concerns_nodes_with_more_of_its_pods_than_it_allows(
         assert sorted(rows) == again, now
         # The pod of higher priority goes where all others are under a budget that is used up.
         assert (chosen.node_name == "n3") == spared, now
+
+
+def test_what_a_filter_names_in_its_rule_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named = plugin(
+        "Named",
+        filter=lambda *_: None,
+        filter_rows=lambda state, pod, table, rows: rows.astype("int32") * 0,
+        filter_status=lambda *_: None,
+        filter_reuse=ReuseRule(Columns.USAGE, ("leases",)),
+    )
+    c = cluster(2, NodeResourcesFit, named)
+    for number in (1, 2):
+        c.place(f"low{number}", f"n{number}", "4")
+    rows = dry_runs(monkeypatch, c)
+    for changed, again in (("", [0, 1]), ("events", []), ("leases", [0, 1])):
+        c.cache.table.bump(changed, revise=False)
+        rows.clear()
+        c.decide(c.incoming(name="next"))
+        assert sorted(rows) == again, changed
 
 
 def test_who_started_last_is_known_at_once() -> None:

@@ -122,6 +122,16 @@ def test_nodes_are_asked_once_for_all_pods_of_a_kind() -> None:
     assert sorted(calls) == ["n1", "n2"]
 
 
+def test_what_a_filter_names_in_its_rule_makes_it_be_asked_again() -> None:
+    calls: list[str] = []
+    world = crowded_world(calls, filter_reuse=ReuseRule(Columns.USAGE, ("leases",)))
+    for changed, again in (("", ["n1", "n2"]), ("events", []), ("leases", ["n1", "n2"])):
+        world.cache.table.bump(changed, revise=False)
+        calls.clear()
+        assert feasible(world, world.pod()) == ["n3"]
+        assert sorted(calls) == again, changed
+
+
 def test_a_pod_nominated_itself_is_no_measure_for_the_others() -> None:
     calls: list[str] = []
     world = crowded_world(calls)

@@ -464,6 +464,24 @@ def test_a_filter_of_unknown_inputs_is_asked_every_time(*, told: bool) -> None:
     assert search("d", {}) == 1
 
 
+def test_a_filter_that_reads_a_resource_is_asked_again_when_it_changes() -> None:
+    asked: list[str] = []
+
+    def filter_(state: CycleState, pod: Pod, node: Any) -> Status | None:
+        asked.append(node.name)
+        return unschedulable("never")
+
+    reads = {"filter_told_by_table": True, "required_resources": ("leases",)}
+    c = cluster(1, plugin("Reads", filter=filter_, **reads))
+    c.place("low", "n1")
+    statuses = NodeToStatus({"n1": unschedulable("never")})
+    for changed, times in (("", 1), ("events", 0), ("leases", 1)):
+        c.cache.table.bump(changed, revise=False)
+        asked.clear()
+        c.evaluator.find(CycleState(), c.incoming(), statuses, ANY)
+        assert len(asked) == times, changed
+
+
 def test_attempts_are_observed() -> None:
     c = cluster()
     c.evaluator.observe(3)

@@ -7,12 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from plugins import in_tree
 from scheduler.api import Node, Pod
 from scheduler.client.reflector import Delta, DeltaType
+from scheduler.client.resources import RESOURCES
 from scheduler.engine import WaitingPod
 from scheduler.framework import ActionType, NominatingInfo
 from scheduler.queue import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.resources import ALWAYS
 from tests.unit.engine.harness import PROFILE
 from tests.unit.engine.test_preemption import budget, cluster
 from tests.unit.service.harness import Service
@@ -342,6 +345,26 @@ def test_another_resource_is_announced_as_far_as_it_was_registered(
     handle([Delta(ADDED, some), Delta(MODIFIED, some, some), Delta(DELETED, some, some)])
     assert labels_of(service) == moves
     assert service.cache.table.version("csinodes") == before + 3
+
+
+READ_BY_FILTERS = {
+    plural
+    for each in in_tree()
+    if hasattr(each, "filter")
+    for plural in getattr(each, "required_resources", ())
+}
+
+
+@pytest.mark.parametrize("plural", sorted(RESOURCES.keys() - set(ALWAYS)))
+def test_every_resource_has_a_version_and_what_filters_read_revises_the_table(plural: str) -> None:
+    service = Service()
+    table = service.cache.table
+    version, revision = table.version(plural), table.revision
+    some: Any = node("some")
+    service.handlers.other(plural, "")([Delta(MODIFIED, some, some)])
+    assert table.version(plural) == version + 1
+    # Statuses of all others may change at any time, and what is remembered of nodes is dear.
+    assert (table.revision != revision) == (plural in READ_BY_FILTERS)
 
 
 def test_a_budget_that_the_first_preemptor_used_up_protects_from_the_second() -> None:
