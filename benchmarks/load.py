@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import sys
 import time
 from collections import Counter
@@ -28,6 +27,7 @@ from benchmarks.templates import Object, csi_node, render, volume
 from scheduler.client import ClientConfiguration, Transport
 from scheduler.client.http import Answer
 from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.tls import client_context
 
 WORKERS: Final = 30
 """Parallel writers, as upstream's createPods."""
@@ -383,7 +383,7 @@ async def _barrier(word: str) -> None:
 
 async def carry_out(plan: ops.Plan) -> ops.Observed:
     """Carry out a plan."""
-    tls = ssl.create_default_context(cafile=plan.ca)
+    tls = client_context(plan.ca)
     # The writers, the watch, and what runs in the background.
     async with Transport(ClientConfiguration(plan.url, tls)) as transport:
         return await Generator(plan, transport).run()

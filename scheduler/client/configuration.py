@@ -25,6 +25,7 @@ from scheduler.client.credentials import (
     TokenFileCredentials,
 )
 from scheduler.client.errors import ConfigurationError
+from scheduler.client.http.tls import client_context
 from scheduler.client.kubeconfig_loaders import Loaders
 
 SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -85,7 +86,7 @@ async def load_configuration(
         return await _from_kubeconfig(str(default), context, master, clock)
     if master:
         server = master.rstrip("/")
-        tls = ssl.create_default_context() if server.startswith("https") else None
+        tls = client_context() if server.startswith("https") else None
         return ClientConfiguration(server, tls, source="--master")
     raise ConfigurationError(NOTHING_CONFIGURED.format(default=default))
 
@@ -253,9 +254,7 @@ def _ssl_context(target: _Loaded) -> ssl.SSLContext | None:
     if not target.host.startswith("https"):
         return None
     try:
-        context = ssl.create_default_context(cafile=target.ssl_ca_cert)
-        # Python 3.13 turned this on; cluster authorities often lack the extensions it demands.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context = client_context(target.ssl_ca_cert)
         if not target.verify_ssl:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

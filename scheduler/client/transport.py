@@ -7,7 +7,6 @@ redirects are not followed.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from scheduler.client.errors import ConfigurationError, ConnectionFailed, Reques
 from scheduler.client.http import Address, Answer, BodyStream, ConnectionPool
 from scheduler.client.http.answer import header
 from scheduler.client.http.request import HeaderBlock, request_bytes
+from scheduler.client.http.tls import client_context
 from scheduler.client.proxied import ProxiedConnections
 
 CONNECTION_LIMIT: Final = 256
@@ -211,7 +211,7 @@ class _Direct:
         address = Address(
             server.hostname or "",
             server.port or (443 if encrypted else 80),
-            (configuration.ssl_context or ssl.create_default_context()) if encrypted else None,
+            (configuration.ssl_context or client_context()) if encrypted else None,
             configuration.server_hostname,
         )
         self._pool = ConnectionPool(

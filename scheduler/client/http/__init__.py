@@ -6,7 +6,7 @@ This one sends bytes that are ready, reads answers by length or chunk, and keeps
 - `request`: the bytes that are sent; `answer`: what came back.
 - `parsing`: bytes to answers; pure, no sockets.
 - `connection`: one socket, one exchange at a time; `stream`: the body of an answer without end.
-- `pool`: connections to one server, time limits, errors by name.
+- `pool`: connections to one server, time limits, errors by name; `tls`: handshakes resumed.
 
 No redirects, compression, cookies, proxies or HTTP/2. Where a proxy is configured, `proxied` has
 aiohttp do it.

@@ -8,6 +8,7 @@ answer that says so) it is closed instead.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -78,6 +79,12 @@ class Connection(asyncio.Protocol):
         """Whether an exchange may begin."""
         transport = self._transport
         return transport is not None and not transport.is_closing()
+
+    @property
+    def handshake(self) -> ssl.SSLObject | None:
+        """TLS of this connection while it is open; None without TLS."""
+        transport = self._transport
+        return None if transport is None else transport.get_extra_info("ssl_object")
 
     @property
     def reusable(self) -> bool:

@@ -11,19 +11,27 @@ again on another; a write is not, since the server may have acted on it.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
+
+from aiohappyeyeballs import addr_to_addr_infos, start_connection
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http.answer import Answer
 from scheduler.client.http.connection import Connection, ConnectionLost
 from scheduler.client.http.parsing import ProtocolError
 from scheduler.client.http.stream import BodyStream
+from scheduler.client.http.tls import ResumingContext
 
 FAILURES: Final = (OSError, ProtocolError)
 """Everything an exchange can raise: ConnectionLost, TimeoutError and TLS errors are OSErrors."""
+
+NEXT_ADDRESS_SECONDS: Final = 0.25
+"""How long a server's address may stay silent before the next one is tried beside it (RFC 8305)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +94,20 @@ class ConnectionPool:
         until = self._loop.time() + within
         while True:
             connection = await self._acquire(verb, path, until)
-            again = connection.used and verb == "GET"
+            used = connection.used
             try:
-                return await connection.exchange(request, until - self._loop.time())
+                answer = await connection.exchange(request, until - self._loop.time())
             except TimeoutError as error:
                 raise RequestTimeout(verb, path, f"timed out: {error}", sent=True) from error
             except FAILURES as error:
+                again = used and verb == "GET"
                 if again and isinstance(error, ConnectionLost) and error.unanswered:
                     continue
                 raise ConnectionFailed(verb, path, str(error), sent=True) from error
+            else:
+                if not used:
+                    self._remember(connection)
+                return answer
             finally:
                 self._release(connection)
 
@@ -181,8 +194,7 @@ class ConnectionPool:
             async with asyncio.timeout_at(limit):
                 _, connection = await self._loop.create_connection(
                     lambda: Connection(self._loop, self._lost),
-                    address.host,
-                    address.port,
+                    sock=await self._reach(),
                     ssl=address.tls,
                     server_hostname=self._server_hostname,
                 )
@@ -205,10 +217,29 @@ class ConnectionPool:
         self._none_left.clear()
         return connection
 
+    async def _reach(self) -> socket.socket:
+        """A connected socket. Of several addresses the first that answers: one may be silent."""
+        host, port = self._address.host, self._address.port
+        try:
+            ip_address(host)
+        except ValueError:
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        else:
+            # No thread for something that needs no resolver.
+            found = addr_to_addr_infos((host, port)) or []
+        return await start_connection(
+            found, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1
+        )
+
     @property
     def _server_hostname(self) -> str | None:
         address = self._address
         return None if address.tls is None else address.server_hostname or address.host
+
+    def _remember(self, connection: Connection) -> None:
+        tls, handshake = self._address.tls, connection.handshake
+        if isinstance(tls, ResumingContext) and handshake is not None:
+            tls.remember(handshake)
 
     def _release(self, connection: Connection) -> None:
         if connection.reusable and not self._closed:

@@ -13,6 +13,7 @@ import pytest
 
 from scheduler.client.errors import ConnectionFailed
 from scheduler.client.http import Address, ConnectionPool
+from scheduler.client.http.tls import ResumingContext, client_context
 from scheduler.service.serving.self_signed import make_pair
 from tests.integration.client.test_http_pool import OK, REQUEST, Server, post, sends
 
@@ -22,17 +23,17 @@ class Authority:
 
     def __init__(self, folder: Path) -> None:
         certificate, key = make_pair(datetime.now(UTC), timedelta(days=1))
-        self._certificate, self._key = folder / "tls.crt", folder / "tls.key"
-        self._certificate.write_bytes(certificate)
-        self._key.write_bytes(key)
+        self.certificate, self.key = folder / "tls.crt", folder / "tls.key"
+        self.certificate.write_bytes(certificate)
+        self.key.write_bytes(key)
 
     def server(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self._certificate, self._key)
+        context.load_cert_chain(self.certificate, self.key)
         return context
 
-    def client(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self._certificate))
+    def client(self) -> ResumingContext:
+        return client_context(str(self.certificate))
 
 
 @pytest.fixture
@@ -42,7 +43,15 @@ def authority(tmp_path: Path) -> Authority:
 
 @asynccontextmanager
 async def serving_tls(authority: Authority, server: Server) -> AsyncIterator[int]:
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=authority.server())
+    async with serving(authority.server(), server) as port:
+        yield port
+
+
+@asynccontextmanager
+async def serving(
+    context: ssl.SSLContext, server: Server, port: int = 0
+) -> AsyncIterator[int]:
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", port, ssl=context)
     async with listening:
         yield listening.sockets[0].getsockname()[1]
 
@@ -74,7 +83,7 @@ async def test_a_server_that_is_not_believed_gets_no_request(
 ) -> None:
     server = Server([sends(OK)])
     if stranger == "authority":
-        address = ssl.create_default_context(), "localhost"
+        address = client_context(), "localhost"
     else:
         address = authority.client(), "another.example"
     async with (
@@ -85,6 +94,49 @@ async def test_a_server_that_is_not_believed_gets_no_request(
             await post(pool)
         assert not caught.value.outcome_unknown
     assert server.requests == 0
+
+
+async def test_later_connections_resume_the_first_ones_session(authority: Authority) -> None:
+    context = authority.server()
+    server = Server([sends(OK, close=True)] * 4)
+    async with (
+        serving(context, server) as port,
+        pooled(Address("localhost", port, authority.client())) as pool,
+    ):
+        for _ in range(4):
+            assert (await post(pool)).body == b"ok"
+    assert server.connections == 4
+    assert context.session_stats()["hits"] == 3
+
+
+async def test_a_session_the_server_does_not_know_costs_a_handshake(authority: Authority) -> None:
+    # As after a restart of the API server: the keys of its tickets are new.
+    client, before, after = authority.client(), authority.server(), authority.server()
+    port = 0
+    for context, posts in ((before, 2), (after, 3)):
+        server = Server([sends(OK, close=True)] * posts)
+        async with (
+            serving(context, server, port) as port,
+            pooled(Address("localhost", port, client)) as pool,
+        ):
+            for _ in range(posts):
+                assert (await post(pool)).body == b"ok"
+    assert before.session_stats()["hits"] == 1
+    assert after.session_stats()["hits"] == 2
+
+
+async def test_a_new_client_certificate_is_shown(authority: Authority) -> None:
+    # A resumed session would go on with the identity it was agreed upon with.
+    context, client = authority.server(), authority.client()
+    server = Server([sends(OK, close=True)] * 2)
+    async with (
+        serving(context, server) as port,
+        pooled(Address("localhost", port, client)) as pool,
+    ):
+        assert (await post(pool)).body == b"ok"
+        client.load_cert_chain(authority.certificate, authority.key)
+        assert (await post(pool)).body == b"ok"
+    assert context.session_stats()["hits"] == 0
 
 
 async def test_a_stream_is_cut_and_says_so(authority: Authority) -> None:
