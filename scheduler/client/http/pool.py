@@ -14,11 +14,12 @@ import asyncio
 import socket
 import ssl
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from aiohappyeyeballs import addr_to_addr_infos, start_connection
+from aiohappyeyeballs import AddrInfoType, addr_to_addr_infos, start_connection
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http.answer import Answer
@@ -220,6 +221,7 @@ class ConnectionPool:
     async def _reach(self) -> socket.socket:
         """A connected socket. Of several addresses the first that answers: one may be silent."""
         host, port = self._address.host, self._address.port
+        found: Sequence[AddrInfoType]
         try:
             ip_address(host)
         except ValueError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from _typeshed import StrPath
+    from _typeshed import StrOrBytesPath
 
 
 class ResumingContext(ssl.SSLContext):
@@ -33,8 +33,8 @@ class ResumingContext(ssl.SSLContext):
 
     def load_cert_chain(
         self,
-        certfile: StrPath,
-        keyfile: StrPath | None = None,
+        certfile: StrOrBytesPath,
+        keyfile: StrOrBytesPath | None = None,
         password: Callable[[], str | bytes | bytearray] | str | bytes | bytearray | None = None,
     ) -> None:
         """As ssl.SSLContext; a session that was agreed upon as somebody else is forgotten."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -31,13 +32,18 @@ def silent() -> Iterator[tuple[str, int]]:
 
 
 def resolve(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> None:
-    """Let every name have these addresses."""
+    """Let NAME have these addresses."""
+    loop = asyncio.get_running_loop()
+    otherwise = loop.getaddrinfo
 
-    async def found(*_: object, **__: object) -> list[object]:
+    async def found(host: str, *rest: Any, **more: Any) -> Sequence[object]:
+        if host != NAME:
+            # uvloop looks up numbers, too.
+            return await otherwise(host, *rest, **more)
         kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
         return [(*kind, address) for address in addresses]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
+    monkeypatch.setattr(loop, "getaddrinfo", found)
 
 
 def pooled() -> ConnectionPool:

@@ -17,6 +17,8 @@ from scheduler.client.http.tls import ResumingContext, client_context
 from scheduler.service.serving.self_signed import make_pair
 from tests.integration.client.test_http_pool import OK, REQUEST, Server, post, sends
 
+LAST = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
+
 
 class Authority:
     """A certificate for localhost, and contexts of both sides."""
@@ -48,9 +50,7 @@ async def serving_tls(authority: Authority, server: Server) -> AsyncIterator[int
 
 
 @asynccontextmanager
-async def serving(
-    context: ssl.SSLContext, server: Server, port: int = 0
-) -> AsyncIterator[int]:
+async def serving(context: ssl.SSLContext, server: Server, port: int = 0) -> AsyncIterator[int]:
     listening = await asyncio.start_server(server.serve, "127.0.0.1", port, ssl=context)
     async with listening:
         yield listening.sockets[0].getsockname()[1]
@@ -98,7 +98,7 @@ async def test_a_server_that_is_not_believed_gets_no_request(
 
 async def test_later_connections_resume_the_first_ones_session(authority: Authority) -> None:
     context = authority.server()
-    server = Server([sends(OK, close=True)] * 4)
+    server = Server([sends(LAST, close=True)] * 4)
     async with (
         serving(context, server) as port,
         pooled(Address("localhost", port, authority.client())) as pool,
@@ -114,7 +114,7 @@ async def test_a_session_the_server_does_not_know_costs_a_handshake(authority: A
     client, before, after = authority.client(), authority.server(), authority.server()
     port = 0
     for context, posts in ((before, 2), (after, 3)):
-        server = Server([sends(OK, close=True)] * posts)
+        server = Server([sends(LAST, close=True)] * posts)
         async with (
             serving(context, server, port) as port,
             pooled(Address("localhost", port, client)) as pool,
@@ -128,7 +128,7 @@ async def test_a_session_the_server_does_not_know_costs_a_handshake(authority: A
 async def test_a_new_client_certificate_is_shown(authority: Authority) -> None:
     # A resumed session would go on with the identity it was agreed upon with.
     context, client = authority.server(), authority.client()
-    server = Server([sends(OK, close=True)] * 2)
+    server = Server([sends(LAST, close=True)] * 2)
     async with (
         serving(context, server) as port,
         pooled(Address("localhost", port, client)) as pool,
