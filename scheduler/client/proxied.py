@@ -1,7 +1,8 @@
 """The API server behind an HTTP proxy (`proxy-url` of a kubeconfig), by aiohttp.
 
 Tunnels, proxies with credentials and TLS within them are a library's work; few need them, so they
-need not be fast. Same answers and errors as `http`.
+need not be fast. Same answers and errors as `http`. With a new client certificate a new session
+begins; the one before is left to what is under way, and closed with the next.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http import Answer
 from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.tls import generation_of
 
 
 class ProxiedStream:
@@ -56,18 +58,38 @@ class ProxiedConnections:
         connect_timeout: float,
     ) -> None:
         self._configuration = configuration
+        self._limit = limit
+        self._keepalive = keepalive
         self._connect_timeout = connect_timeout
-        self._session = aiohttp.ClientSession(
+        self._generation = generation_of(configuration.ssl_context)
+        self._session = self._new_session()
+        self._previous: aiohttp.ClientSession | None = None
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=limit,
-                keepalive_timeout=keepalive,
-                ssl=configuration.ssl_context or True,
+                limit=self._limit,
+                keepalive_timeout=self._keepalive,
+                ssl=self._configuration.ssl_context or True,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
         )
+
+    async def _current_session(self) -> aiohttp.ClientSession:
+        generation = generation_of(self._configuration.ssl_context)
+        if generation != self._generation:
+            self._generation = generation
+            outdated, self._previous, self._session = (
+                self._previous,
+                self._session,
+                self._new_session(),
+            )
+            if outdated is not None:
+                await outdated.close()
+        return self._session
 
     async def exchange(
         self, verb: str, target: str, headers: HeaderBlock, body: bytes | None, within: float
@@ -109,7 +131,8 @@ class ProxiedConnections:
         body: bytes | None,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (aiohttp's own record)
     ) -> aiohttp.ClientResponse:
-        return await self._session.request(
+        session = await self._current_session()
+        return await session.request(
             verb,
             URL(self._configuration.server + target, encoded=True),
             data=body,
@@ -121,8 +144,10 @@ class ProxiedConnections:
         )
 
     async def close(self) -> None:
-        """Close the session and its connections."""
-        await self._session.close()
+        """Close the sessions and their connections."""
+        for session in (self._previous, self._session):
+            if session is not None:
+                await session.close()
 
 
 def _head(response: aiohttp.ClientResponse) -> bytes:

@@ -1,9 +1,10 @@
 """Typed verbs of the Kubernetes API over one shared transport.
 
 Invariants: every request has a timeout, passes the rate limit once, and a write is sent only while
-the leader fence is open, asked after every wait. A 401 renews the credential and tries once more; a
-429 waits as told and tries again. Both answers mean that nothing was done. Nothing else is retried
-here: callers know what their writes mean (`binding`, `status_patch`, `events`).
+the leader fence is open, asked after every wait. A 401 renews the credential, unless somebody has
+since the request was sent, and tries once more; a 429 waits as told and tries again. Both answers
+mean that nothing was done. Nothing else is retried here: callers know what their writes mean
+(`binding`, `status_patch`, `events`).
 
 Watches bypass the rate limit and are opened by `open_watch`; `reflector` reads them.
 """
@@ -34,6 +35,7 @@ from scheduler.client.errors import (
 from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.http import Answer
 from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.tls import generation_of
 from scheduler.client.metrics import ClientMetrics, NullMetrics
 from scheduler.client.outages import OutageLog
 from scheduler.client.rate_limit import RateLimiter
@@ -125,6 +127,7 @@ class ApiClient:
         self.metrics: ClientMetrics = metrics or NullMetrics()
         self.outages = OutageLog(self.clock, transport.configuration.server)
         self._credentials = transport.configuration.credentials
+        self._tls = transport.configuration.ssl_context
         # The server gives up when we do, so that a bind hardly ever lands after it was settled.
         self._binding = f"binding?timeout={bind_timeout:g}s"
         # Headers are rebuilt only when the credential changes.
@@ -337,12 +340,13 @@ class ApiClient:
         """
         path = f"{resource.collection_path(namespace)}?{urlencode({'watch': '1', **query})}"
         await self._authorize("WATCH", path)
+        sent_with = self._credential()
         headers = self._headers[""]
         async with self.transport.stream("GET", path, headers, silence=silence) as stream:
             if stream.status >= 400:
                 body = await stream.read_all()
                 if stream.status == 401:
-                    await self._renew("WATCH", path)
+                    await self._replace(sent_with, "WATCH", path)
                 raise api_error("WATCH", path, stream.status, body, stream.header("Retry-After"))
             yield stream
 
@@ -374,11 +378,20 @@ class ApiClient:
                 raise ConnectionFailed(verb, path, str(error), sent=False) from error
             self._authorization = authorization
 
-    async def _renew(self, verb: str, path: str) -> None:
-        try:
-            await self._credentials.renew()
-        except ConfigurationError as error:
-            raise ConnectionFailed(verb, path, str(error), sent=False) from error
+    def _credential(self) -> tuple[str | None, int]:
+        """Who we are for a request that leaves now: its header, and which certificate."""
+        return self._authorization, generation_of(self._tls)
+
+    async def _replace(self, refused: tuple[str | None, int], verb: str, path: str) -> bool:
+        """Have another credential than the one the server refused; False when there is none."""
+        await self._authorize(verb, path)
+        if self._credential() == refused:
+            try:
+                await self._credentials.renew()
+            except ConfigurationError as error:
+                raise ConnectionFailed(verb, path, str(error), sent=False) from error
+            await self._authorize(verb, path)
+        return self._credential() != refused
 
     async def _send(
         self,
@@ -400,6 +413,7 @@ class ApiClient:
                 raise NotLeader(verb, path)
             if objection is not None and (reason := objection()):
                 raise Withdrawn(verb, path, reason)
+            sent_with = self._credential()
             answer = await self._exchange(verb, target, body, content_type, within)
             status = answer.status
             if status < 400:
@@ -408,10 +422,7 @@ class ApiClient:
             tries += 1
             if status == 401 and not renewed:
                 renewed = True
-                previous = self._authorization
-                await self._renew(verb, path)
-                await self._authorize(verb, path)
-                if self._authorization == previous:
+                if not await self._replace(sent_with, verb, path):
                     raise error
             elif status == 429 and error.retry_after is not None and tries < THROTTLED_TRIES:
                 await self.clock.sleep(error.retry_after)

@@ -44,6 +44,7 @@ class Connection(asyncio.Protocol):
         "_timer",
         "_transport",
         "_waiter",
+        "generation",
         "held_back",
         "idle_since",
         "used",
@@ -54,6 +55,8 @@ class Connection(asyncio.Protocol):
     ) -> None:
         #: When it became idle, seconds of the loop's clock.
         self.idle_since = 0.0
+        #: Of its TLS context when it was begun.
+        self.generation = 0
         #: Whether it has carried an exchange already.
         self.used = False
         #: Whether a stream's reader is so late that reading from the socket has stopped.

@@ -2,7 +2,8 @@
 
 Invariant: never more than `limit` connections; whoever finds all of them taken waits. The
 connection used last is taken first, so that as few as possible are kept busy and the others age:
-one that was idle for longer than `keepalive` seconds is not trusted any more.
+one that was idle for longer than `keepalive` seconds is not trusted any more, nor one that shows
+another client certificate than today's.
 
 A connection the server closed while it lay idle fails the first request on it. A read is then sent
 again on another; a write is not, since the server may have acted on it.
@@ -26,7 +27,7 @@ from scheduler.client.http.answer import Answer
 from scheduler.client.http.connection import Connection, ConnectionLost
 from scheduler.client.http.parsing import ProtocolError
 from scheduler.client.http.stream import BodyStream
-from scheduler.client.http.tls import ResumingContext
+from scheduler.client.http.tls import ResumingContext, generation_of
 
 FAILURES: Final = (OSError, ProtocolError)
 """Everything an exchange can raise: ConnectionLost, TimeoutError and TLS errors are OSErrors."""
@@ -157,10 +158,11 @@ class ConnectionPool:
 
     def _take_idle(self) -> Connection | None:
         oldest = self._loop.time() - self._keepalive
+        generation = generation_of(self._address.tls)
         while self._idle:
             connection = self._idle.pop()
             if connection.open:
-                if connection.idle_since >= oldest:
+                if connection.idle_since >= oldest and connection.generation == generation:
                     return connection
                 connection.abort()
         return None
@@ -189,6 +191,8 @@ class ConnectionPool:
 
     async def _connect(self, verb: str, path: str, until: float) -> Connection:
         address = self._address
+        # Before the handshake: a certificate that is loaded meanwhile may come too late for it.
+        generation = generation_of(address.tls)
         self._connecting += 1
         limit = min(until, self._loop.time() + self._connect_timeout)
         try:
@@ -214,6 +218,7 @@ class ConnectionPool:
             connection.abort()
             text = f"cannot connect to {address}: the connection was lost at once"
             raise ConnectionFailed(verb, path, text, sent=False)
+        connection.generation = generation
         self._all.add(connection)
         self._none_left.clear()
         return connection
@@ -241,7 +246,7 @@ class ConnectionPool:
     def _remember(self, connection: Connection) -> None:
         tls, handshake = self._address.tls, connection.handshake
         if isinstance(tls, ResumingContext) and handshake is not None:
-            tls.remember(handshake)
+            tls.remember(handshake, connection.generation)
 
     def _release(self, connection: Connection) -> None:
         if connection.reusable and not self._closed:

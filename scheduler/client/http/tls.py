@@ -19,16 +19,22 @@ if TYPE_CHECKING:
 
 
 class ResumingContext(ssl.SSLContext):
-    """A client's context for one server, which offers the session of an earlier handshake."""
+    """A client's context for one server, which offers the session of an earlier handshake.
 
+    Whoever keeps a connection keeps the `generation` it was begun with: one of an earlier
+    generation goes on as somebody whom the server may not believe any more.
+    """
+
+    #: How many client certificates were loaded.
+    generation: int = 0
     _session: ssl.SSLSession | None = None
 
-    def remember(self, handshake: ssl.SSLObject) -> None:
+    def remember(self, handshake: ssl.SSLObject, generation: int) -> None:
         """Keep the session of a full handshake, once an answer was read.
 
         TLS 1.3 sends its tickets after the handshake, so that one without an answer has none.
         """
-        if not handshake.session_reused:
+        if generation == self.generation and not handshake.session_reused:
             self._session = handshake.session
 
     def load_cert_chain(
@@ -37,13 +43,24 @@ class ResumingContext(ssl.SSLContext):
         keyfile: StrOrBytesPath | None = None,
         password: Callable[[], str | bytes | bytearray] | str | bytes | bytearray | None = None,
     ) -> None:
-        """As ssl.SSLContext; a session that was agreed upon as somebody else is forgotten."""
+        """As ssl.SSLContext; a session that was agreed upon as somebody else is forgotten.
+
+        A pair that cannot be used changes nothing.
+        """
+        # OpenSSL takes the certificate before it looks at the key, and would be left with neither.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certfile, keyfile, password)
         super().load_cert_chain(certfile, keyfile, password)
         self._session = None
+        self.generation += 1
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         """As ssl.SSLContext. Event loops call this one, and have no parameter for a session."""
         return super().wrap_bio(*args, **{"session": self._session, **options})
+
+
+def generation_of(context: ssl.SSLContext | None) -> int:
+    """How many client certificates a connection's context has had."""
+    return context.generation if isinstance(context, ResumingContext) else 0
 
 
 def client_context(authority: str | None = None) -> ResumingContext:

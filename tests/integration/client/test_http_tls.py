@@ -10,14 +10,23 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.credentials import StaticCredentials
 from scheduler.client.errors import ConnectionFailed
 from scheduler.client.http import Address, ConnectionPool
 from scheduler.client.http.tls import ResumingContext, client_context
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
 from scheduler.service.serving.self_signed import make_pair
 from tests.integration.client.test_http_pool import OK, REQUEST, Server, post, sends
 
 LAST = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
+UNAUTHORIZED = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
 
 
 class Authority:
@@ -137,6 +146,134 @@ async def test_a_new_client_certificate_is_shown(authority: Authority) -> None:
         client.load_cert_chain(authority.certificate, authority.key)
         assert (await post(pool)).body == b"ok"
     assert context.session_stats()["hits"] == 0
+
+
+async def test_a_kept_connection_does_not_outlive_its_certificate(authority: Authority) -> None:
+    context, client = authority.server(), authority.client()
+    server = Server([sends(OK)] * 4)
+    async with (
+        serving(context, server) as port,
+        pooled(Address("localhost", port, client)) as pool,
+    ):
+        for expected in (1, 1, 2, 2):
+            if expected > server.connections > 0:
+                client.load_cert_chain(authority.certificate, authority.key)
+            assert (await post(pool)).body == b"ok"
+            assert server.connections == expected
+
+
+async def test_a_certificate_that_comes_during_an_exchange(authority: Authority) -> None:
+    # The connection under way was agreed upon with the one before, and so was its session.
+    context, client = authority.server(), authority.client()
+
+    async def renewed_meanwhile(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client.load_cert_chain(authority.certificate, authority.key)
+        writer.write(OK)
+
+    server = Server([renewed_meanwhile, sends(OK)])
+    async with (
+        serving(context, server) as port,
+        pooled(Address("localhost", port, client)) as pool,
+    ):
+        for _ in range(2):
+            assert (await post(pool)).body == b"ok"
+    assert server.connections == 2
+    assert context.session_stats()["hits"] == 0
+
+
+class TestClientCertificates:
+    """A server that says whom it sees, and believes one of them."""
+
+    @pytest.fixture
+    def users(self, tmp_path: Path) -> dict[str, tuple[Path, Path]]:
+        """Certificate and key of each."""
+        return {name: user_files(tmp_path, name) for name in ("old", "new")}
+
+    def server(self, authority: Authority, users: dict[str, tuple[Path, Path]]) -> ssl.SSLContext:
+        context = authority.server()
+        context.verify_mode = ssl.CERT_OPTIONAL
+        for certificate, _ in users.values():
+            context.load_verify_locations(certificate)
+        return context
+
+    async def test_a_refused_one_is_renewed_and_shown(
+        self, authority: Authority, users: dict[str, tuple[Path, Path]]
+    ) -> None:
+        believed, seen = ["old"], list[str]()
+        tls = authority.client()
+        tls.load_cert_chain(*users["old"])
+
+        class Plugin(StaticCredentials):
+            async def renew(self) -> None:
+                tls.load_cert_chain(*users["new"])
+
+        async def judge(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.append(shown(writer))
+            writer.write(OK if seen[-1] in believed else UNAUTHORIZED)
+
+        async with serving(self.server(authority, users), Server([judge] * 3)) as port:
+            url = f"https://localhost:{port}"
+            configuration = ClientConfiguration(url, tls, Plugin())
+            async with Transport(configuration) as transport:
+                client = ApiClient(transport)
+                await client.request("DELETE", "/x")
+                believed[:] = ["new"]
+                await client.request("DELETE", "/x")
+        assert seen == ["old", "old", "new"]
+
+    async def test_one_that_cannot_be_used_leaves_the_old_one_in_place(
+        self, authority: Authority, users: dict[str, tuple[Path, Path]]
+    ) -> None:
+        seen: list[str] = []
+
+        async def look(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.append(shown(writer))
+            writer.write(OK)
+
+        tls = authority.client()
+        tls.load_cert_chain(*users["old"])
+        with pytest.raises(ssl.SSLError):
+            tls.load_cert_chain(users["new"][0], users["old"][1])
+        async with (
+            serving(self.server(authority, users), Server([look])) as port,
+            pooled(Address("localhost", port, tls)) as pool,
+        ):
+            await post(pool)
+        assert seen == ["old"]
+
+
+def user_files(folder: Path, user: str) -> tuple[Path, Path]:
+    """A client certificate that signed itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / f"{user}.crt", folder / f"{user}.key"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return paths
+
+
+def shown(writer: asyncio.StreamWriter) -> str:
+    """The name in the certificate of the other side."""
+    certificate = writer.get_extra_info("peercert")
+    return dict(pair for (pair,) in certificate["subject"])["commonName"] if certificate else ""
 
 
 async def test_a_stream_is_cut_and_says_so(authority: Authority) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
 import pytest
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.tls import client_context
 from scheduler.client.transport import Transport
-from tests.integration.client.test_http_pool import Step, hang, sends, serving
+from scheduler.service.serving.self_signed import make_pair
+from tests.integration.client.faulty_server import until
+from tests.integration.client.test_http_pool import OK, Step, hang, sends, serving
 
 HEADERS = HeaderBlock({"Accept": "application/json"})
 
@@ -34,6 +40,25 @@ async def test_a_watch_through_the_proxy() -> None:
         transport.stream("GET", "/x", HEADERS, silence=2.0) as stream,
     ):
         assert (stream.status, await stream.read_all()) == (200, b"onetwo")
+
+
+async def test_a_new_client_certificate_is_not_shown_on_old_connections(tmp_path: Path) -> None:
+    pair = tmp_path / "tls.crt", tmp_path / "tls.key"
+    for path, content in zip(pair, make_pair(datetime.now(UTC), timedelta(days=1)), strict=True):
+        path.write_bytes(content)
+    tls = client_context()
+    async with serving(*[sends(OK)] * 6) as server:
+        proxy = f"http://127.0.0.1:{server.port}"
+        configuration = ClientConfiguration("http://api.invalid", tls, proxy=proxy)
+        async with Transport(configuration) as transport:
+            for expected in (1, 2, 3):
+                for _ in range(2):
+                    answer = await transport.request("GET", "/x", HEADERS, None, 2.0)
+                    assert (answer.body, server.connections) == (b"ok", expected)
+                tls.load_cert_chain(*pair)
+            # Only the last one and the one before are kept.
+            await until(lambda: server.ended == 1)
+        await until(lambda: server.ended == 3)
 
 
 @pytest.mark.parametrize(

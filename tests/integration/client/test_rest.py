@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.node import Node
@@ -24,7 +26,7 @@ from scheduler.client.resources import EVENTS, NODES, PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import UserInfo, review_access, review_token
 from scheduler.client.transport import Transport
-from tests.integration.client.faulty_server import Answer, FaultyServer, node, pod
+from tests.integration.client.faulty_server import Answer, FaultyServer, node, pod, until
 from tests.unit.client.virtual_clock import InstantClock
 
 NODE_PATH = "/api/v1/nodes/a"
@@ -226,6 +228,38 @@ class TestRetriesOfRequestsThatWereNotCarriedOut:
             "Bearer old",
             "Bearer new",
         ]
+
+    async def test_401_to_a_token_that_was_replaced_meanwhile_needs_no_renewal(
+        self, server: FaultyServer, clock: InstantClock, tmp_path: Path
+    ) -> None:
+        class Counted(TokenFileCredentials):
+            renewals = 0
+
+            async def renew(self) -> None:
+                self.renewals += 1
+                await super().renew()
+
+        gate = asyncio.Event()
+
+        async def late(_: web.Request) -> web.StreamResponse:
+            await gate.wait()
+            return web.json_response({}, status=401)
+
+        token = tmp_path / "token"
+        token.write_text("old\n")
+        credentials = Counted(token, clock)
+        configuration = ClientConfiguration(server.url, credentials=credentials)
+        server.on("GET", "/api/v1/nodes/b", late, server.json(node("b")))
+        server.on("GET", NODE_PATH, server.status(401), server.json(node("a")))
+        token.write_text("new\n")
+        async with Transport(configuration) as transport:
+            client = ApiClient(transport, clock=clock)
+            second = asyncio.create_task(client.get(NODES, "b"))
+            await until(lambda: server.seen)
+            await client.get(NODES, "a")
+            gate.set()
+            assert (await second).metadata.name == "b"
+        assert credentials.renewals == 1
 
     async def test_401_with_the_same_token_is_not_repeated(
         self, server: FaultyServer, client: ApiClient
