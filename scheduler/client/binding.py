@@ -9,6 +9,8 @@ the GET itself fails the answer stays open, however long it takes.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -29,6 +31,10 @@ LATE_COMMIT_SECONDS: Final = 0.5
 
 A bind that lands even later is not lost, the watch shows it; waiting makes that rare.
 """
+
+
+SETTLE_TIMEOUT_SECONDS: Final = 5.0
+"""For one GET. It is asked again anyway, and the server may answer on another connection."""
 
 
 class BindOutcome(Enum):
@@ -80,15 +86,26 @@ async def attempt_bind(
 
 
 async def settle_bind(
-    client: ApiClient, pod: Pod, node_name: str, error: RequestError, random: Random
+    client: ApiClient,
+    pod: Pod,
+    node_name: str,
+    error: RequestError,
+    random: Random,
+    slots: asyncio.Semaphore | None = None,
 ) -> BindResult:
-    """Find out by GET what came of a bind that ended with `error`, however long that takes."""
+    """Find out by GET what came of a bind that ended with `error`, however long that takes.
+
+    `slots` limits how many GETs are under way.
+    """
     if not isinstance(error, ApiError):
         await client.clock.sleep(LATE_COMMIT_SECONDS)
     backoff = Backoff(random, initial=0.1, cap=5.0)
+    name, namespace = pod.metadata.name, pod.metadata.namespace
+    within = min(client.timeout, SETTLE_TIMEOUT_SECONDS)
     while True:
         try:
-            found = await client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+            async with slots or nullcontext():
+                found = await client.get(PODS, name, namespace, within=within)
         except RequestError as failure:
             if isinstance(failure, ApiError) and failure.status == 404:
                 return BindResult(BindOutcome.GONE, error, settled=True)

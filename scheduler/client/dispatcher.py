@@ -7,7 +7,8 @@ A bind drops the patches of its pod that were not sent and waits for the one tha
 it, they would say of a bound pod that it is not scheduled. Nothing is sent while the leader fence
 is shut.
 
-Only requests hold slots: settling a bind, or waiting for a volume, does not.
+Only requests hold slots: settling a bind, or waiting for a volume, does not. The reads that settle
+have slots of their own.
 
 One event loop owns it. `run` owns the tasks that send status patches; binds and events run in their
 callers' tasks.
@@ -66,6 +67,8 @@ class DispatcherOptions:
     statuses_when_busy: int = 4
     events: int = 8
     events_when_busy: int = 2
+    settling_reads: int = 64
+    """A quarter of the connections: reads that hang must leave some to binds and watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,7 @@ class Dispatcher:
         self._closed = False
         self._stopping = False
         self._replaced = self._settled = self._settling = 0
+        self._reads = asyncio.Semaphore(self._options.settling_reads)
 
     def statistics(self) -> DispatcherStatistics:
         """Slots and counters now."""
@@ -202,7 +206,9 @@ class Dispatcher:
         self._settling += 1
         self._idle.clear()
         try:
-            result = await settle_bind(self._client, pod, node_name, error, self._random)
+            result = await settle_bind(
+                self._client, pod, node_name, error, self._random, self._reads
+            )
         finally:
             self._settling -= 1
             self._note_idle()

@@ -22,8 +22,8 @@ from scheduler.client.http.tls import client_context
 from scheduler.client.proxied import ProxiedConnections
 
 CONNECTION_LIMIT: Final = 256
-"""Sockets to the server: 100 binds, some twenty watches, and room; the dispatcher bounds writes
-anyway."""
+"""Sockets to the server: 100 binds, some twenty watches, and room; the dispatcher bounds writes,
+and the reads that settle them, anyway."""
 
 KEEPALIVE_SECONDS: Final = 60.0
 """Below the API server's own idle limit of 90 s, so that a reused connection is rarely a dead

@@ -126,7 +126,7 @@ class Application:
         return await stack.enter_async_context(Transport(found))
 
     async def _serve(self, transport: Transport, stack: AsyncExitStack) -> int:
-        elector = self._elector(transport)
+        elector = await self._elector(transport, stack)
         wiring = Wiring(
             self._configuration,
             self._registry,
@@ -180,7 +180,7 @@ class Application:
             for task in background:
                 task.cancel()
 
-    def _elector(self, transport: Transport) -> LeaderElector | None:
+    async def _elector(self, transport: Transport, stack: AsyncExitStack) -> LeaderElector | None:
         settings = self._configuration.effective.leader_election
         if not settings.leader_elect:
             return None
@@ -194,9 +194,9 @@ class Application:
         problems = check_timing(options, seconds(self._configuration.options.bind_timeout))
         if problems:
             raise ConfigurationError(problems)
-        client = ApiClient(
-            transport, user_agent="kubestow/leader-election", metrics=self.metrics.client
-        )
+        # Connections of its own: renewals wait neither for a free one nor for what hangs on them.
+        own = await stack.enter_async_context(Transport(transport.configuration))
+        client = ApiClient(own, user_agent="kubestow/leader-election", metrics=self.metrics.client)
         lock = LeaseLock(client, options.name, options.namespace)
         return LeaderElector(lock, options, self._clock, metrics=self.metrics.client)
 

@@ -6,7 +6,9 @@ one that was idle for longer than `keepalive` seconds is not trusted any more, n
 another client certificate than today's.
 
 A connection the server closed while it lay idle fails the first request on it. A read is then sent
-again on another; a write is not, since the server may have acted on it.
+again on another; a write is not, since the server may have acted on it. A machine that went away
+without a word closes nothing: when a request goes unanswered, the connections that were idle
+meanwhile are closed, instead of each costing a request its time limit.
 """
 
 from __future__ import annotations
@@ -97,9 +99,11 @@ class ConnectionPool:
         while True:
             connection = await self._acquire(verb, path, until)
             used = connection.used
+            began = self._loop.time()
             try:
-                answer = await connection.exchange(request, until - self._loop.time())
+                answer = await connection.exchange(request, until - began)
             except TimeoutError as error:
+                self._abort_idle(began)
                 raise RequestTimeout(verb, path, f"timed out: {error}", sent=True) from error
             except FAILURES as error:
                 again = used and verb == "GET"
@@ -166,6 +170,13 @@ class ConnectionPool:
                     return connection
                 connection.abort()
         return None
+
+    def _abort_idle(self, until: float) -> None:
+        """Close what became idle until that moment; of the others something was heard since."""
+        silent = [each for each in self._idle if each.idle_since <= until]
+        self._idle = [each for each in self._idle if each.idle_since > until]
+        for connection in silent:
+            connection.abort()
 
     async def _wait(self, verb: str, path: str, until: float, *, first: bool) -> None:
         waiter = self._loop.create_future()

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.pod import Pod
+from scheduler.client import binding
 from scheduler.client.binding import BindOutcome, bind_and_settle
 from scheduler.client.errors import NotLeader
 from scheduler.client.rest import ApiClient
@@ -119,6 +120,19 @@ async def test_asking_goes_on_until_there_is_an_answer(
     assert (await bind(client)).bound
     assert len(server.requests("GET")) >= 5
     assert clock.sleeps == sorted(clock.sleeps)
+
+
+async def test_a_question_that_hangs_is_soon_asked_again(
+    server: FaultyServer,
+    transport: Transport,
+    clock: InstantClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(binding, "SETTLE_TIMEOUT_SECONDS", 0.05)
+    server.on("POST", BINDING_PATH, server.status(500))
+    server.on("GET", POD_PATH, server.hang(), server.json(pod("p", node_name="node-1")))
+    assert (await bind(ApiClient(transport, clock=clock))).bound
+    assert len(server.requests("GET")) == 2
 
 
 async def test_a_shut_fence_is_a_certain_failure(

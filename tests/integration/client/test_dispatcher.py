@@ -240,6 +240,26 @@ class TestBinds:
         assert result.settled
         assert dispatcher.statistics().settled == 1
 
+    async def test_the_reads_that_settle_have_slots_of_their_own(
+        self, server: FaultyServer, client: ApiClient
+    ) -> None:
+        answer = asyncio.Event()
+
+        async def slow(request: web.Request) -> web.StreamResponse:
+            await answer.wait()
+            return web.json_response(pod(request.path[-1], node_name="n"))
+
+        for name in "abc":
+            server.on("POST", binding_path(name), server.status(500))
+            server.on("GET", f"/api/v1/namespaces/default/pods/{name}", slow)
+        dispatcher = Dispatcher(client, options=DispatcherOptions(settling_reads=1))
+        binds = [asyncio.create_task(dispatcher.bind(a_pod(name), "n")) for name in "abc"]
+        await until(lambda: dispatcher.statistics().settling == 3)
+        await settle()
+        assert client.transport.statistics().in_flight == 1
+        answer.set()
+        assert all(result.bound for result in await asyncio.gather(*binds))
+
     async def test_nothing_is_sent_behind_a_shut_fence(
         self, server: FaultyServer, client: ApiClient
     ) -> None:

@@ -199,6 +199,30 @@ async def test_a_time_limit_closes_the_connection_so_that_the_answer_goes_nowher
         assert server.connections == 2
 
 
+class TestAMachineThatIsGone:
+    """It closes nothing: connections to it look well and answer nothing."""
+
+    async def test_costs_one_request_its_time_limit(self) -> None:
+        async with serving(sends(OK), sends(OK), hang, sends(OK)) as server, pooled(server) as pool:
+            await asyncio.gather(post(pool), post(pool))
+            with pytest.raises(RequestTimeout):
+                await post(pool, within=0.05)
+            assert (await post(pool)).body == b"ok"
+            assert server.connections == 3
+
+    async def test_what_was_heard_of_meanwhile_is_kept(self) -> None:
+        script = sends(OK), sends(OK), hang, sends(OK), sends(OK)
+        async with serving(*script) as server, pooled(server) as pool:
+            await asyncio.gather(post(pool), post(pool))
+            silent = asyncio.create_task(post(pool, within=0.2))
+            await until(lambda: server.requests == 3)
+            await post(pool)
+            with pytest.raises(RequestTimeout):
+                await silent
+            assert (await post(pool)).body == b"ok"
+            assert server.connections == 2
+
+
 async def test_a_cancelled_caller_takes_its_connection_with_it() -> None:
     async with serving(hang, sends(OK)) as server, pooled(server) as pool:
         call = asyncio.create_task(post(pool))

@@ -9,10 +9,14 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from scheduler.client import transport
+from scheduler.client.errors import ConnectionFailed
+from scheduler.client.http.request import HeaderBlock
+from scheduler.client.transport import Transport
 from scheduler.framework import Code, Status
 from scheduler.service import application
 from scheduler.service.application import EXIT_FAILED, EXIT_FORCED, EXIT_OK, Application
@@ -38,6 +42,7 @@ ELECTION = {
     "resourceNamespace": "default",
 }
 NO_ELECTION = {"leaderElect": False}
+POD_PATH = "/api/v1/namespaces/default/pods/a"
 
 
 @pytest.fixture(autouse=True)
@@ -259,6 +264,46 @@ async def test_a_lease_that_cannot_be_renewed_ends_the_run(
         cluster.faults.add(FaultRule(action=fault, resource="leases"))  # type: ignore[arg-type]
         assert await run == EXIT_FAILED
         assert lease(cluster)["holderIdentity"], "not released: it could not be reached"
+
+
+async def test_the_lease_has_connections_of_its_own(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Transport] = []
+
+    class Recorded(Transport):
+        async def __aenter__(self) -> Self:
+            opened.append(self)
+            return await super().__aenter__()
+
+    limit = 64
+    monkeypatch.setattr(transport, "CONNECTION_LIMIT", limit)
+    monkeypatch.setattr(application, "Transport", Recorded)
+    cluster.faults.add(FaultRule(action="silence", verb="get", resource="pods"))
+    renewals = set()
+
+    def renewed() -> bool:
+        renewals.add(lease(cluster)["renewTime"])
+        return len(renewals) > 3
+
+    async def hang() -> None:
+        with suppress(ConnectionFailed):
+            await opened[0].request("GET", POD_PATH, HeaderBlock({}), None, 60.0)
+
+    async with running(cluster, ELECTION) as (app, run):
+        await until(lambda: lease(cluster).get("holderIdentity"), "leading")
+        hanging = [asyncio.create_task(hang()) for _ in range(limit)]
+        await asyncio.sleep(0)
+        await until(renewed, "renewed while all other connections are taken")
+        for task in hanging:
+            task.cancel()
+        await asyncio.wait(hanging)
+        app.stop()
+        assert await run == EXIT_OK
+    assert lease(cluster)["holderIdentity"] == "", "released"
+    for each in opened:
+        with pytest.raises(RuntimeError, match="closed"):
+            await each.request("GET", POD_PATH, HeaderBlock({}), None, 1.0)
 
 
 async def test_a_lease_that_somebody_else_took_ends_the_run(cluster: EmbeddedCluster) -> None:
