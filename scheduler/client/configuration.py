@@ -222,17 +222,19 @@ def _credentials(
     if "exec" not in user and "auth-provider" not in user:
         return StaticCredentials(target.api_key.get("BearerToken"))
 
+    # The files of the certificate in use; others that the loader names are still to be loaded.
+    loaded = target.cert_file, target.key_file
+
     def issued() -> Issued:
-        expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
-        if "exec" in user:
-            expires = expiry.timestamp() if expiry is not None else None
-        else:
+        header = target.api_key.get("BearerToken")
+        if "exec" not in user:
             # Looked at again soon; the loader itself knows when the provider's token ends.
-            expires = clock.now() + PROVIDER_CHECK_SECONDS
-        return Issued(target.api_key.get("BearerToken"), expires)
+            return Issued(header, due_at=clock.now() + PROVIDER_CHECK_SECONDS)
+        expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
+        return Issued(header, None if expiry is None else expiry.timestamp())
 
     async def issue() -> Issued:
-        previous = target.cert_file
+        nonlocal loaded
         # Without this the loader hands out the same exec credential until five minutes before its
         # expiry.
         vars(loader).pop("exec_plugin_expiry", None)
@@ -242,9 +244,14 @@ def _credentials(
         except Exception as error:
             msg = f"credential provider: {str(error) or type(error).__name__}"
             raise ConfigurationError(msg) from error
-        if context is not None and target.cert_file and target.cert_file != previous:
-            # New connections use the new certificate.
-            context.load_cert_chain(target.cert_file, target.key_file)
+        pair = target.cert_file, target.key_file
+        if context is not None and target.cert_file and pair != loaded:
+            try:
+                context.load_cert_chain(target.cert_file, target.key_file)
+            except (ssl.SSLError, OSError) as error:
+                msg = f"credential provider: client certificate: {error}"
+                raise ConfigurationError(msg) from error
+            loaded = pair
         return issued()
 
     return IssuedCredentials(issue, issued(), clock)

@@ -1,9 +1,9 @@
 """Sources of the `Authorization` header, and how they renew themselves.
 
 `authorization()` is awaited before each request, so each source answers from memory unless
-something is due. A renewal that fails while the old credential may still work is logged and the old
-one is used on; the server's 401 decides. Client certificates are no header: they sit in the TLS
-context.
+something is due. Nobody waits for a provider, and a renewal that fails is only logged, while the
+old credential may still work; the server's 401 decides. Client certificates are no header: they sit
+in the TLS context.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ expires."""
 RENEWAL_TIMEOUT_SECONDS: Final = 30.0
 """For an exec plugin or identity provider to answer."""
 
+RENEWAL_PAUSE_SECONDS: Final = 2.0
+"""Between a failed renewal and the next. A leader whose certificate has expired can afford several
+before its Lease is lost."""
+
 EXPIRY_MARGIN_SECONDS: Final = 60.0
 """Renew this long before the expiry, or a tenth of the lifetime before it when that is shorter."""
 
@@ -51,6 +55,10 @@ class Credentials(Protocol):
         """
         ...
 
+    async def close(self) -> None:
+        """Give up a renewal under way; may be called again."""
+        ...
+
 
 class StaticCredentials:
     """A header that never changes, or none."""
@@ -66,6 +74,9 @@ class StaticCredentials:
 
     async def renew(self) -> None:
         """Nothing to renew."""
+
+    async def close(self) -> None:
+        """Nothing under way."""
 
 
 class TokenFileCredentials:
@@ -112,59 +123,94 @@ class TokenFileCredentials:
         self._header = self._read()
         self._due = self._clock.monotonic() + TOKEN_FILE_SECONDS
 
+    async def close(self) -> None:
+        """Nothing under way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A credential as its source issued it; `expires_at` is wall time, None means unknown."""
+    """A credential as its source issued it. Times are wall time, None means unknown."""
 
     header: str | None
     expires_at: float | None = None
+    #: When to ask again; from the expiry unless given.
+    due_at: float | None = None
 
 
 class IssuedCredentials:
     """A credential that a coroutine issues: exec plugins and identity providers.
 
-    Only one renewal runs at a time; requests that meet it wait for its result.
+    Only one renewal runs at a time, in a task that `close` ends. Requests do not wait for it while
+    the credential at hand may still work; all that need another one share its result.
     """
 
     def __init__(self, issue: Callable[[], Awaitable[Issued]], first: Issued, clock: Clock) -> None:
         self._issue = issue
         self._clock = clock
-        self._lock = asyncio.Lock()
-        self._generation = 0
         self._current = first
         self._due = self._due_time(first)
+        # The last renewal, which may be over; it returns why it failed.
+        self._renewal: asyncio.Task[ConfigurationError | None] | None = None
+        # No new one before this moment, monotonic.
+        self._pause_until = clock.monotonic()
 
     def _due_time(self, issued: Issued) -> float | None:
-        if issued.expires_at is None:
-            return None
+        if issued.due_at is not None or issued.expires_at is None:
+            return issued.due_at
         lifetime = issued.expires_at - self._clock.now()
         return issued.expires_at - min(EXPIRY_MARGIN_SECONDS, max(0.0, lifetime) / 10)
 
     async def authorization(self) -> str | None:
-        """The current header, renewed first when its expiry is near."""
+        """The current header; near its expiry it is renewed meanwhile, after it before."""
         if self._due is not None and self._clock.now() >= self._due:
-            try:
+            expires = self._current.expires_at
+            if expires is not None and self._clock.now() >= expires:
                 await self.renew()
-            except ConfigurationError as error:
-                expires = self._current.expires_at
-                if expires is not None and self._clock.now() >= expires:
-                    raise
-                _log.warning("credential cannot be renewed yet", error=str(error))
+            else:
+                self._begin()
         return self._current.header
 
     async def renew(self) -> None:
-        """Have a new credential issued, unless another task just did."""
-        generation = self._generation
-        async with self._lock:
-            if generation != self._generation:
-                return
-            try:
-                async with asyncio.timeout(RENEWAL_TIMEOUT_SECONDS):
-                    issued = await self._issue()
-            except TimeoutError as error:
-                msg = f"the provider gave no credential within {RENEWAL_TIMEOUT_SECONDS:.0f} s"
-                raise ConfigurationError(msg) from error
-            self._current = issued
-            self._due = self._due_time(issued)
-            self._generation += 1
+        """Have a new credential issued, or wait for the one that is being issued.
+
+        Shortly after a failure that failure is raised again.
+        """
+        renewal = self._begin()
+        # Not cancelled with whoever waits: others do as well.
+        await asyncio.wait((renewal,))
+        if renewal.cancelled():
+            raise ConfigurationError("the client was closed while its credential was renewed")
+        if (error := renewal.result()) is not None:
+            raise ConfigurationError(str(error)) from error
+
+    async def close(self) -> None:
+        """Give up a renewal under way."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait((self._renewal,))
+
+    def _begin(self) -> asyncio.Task[ConfigurationError | None]:
+        """The renewal under way, or a new one; the last one while it is too early for that."""
+        renewal = self._renewal
+        if renewal is None or (renewal.done() and self._clock.monotonic() >= self._pause_until):
+            renewal = asyncio.create_task(self._renew_once(), name="credential renewal")
+            self._renewal = renewal
+        return renewal
+
+    async def _renew_once(self) -> ConfigurationError | None:
+        try:
+            async with asyncio.timeout(RENEWAL_TIMEOUT_SECONDS):
+                issued = await self._issue()
+        except TimeoutError:
+            msg = f"the provider gave no credential within {RENEWAL_TIMEOUT_SECONDS:.0f} s"
+            return self._failed(ConfigurationError(msg))
+        except ConfigurationError as error:
+            return self._failed(error)
+        self._current = issued
+        self._due = self._due_time(issued)
+        return None
+
+    def _failed(self, error: ConfigurationError) -> ConfigurationError:
+        self._pause_until = self._clock.monotonic() + RENEWAL_PAUSE_SECONDS
+        _log.warning("credential cannot be renewed yet", error=str(error))
+        return error

@@ -142,10 +142,14 @@ class Transport:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; streams that are still open end with an error."""
+        """Close all connections; streams that are still open end with an error.
+
+        A renewal of the credential under way is given up.
+        """
         if self._connections is not None:
             connections, self._connections = self._connections, None
             await connections.close()
+            await self.configuration.credentials.close()
 
     def statistics(self) -> TransportStatistics:
         """Counters since the start."""

@@ -12,7 +12,7 @@ from scheduler.api.meta import ObjectMeta
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.credentials import TokenFileCredentials
+from scheduler.client.credentials import Issued, IssuedCredentials, TokenFileCredentials
 from scheduler.client.errors import (
     ApiError,
     ConnectionFailed,
@@ -325,6 +325,29 @@ async def test_reviews(server: FaultyServer, client: ApiClient) -> None:
     spec = server.seen[1].json["spec"]
     assert spec["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
     assert UserInfo().groups == ()
+
+
+async def test_closing_gives_up_a_renewal_under_way(
+    server: FaultyServer, clock: InstantClock
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def hangs() -> Issued:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    credentials = IssuedCredentials(hangs, Issued("Bearer 1", due_at=clock.now()), clock)
+    server.on("GET", NODE_PATH, server.json(node("a")))
+    configuration = ClientConfiguration(server.url, credentials=credentials)
+    async with Transport(configuration) as transport:
+        await ApiClient(transport, clock=clock).get(NODES, "a")
+        await begun.wait()
+    assert ended.is_set()
+    assert server.seen[0].headers["Authorization"] == "Bearer 1"
 
 
 async def test_a_closed_transport_says_so(transport: Transport) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import errno
 import json
+import os
 import ssl
 import sys
 from datetime import UTC, datetime, timedelta
@@ -17,15 +20,30 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from scheduler.client.configuration import ClientConfiguration, load_configuration
-from scheduler.client.credentials import Issued, IssuedCredentials, TokenFileCredentials
+from scheduler.client import kubeconfig_loaders
+from scheduler.client.configuration import (
+    PROVIDER_CHECK_SECONDS,
+    ClientConfiguration,
+    load_configuration,
+)
+from scheduler.client.credentials import (
+    RENEWAL_PAUSE_SECONDS,
+    Issued,
+    IssuedCredentials,
+    TokenFileCredentials,
+)
 from scheduler.client.errors import ConfigurationError
+from scheduler.client.http.tls import generation_of
 from tests.unit.client.virtual_clock import EPOCH, ManualClock
 
 
 @pytest.fixture(scope="module")
 def pem() -> tuple[bytes, bytes]:
     """A self-signed certificate and its key."""
+    return make_pem()
+
+
+def make_pem() -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.now(UTC)
@@ -216,12 +234,72 @@ class TestExecPlugin:
         clock.jump(3600 - 61)
         assert await found.authorization() == "Bearer token-1"
         clock.jump(1)
+        # Not worth a wait while the old one is valid.
+        assert await found.authorization() == "Bearer token-1"
+        await found.credentials.renew()
         assert await found.authorization() == "Bearer token-2"
+
+    async def test_a_certificate_that_cannot_be_used_is_an_error_until_another_comes(
+        self, tmp_path: Path, pem: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answer = tmp_path / "answer.json"
+        version = "client.authentication.k8s.io/v1"
+
+        def gives(certificate: bytes, key: bytes) -> None:
+            status = {"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()}
+            credential = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+            answer.write_text(json.dumps(credential))
+
+        def too_many_files(*_: object) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        gives(*pem)
+        clock = ManualClock()
+        user = {"exec": {"apiVersion": version, "command": "cat", "args": [str(answer)]}}
+        found = await load(kubeconfig(tmp_path, user), clock=clock)
+        first = generation_of(found.ssl_context)
+        certificate, key = make_pem()
+        gives(certificate, pem[1])
+        with pytest.raises(ConfigurationError, match="credential provider: client certificate: "):
+            await found.credentials.renew()
+        assert generation_of(found.ssl_context) == first
+        gives(certificate, key)
+        clock.jump(RENEWAL_PAUSE_SECONDS)
+        with monkeypatch.context() as patch:
+            patch.setattr(found.ssl_context, "load_cert_chain", too_many_files)
+            with pytest.raises(ConfigurationError, match="Too many open files"):
+                await found.credentials.renew()
+        clock.jump(RENEWAL_PAUSE_SECONDS)
+        await found.credentials.renew()
+        assert generation_of(found.ssl_context) == first + 1
+        # The same once more is nothing new.
+        await found.credentials.renew()
+        assert generation_of(found.ssl_context) == first + 1
 
     async def test_a_failing_plugin_is_named(self, tmp_path: Path) -> None:
         user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/x"}}
         with pytest.raises(ConfigurationError, match="/nowhere/x"):
             await load(kubeconfig(tmp_path, user))
+
+
+class TestIdentityProvider:
+    async def test_one_that_fails_costs_nothing_while_the_server_takes_its_token(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        payload = base64.b64encode(b'{"sub":"jane"}').decode().rstrip("=")
+        provider = {"name": "oidc", "config": {"id-token": f"head.{payload}.signature"}}
+        clock = ManualClock()
+        found = await load(kubeconfig(tmp_path, {"auth-provider": provider}), clock=clock)
+
+        async def fails(*_: object) -> None:
+            msg = "provider is down"
+            raise OSError(msg)
+
+        monkeypatch.setattr(kubeconfig_loaders.load().kube_config_loader, "load_and_set", fails)
+        clock.jump(10 * PROVIDER_CHECK_SECONDS)
+        assert await found.authorization() == f"Bearer head.{payload}.signature"
+        with pytest.raises(ConfigurationError, match="credential provider: provider is down"):
+            await found.credentials.renew()
 
 
 class TestInCluster:
@@ -288,3 +366,86 @@ class TestIssuedCredentials:
         clock.jump(5)
         with pytest.raises(ConfigurationError, match="provider is down"):
             await credentials.authorization()
+
+    async def test_nobody_waits_for_a_provider_while_the_old_credential_is_valid(self) -> None:
+        clock, provider = ManualClock(), Provider()
+        first = Issued("Bearer 0", clock.now() + 100)
+        credentials = IssuedCredentials(provider.issue, first, clock)
+        clock.jump(95)
+        async with asyncio.timeout(5):
+            for _ in range(3):
+                assert await credentials.authorization() == "Bearer 0"
+                await clock.settle()
+        provider.let.set()
+        # Joins the renewal under way.
+        await credentials.renew()
+        assert await credentials.authorization() == "Bearer 1"
+        assert provider.calls == 1
+
+    async def test_a_failure_is_shared_and_not_repeated_at_once(self) -> None:
+        clock, provider = ManualClock(), Provider(fails=True)
+        first = Issued("Bearer 0", clock.now() + 100)
+        credentials = IssuedCredentials(provider.issue, first, clock)
+        clock.jump(100)
+        waiting = [asyncio.create_task(credentials.authorization()) for _ in range(3)]
+        await clock.settle()
+        provider.let.set()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(result) for result in results] == ["provider is down"] * 3
+        with pytest.raises(ConfigurationError, match="provider is down"):
+            await credentials.authorization()
+        assert provider.calls == 1
+        clock.jump(RENEWAL_PAUSE_SECONDS)
+        provider.fails = False
+        assert await credentials.authorization() == "Bearer 2"
+
+    async def test_without_a_known_expiry_the_server_decides(self) -> None:
+        clock, provider = ManualClock(), Provider(fails=True)
+        provider.let.set()
+        first = Issued("Bearer 0", due_at=clock.now())
+        credentials = IssuedCredentials(provider.issue, first, clock)
+        for calls in (1, 2):
+            assert await credentials.authorization() == "Bearer 0"
+            await clock.settle()
+            assert provider.calls == calls
+            clock.jump(RENEWAL_PAUSE_SECONDS)
+
+    async def test_a_waiter_that_is_cancelled_does_not_end_the_renewal(self) -> None:
+        clock, provider = ManualClock(), Provider()
+        credentials = IssuedCredentials(provider.issue, Issued("Bearer 0"), clock)
+        first, second = (asyncio.create_task(credentials.renew()) for _ in range(2))
+        await clock.settle()
+        first.cancel()
+        await clock.settle()
+        provider.let.set()
+        await second
+        assert await credentials.authorization() == "Bearer 1"
+
+    async def test_closing_ends_it_and_says_so_to_whoever_waits(self) -> None:
+        clock, provider = ManualClock(), Provider()
+        credentials = IssuedCredentials(provider.issue, Issued("Bearer 0"), clock)
+        waiting = asyncio.create_task(credentials.renew())
+        await clock.settle()
+        for _ in range(2):
+            await credentials.close()
+        with pytest.raises(ConfigurationError, match="closed"):
+            await waiting
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+class Provider:
+    """Issues numbered tokens, or fails, once it is let."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.calls = 0
+        self.fails = fails
+        self.let = asyncio.Event()
+
+    async def issue(self) -> Issued:
+        self.calls += 1
+        number = self.calls
+        await self.let.wait()
+        if self.fails:
+            msg = "provider is down"
+            raise ConfigurationError(msg)
+        return Issued(f"Bearer {number}")
