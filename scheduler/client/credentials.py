@@ -29,7 +29,7 @@ RENEWAL_TIMEOUT_SECONDS: Final = 30.0
 """For an exec plugin or identity provider to answer."""
 
 RENEWAL_PAUSE_SECONDS: Final = 2.0
-"""Between a failed renewal and the next. A leader whose certificate has expired can afford several
+"""Between a renewal in vain and the next. A leader whose certificate has expired can afford several
 before its Lease is lost."""
 
 EXPIRY_MARGIN_SECONDS: Final = 60.0
@@ -208,6 +208,9 @@ class IssuedCredentials:
             return self._failed(error)
         self._current = issued
         self._due = self._due_time(issued)
+        if self._due is not None and self._clock.now() >= self._due:
+            # As old as the one before: asking again at once would bring nothing else.
+            self._pause_until = self._clock.monotonic() + RENEWAL_PAUSE_SECONDS
         return None
 
     def _failed(self, error: ConfigurationError) -> ConfigurationError:

@@ -311,10 +311,29 @@ class LeaderElector:
             "leaseTransitions": self._spec.lease_transitions or 0,
         }
         try:
-            await self._lock.replace(self._with_spec(self._lease, spec), self._call_timeout)
-            _log.info("lease released", lease=self._lease_name())
+            released = await self._give_up(self._lease, spec)
         except (RequestError, ValueError) as error:
             _log.warning("lease not released", lease=self._lease_name(), error=str(error))
+        else:
+            text = "lease released" if released else "lease is another's already"
+            _log.info(text, lease=self._lease_name())
+
+    async def _give_up(self, lease: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+        """Write `spec` while the Lease is ours; whether it was."""
+        try:
+            await self._lock.replace(self._with_spec(lease, spec), self._call_timeout)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            # A renewal that was cut off by the end may have been carried out all the same.
+            newest = await self._lock.get(self._call_timeout)
+            if newest is None:
+                return False
+            self._observe(newest)
+            if self._spec.holder_identity != self.identity:
+                return False
+            await self._lock.replace(self._with_spec(newest, spec), self._call_timeout)
+        return True
 
     # ------------------------------------------------------------------------------------ one round
 

@@ -410,6 +410,21 @@ class TestIssuedCredentials:
             assert provider.calls == calls
             clock.jump(RENEWAL_PAUSE_SECONDS)
 
+    async def test_a_provider_of_expired_credentials_is_given_a_pause(self) -> None:
+        clock, calls = ManualClock(), []
+
+        async def stale() -> Issued:
+            calls.append(1)
+            return Issued("Bearer stale", clock.now() - 1)
+
+        credentials = IssuedCredentials(stale, Issued("Bearer 0", clock.now()), clock)
+        for _ in range(5):
+            assert await credentials.authorization() == "Bearer stale"
+        assert len(calls) == 1
+        clock.jump(RENEWAL_PAUSE_SECONDS)
+        await credentials.authorization()
+        assert len(calls) == 2
+
     async def test_a_waiter_that_is_cancelled_does_not_end_the_renewal(self) -> None:
         clock, provider = ManualClock(), Provider()
         credentials = IssuedCredentials(provider.issue, Issued("Bearer 0"), clock)

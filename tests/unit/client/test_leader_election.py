@@ -206,6 +206,20 @@ async def test_a_clean_stop_hands_over_within_a_retry(
             assert b.has_led()
 
 
+@pytest.mark.parametrize("holder", ["a", "b"])
+async def test_a_renewal_cut_off_by_the_end_does_not_keep_the_lease(
+    clock: ManualClock, store: LeaseStore, holder: str
+) -> None:
+    """The server carried it out, or somebody else was quicker: the version known is not today's."""
+    a = Candidate("a", store, clock)
+    async with running(a) as (task,):
+        await clock.advance(1)
+        store.write({**(store.lease or {}), "spec": {**store.spec, "holderIdentity": holder}})
+        task.cancel()
+        await clock.settle()
+        assert store.spec["holderIdentity"] == ("" if holder == "a" else "b")
+
+
 async def test_what_leads_may_finish_before_the_lease_is_released(
     clock: ManualClock, store: LeaseStore
 ) -> None:
