@@ -40,6 +40,7 @@ from scheduler.client.status_patch import (
     PodStatusPatch,
     concerns_another_pod,
     send_status_patch,
+    version_of,
 )
 
 _log = structlog.get_logger(__name__)
@@ -131,7 +132,10 @@ class Dispatcher:
         self._pending: dict[str, PodStatusPatch] = {}
         # Patches that wait for the one in flight of the same pod.
         self._blocked: dict[str, PodStatusPatch] = {}
-        self._in_flight: set[str] = set()
+        self._in_flight: dict[str, PodStatusPatch] = {}
+        #: Told of every patch with a nomination that was sent: the UID, and the version of the pod
+        #: that shows it. Empty when it failed: it may have been applied all the same.
+        self.on_nomination: Callable[[str, str], None] = lambda _uid, _version: None
         # Binds that wait for the patch in flight of their pod.
         self._patched: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
@@ -260,6 +264,14 @@ class Dispatcher:
         self._idle.clear()
         self._wake.set()
 
+    def nomination_under_way(self, uid: str) -> bool:
+        """Whether a patch with a nomination of that pod has not been answered yet."""
+        for patches in (self._pending, self._blocked, self._in_flight):
+            patch = patches.get(uid)
+            if patch is not None and patch.nominated_node_name is not None:
+                return True
+        return False
+
     # ---------------------------------------------------------------------------------------- slots
 
     def _limit(self, lane: Lane) -> int:
@@ -329,7 +341,7 @@ class Dispatcher:
                 while self._pending and lane.in_flight < self._limit(Lane.STATUS):
                     uid = next(iter(self._pending))
                     patch = self._pending.pop(uid)
-                    self._in_flight.add(uid)
+                    self._in_flight[uid] = patch
                     lane.in_flight += 1
                     name = f"status patch {patch.namespace}/{patch.name}"
                     group.create_task(self._send_status(patch), name=name)
@@ -342,16 +354,20 @@ class Dispatcher:
                 lane.fenced += 1
                 return
             lane.sent += 1
-            await send_status_patch(self._client, patch, self._random)
+            answer = await send_status_patch(self._client, patch, self._random)
+            if patch.nominated_node_name is not None:
+                self.on_nomination(patch.uid, version_of(answer))
         except RequestError as error:
             lane.failed += 1
             # A pod that is gone needs no status.
             unwritten = not concerns_another_pod(error)
             if unwritten:
+                if patch.nominated_node_name is not None:
+                    self.on_nomination(patch.uid, "")
                 pod = f"{patch.namespace}/{patch.name}"
                 _log.warning("pod status was not written", pod=pod, **describe(error))
         finally:
-            self._in_flight.discard(patch.uid)
+            del self._in_flight[patch.uid]
             if patched := self._patched.pop(patch.uid, None):
                 patched.set()
             blocked = self._blocked.pop(patch.uid, None)

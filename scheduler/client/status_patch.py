@@ -23,6 +23,17 @@ TRIES: Final = 4
 _RETRIED_STATUSES: Final = frozenset({409, 500, 503})
 
 
+class _AnswerMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Answer(msgspec.Struct):
+    metadata: _AnswerMeta
+
+
+_answer_decoder = msgspec.json.Decoder(_Answer)
+
+
 class PodStatusPatch(msgspec.Struct, frozen=True):
     """A change to one pod's status. `nominated_node_name`: None leaves it, "" clears it."""
 
@@ -59,13 +70,16 @@ def plan_status_patch(
     nominated_node_name: str | None,
     now: str,
     more: Sequence[Condition] = (),
+    *,
+    renominate: bool = False,
 ) -> PodStatusPatch | None:
     """The patch that brings `pod` to `condition` and nomination, or None when it is there already.
 
     `now` (RFC 3339) becomes the transition time if the condition's status value changes. A
     difference in `observedGeneration` alone is not worth a request. Of `more` conditions all are
     sent as soon as one condition has changed: the pod known here may be older than a patch that was
-    not sent yet, and this one replaces it.
+    not sent yet, and this one replaces it. For the same reason `renominate` sends a nomination that
+    `pod` has already.
     """
     conditions: tuple[Condition, ...] = ()
     if condition is not None:
@@ -73,7 +87,7 @@ def plan_status_patch(
     if conditions or any(_changed_condition(pod, each, now) for each in more):
         known = {each.type: each for each in pod.status.conditions}
         conditions += tuple(_kept_time(known.get(each.type), each, now) for each in more)
-    if nominated_node_name == pod.status.nominated_node_name:
+    if nominated_node_name == pod.status.nominated_node_name and not renominate:
         nominated_node_name = None
     if not conditions and nominated_node_name is None:
         return None
@@ -113,11 +127,14 @@ def _at(condition: Condition, time: str) -> Condition:
 
 async def send_status_patch(
     client: ApiClient, patch: PodStatusPatch, random: Random, *, field_manager: str = ""
-) -> None:
+) -> bytes:
     """Send a patch, trying up to four times where that may help.
 
     `field_manager` is the name under which the server notes what was written; empty: the user
     agent's.
+
+    Returns:
+        The answer's body: the pod as it was patched.
 
     Raises:
         RequestError: the last try's error; 404 means that the pod is gone.
@@ -128,15 +145,24 @@ async def send_status_patch(
     query = {"fieldManager": field_manager} if field_manager else None
     while True:
         try:
-            await client.request(
+            answer = await client.request(
                 "PATCH", path, query=query, body=body, content_type=STRATEGIC_MERGE_PATCH
             )
-            return
         except RequestError as error:
             delay = backoff.next()
             if backoff.attempts >= TRIES or not _worth_retrying(error):
                 raise
             await client.clock.sleep(delay)
+        else:
+            return answer.body
+
+
+def version_of(body: bytes) -> str:
+    """The resourceVersion of the object in an answer; empty when there is none to be read."""
+    try:
+        return _answer_decoder.decode(body).metadata.resource_version
+    except ValueError:
+        return ""
 
 
 def _worth_retrying(error: RequestError) -> bool:

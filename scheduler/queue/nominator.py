@@ -4,12 +4,17 @@ Memory is ahead of the API server: a nomination, or its end, is known here befor
 that says so has come back. So the pod's `status.nominatedNodeName` is followed only when it
 changes, and a value that was cleared here is ignored until the object shows another one.
 
+What is written comes back late, perhaps when it has been overruled. The writer says what it writes
+(`writing`) and what came of it (`written`); until the watch has shown the last of it, no value that
+was written changes anything here.
+
 Invariant: a pod (by UID) is nominated to at most one node, never to the empty name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from scheduler.api.pod import Pod
 from scheduler.framework.plugin import NominatingInfo
@@ -19,6 +24,24 @@ PodLister = Callable[[str, str], Pod | None]
 
 NominationListener = Callable[[Pod, str], None]
 """`listener(pod, node_name)`; the empty name means that the nomination ended."""
+
+
+@dataclass(slots=True)
+class _Writes:
+    """What was written of one pod's nomination."""
+
+    #: What the status may say before it says the last of it; at most one name for each node.
+    names: set[str]
+    #: The pod shows the last answered write from this version on; None before the first answer,
+    #: empty when the request failed: perhaps it was applied, perhaps not.
+    version: str | None = None
+
+    def shown_by(self, pod: Pod) -> bool:
+        if not self.version:
+            return self.version is None
+        own = pod.metadata.resource_version
+        # Decimal numbers of any size (KEP-5504).
+        return (len(own), own) >= (len(self.version), self.version)
 
 
 class QueueNominator:
@@ -33,6 +56,8 @@ class QueueNominator:
         "_node_of",
         "_on_error",
         "_version",
+        "_writes",
+        "under_way",
     )  # fmt: skip
 
     def __init__(
@@ -47,7 +72,11 @@ class QueueNominator:
         self._by_node: dict[str, dict[str, Pod]] = {}
         #: UID -> the node name in the object's status that was overruled by clearing.
         self._cleared: dict[str, str] = {}
+        #: By UID; only of pods that the informer knew, and until it shows them gone or bound.
+        self._writes: dict[str, _Writes] = {}
         self._version = 0
+        #: Whether a nomination of the pod (by UID) is being written and has not been answered.
+        self.under_way: Callable[[str], bool] = lambda _uid: False
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -88,7 +117,7 @@ class QueueNominator:
         uid, stated = pod.uid, pod.status.nominated_node_name
         if nominating is None:
             node_name = self._node_of.get(uid, "")
-            if not node_name and self._cleared.get(uid) != stated:
+            if not node_name and self._cleared.get(uid) != stated and not self.ahead(pod):
                 node_name = stated
         else:
             node_name = nominating.node_name
@@ -98,8 +127,8 @@ class QueueNominator:
         self._set(pod, node_name if nominatable else "")
 
     def update_nominated_pod(self, old: Pod, new: Pod) -> None:
-        """Follow an update: the status counts if it changed, memory otherwise."""
-        if old.status.nominated_node_name != new.status.nominated_node_name:
+        """Follow an update: the status counts if somebody else changed it, memory otherwise."""
+        if self._changed_by_others(old, new):
             self._cleared.pop(new.uid, None)
             node_name = new.status.nominated_node_name
         else:
@@ -112,6 +141,34 @@ class QueueNominator:
         """End the pod's nomination: it is deleted, or assumed on a node."""
         self._cleared.pop(pod.uid, None)
         self._set(pod, "")
+
+    def forget(self, pod: Pod) -> None:
+        """The pod is gone, or bound: nothing of it is remembered."""
+        self._writes.pop(pod.uid, None)
+        self.delete_nominated_pod_if_exists(pod)
+
+    def ahead(self, pod: Pod) -> bool:
+        """Whether `pod` may be older than what was written last: its nomination proves nothing."""
+        writes = self._writes.get(pod.uid)
+        return writes is not None and (self.under_way(pod.uid) or not writes.shown_by(pod))
+
+    def writing(self, pod: Pod, node_name: str) -> None:
+        """This nomination is about to be written into the pod's status; empty clears it."""
+        writes = self._writes.get(pod.uid)
+        if writes is None:
+            # The end of a pod that has ended already is never told.
+            if self._nominatable(pod):
+                self._writes[pod.uid] = _Writes({node_name})
+        elif self.ahead(pod):
+            writes.names.add(node_name)
+        else:
+            writes.names = {node_name}
+
+    def written(self, uid: str, version: str) -> None:
+        """The pod shows a nomination that was written from `version` on; empty: it failed."""
+        writes = self._writes.get(uid)
+        if writes is not None:
+            writes.version = version
 
     def violations(self) -> list[str]:
         """What is broken inside, for `validate()`."""
@@ -126,6 +183,18 @@ class QueueNominator:
         if "" in self._by_node:
             found.append("nominator: pods are nominated to the empty name")
         return found
+
+    def _changed_by_others(self, old: Pod, new: Pod) -> bool:
+        """Whether the status says what was not written here, or what was written last of all."""
+        stated = new.status.nominated_node_name
+        changed = old.status.nominated_node_name != stated
+        writes = self._writes.get(new.uid)
+        if writes is None:
+            return changed
+        if self.ahead(new):
+            return changed and stated not in writes.names
+        # What was passed over so far is made up for as soon as the status counts again.
+        return changed or not writes.shown_by(old)
 
     def _nominatable(self, pod: Pod) -> bool:
         known = self._lister(pod.metadata.namespace, pod.metadata.name)

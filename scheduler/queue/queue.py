@@ -201,7 +201,7 @@ class SchedulingQueue(QueueInspection):
 
     def delete(self, pod: Pod) -> None:
         """A pending pod is gone, or bound by somebody. An attempt under way calls `done` itself."""
-        self.nominator.delete_nominated_pod_if_exists(pod)
+        self.nominator.forget(pod)
         queued = self._places.by_name(pod.key)
         if queued is None or queued.uid != pod.uid:
             return

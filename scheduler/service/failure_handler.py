@@ -113,7 +113,7 @@ class FailureHandler:
         if (
             self._gates is None
             or not failure.own_reason
-            or nominated not in (None, pod.status.nominated_node_name)
+            or self._statuses.nomination_differs(pod, nominated)
         ):
             more = self._conditions(pod, info)
             self._statuses.not_scheduled(pod, failure.reason, failure.message, nominated, more)

@@ -13,6 +13,7 @@ from scheduler.client.clock import second_time
 from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.status_patch import plan_status_patch
 from scheduler.framework import Clock
+from scheduler.queue import QueueNominator
 
 POD_SCHEDULED: Final = "PodScheduled"
 
@@ -20,9 +21,13 @@ POD_SCHEDULED: Final = "PodScheduled"
 class StatusWriter:
     """Writes PodScheduled=False and `status.nominatedNodeName`; never PodScheduled=True."""
 
-    def __init__(self, dispatcher: Dispatcher, clock: Clock) -> None:
+    def __init__(self, dispatcher: Dispatcher, clock: Clock, nominator: QueueNominator) -> None:
+        """Wire the writer; `nominator` is kept informed of what becomes of nominations written."""
         self._dispatcher = dispatcher
         self._clock = clock
+        self._nominator = nominator
+        nominator.under_way = dispatcher.nomination_under_way
+        dispatcher.on_nomination = nominator.written
         #: Told the UID whenever a failed attempt is written; whether another condition may still be
         #: on its way, so that the pod known here proves nothing.
         self.on_not_scheduled: Callable[[str], bool] = lambda _uid: False
@@ -42,6 +47,12 @@ class StatusWriter:
         afresh = self.on_not_scheduled(pod.uid)
         known = _unsure(pod) if afresh else pod
         self._submit(known, _why(pod, reason, message), nominated_node_name, more)
+
+    def nomination_differs(self, pod: Pod, nominated_node_name: str | None) -> bool:
+        """Whether the nomination is to be written: another one is known, or may be on its way."""
+        return nominated_node_name is not None and (
+            nominated_node_name != pod.status.nominated_node_name or self._nominator.ahead(pod)
+        )
 
     def held(
         self,
@@ -67,12 +78,15 @@ class StatusWriter:
         more: Sequence[Condition] = (),
     ) -> None:
         generation = pod.metadata.generation or None
+        renominate = self.nomination_differs(pod, nominated)
         observed = [msgspec.structs.replace(each, observed_generation=generation) for each in more]
-        patch = plan_status_patch(
-            pod, condition, nominated, second_time(self._clock.now()), observed
-        )
-        if patch is not None:
-            self._dispatcher.patch_status(patch)
+        now = second_time(self._clock.now())
+        patch = plan_status_patch(pod, condition, nominated, now, observed, renominate=renominate)
+        if patch is None:
+            return
+        if patch.nominated_node_name is not None:
+            self._nominator.writing(pod, patch.nominated_node_name)
+        self._dispatcher.patch_status(patch)
 
 
 def _why(pod: Pod, reason: str, message: str) -> Condition:

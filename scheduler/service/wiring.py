@@ -148,7 +148,7 @@ class Wiring:
                            for profile in configuration.profiles}  # fmt: skip
         self.queue = self._queue()
         self.engine = self._engine()
-        self.statuses = StatusWriter(self.dispatcher, self.clock)
+        self.statuses = StatusWriter(self.dispatcher, self.clock, self.queue.nominator)
         conditions = PluginConditions(self.frameworks)
         self.gates = GateReporter(
             self.queue,

@@ -202,6 +202,65 @@ class TestStatusPatches:
         assert status["conditions"][0]["message"] == "new"
         assert status["nominatedNodeName"] == "node-1"
 
+    async def test_nominations_are_under_way_until_they_are_answered(
+        self, server: FaultyServer, client: ApiClient
+    ) -> None:
+        release = asyncio.Semaphore(0)
+
+        def slow(version: str) -> Answer:
+            async def send(_: web.Request) -> web.StreamResponse:
+                await release.acquire()
+                return web.json_response({"metadata": {"resourceVersion": version}})
+
+            return send
+
+        server.on("PATCH", status_path("p"), *map(slow, ("6", "7", "")))
+        dispatcher = Dispatcher(client)
+        told: list[tuple[str, str]] = []
+        dispatcher.on_nomination = lambda uid, version: told.append((uid, version))
+
+        def under_way() -> bool:
+            return dispatcher.nomination_under_way("uid-p")
+
+        async with running(dispatcher):
+            dispatcher.patch_status(a_patch("p"))
+            await until(lambda: len(server.seen) == 1)
+            assert not under_way()
+            dispatcher.patch_status(a_patch("p", nominated="node-1"))
+            assert under_way(), "blocked"
+            release.release()
+            await until(lambda: len(server.seen) == 2)
+            assert under_way(), "in flight"
+            dispatcher.patch_status(a_patch("p", nominated=""))
+            release.release()
+            await until(lambda: told)
+            assert under_way(), "the next one"
+            release.release()
+            assert await dispatcher.close(5.0) == 0
+        assert told == [("uid-p", "7"), ("uid-p", "")]
+        assert not under_way()
+
+    def test_a_nomination_not_yet_sent_is_under_way(self, client: ApiClient) -> None:
+        dispatcher = Dispatcher(client)
+        dispatcher.patch_status(a_patch("p"))
+        assert not dispatcher.nomination_under_way("uid-p")
+        dispatcher.patch_status(a_patch("p", nominated=""))
+        assert dispatcher.nomination_under_way("uid-p")
+
+    @pytest.mark.parametrize(("status", "told"), [(403, [("uid-p", "")]), (404, [])])
+    async def test_a_nomination_that_failed_is_told_unless_its_pod_is_gone(
+        self, server: FaultyServer, client: ApiClient, status: int, told: list[tuple[str, str]]
+    ) -> None:
+        server.on("PATCH", status_path("p"), server.status(status))
+        dispatcher = Dispatcher(client)
+        heard: list[tuple[str, str]] = []
+        dispatcher.on_nomination = lambda uid, version: heard.append((uid, version))
+        async with running(dispatcher):
+            dispatcher.patch_status(a_patch("p", nominated="node-1"))
+            assert await dispatcher.close(5.0) == 0
+        assert heard == told
+        assert not dispatcher.nomination_under_way("uid-p")
+
     @pytest.mark.parametrize(
         ("statuses", "requests"),
         [([500, 503, 409], 4), ([500, 500, 500, 500], 4), ([404], 1), ([422], 1)],

@@ -37,6 +37,7 @@ from scheduler.client.status_patch import (
     concerns_another_pod,
     plan_status_patch,
     send_status_patch,
+    version_of,
 )
 from scheduler.client.transport import Transport
 from tests.envtest.control_plane import ControlPlane
@@ -182,8 +183,11 @@ async def test_status_patches(client: ApiClient, namespace: str) -> None:
     )
     patch = plan_status_patch(pod, condition, "node-1", NOW)
     assert patch is not None
-    await send_status_patch(client, patch, Random(1))
+    answer = await send_status_patch(client, patch, Random(1))
     now = await client.get(PODS, "p", namespace)
+    assert version_of(answer) == now.metadata.resource_version
+    # A patch that changes nothing is answered with the version that there is.
+    assert version_of(await send_status_patch(client, patch, Random(1))) == version_of(answer)
     assert now.status.nominated_node_name == "node-1"
     assert now.status.conditions[0].message == "0/0 nodes"
     assert now.status.conditions[0].last_transition_time == NOW

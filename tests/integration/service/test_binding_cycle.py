@@ -6,7 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
-from scheduler.framework import SKIP, Code, Handle, PreBindPreFlightResult, Status
+from scheduler.framework import (
+    SKIP,
+    ClusterEventWithHint,
+    Code,
+    Handle,
+    PreBindPreFlightResult,
+    Status,
+)
+from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from tests.integration.service.harness import (
     BindLog,
@@ -54,6 +62,15 @@ class Impatient(Gatekeeper):
     seconds: ClassVar[float] = 0.05
 
 
+class Deaf(Gatekeeper):
+    """As above; no event brings back a pod that it turned down."""
+
+    name: ClassVar[str] = "Deaf"
+
+    def events_to_register(self) -> list[ClusterEventWithHint]:
+        return []
+
+
 class Gang:
     """Lets the pods of a gang go when all of them have a place (as co-scheduling plugins do)."""
 
@@ -75,6 +92,17 @@ class Gang:
 def nominated(cluster: EmbeddedCluster, name: str) -> str:
     found = find(cluster, name) or {}
     return str(found.get("status", {}).get("nominatedNodeName", ""))
+
+
+def shown(scheduler: Wiring, cluster: EmbeddedCluster, name: str) -> bool:
+    """Whether the scheduler knows a pod as it is now."""
+    known = scheduler.listers["pods"].get(name, "default")
+    stored = find(cluster, name)
+    return (
+        known is not None
+        and stored is not None
+        and known.metadata.resource_version == stored["metadata"]["resourceVersion"]
+    )
 
 
 async def test_a_waiting_pod_holds_its_place_until_it_is_allowed(cluster: EmbeddedCluster) -> None:
@@ -114,6 +142,29 @@ async def test_a_rejected_pod_gives_its_place_away(cluster: EmbeddedCluster) -> 
         await until(lambda: note in event_notes(cluster, "FailedScheduling"), "event")
         await settled(scheduler)
         assert nominated(cluster, "wait") == ""
+
+
+async def test_a_pod_turned_down_before_its_node_was_written_is_expected_nowhere(
+    cluster: EmbeddedCluster,
+) -> None:
+    """The nomination is on its way, slowly, when its end is decided."""
+    cluster.create(node("n1"))
+    cluster.clock.set_rate(0)
+    cluster.faults.add(
+        FaultRule(action="delay", verb="patch", resource="pods/status", seconds=60, times=1)
+    )
+    async with scheduling(cluster, [Deaf]) as scheduler:
+        cluster.create(pod("wait"))
+        await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "patch under way")
+        Deaf.waiting()["wait"].reject("Deaf", "not today")
+        await until(lambda: not scheduler.queue.statistics().in_flight, "refused")
+        cluster.clock.advance(61)
+        await until(lambda: condition(cluster, "wait"), "condition")
+        await settled(scheduler)
+        assert nominated(cluster, "wait") == ""
+        # What the watch shows of the way there nominates nobody.
+        await until(lambda: shown(scheduler, cluster, "wait"), "the watch has shown it")
+        assert scheduler.queue.statistics().nominated == 0
 
 
 async def test_a_wait_ends_with_its_timeout(cluster: EmbeddedCluster) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.api.meta import Condition, ObjectMeta
 from scheduler.api.pod import Pod, PodStatus
-from scheduler.client.status_patch import PodStatusPatch, plan_status_patch
+from scheduler.client.status_patch import PodStatusPatch, plan_status_patch, version_of
 
 OLD, NOW = "2023-01-01T00:00:00Z", "2024-01-01T00:00:00Z"
 WAITS = Condition(
@@ -82,6 +82,29 @@ def test_only_what_changed_is_written(new: Condition, time: str | None) -> None:
 def test_nominations(before: str, wanted: str | None, written: str | None) -> None:
     patch = plan_status_patch(a_pod(nominated=before), None, wanted, NOW)
     assert (patch.nominated_node_name if patch else None) == written
+
+
+@pytest.mark.parametrize("nominated", ["", "n"])
+def test_a_nomination_is_written_again_where_the_pod_may_be_old(nominated: str) -> None:
+    pod = a_pod(WAITS, nominated=nominated)
+    patch = plan_status_patch(pod, condition(), nominated, NOW, renominate=True)
+    assert patch == PodStatusPatch("ns", "p", "u", nominated_node_name=nominated)
+    assert plan_status_patch(pod, condition(), None, NOW, renominate=True) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "version"),
+    [
+        (b'{"kind":"Pod","metadata":{"name":"p","resourceVersion":"12"}}', "12"),
+        (b'{"metadata":{}}', ""),
+        (b"{}", ""),
+        (b'{"metadata":null}', ""),
+        (b'{"metadata":{"resourceVersion":"\xff"}}', ""),
+        (b"", ""),
+    ],
+)
+def test_the_version_in_an_answer(body: bytes, version: str) -> None:
+    assert version_of(body) == version
 
 
 def test_clearing_a_nomination_removes_the_field() -> None:

@@ -57,6 +57,7 @@ def make_pod(
     nominated: str = "",
     annotations: Mapping[str, str] | None = None,
     shape: object = None,
+    version: str = "",
 ) -> Pod:
     """A pending pod of namespace `default`, whose UID follows from its name."""
     return Pod(
@@ -64,6 +65,7 @@ def make_pod(
             name=name,
             namespace="default",
             uid=uid or f"uid-{name}",
+            resource_version=version,
             labels=dict(labels or {}),
             annotations=dict(annotations or {}),
         ),

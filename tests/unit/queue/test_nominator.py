@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scheduler.api.pod import Pod
 from scheduler.framework import CLEAR_NOMINATION, NominatingInfo
 from scheduler.queue import QueueNominator
@@ -18,10 +20,28 @@ class Cluster:
             lambda namespace, name: self.known.get(f"{namespace}/{name}")
         )
         self.nominator.subscribe(lambda pod, node: self.published.append((pod.metadata.name, node)))
+        #: UIDs of pods whose nomination is being written.
+        self.under_way: set[str] = set()
+        self.nominator.under_way = self.under_way.__contains__
 
     def names(self, node: str) -> list[str]:
         assert self.nominator.violations() == []
         return [pod.metadata.name for pod in self.nominator.nominated_pods_for_node(node)]
+
+    def decide(self, pod: Pod, node: str) -> None:
+        """The scheduler nominates a pod, or clears its nomination, and begins to write it."""
+        self.nominator.add_nominated_pod(pod, NominatingInfo(node))
+        self.nominator.writing(pod, node)
+        self.under_way.add(pod.uid)
+
+    def answered(self, pod: Pod, version: str) -> None:
+        self.under_way.discard(pod.uid)
+        self.nominator.written(pod.uid, version)
+
+    def shows(self, old: Pod, new: Pod) -> None:
+        """The watch brings an update."""
+        self.known[new.key] = new
+        self.nominator.update_nominated_pod(old, new)
 
 
 A, B = make_pod("a"), make_pod("b")
@@ -116,7 +136,145 @@ def test_every_node_whose_nominations_change_is_named() -> None:
     assert named == ["n1", "n1", "n1", "n2", "n2"]
 
 
+def version(number: int, nominated: str = "", **labels: str) -> Pod:
+    return make_pod("a", nominated=nominated, version=str(number), labels=labels)
+
+
+class TestWhatWasWritten:
+    """Pod a at versions 8, 9, 10 ... (where the text is longer)."""
+
+    @pytest.mark.parametrize("answer", ["first", "between", "last", "never"])
+    def test_does_not_come_back_after_it_was_overruled(self, answer: str) -> None:
+        before, one, none = version(8), version(9, "n1"), version(10)
+        cluster = Cluster(before)
+        cluster.decide(before, "n1")
+        cluster.decide(before, "")
+        if answer == "first":
+            cluster.answered(before, "10")
+        cluster.shows(before, one)
+        assert cluster.nominator.node_of("uid-a") == ""
+        cluster.nominator.add_nominated_pod(one, None)
+        assert cluster.nominator.node_of("uid-a") == ""
+        if answer == "between":
+            cluster.answered(before, "10")
+        cluster.shows(one, none)
+        if answer == "last":
+            cluster.answered(before, "10")
+        assert cluster.nominator.node_of("uid-a") == ""
+        assert cluster.nominator.ahead(none) == (answer == "never")
+
+    def test_does_not_end_a_nomination_that_was_made_again(self) -> None:
+        stated, none, again = version(8, "n1"), version(9), version(10, "n1")
+        cluster = Cluster(stated)
+        cluster.nominator.add_nominated_pod(stated, None)
+        cluster.decide(stated, "")
+        cluster.decide(stated, "n1")
+        cluster.shows(stated, none)
+        assert cluster.names("n1") == ["a"]
+        cluster.answered(stated, "10")
+        cluster.shows(none, again)
+        assert cluster.names("n1") == ["a"]
+
+    def test_may_have_been_applied_although_it_failed(self) -> None:
+        before, one = version(8), version(9, "n1")
+        cluster = Cluster(before)
+        cluster.decide(before, "n1")
+        cluster.answered(before, "9")
+        cluster.decide(before, "")
+        cluster.answered(before, "")
+        cluster.shows(before, one)
+        assert cluster.nominator.node_of("uid-a") == ""
+        assert cluster.nominator.ahead(one)
+        cluster.decide(one, "")
+        cluster.answered(one, "10")
+        assert not cluster.nominator.ahead(version(10))
+
+    @pytest.mark.parametrize("answer", ["9", ""])
+    def test_gives_way_to_what_somebody_else_wrote_later(self, answer: str) -> None:
+        before, one, theirs, none = version(8), version(9, "n1"), version(10, "n2"), version(11)
+        cluster = Cluster(before)
+        cluster.decide(before, "n1")
+        cluster.shows(before, one)
+        cluster.shows(one, theirs)
+        assert cluster.names("n2") == ["a"]
+        cluster.answered(before, answer)
+        cluster.shows(theirs, none)
+        assert cluster.nominator.nominated_nodes() == ()
+
+    def test_does_not_hide_the_values_of_earlier_writes_once_those_were_shown(self) -> None:
+        before, one, two = version(8), version(9, "n1"), version(10, "n2")
+        cluster = Cluster(before)
+        cluster.decide(before, "n1")
+        cluster.answered(before, "9")
+        cluster.shows(before, one)
+        cluster.decide(one, "n2")
+        cluster.shows(one, two)
+        # Somebody else puts it back.
+        cluster.shows(two, version(11, "n1"))
+        assert cluster.names("n1") == ["a"]
+
+    def test_counts_as_shown_when_the_watch_skips_its_version(self) -> None:
+        """Somebody cleared the nomination at once, and a relist shows the end of it only."""
+        before = version(8)
+        cluster = Cluster(before)
+        cluster.decide(before, "n1")
+        cluster.answered(before, "9")
+        cluster.shows(before, version(11))
+        assert cluster.nominator.nominated_nodes() == ()
+
+    def test_leaves_memory_alone_when_something_else_changes(self) -> None:
+        before, labelled = version(8), version(9, x="1")
+        cluster = Cluster(before)
+        cluster.decide(before, "n1")
+        cluster.shows(before, labelled)
+        cluster.answered(before, "10")
+        cluster.shows(labelled, version(10, "n1", x="1"))
+        cluster.shows(version(10, "n1", x="1"), version(11, "n1", x="2"))
+        assert cluster.names("n1") == ["a"]
+
+    def test_is_followed_like_any_other_value_once_it_was_shown(self) -> None:
+        before, one = version(8), version(9, "n1")
+        cluster = Cluster(before)
+        cluster.decide(before, "n1")
+        cluster.answered(before, "9")
+        cluster.shows(before, one)
+        cluster.shows(one, version(10))
+        assert cluster.nominator.nominated_nodes() == ()
+        cluster.shows(version(10), version(11, "n1"))
+        assert cluster.names("n1") == ["a"]
+
+    def test_outlives_the_assumption_and_ends_with_the_pod(self) -> None:
+        before = version(8)
+        cluster = Cluster(before)
+        cluster.decide(before, "n1")
+        cluster.answered(before, "9")
+        cluster.nominator.delete_nominated_pod_if_exists(before)
+        assert cluster.nominator.ahead(before)
+        cluster.nominator.forget(before)
+        assert not cluster.nominator.ahead(before)
+
+    def test_is_not_remembered_of_a_pod_that_is_gone_bound_or_recreated(self) -> None:
+        bound, old = make_pod("bound", version="1"), make_pod("again", uid="old", version="1")
+        placed = make_pod("bound", version="2")
+        placed.spec.node_name = "n9"
+        cluster = Cluster(placed, make_pod("again", uid="new", version="2"))
+        for pod in (A, bound, old):
+            cluster.decide(pod, "n1")
+            cluster.answered(pod, "3")
+            assert not cluster.nominator.ahead(pod)
+
+
 class TestInTheQueue:
+    def test_deleting_the_pod_ends_what_is_remembered_of_its_writes(self) -> None:
+        world = World()
+        pod = make_pod("a", version="1")
+        world.add(pod)
+        world.queue.nominator.writing(pod, "n1")
+        world.queue.nominator.written(pod.uid, "2")
+        assert world.queue.nominator.ahead(pod)
+        world.delete(pod)
+        assert not world.queue.nominator.ahead(pod)
+
     def test_a_listener_that_raises_harms_nobody(self) -> None:
         world = World()
         heard: list[str] = []

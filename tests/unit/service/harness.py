@@ -34,9 +34,14 @@ class RecordingDispatcher(Dispatcher):
 
     def __init__(self) -> None:
         self.patches: list[PodStatusPatch] = []
+        #: UIDs of pods whose nomination is not answered yet.
+        self.under_way: set[str] = set()
 
     def patch_status(self, patch: PodStatusPatch) -> None:
         self.patches.append(patch)
+
+    def nomination_under_way(self, uid: str) -> bool:
+        return uid in self.under_way
 
 
 @dataclass
@@ -70,7 +75,13 @@ class Move:
 class Service:
     """A scheduler of one profile. A pod called `bystander` fits nowhere, and any event wakes it."""
 
-    def __init__(self, *plugins: type[Any], watched: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *plugins: type[Any],
+        watched: tuple[str, ...] = (),
+        sends: Dispatcher | None = None,
+    ) -> None:
+        """`sends` takes the status patches in place of the recorder."""
         self.world = World(_refuser(), *plugins)
         self.clock = self.world.clock
         self.cache = self.world.cache
@@ -100,12 +111,12 @@ class Service:
         self.subscriptions = SubscriptionBoard()
         for plural in watched:
             self.subscriptions.on_object(plural, lambda old, new: None)
-        statuses = StatusWriter(self.dispatcher, self.clock)
+        self.statuses = StatusWriter(sends or self.dispatcher, self.clock, self.queue.nominator)
         self.failures = FailureHandler(
             self.queue,
             lambda namespace, name: self.informer.get(f"{namespace}/{name}"),
             events=self.events,
-            statuses=statuses,
+            statuses=self.statuses,
             clock=self.clock,
             metrics=self.metrics,
         )
@@ -114,7 +125,7 @@ class Service:
             self.queue,
             self.failures,
             events=self.events,
-            statuses=statuses,
+            statuses=self.statuses,
             subscriptions=self.subscriptions,
             clock=self.clock,
             metrics=self.metrics,

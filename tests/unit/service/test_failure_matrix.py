@@ -182,6 +182,21 @@ async def test_a_failed_attempt(stage: str) -> None:
     assert patch.nominated_node_name == row.nominated
 
 
+@pytest.mark.parametrize("under_way", [False, True])
+async def test_an_expected_node_that_the_watch_has_not_shown_is_taken_back(
+    under_way: bool,
+) -> None:
+    """The pod as it is known still says nothing of the node: neither it nor its end may be lost."""
+    service = Service(plugin("P", permit=saying((Status(Code.WAIT), 0.0)), **BIND))
+    service.world.nodes("n1")
+    service.pending("p")
+    service.dispatcher.under_way = {"p"} if under_way else set()
+    await service.attempt()
+    expected, refused = service.dispatcher.patches
+    assert expected.nominated_node_name == "n1"
+    assert refused.nominated_node_name == ("" if under_way else None)
+
+
 @pytest.mark.parametrize("stage", [stage for stage, row in MATRIX.items() if row.nodes])
 async def test_who_hears_of_the_place_that_became_free(stage: str) -> None:
     row = MATRIX[stage]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import Code, QueuedPodInfo, Status
+from scheduler.queue import QueueNominator
 from scheduler.service.gate_reporter import (
     MOST_PER_TURN,
     NUMBERS_PERIOD,
@@ -416,7 +417,7 @@ def test_in_the_end_the_status_says_what_holds_the_pod(steps: list[tuple[str, st
 @pytest.mark.parametrize("afresh", [False, True])
 def test_a_condition_is_written_afresh_only_where_the_watch_cannot_be_trusted(afresh: bool) -> None:
     dispatcher = RecordingDispatcher()
-    writer = StatusWriter(dispatcher, Clock())
+    writer = StatusWriter(dispatcher, Clock(), QueueNominator(lambda namespace, name: None))
     since = "2026-01-01T00:00:00Z"
     pod = make_pod("a")
     shown = Condition(
