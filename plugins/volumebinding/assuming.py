@@ -1,17 +1,17 @@
 """AssumeCache: objects as they will be once our writes have landed.
 
 Invariant: an assumed object hides the one that was watched when it was assumed, and no other: as
-soon as a newer one arrives, or the object is deleted, the watch is right again. Nothing has to be
-told when a write lands.
+soon as a newer one arrives, or the object is deleted, the watch is right again, and the assumption
+is forgotten. Nothing has to be told when a write lands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
-from scheduler.framework import Lister
+from scheduler.framework import Handle
 
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
@@ -19,10 +19,12 @@ T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 class AssumeCache(Generic[T]):
     """A lister's objects, with what one plugin has assumed about some of them."""
 
-    def __init__(self, lister: Callable[[], Lister]) -> None:
-        self._lister = lister
+    def __init__(self, handle: Handle, plural: str) -> None:
+        self._handle = handle
+        self._plural = plural
         #: (namespace, name) to (watched object when assumed, assumed object).
         self._assumed: dict[tuple[str, str], tuple[T, T]] = {}
+        handle.subscriptions.on_object(plural, self._changed)
 
     def __len__(self) -> int:
         return len(self._assumed)
@@ -40,8 +42,14 @@ class AssumeCache(Generic[T]):
 
     def watched(self, name: str, namespace: str = "") -> T | None:
         """The object as last seen."""
-        found: T | None = self._lister().get(name, namespace)
+        found: T | None = self._handle.listers[self._plural].get(name, namespace)
         return found
+
+    def assumed(self) -> Iterator[T]:
+        """All that was assumed and still holds."""
+        for (namespace, name), (_, assumed) in list(self._assumed.items()):
+            if self.get(name, namespace) is assumed:
+                yield assumed
 
     def assume(self, assumed: T) -> bool:
         """Let `assumed` hide the watched object; False when there is a newer one, or none."""
@@ -57,6 +65,15 @@ class AssumeCache(Generic[T]):
         key = assumed.metadata.namespace, assumed.metadata.name
         entry = self._assumed.get(key)
         if entry is not None and entry[1] is assumed:
+            del self._assumed[key]
+
+    def _changed(self, old: T | None, new: T | None) -> None:
+        item = old if new is None else new
+        if item is None:
+            return
+        key = item.metadata.namespace, item.metadata.name
+        entry = self._assumed.get(key)
+        if entry is not None and (new is None or _version(new) != _version(entry[0])):
             del self._assumed[key]
 
 

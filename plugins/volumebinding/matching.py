@@ -74,11 +74,9 @@ class Matcher:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self.volumes: AssumeCache[PersistentVolume] = AssumeCache(
-            lambda: handle.listers["persistentvolumes"]
-        )
+        self.volumes: AssumeCache[PersistentVolume] = AssumeCache(handle, "persistentvolumes")
         self.claims: AssumeCache[PersistentVolumeClaim] = AssumeCache(
-            lambda: handle.listers["persistentvolumeclaims"]
+            handle, "persistentvolumeclaims"
         )
         self._free = FreeVolumes(handle, self.volumes)
         self._provisioning = Provisioning(handle)

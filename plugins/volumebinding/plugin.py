@@ -240,7 +240,13 @@ class VolumeBinding:
         for write in made.writes:
             answer = await api.patch(write.plural, write.name, write.namespace, write.body)
             write.landed = answer.metadata.resource_version
-        progress = Progress(pod, made, get=self._seen, reachable=self._reachable_from(node_name))
+        progress = Progress(
+            pod,
+            made,
+            get=self._seen,
+            node_exists=lambda: self._handle.table.row_of(node_name) is not None,
+            reachable=self._reachable_from(node_name),
+        )
         try:
             if await api.wait_for(progress.look, self._timeout):
                 return None

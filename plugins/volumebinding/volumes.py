@@ -92,16 +92,22 @@ class FreeVolumes:
         return Candidates(None, found)
 
     def _own(self, claim: PersistentVolumeClaim, wanted: int) -> Iterator[PersistentVolume]:
-        for entry in self._claimed.get(claim_key(claim), {}).values():
-            volume = self._volumes.get(entry.name)
+        for volume in self._reserved(claim):
             if (
-                volume is not None
-                and entry.size >= wanted
-                and bound_to(volume, claim)
+                bound_to(volume, claim)
+                and volume_size(volume) >= wanted
                 and volume_class(volume) == claim_class(claim)
                 and _alike(volume, claim)
             ):
                 yield volume
+
+    def _reserved(self, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
+        for entry in self._claimed.get(claim_key(claim), {}).values():
+            volume = self._volumes.get(entry.name)
+            if volume is not None:
+                yield volume
+        # Another pod with the same claim may have reserved one that the watch still shows as free.
+        yield from self._volumes.assumed()
 
     def _by_size(self, class_name: str) -> list[_Entry]:
         ordered = self._sorted.get(class_name)

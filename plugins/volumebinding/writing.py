@@ -28,6 +28,7 @@ from scheduler.framework import ObjectKey
 VOLUMES: Final = "persistentvolumes"
 CLAIMS: Final = "persistentvolumeclaims"
 PODS: Final = "pods"
+NODES: Final = "nodes"
 
 
 class BindingFailedError(Exception):
@@ -132,9 +133,11 @@ class Progress:
         reservation: Reservation,
         *,
         get: Callable[[str, str, str], Any | None],
+        node_exists: Callable[[], bool],
         reachable: Callable[[PersistentVolume], bool],
     ) -> None:
         """`get(plural, name, namespace)` gives an object as last seen."""
+        self._node_exists = node_exists
         self._pod = pod
         self._reservation = reservation
         self._get = get
@@ -150,6 +153,9 @@ class Progress:
         pod: Pod | None = self._get(PODS, metadata.name, metadata.namespace)
         if pod is None or pod.metadata.uid != metadata.uid:
             raise BindingFailedError("pod does not exist any more")
+        node_name = self._reservation.node_name
+        if not self._node_exists():
+            raise BindingFailedError(f'node "{node_name}" not found')
         waiting: list[ObjectKey] = []
         for name, claim in self._reservation.bindings:
             waiting += self._static(name, claim)
@@ -157,6 +163,7 @@ class Progress:
             waiting += self._provisioned(claim)
         if waiting:
             waiting.append(ObjectKey(PODS, metadata.namespace, metadata.name))
+            waiting.append(ObjectKey(NODES, "", node_name))
         return tuple(waiting)
 
     def _static(self, name: str, reserved: PersistentVolumeClaim) -> list[ObjectKey]:
@@ -170,6 +177,12 @@ class Progress:
         if self._stale(volume, VOLUMES):
             return keys
         self._check_node(volume)
+        if claim.spec.volume_name not in {"", name}:
+            # Whatever is bound to it, nobody has asked whether this node reaches that.
+            raise BindingFailedError(
+                f'claim "{claim.metadata.name}" was bound to pv "{claim.spec.volume_name}" '
+                f'instead of "{name}"'
+            )
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:
             raise BindingFailedError(f'ClaimRef got reset for pv "{name}"')

@@ -131,6 +131,39 @@ def test_a_reserved_volume_is_nobody_elses() -> None:
     assert refused(attempt, other) == {"b"}
 
 
+def test_pods_that_share_a_claim_share_its_volume() -> None:
+    """The watch shows the reserved volume as free until the patch has landed."""
+    attempt = Attempt("s")
+    add(attempt.cluster, volume("larger", size="5Gi", class_name="local", nodes={HOST: ["b"]}))
+    attempt.reserve()
+    second = using("s", uid="second")
+    assert refused(attempt, second) == {"b"}
+    state = CycleState()
+    attempt.plugin.pre_filter(state, second, attempt.cluster.table)
+    assert attempt.plugin.reserve(state, second, "a") is None
+
+
+@pytest.mark.parametrize("ending", ["bound", "deleted"])
+async def test_an_assumption_that_the_watch_has_overtaken_is_forgotten(ending: str) -> None:
+    attempt = Attempt("s", "d")
+    attempt.reserve()
+    kept = attempt.plugin._matcher
+    assert (len(kept.volumes), len(kept.claims)) == (1, 1)
+    if ending == "bound":
+        attempt.api.steps = [
+            lambda: attempt.bind_claim("s", "v"),
+            lambda: attempt.bind_claim("d", "made"),
+            lambda: add(attempt.cluster, volume("made", nodes={HOST: ["a"]})),
+        ]
+        assert await attempt.plugin.pre_bind(attempt.state, attempt.pod, "a") is None
+    else:
+        objects = attempt.cluster.objects
+        attempt.cluster.delete_object("persistentvolumes", objects["persistentvolumes"].get("v"))
+        claims = "persistentvolumeclaims"
+        attempt.cluster.delete_object(claims, objects[claims].get("d", "default"))
+    assert (len(kept.volumes), len(kept.claims)) == (0, 0)
+
+
 def test_the_watch_beats_an_assumption() -> None:
     attempt = Attempt("s")
     attempt.reserve()
@@ -194,7 +227,9 @@ async def test_what_is_written_and_in_which_order() -> None:
         "d",
         {"metadata": {"resourceVersion": "1", "annotations": annotations}},
     )
-    assert attempt.api.waited_for == [{"v", "s", "d", "p"}, {"d", "p"}, {"d", "made", "p"}]
+    assert attempt.api.waited_for == [
+        {"v", "s", "d", "p", "a"}, {"d", "p", "a"}, {"d", "made", "p", "a"},
+    ]  # fmt: skip
 
 
 async def test_a_volume_the_user_reserved_is_only_completed() -> None:
@@ -246,6 +281,10 @@ async def test_a_watch_that_lags_behind_the_write_is_no_failure() -> None:
             'selectedNode annotation reset for PVC "d"', id="annotation gone",
         ),
         pytest.param(
+            "s", {"persistentvolumeclaims": {"spec": {"volumeName": "elsewhere"}}},
+            'claim "s" was bound to pv "elsewhere" instead of "v"', id="bound to another",
+        ),
+        pytest.param(
             "d", {"persistentvolumeclaims": {"spec": {"volumeName": "elsewhere"}}},
             'pv "elsewhere" node affinity doesn\'t match node "a"', id="made elsewhere",
         ),
@@ -258,7 +297,7 @@ async def test_failures(claims: str, fault: dict[str, Any], text: str) -> None:
     ((plural, parts),) = fault.items()
 
     def happens() -> None:
-        name = "v" if plural == "persistentvolumes" else "d"
+        name = "v" if plural == "persistentvolumes" else claims
         space = "" if name == "v" else "default"
         known = attempt.cluster.objects[plural].get(name, space)
         raw = msgspec.to_builtins(known)
@@ -278,6 +317,7 @@ async def test_failures(claims: str, fault: dict[str, Any], text: str) -> None:
     ("kind", "name", "text"),
     [
         ("pods", "p", "pod does not exist any more"),
+        ("nodes", "a", 'node "a" not found'),
         ("persistentvolumes", "v", 'failed to check binding: persistentvolume "v" not found'),
         (
             "persistentvolumeclaims",
@@ -289,10 +329,13 @@ async def test_failures(claims: str, fault: dict[str, Any], text: str) -> None:
 async def test_what_vanishes_ends_the_wait(kind: str, name: str, text: str) -> None:
     attempt = Attempt("s")
     attempt.reserve()
-    assert kind in PLURALS.values()
+    assert kind in {*PLURALS.values(), "nodes"}
     space = "" if kind == "persistentvolumes" else "default"
 
     def vanishes() -> None:
+        if kind == "nodes":
+            attempt.cluster.cache.remove_node(name)
+            return
         attempt.cluster.delete_object(kind, attempt.cluster.objects[kind].get(name, space))
 
     attempt.api.steps = [vanishes]
