@@ -73,8 +73,10 @@ def ssl_context(tls: ExtenderTLS) -> ssl.SSLContext:
             context = ssl.create_default_context(cadata=base64.b64decode(tls.ca_data).decode())
         else:
             context = ssl.create_default_context(cafile=tls.ca_file or None)
-        # As Go: chains that RFC 5280 would have otherwise are common with private authorities.
+        # As Go: chains that RFC 5280 would have otherwise are common with private authorities, and
+        # whatever certificate is given is believed, be it an intermediate one.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

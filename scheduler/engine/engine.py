@@ -208,8 +208,10 @@ class Engine:
         assert isinstance(algorithm, SuspendedAlgorithm)
         try:
             algorithm.check_again(attempt.state, attempt.pod, attempt.result, attempt.sequence)
-        except AttemptError as problem:
-            attempt.failure = failure.from_error(problem)
+        except _EXITS:
+            raise
+        except BaseException as problem:  # noqa: BLE001 - cycle boundary, see `_failed`
+            attempt.failure = self._failed(attempt, problem)
             attempt.result = None
             return
         attempt.seen = self.cache.outside_changes
@@ -251,8 +253,10 @@ class Engine:
             status = filter_again(
                 attempt.framework, self.cache.table, attempt.info.pod, attempt.pod, attempt.state
             )
-        except AttemptError as problem:
-            return failure.from_error(problem)
+        except _EXITS:
+            raise
+        except BaseException as problem:  # noqa: BLE001 - cycle boundary, see `_failed`
+            return self._failed(attempt, problem)
         return None if status is None else failure.node_changed(attempt.node_name, status)
 
     def abandon(self, attempt: Attempt) -> bool:

@@ -119,11 +119,14 @@ def binding_request(pod: Pod, node_name: str) -> bytes:
 # -- answers --------------------------------------------------------------------------------------
 
 
-def filter_answer(body: bytes, given: Sequence[str]) -> FilterAnswer:
-    """Read ExtenderFilterResult. Raises AnswerError, for nodes that were not `given` as well."""
+def filter_answer(body: bytes, given: Sequence[str], *, names: bool) -> FilterAnswer:
+    """Read ExtenderFilterResult. `names`: of an extender that is nodeCacheCapable.
+
+    Raises AnswerError, for nodes that were not `given` as well.
+    """
     members = _members(body)
     _raise_reported(members)
-    named = _member(members, "NodeNames", list[str] | None)
+    named = _member(members, "NodeNames", list[str] | None) if names else None
     listed = None if named is not None else _member(members, "Nodes", _NodeList | None)
     passing = tuple(named or ())
     if listed is not None:

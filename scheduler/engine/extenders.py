@@ -229,7 +229,7 @@ class Consultation:
         for extender in self._filters:
             if not names:
                 break
-            read = partial(_filter_answer, names)
+            read = partial(_filter_answer, names, extender.node_cache_capable)
             body = self._request(extender, names)
             verb = extender.filter_verb
             try:
@@ -302,8 +302,8 @@ def _mentioned(container: Container) -> set[str]:
     return {*(resources.requests or ()), *(resources.limits or ())}
 
 
-def _filter_answer(names: Sequence[str], body: bytes) -> Any:
-    return filter_answer(body, names)
+def _filter_answer(names: Sequence[str], by_name: bool, body: bytes) -> Any:
+    return filter_answer(body, names, names=by_name)
 
 
 def _scores_answer(names: Sequence[str], body: bytes) -> dict[str, int]:

@@ -51,8 +51,12 @@ class FailureHandler:
         self._gates = gates
 
     def activate(self, keys: Iterable[str]) -> None:
-        """Move pods, named "namespace/name", to the active queue; unknown ones are ignored."""
-        pods = (self._newest(*key.split("/", 1)) for key in keys)
+        """Move pods, named "namespace/name", to the active queue; unknown ones are ignored.
+
+        So is what is no such name: it comes from plugins.
+        """
+        named = (key.partition("/") for key in keys)
+        pods = (self._newest(namespace, name) for namespace, _, name in named)
         self._queue.activate([pod for pod in pods if pod is not None])
 
     def _requeue(self, info: QueuedPodInfo) -> None:

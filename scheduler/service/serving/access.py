@@ -111,9 +111,10 @@ class DelegatedAuthenticator:
                 return user
         if not credentials.token or self._review is None:
             return ANONYMOUS
-        if len(credentials.token) > MAX_TOKEN_BYTES:
+        # No token has other characters (RFC 6750), and a TokenReview could not carry all of them.
+        if len(credentials.token) > MAX_TOKEN_BYTES or not credentials.token.isascii():
             return None
-        key = hashlib.sha256(credentials.token.encode("utf-8", "surrogateescape")).digest()
+        key = hashlib.sha256(credentials.token.encode()).digest()
         ask = partial(self._ask, self._review, credentials.token)
         return (await self._cache.get(key, ask, lambda _: self._ttl)).user
 

@@ -180,6 +180,8 @@ class ServingTls:
             except OSError as error:
                 raise ServingError(f"--client-ca-file {self._client_ca_file}: {error}") from error
             context.verify_mode = ssl.CERT_OPTIONAL
+            # As Go: the file may hold the authority that issued them without the one above it.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
 
 

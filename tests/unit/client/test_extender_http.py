@@ -28,6 +28,11 @@ def test_what_is_verified(tls: ExtenderTLS, expected: bool) -> None:
     assert verified(ssl_context(tls)) is expected
 
 
+def test_any_certificate_given_is_an_authority() -> None:
+    """Also an intermediate one, as in Go; OpenSSL wants the whole chain otherwise."""
+    assert ssl_context(ExtenderTLS()).verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
 @pytest.mark.parametrize(
     ("tls", "text"),
     [

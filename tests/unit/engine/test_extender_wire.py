@@ -86,12 +86,26 @@ def test_a_binding_names_pod_and_node() -> None:
     ],
 )  # fmt: skip
 def test_nodes_that_pass(answer: Any, passing: tuple[str, ...]) -> None:
-    assert filter_answer(json.dumps(answer).encode(), ["a", "b"]).passing == passing
+    assert filter_answer(json.dumps(answer).encode(), ["a", "b"], names=True).passing == passing
+
+
+@pytest.mark.parametrize(
+    ("answer", "passing"),
+    [
+        ({"NodeNames": [], "Nodes": {"items": [{"metadata": {"name": "a"}}]}}, ("a",)),
+        ({"NodeNames": "none", "Nodes": {"items": [{"metadata": {"name": "a"}}]}}, ("a",)),
+        ({"NodeNames": ["a"]}, ()),
+    ],
+)  # fmt: skip
+def test_names_of_an_extender_that_was_sent_nodes_mean_nothing(
+    answer: Any, passing: tuple[str, ...]
+) -> None:
+    assert filter_answer(json.dumps(answer).encode(), ["a", "b"], names=False).passing == passing
 
 
 def test_reasons_are_read_in_any_case() -> None:
     body = b'{"NODENAMES":[],"failedNodes":{"a":"x"},"FailedAndUnresolvableNodes":{"b":"y"}}'
-    assert filter_answer(body, ["a", "b"]) == FilterAnswer((), {"a": "x"}, {"b": "y"})
+    assert filter_answer(body, ["a", "b"], names=True) == FilterAnswer((), {"a": "x"}, {"b": "y"})
 
 
 @pytest.mark.parametrize(
@@ -109,14 +123,14 @@ def test_reasons_are_read_in_any_case() -> None:
 )  # fmt: skip
 def test_filter_answers_that_cannot_be_used(body: bytes, text: str) -> None:
     with pytest.raises(AnswerError) as caught:
-        filter_answer(body, ["a"])
+        filter_answer(body, ["a"], names=True)
     assert text in str(caught.value)
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,ae10Nn', max_size=40).map(str.encode))
 def test_no_garbage_gets_through_as_anything_but_a_refusal(body: bytes) -> None:
     for read in (
-        lambda: filter_answer(body, ["a"]),
+        lambda: filter_answer(body, ["a"], names=True),
         lambda: scores_answer(body, ["a"]),
         lambda: preemption_answer(body),
         lambda: binding_answer(body),
@@ -168,4 +182,4 @@ def test_what_an_extender_reports_itself_is_told_apart() -> None:
     with pytest.raises(ReportedError, match="full"):
         binding_answer(b'{"error":"full"}')
     with pytest.raises(ReportedError, match="full"):
-        filter_answer(b'{"Error":"full","NodeNames":["unknown"]}', [])
+        filter_answer(b'{"Error":"full","NodeNames":["unknown"]}', [], names=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -242,14 +243,14 @@ def test_pre_filter_has_its_say_again(what: str, answer: Callable[[int], Any], r
     assert failure.message.endswith(reason)
 
 
-def test_a_plugin_that_raises_in_the_last_look_is_an_error() -> None:
+@pytest.mark.parametrize("problem", [ValueError("boom"), asyncio.CancelledError("boom")])
+def test_a_plugin_that_raises_in_the_last_look_is_an_error(problem: BaseException) -> None:
     calls: list[int] = []
 
     def filter_once(*_: Any) -> None:
         calls.append(1)
         if len(calls) > 1:
-            msg = "boom"
-            raise ValueError(msg)
+            raise problem
 
     on = World(plugin("P", filter=filter_once))
     on.nodes("n1")

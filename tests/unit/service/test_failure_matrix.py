@@ -335,3 +335,9 @@ async def test_a_pod_in_the_cache_under_its_uid_cannot_be_assumed() -> None:
     assert service.place(pod) is BACKOFF
     (patch,) = service.dispatcher.patches
     assert patch.conditions[0].message == "pod p(default/p) is in the cache, so can't be assumed"
+
+
+def test_names_of_pods_to_activate_that_are_none_are_passed_over() -> None:
+    """They come from plugins."""
+    service = Service()
+    service.failures.activate(["", "no-namespace", "a/b/c", "/"])

@@ -68,6 +68,8 @@ def clock() -> ManualClock:
         (Credentials("good"), "alice", ("dev", "system:authenticated")),
         (Credentials("bad"), None, ()),
         (Credentials("x" * (MAX_TOKEN_BYTES + 1)), None, ()),
+        # What a header becomes that is no UTF-8.
+        (Credentials("\udcff"), None, ()),
         (
             Credentials("", CERTIFICATE),
             "carol",

@@ -165,6 +165,14 @@ def test_a_missing_client_authority_is_named() -> None:
         ServingTls(ServingOptions(), "absent.crt")
 
 
+def test_any_certificate_given_is_a_client_authority(tmp_path: Path) -> None:
+    """Also an intermediate one, as in Go; OpenSSL wants the whole chain otherwise."""
+    certificate, _ = make_pair(datetime.now(UTC), timedelta(days=1))
+    (tmp_path / "ca.crt").write_bytes(certificate)
+    context = ServingTls(ServingOptions(), str(tmp_path / "ca.crt")).context
+    assert context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
 def test_an_encrypted_key_is_refused_instead_of_asking_for_its_password(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
 
