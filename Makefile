@@ -67,17 +67,18 @@ SECONDS ?= 60
 soak: $(STAMP) ## Churn pods under quota with random faults; nothing may be exceeded, lost or left
 	$(BIN)/python -m benchmarks.quota_soak --seconds $(SECONDS)
 
+CONTENDERS := --contender kubestow --contender kube-scheduler \
+  --contender "kube-scheduler, batching off" --contender "kube-scheduler, all nodes"
+
 .PHONY: bench
-bench: envtest-build ## Measure kubestow and kube-scheduler side by side, every family (hours)
+bench: envtest-build ## Measure kubestow and kube-scheduler side by side, every family (about an hour)
 	@mkdir -p build
-	$(BIN)/python -m benchmarks --json build/bench.json --contender kubestow \
-	  --contender kube-scheduler --contender "kube-scheduler, batching off" \
-	  --contender "kube-scheduler, all nodes"
+	$(BIN)/python -m benchmarks --json build/bench.json $(CONTENDERS)
 
 .PHONY: bench-quick
 bench-quick: envtest-build ## The same for eight families at 1000 nodes (under 10 minutes)
 	@mkdir -p build
-	$(BIN)/python -m benchmarks --quick --json build/bench-quick.json
+	$(BIN)/python -m benchmarks --quick --json build/bench-quick.json $(CONTENDERS)
 
 .PHONY: bench-plot
 bench-plot: $(STAMP) ## Draw docs/performance.svg from the last `make bench`, and print its table

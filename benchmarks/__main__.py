@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
@@ -16,9 +18,11 @@ from rich.table import Table
 from benchmarks.contenders import CONTENDERS, OURS
 from benchmarks.families import FAMILIES, QUICK, SIZES, Operations
 from benchmarks.measure import Run, run
-from benchmarks.report import Report, line, report, table, worse
+from benchmarks.report import Report, line, report, table, with_events, worse
 from scheduler.cli.version import version_text
 from tests.envtest.binaries import Binaries, BinariesMissingError
+
+ROOT: Final = Path(__file__).parents[1]
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -89,16 +93,17 @@ def main(  # noqa: PLR0913, PLR0917 - options
     ) as progress:
         task = progress.add_task("", total=rounds * len(wanted) * len(labels))
         for number in range(rounds):
-            for name in wanted:
+            for index, name in enumerate(wanted):
                 plan = _plan(name, size, parameters)
-                # Alternate who goes first: machines drift.
-                for label in labels if number % 2 == 0 else reversed(labels):
+                # Everybody is first now and then: machines drift.
+                first = (number + index) % len(labels)
+                for label in labels[first:] + labels[:first]:
                     progress.update(task, description=f"{name}: {label}")
                     try:
                         runs.append(run(name, size, plan, CONTENDERS[label], backlog=backlog))
                         said = line(runs[-1])
                     # One run of hundreds: the others are worth having, and its family has no ratio.
-                    except RuntimeError as error:
+                    except Exception as error:  # noqa: BLE001 - of whatever kind
                         failed[name] = f"a run of {label} failed: {error}"
                         said = f"{name} {size}, {label}: {error}"
                     progress.advance(task)
@@ -106,6 +111,7 @@ def main(  # noqa: PLR0913, PLR0917 - options
                     _save(output, report(runs, versions, failed))
     found = report(runs, versions, failed)
     console.print(table(found, console.width))
+    console.print(with_events(found.ratios), highlight=False, soft_wrap=True)
     for text in worse(found.ratios):
         console.print(text, style="yellow", highlight=False, soft_wrap=True)
     for workload, reason in found.refused.items():
@@ -166,7 +172,18 @@ def _listing() -> Table:
 
 
 def _versions() -> dict[str, str]:
-    return {"kubestow": version_text("kubestow"), "python": platform.python_version()}
+    found = {"kubestow": version_text("kubestow"), "python": platform.python_version()}
+    found["commit"] = _said("git", "-C", str(ROOT), "describe", "--always", "--dirty")
+    found["kube-scheduler"] = _said(str(Binaries.find().kube_scheduler), "--version")
+    return found
+
+
+def _said(*command: str) -> str:
+    """What a command prints; empty when it cannot."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 if __name__ == "__main__":

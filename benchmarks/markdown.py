@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarks.contenders import OURS
 from benchmarks.measure import Run
-from benchmarks.report import Report, busy_cores, grouped, own_share
+from benchmarks.report import Report, busy_cores, grouped, own_share, with_events
 
 _RATE: Callable[[Run], float] = lambda run: run.pods_per_second  # noqa: E731 - one of a list
 
@@ -23,7 +23,8 @@ def rows(found: Report) -> list[list[str]]:
     """
     groups = grouped(found.runs)
     rivals = sorted({label for _, label in groups} - {OURS})
-    heading = ["family", f"{OURS} pods/s", *rivals, "ratio", "p99 s", "CPU ms/pod", "MiB"]
+    heading = ["family", "nodes", f"{OURS} pods/s", *rivals, "ratio", "to the last Event"]
+    heading += ["p99 s", "CPU ms/pod", "MiB"]
     heading += ["cores busy", f"{OURS}'s part"]
     table = [heading]
     for ratio in sorted(found.ratios, key=lambda each: -each.pods_per_second):
@@ -31,9 +32,11 @@ def rows(found: Report) -> list[list[str]]:
         table.append(
             [
                 ratio.workload,
+                str(ours[0].created.get("Node", 0)),
                 _figure(ours, _RATE, ".0f"),
                 *(_figure(groups.get((ratio.workload, each), ()), _RATE, ".0f") for each in rivals),
                 f"**{ratio.pods_per_second:.2f}**",
+                f"{ratio.with_events:.2f}",
                 _both(ours, theirs, lambda run: run.latency_p99, ".2f"),
                 _both(ours, theirs, lambda run: run.drained_cpu_per_pod * 1000, ".2f"),
                 _both(ours, theirs, lambda run: run.peak_memory_mib, ".0f"),
@@ -60,7 +63,7 @@ def main(result: Path) -> None:
     heading, *body = rows(found)
     for cells in (heading, ["---"] * len(heading), *body):
         click.echo(f"| {' | '.join(cells)} |")
-    click.echo(f"\n`{found.summary}`")
+    click.echo(f"\n`{with_events(found.ratios)}`\n\n`{found.summary}`")
 
 
 if __name__ == "__main__":

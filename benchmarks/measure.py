@@ -11,24 +11,29 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from benchmarks.audit import audit
-from benchmarks.contenders import Contender
+from benchmarks.contenders import OURS, Contender
 from benchmarks.operations import Observed, Operation, Plan
 from benchmarks.throughput import Throughput, nearest_rank, sampled
 from tests.envtest.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
 from tests.envtest.inspecting import Inspector
 
-_DRAIN_SECONDS: Final = 0.5
-_DRAIN_POLLS: Final = 6
+_POLL_SECONDS: Final = 0.1
+_QUIET_SECONDS: Final = 2.0
+"""How long no Event may come until all count as written."""
+_PATIENCE_SECONDS: Final = 60.0
+"""For Events of the pods before the window: churn never ends them."""
 _PAGE: Final = 2000
 _RESOLUTION_SECONDS: Final = 0.001
 """Bindings that the observer reads at once have one time; a few pods may all be among them."""
 _ATTEMPTS: Final = "scheduler_schedule_attempts_total"
+_EVENTS: Final = "kubestow_kubernetes_events_total"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,9 +56,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_cpu_per_pod: float
     #: The same until the scheduler has written its Events as well: kubestow sends binds first.
     drained_cpu_per_pod: float
-    #: Kubernetes Events that existed at the last binding, and when no more came.
+    #: Kubernetes Events that existed when the window opened (the scheduler had written all it had),
+    #: at the last binding, and when no more came.
+    events_before: int
     events_in_window: int
     events: int
+    #: As `pods_per_second`, until the last Event as well: kubestow sends binds first.
+    pods_per_second_with_events: float
     #: Scheduling attempts by result, inside the window.
     attempts: dict[str, int]
     #: Seconds the window was open, and CPU seconds of the others inside it.
@@ -61,6 +70,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     apiserver_cpu: float
     etcd_cpu: float
     generator_cpu: float
+    #: CPU seconds of API server and etcd together from the start of the window to the last Event.
+    drained_server_cpu: float
     peak_memory_mib: float
     #: What the generator created, by kind, churn left out.
     created: dict[str, int]
@@ -89,6 +100,16 @@ def run(
         return session.run(workload, size, operations)
 
 
+@dataclass(frozen=True, slots=True)
+class _Drained:
+    """Events when no more came."""
+
+    count: int
+    #: When the last one was seen, monotonic seconds, and all CPU seconds then.
+    grown: float
+    cpu: dict[str, float]
+
+
 class _Session:
     """The harness's side of one run."""
 
@@ -106,6 +127,7 @@ class _Session:
             self._scheduler = self._contender.start(self._control_plane)
             generator.say("started")
             generator.until("open")
+            events_before = self._drain_events().count
             attempts = self._attempts()
             if self._backlog:
                 self._scheduler.stop(10)
@@ -123,10 +145,11 @@ class _Session:
             generator.say("end")
             generator.until("result")
             observed = generator.result()
-            events = self._drain_events(in_window)
-            drained = self._cpu()
+            drained = self._drain_events()
         left = list(self._list("pods"))
         problems = audit(observed, self._list("nodes"), left)
+        if dropped := self._dropped_events():
+            problems.append(f"{dropped} Events were dropped")
         memory = peak_memory(self._scheduler.pid)
         bound = sorted(observed.bound)
         pods = len(bound)
@@ -145,9 +168,12 @@ class _Session:
             latency_p50=nearest_rank(latencies, 50),
             latency_p99=nearest_rank(latencies, 99),
             scheduler_cpu_per_pod=(after["scheduler"] - before["scheduler"]) / pods,
-            drained_cpu_per_pod=(drained["scheduler"] - before["scheduler"]) / pods,
+            drained_cpu_per_pod=(drained.cpu["scheduler"] - before["scheduler"]) / pods,
+            events_before=events_before,
             events_in_window=in_window,
-            events=events,
+            events=drained.count,
+            pods_per_second_with_events=pods
+            / max(drained.grown - started, bound[-1] - started, _RESOLUTION_SECONDS),
             attempts={
                 result: count - attempts.get(result, 0) for result, count in attempted.items()
             },
@@ -155,6 +181,9 @@ class _Session:
             apiserver_cpu=after["apiserver"] - before["apiserver"],
             etcd_cpu=after["etcd"] - before["etcd"],
             generator_cpu=observed.generator_cpu,
+            drained_server_cpu=sum(
+                drained.cpu[each] - before[each] for each in ("apiserver", "etcd")
+            ),
             peak_memory_mib=memory,
             created=observed.objects,
             pods_left=sum("deletionTimestamp" not in pod["metadata"] for pod in left),
@@ -172,6 +201,13 @@ class _Session:
         }
         return {result: count for result, count in found.items() if count}
 
+    def _dropped_events(self) -> int:
+        if self._contender.program != OURS:
+            return 0
+        assert self._scheduler is not None
+        inspector = Inspector(self._scheduler, self._control_plane)
+        return int(inspector.sample(_EVENTS, outcome="dropped"))
+
     def _cpu(self) -> dict[str, float]:
         assert self._scheduler is not None
         running = self._scheduler.running
@@ -187,14 +223,20 @@ class _Session:
         answer: Any = self._control_plane.admin.request("GET", path)
         return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount", 0))
 
-    def _drain_events(self, count: int) -> int:
-        """Wait until no Event was added for a while; their number."""
-        unchanged = 0
-        while unchanged < _DRAIN_POLLS:
-            time.sleep(_DRAIN_SECONDS)
-            before, count = count, self._count_events()
-            unchanged = unchanged + 1 if count == before else 0
-        return count
+    def _drain_events(self) -> _Drained:
+        """Wait until no Event was added for a while; asked for often, since windows are short.
+
+        The generator's clock is this one's: both read the machine's monotonic clock.
+        """
+        began = time.monotonic()
+        drained = _Drained(self._count_events(), began, self._cpu())
+        while (now := time.monotonic()) < drained.grown + _QUIET_SECONDS:
+            if now > began + _PATIENCE_SECONDS:
+                break
+            time.sleep(_POLL_SECONDS)
+            if (count := self._count_events()) != drained.count:
+                drained = _Drained(count, time.monotonic(), self._cpu())
+        return drained
 
     def _list(self, plural: str) -> Iterator[dict[str, Any]]:
         token = ""

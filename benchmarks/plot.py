@@ -36,6 +36,7 @@ def draw(found: Report) -> Figure:
         rate.barh(rows, rates, height, label=label, color=colours[label])
         cpu.barh(rows, costs, height, color=colours[label])
     rate.set_yticks(range(len(workloads)), workloads)
+    rate.margins(y=0.01)
     rate.invert_yaxis()
     rate.set_xlabel("pods a second (more is better)")
     cpu.set_xlabel("milliseconds of CPU a pod (less is better)")

@@ -35,7 +35,8 @@ def sampled(bind_times: Sequence[float], start: float, interval: float = 1.0) ->
     seen = False
     idle = 0
     tick = start + interval
-    while position < len(bind_times):
+    # The last tick is not whole, and upstream stops before it.
+    while tick <= bind_times[-1]:
         before = position
         while position < len(bind_times) and bind_times[position] <= tick:
             position += 1

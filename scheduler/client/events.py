@@ -58,8 +58,9 @@ class EventWriter(Protocol):
 class EventRecorderOptions:
     """Limits of the recorder."""
 
-    queue_size: int = 10_000
-    """Events waiting to be sent. Ten times upstream's: binds go first, so a burst waits longer."""
+    queue_size: int = 50_000
+    """Events waiting to be sent. Far more than upstream's: binds go first, so those of a burst wait
+    until it is over, and each takes about a kilobyte."""
     series_size: int = 16384
     """Events remembered for aggregation. A repeat of a forgotten one becomes a new object."""
     workers: int = 8

@@ -11,8 +11,12 @@ def test_one_row_for_each_family_with_a_ratio_the_best_first() -> None:
     found = report(
         [
             run("kubestow", 300.0), run("kube-scheduler", 200.0),
-            run("kubestow", 400.0, workload="V"), run("kube-scheduler", 90.0, workload="V"),
-            run("kube-scheduler, batching off", 100.0, workload="V", peak_memory_mib=50.0),
+            run("kubestow", 400.0, workload="V", created={"Node": 5}),
+            run("kube-scheduler", 90.0, workload="V", created={"Node": 5}),
+            run(
+                "kube-scheduler, batching off", 100.0, workload="V", peak_memory_mib=50.0,
+                created={"Node": 5},
+            ),
             run("kubestow", workload="U"),
         ],
         {},
@@ -21,12 +25,14 @@ def test_one_row_for_each_family_with_a_ratio_the_best_first() -> None:
 
     heading, *body = rows(found)
 
-    assert heading[:5] == [
-        "family", "kubestow pods/s", "kube-scheduler", "kube-scheduler, batching off", "ratio",
+    assert heading[:7] == [
+        "family", "nodes", "kubestow pods/s", "kube-scheduler", "kube-scheduler, batching off",
+        "ratio", "to the last Event",
     ]  # fmt: skip
+    alike = ["0.20, 0.20", "1.00, 1.00"]
     assert body == [
-        ["V", "400", "90", "100", "**4.00**", "0.20, 0.20", "1.00, 1.00", "100, 50", "3.01", "0 %"],
-        ["W", "300", "200", "", "**1.50**", "0.20, 0.20", "1.00, 1.00", "100, 100", "3.01", "0 %"],
+        ["V", "5", "400", "90", "100", "**4.00**", "4.00", *alike, "100, 50", "3.01", "0 %"],
+        ["W", "0", "300", "200", "", "**1.50**", "1.50", *alike, "100, 100", "3.01", "0 %"],
     ]
 
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from benchmarks.measure import Run
-from benchmarks.report import compare, report, summary, worse
+from benchmarks.report import compare, report, summary, with_events, worse
+from benchmarks.throughput import sampled
 
 WORK = "pods, size smoke, created 10 Pod"
 
@@ -18,9 +19,10 @@ def run(contender: str, rate: float = 100.0, **changes: Any) -> Run:
         workload="W", size="smoke", contender=contender, backlog=False, pods=10,
         pods_per_second=rate, creations_per_second=1.0, sampled=None, latency_p50=0.1,
         latency_p99=0.2, scheduler_cpu_per_pod=0.001, drained_cpu_per_pod=0.001,
-        events_in_window=0, events=10, attempts={"scheduled": 10}, window=1.0, apiserver_cpu=1.0,
-        etcd_cpu=1.0, generator_cpu=1.0, peak_memory_mib=100.0, created={"Pod": 10}, pods_left=10,
-        most_pods_on_a_node=1, nodes_used=10, problems=(),
+        events_before=0, events_in_window=0, events=10, pods_per_second_with_events=rate / 2,
+        attempts={"scheduled": 10}, window=1.0, apiserver_cpu=1.0, etcd_cpu=1.0,
+        generator_cpu=1.0, drained_server_cpu=3.0, peak_memory_mib=100.0, created={"Pod": 10},
+        pods_left=10, most_pods_on_a_node=1, nodes_used=10, problems=(),
     )  # fmt: skip
     return msgspec.structs.replace(base, **changes)
 
@@ -93,6 +95,38 @@ def test_where_kubestow_is_behind_is_said() -> None:
         "peak memory higher: V (1.50)",
     ]
     assert worse(compare(runs[2:3] + runs[3:])[0]) == ["peak memory higher: V (1.50)"]
+
+
+def test_events_have_a_fastest_rival_of_their_own() -> None:
+    runs = [
+        run("kubestow", 300.0, pods_per_second_with_events=150.0),
+        run("kube-scheduler", 100.0, pods_per_second_with_events=100.0),
+        run("kube-scheduler, batching off", 120.0, pods_per_second_with_events=60.0),
+    ]  # fmt: skip
+    (ratio,), _ = compare(runs)
+    assert (ratio.rival, ratio.with_events) == ("kube-scheduler, batching off", 1.5)
+    assert with_events([ratio]).endswith("geometric mean 1.50, lowest 1.50 (W)")
+    assert with_events([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("bound", "rates"),
+    [
+        # The first tick that saw a binding is left out, and so is the one that is not whole.
+        ([0.5, 1.5, 1.6, 2.5, 2.6, 2.7, 3.1], [2.0, 3.0]),
+        ([0.5, 1.5, 3.5, 4.1], [1.0, 0.5, 0.5]),
+    ],
+)
+def test_samples_of_whole_seconds(bound: list[float], rates: list[float]) -> None:
+    found = sampled(bound, 0.0)
+    assert found is not None
+    assert found.samples == len(rates)
+    assert found.average == pytest.approx(sum(rates) / len(rates))
+
+
+@pytest.mark.parametrize("bound", [[], [0.5], [0.5, 1.5]])
+def test_too_short_for_a_sample(bound: list[float]) -> None:
+    assert sampled(bound, 0.0) is None
 
 
 def test_the_last_line() -> None:
