@@ -422,7 +422,7 @@ class NodeTable:
         if shape.host_ports:
             self._ports.account(row, shape, sign)
             changed |= _PORTS
-        if shape.claims:
+        if shape.volumes:
             changed |= _VOLUMES
         self.log.append(row, changed)
 

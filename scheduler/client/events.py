@@ -298,6 +298,9 @@ class EventRecorder:
                     break
                 spread = 0.5 + self._random.random()
                 await self._clock.sleep(self._options.retry_seconds * spread)
+            except Exception as error:  # noqa: BLE001 - boundary: one event, made of others' words
+                _log.warning("event not recorded", event_reason=entry.key[2], error=repr(error))
+                break
             else:
                 self._sent += 1
                 self._metrics.kube_event("sent")
@@ -329,9 +332,11 @@ class EventRecorder:
         try:
             await self._client.request("POST", path, body=EVENTS.encode(item))
         except ApiError as error:
-            # Our own earlier try, whose answer was lost.
+            # Our own earlier try, whose answer was lost. It knew of one occurrence only.
             if error.status != 409:
                 raise
+            if count > 1:
+                await self._patch_series(entry, count)
 
     async def _patch_series(self, entry: _Entry, count: int) -> None:
         regarding, _, _, at, sequence = entry.event
@@ -395,8 +400,11 @@ def _name(reference: ObjectReference, at: float, sequence: int) -> str:
 
 
 def truncated(note: str) -> str:
-    """`note` cut to what the API takes: 1020 bytes and ` ...` if it is longer than 1024."""
-    data = note.encode()
+    """`note` cut to what the API takes: 1020 bytes and ` ...` if it is longer than 1024.
+
+    What is no Unicode, such as half a surrogate pair in a plugin's words, is escaped.
+    """
+    data = note.encode("utf-8", "backslashreplace")
     if len(data) <= NOTE_BYTES:
-        return note
+        return data.decode()
     return data[: NOTE_BYTES - 4].decode(errors="ignore") + " ..."

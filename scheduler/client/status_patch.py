@@ -6,6 +6,7 @@ can never hit another pod of the same name.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
@@ -61,7 +62,12 @@ class PodStatusPatch(msgspec.Struct, frozen=True):
             status["conditions"] = self.conditions
         if self.nominated_node_name is not None:
             status["nominatedNodeName"] = self.nominated_node_name or None
-        return msgspec.json.encode({"metadata": {"uid": self.uid}, "status": status})
+        body = {"metadata": {"uid": self.uid}, "status": status}
+        try:
+            return msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            # Half a surrogate pair in a plugin's words; the standard library escapes it.
+            return json.dumps(msgspec.to_builtins(body)).encode()
 
 
 def plan_status_patch(

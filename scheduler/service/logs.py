@@ -10,6 +10,7 @@ once, before the first line.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -166,7 +167,11 @@ def _json_renderer() -> list[Processor]:
 def _to_json(fields: dict[str, Any], **_: Any) -> str:
     # What every line has comes first: people read JSON logs too.
     first = {name: fields.pop(name) for name in _FIRST if name in fields}
-    return msgspec.json.encode(first | fields, enc_hook=str).decode()
+    try:
+        return msgspec.json.encode(first | fields, enc_hook=str).decode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair in a plugin's words; the standard library escapes it.
+        return json.dumps(first | fields, default=str)
 
 
 def redact(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:

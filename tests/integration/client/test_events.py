@@ -239,6 +239,36 @@ async def test_retries_while_the_server_cannot(
     assert len(names) == 1
 
 
+async def test_a_series_that_began_while_the_first_answer_was_lost_is_written(
+    server: FaultyServer, recorder: EventRecorder, manual: ManualClock
+) -> None:
+    server.on("POST", EVENTS_PATH, server.cut(), server.status(409, "AlreadyExists"))
+    async with running(recorder):
+        failed_scheduling(recorder)
+        await until(lambda: len(server.seen) == 1)
+        path = f"{EVENTS_PATH}/{server.seen[0].json['metadata']['name']}"
+        server.on("PATCH", path, server.json({}))
+        for _ in range(2):
+            failed_scheduling(recorder)
+        await until(lambda: manual.waiting >= 2)
+        await manual.advance(15)
+        await until(lambda: recorder.statistics().sent == 1)
+    assert [seen.method for seen in server.seen] == ["POST", "POST", "PATCH"]
+    assert server.seen[-1].json["series"]["count"] == 3
+
+
+async def test_words_that_are_no_unicode_cost_nothing_but_themselves(
+    server: FaultyServer, recorder: EventRecorder
+) -> None:
+    server.on("POST", EVENTS_PATH, server.json({}, 201))
+    async with running(recorder):
+        failed_scheduling(recorder, "team \udcff", "odd")
+        recorder.event(a_pod("odd"), None, "Warning", "Odd\udcff", "Scheduling", "why", "kubestow")
+        failed_scheduling(recorder)
+        await until(lambda: recorder.statistics().sent == 2 and recorder.statistics().failed == 1)
+    assert server.seen[0].json["note"] == "team \\udcff"
+
+
 async def test_a_refused_event_is_given_up(server: FaultyServer, recorder: EventRecorder) -> None:
     server.on("POST", EVENTS_PATH, server.status(403, "Forbidden"))
     async with running(recorder):

@@ -120,3 +120,9 @@ def test_a_newer_patch_inherits_what_it_does_not_say() -> None:
     assert merged.nominated_node_name == "n"
     cleared = PodStatusPatch("ns", "p", "u", (), "").over(older)
     assert cleared.nominated_node_name == ""
+
+
+def test_words_that_are_no_unicode_are_sent_escaped() -> None:
+    body = PodStatusPatch("ns", "p", "u", (condition(message="team \udcff"),)).encode()
+    assert body.isascii()
+    assert json.loads(body)["status"]["conditions"][0]["message"] == "team \udcff"

@@ -40,6 +40,15 @@ def restored() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+def test_what_is_no_unicode_is_logged_all_the_same() -> None:
+    """Half a surrogate pair: what JSON of an annotation, or a file name, may hold."""
+    stream = Stream()
+    logs.configure(stream=stream)
+    structlog.get_logger("scheduler.here").info("odd", message="team \udcff", shape=frozenset)
+    (line,) = stream.lines()
+    assert line["message"] == "team \udcff"
+
+
 def test_json_lines_carry_time_level_logger_and_message() -> None:
     stream = Stream()
     logs.configure(stream=stream)
