@@ -94,6 +94,8 @@ class SharedReservations:
     async def _claim_in(self, account: Account, pod: Pod) -> Sequence[Violation]:
         key = account.namespace, account.name
         async with self._locks.setdefault(key, asyncio.Lock()):
+            # The pod may have been given up before, and its old entry still be there.
+            self._over.get(key, {}).pop(pod.uid, None)
             backoff = Backoff(self._random, initial=0.005, cap=0.2)
             while True:
                 quota = await self._client.get(RESOURCE_QUOTAS, account.name, account.namespace)
