@@ -134,10 +134,8 @@ class Ledger:
         if pod.spec.node_name:
             record.reserved = record.nominated = False
         self._enter(space, record)
-        if record.nominated and self._check(record):
-            # It has grown: what is kept for it must be granted anew.
-            record.nominated = False
-            self._enter(space, record)
+        # It may have grown: what is kept for it must be granted anew.
+        self._renew_nomination(record)
         if pod.spec.node_name or record.ended:
             self._leave(space, record)
             self._settled(space, record)
@@ -190,6 +188,8 @@ class Ledger:
 
     def mark_synced(self) -> None:
         """All pods and quotas are known: those that were turned down until now may try."""
+        for record in self._pods.values():
+            self._renew_nomination(record)
         self.synced = True
         for space in self._namespaces.values():
             for account in space.accounts.values():
@@ -201,17 +201,18 @@ class Ledger:
         """A pod is nominated, or (empty name) no longer. Deferred pods keep quota while they are.
 
         Without that, victims die and a smaller pod takes the quota (2.9). Nothing is kept where it
-        does not fit.
+        does not fit. The engine ends the nomination just before Reserve, which honours it still.
         """
         record = self._pods.get(pod.metadata.uid)
         if record is None or bool(node_name) == record.nominated:
             return
         if node_name:
+            record.had_booking = False
             if record.pod.spec.node_name or not record.deferred or self._check(record):
                 return
             record.nominated = True
         else:
-            record.nominated = False
+            record.nominated, record.had_booking = False, True
         self._enter(self._namespaces[record.pod.metadata.namespace], record)
 
     # -- the plugin's questions ------------------------------------------------------------------
@@ -280,7 +281,8 @@ class Ledger:
         record = self._pods.get(pod.metadata.uid)
         if record is None:
             return ()
-        found = self._check(record)
+        found = self._check(record, had_booking=record.had_booking)
+        record.had_booking = False
         if not found:
             space = self._namespaces[record.pod.metadata.namespace]
             record.reserved = True
@@ -304,7 +306,10 @@ class Ledger:
     def unreserve(self, uid: str) -> None:
         """Undo `reserve`; may be called at any time, any number of times."""
         record = self._pods.get(uid)
-        if record is not None and record.reserved:
+        if record is None:
+            return
+        record.had_booking = False
+        if record.reserved:
             record.reserved = False
             self._enter(self._namespaces[record.pod.metadata.namespace], record)
 
@@ -316,6 +321,11 @@ class Ledger:
         if record is None:
             return False
         space = self._namespaces[record.pod.metadata.namespace]
+        record.had_booking = False
+        if record.nominated:
+            # What was kept for it does not fit any more, and others could use some of it.
+            record.nominated = False
+            self._enter(space, record)
         self._settled(space, record)
         if record.order is None:
             self._sequence += 1
@@ -353,6 +363,7 @@ class Ledger:
         if record is not None:
             space = self._namespaces[record.pod.metadata.namespace]
             record.announced = frozenset()
+            record.had_booking = False
             self._settled(space, record)
             self._turns.fed(space, record)
 
@@ -613,14 +624,22 @@ class Ledger:
 
     # -- judging ---------------------------------------------------------------------------------
 
-    def _check(self, record: PodRecord, extra: _Extra | None = None) -> Sequence[Violation]:
+    def _renew_nomination(self, record: PodRecord) -> None:
+        if record.nominated and self._check(record):
+            record.nominated = False
+            self._enter(self._namespaces[record.pod.metadata.namespace], record)
+
+    def _check(
+        self, record: PodRecord, extra: _Extra | None = None, *, had_booking: bool = False
+    ) -> Sequence[Violation]:
         found: list[Violation] = []
         deferred = record.demand.deferred
         for account, amounts in record.demand.shares:
             own = account.entries.get(record.uid)
             # A pod with a booking (it is nominated) had its share before pods that came since, and
             # they wait for it: counting them would be a deadlock.
-            pending = deferred and (own is None or own.role is not Role.RESERVED)
+            booked = had_booking or (own is not None and own.role is Role.RESERVED)
+            pending = deferred and not booked
             more = None if extra is None else extra.get(account)
             for index, requested in enumerate(amounts):
                 limit = account.limits[index]

@@ -22,6 +22,7 @@ class PodRecord:
         "ends",
         "expired",
         "foreign",
+        "had_booking",
         "held_since",
         "nominated",
         "order",
@@ -50,6 +51,8 @@ class PodRecord:
         self.foreign = False
         #: It is nominated and quota is kept for it.
         self.nominated = False
+        #: Quota was kept for it until its nomination ended, and it has not been judged since.
+        self.had_booking = False
         #: None until a quota of the namespace made it necessary.
         self.usage: Usage | None = None
         self.demand = NOTHING

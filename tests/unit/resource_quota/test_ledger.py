@@ -383,6 +383,72 @@ def test_a_nomination_books_nothing_that_does_not_fit() -> None:
     assert desk.used() == {CPU: "1000"}
 
 
+def test_b29_reserve_honours_the_nomination_that_has_just_ended() -> None:
+    desk = Desk(quota(hard={CPU: 2000}))
+    preemptor = pod("preemptor", "2", deferred=True)
+    desk.enqueue(preemptor)
+    desk.ledger.nominate(preemptor, "n")
+    assert desk.enqueue(pod("plain")) == []
+    assert not desk.ledger.violations(preemptor)
+    desk.ledger.nominate(preemptor, "")
+    assert not desk.ledger.reserve(preemptor)
+    assert desk.run() == []
+
+
+@pytest.mark.parametrize("judged", ["reserved", "given up", "held", "attempted"])
+def test_b29_an_ended_nomination_is_honoured_until_the_pod_is_judged(judged: str) -> None:
+    desk = Desk(quota(hard={CPU: 2000}))
+    preemptor = pod("preemptor", "2", deferred=True)
+    desk.enqueue(preemptor)
+    desk.ledger.nominate(preemptor, "n")
+    desk.enqueue(pod("plain"))
+    desk.ledger.nominate(preemptor, "")
+    match judged:
+        case "reserved":
+            assert not desk.ledger.reserve(preemptor)
+            desk.ledger.unreserve(preemptor.uid)
+        case "given up":
+            desk.ledger.unreserve(preemptor.uid)
+        case "held":
+            assert desk.enqueue(preemptor) == []
+        case "attempted":
+            desk.ledger.attempted(preemptor.uid)
+    assert desk.ledger.reserve(preemptor)
+
+
+def test_b29_an_ended_nomination_books_nothing_that_others_have_taken() -> None:
+    desk = Desk(quota(hard={CPU: 2000}))
+    preemptor = pod("preemptor", "2", deferred=True)
+    desk.enqueue(preemptor)
+    desk.ledger.nominate(preemptor, "n")
+    desk.ledger.nominate(preemptor, "")
+    desk.see(pod("bound", node="n"))
+    assert desk.ledger.reserve(preemptor)
+
+
+def test_a_nomination_granted_before_everything_was_known_is_looked_at_again() -> None:
+    desk = Desk(quota(hard={CPU: 3000}))
+    desk.ledger.synced = False
+    nominated = pod("nominated", "2", deferred=True)
+    desk.see(nominated)
+    desk.ledger.nominate(nominated, "n")
+    desk.see(pod("bound", "2", node="n"))
+    desk.ledger.mark_synced()
+    assert desk.used() == {CPU: "2000"}
+    assert desk.enqueue(nominated, pod("one", deferred=True)) == ["one"]
+
+
+def test_a_nominated_pod_that_is_held_keeps_nothing() -> None:
+    desk = Desk(quota(hard={CPU: 3000}))
+    nominated = pod("nominated", "2", deferred=True)
+    desk.see(nominated)
+    desk.ledger.nominate(nominated, "n")
+    desk.see(pod("bound", "2", node="n"))
+    assert desk.used() == {CPU: "4000"}
+    assert desk.enqueue(nominated, pod("one", deferred=True)) == ["one"]
+    assert desk.used() == {CPU: "2000"}
+
+
 def test_o8_a_binding_of_others_is_counted_and_reported_once() -> None:
     desk = Desk(quota(hard={CPU: 1000}))
     found: list[str] = []

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from plugins.resource_quota.accounts import Role
 from plugins.resource_quota.ledger import Ledger
 from scheduler.api import Pod
+from scheduler.api.policy import ResourceQuota
 from tests.unit.resource_quota.objects import pod, quota
 
-UIDS = st.sampled_from([f"p{number}" for number in range(8)])
+NAMES = [f"p{number}" for number in range(4)]
+UIDS = st.sampled_from(NAMES)
 SIZES = st.sampled_from(["0", "300m", "1", "2"])
 SCOPES = st.sampled_from([(), ("Terminating",), ("NotTerminating",), ("NotBestEffort",)])
 KINDS = st.sampled_from(["gated", "deferred", "plain"])
@@ -25,11 +27,18 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.mark_synced()
         self.pods: dict[str, Pod] = {}
         self.kinds: dict[str, str] = {}
+        self.specs: dict[str, dict[str, int]] = {}
         self.booked: set[str] = set()
+        self.nominated: set[str] = set()
+        self.quotas: dict[str, ResourceQuota] = {}
         self.foreign = False
 
     def new_ledger(self) -> Ledger:
         return Ledger()
+
+    def _limit(self, made: ResourceQuota) -> None:
+        self.quotas[made.metadata.name] = made
+        self.ledger.set_quota(made)
 
     def _show(self, uid: str, cpu: str, kind: str, **parts: object) -> None:
         self.kinds[uid] = kind
@@ -38,6 +47,7 @@ class LedgerMachine(RuleBasedStateMachine):
             cpu,
             gates=kind == "gated",
             deferred=kind == "deferred",
+            spec=self.specs[uid],
             **parts,  # type: ignore[arg-type]
         )
         self.ledger.observe(self.pods[uid])
@@ -45,11 +55,17 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from("ab"), hard=st.sampled_from([0, 1000, 2500]), scopes=SCOPES)
     def set_quota(self, name: str, hard: int, scopes: tuple[str, ...]) -> None:
         self.foreign = True  # A limit may now be below what is taken.
-        self.ledger.set_quota(quota(name, hard={"requests.cpu-millis": hard}, scopes=scopes))
+        self._limit(quota(name, hard={"requests.cpu-millis": hard}, scopes=scopes))
 
     @rule(name=st.sampled_from("ab"))
     def remove_quota(self, name: str) -> None:
+        self.quotas.pop(name, None)
         self.ledger.remove_quota("default", name)
+
+    @initialize(shapes=st.lists(st.tuples(SIZES, KINDS), min_size=len(NAMES), max_size=len(NAMES)))
+    def populate(self, shapes: list[tuple[str, str]]) -> None:
+        for uid, (cpu, kind) in zip(NAMES, shapes, strict=True):
+            self.show(uid, cpu, kind, deadline=False)
 
     @rule(uid=UIDS, cpu=SIZES, kind=KINDS, deadline=st.booleans())
     def show(self, uid: str, cpu: str, kind: str, deadline: bool) -> None:
@@ -58,7 +74,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if uid in self.booked:
             return
         spec = {"activeDeadlineSeconds": 5} if deadline else {}
-        self._show(uid, cpu, kind, spec=spec)
+        self.specs[uid] = spec
+        self._show(uid, cpu, kind)
 
     @rule(uid=UIDS, phase=st.sampled_from(["Running", "Succeeded"]), cpu=SIZES)
     def bind_seen(self, uid: str, phase: str, cpu: str) -> None:
@@ -88,6 +105,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.forget(uid)
         self.pods.pop(uid, None)
         self.booked.discard(uid)
+        self.nominated.discard(uid)
 
     @rule(uid=UIDS)
     def enqueue(self, uid: str) -> None:
@@ -97,6 +115,7 @@ class LedgerMachine(RuleBasedStateMachine):
         found = self.ledger.violations(known)
         if found:
             self.ledger.hold(uid, found, self.now)
+            assert uid in self.booked or uid not in set(self.ledger.reserved())
         else:
             self.ledger.admit(uid, self.now)
 
@@ -109,6 +128,17 @@ class LedgerMachine(RuleBasedStateMachine):
             self.booked.add(uid)
 
     @rule(uid=UIDS)
+    def commit(self, uid: str) -> None:
+        """As the engine does: PreFilter, the end of the nomination, Reserve."""
+        known = self.pods.get(uid)
+        if known is None or known.spec.node_name or known.spec.scheduling_gates:
+            return
+        if not self.ledger.violations(known):
+            self.nominate(uid, "")
+            assert not self.ledger.reserve(known)
+            self.booked.add(uid)
+
+    @rule(uid=UIDS)
     def unreserve(self, uid: str) -> None:
         self.ledger.unreserve(uid)
         self.booked.discard(uid)
@@ -117,6 +147,22 @@ class LedgerMachine(RuleBasedStateMachine):
     def nominate(self, uid: str, node: str) -> None:
         if uid in self.pods:
             self.ledger.nominate(self.pods[uid], node)
+            (self.nominated.add if node else self.nominated.discard)(uid)
+
+    @rule(order=st.permutations(NAMES))
+    def restart(self, order: list[str]) -> None:
+        """Another process: pods are listed in any order, each with its nomination."""
+        self.ledger = self.new_ledger()
+        self.booked.clear()
+        for each in self.quotas.values():
+            self.ledger.set_quota(each)
+        for uid in order:
+            if uid in self.pods:
+                self.ledger.observe(self.pods[uid])
+                if uid in self.nominated:
+                    self.ledger.nominate(self.pods[uid], "n")
+        self.ledger.run_due(self.now)
+        self.ledger.mark_synced()
 
     @rule(seconds=st.sampled_from([0.0, 0.3, 10.0]))
     def time(self, seconds: float) -> None:
@@ -154,19 +200,66 @@ class FixedQuotaMachine(LedgerMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger.set_quota(quota("a", hard={"requests.cpu-millis": 2500}))
-        self.ledger.set_quota(
-            quota("b", hard={"requests.cpu-millis": 1000}, scopes=["NotTerminating"])
-        )
+        self._limit(quota("a", hard={"requests.cpu-millis": 2500}))
+        self._limit(quota("b", hard={"requests.cpu-millis": 1000}, scopes=["NotTerminating"]))
 
-    @rule()
+    # Without the decorator they are rules no more.
     def set_quota(self) -> None:
+        pass
+
+    def remove_quota(self) -> None:
         pass
 
     @rule(uid=UIDS)
     def bind_seen(self, uid: str) -> None:
         if uid in self.booked:
             self._bind(uid, "Running", "1")
+
+
+class NominationMachine(FixedQuotaMachine):
+    """As before, with few rules: what nominations and pending pods do to each other is met."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quotas.clear()
+        self.ledger = self.new_ledger()
+        self._limit(quota("a", hard={"requests.cpu-millis": 2500}))
+        self.ledger.mark_synced()
+
+    @initialize(
+        shapes=st.lists(
+            st.tuples(st.sampled_from(["1", "2"]), st.sampled_from(["deferred", "plain"])),
+            min_size=len(NAMES),
+            max_size=len(NAMES),
+        )
+    )
+    def populate(self, shapes: list[tuple[str, str]]) -> None:
+        self.shapes = dict(zip(NAMES, shapes, strict=True))
+
+    @rule(uid=UIDS)
+    def show(self, uid: str) -> None:
+        if uid not in self.pods:
+            cpu, kind = self.shapes[uid]
+            self.specs[uid] = {}
+            self._show(uid, cpu, kind)
+
+    @rule(uid=UIDS)
+    def preempt(self, uid: str) -> None:
+        self.show(uid)
+        self.nominate(uid, "n")
+
+    @rule(uid=UIDS)
+    def bind_seen(self, uid: str) -> None:
+        self.show(uid)
+        if not self.pods[uid].spec.node_name:
+            self.commit(uid)
+            super().bind_seen(uid)
+
+    def delete(self) -> None:
+        pass
+
+    def time(self) -> None:
+        pass
 
 
 class FairMachine(FixedQuotaMachine):
@@ -179,6 +272,7 @@ class FairMachine(FixedQuotaMachine):
 TestLedger = LedgerMachine.TestCase
 TestFair = FairMachine.TestCase
 TestFixedQuota = FixedQuotaMachine.TestCase
+TestNominations = NominationMachine.TestCase
 TestLedger.settings = TestFixedQuota.settings = TestFair.settings = settings(
     max_examples=100,
     stateful_step_count=40,
@@ -186,3 +280,4 @@ TestLedger.settings = TestFixedQuota.settings = TestFair.settings = settings(
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
+TestNominations.settings = settings(TestLedger.settings, max_examples=300)
