@@ -26,6 +26,7 @@ pytestmark = pytest.mark.envtest("kube-controller-manager")
 
 PREFIX: Final = "deferred.kubestow.io/"
 CPU: Final = f"{PREFIX}requests.cpu-millis"
+LIMIT: Final = f"{PREFIX}limits.cpu-millis"
 GPU: Final = f"{PREFIX}requests.nvidia.com_gpu"
 MARKS: Final = {"kubestow.io/deferred-quota": "true"}
 RESYNC_SECONDS: Final = 5
@@ -100,8 +101,12 @@ class Guarded:
         )
 
     def resize(self, name: str, cpu: str, *, dry: bool = False) -> tuple[int, str]:
+        return self.resize_to(name, resources({"cpu": cpu}), dry=dry)
+
+    def resize_to(self, name: str, wanted: dict[str, Any], *, dry: bool = False) -> tuple[int, str]:
+        """Resize the container `c`; the code and the message of a refusal."""
         path = f"{self.base}/pods/{name}/resize" + ("?dryRun=All" if dry else "")
-        patch = {"spec": {"containers": [{"name": "c", "resources": resources({"cpu": cpu})}]}}
+        patch = {"spec": {"containers": [{"name": "c", "resources": wanted}]}}
         kind = "application/strategic-merge-patch+json"
         code, text = self.plane.admin.exchange("PATCH", path, patch, kind)
         return code, str(json.loads(text)["message"]) if code >= 400 else ""
@@ -147,6 +152,23 @@ def test_b2_p1_sums_containers_and_sidecars(guarded: ControlPlane) -> None:
     place.create("i", {"cpu": "1"}, initContainers=init("1"))
 
 
+def _pair(cpu: str, **level: dict[str, str]) -> dict[str, Any]:
+    """Two containers with the same limit, beside what the pod states as a whole."""
+    each = {"image": "none", "resources": resources({"cpu": "100m"}, {"cpu": cpu})}
+    return {"containers": [{"name": name, **each} for name in "cd"], "resources": level}
+
+
+def test_b2_p1_goes_by_what_the_pod_states_as_a_whole(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "p1-pod-level")
+    place.quota({LIMIT: "3k", CPU: "1k"}, {LIMIT: "0", CPU: "0"})
+    place.create("sum", code=403, **_pair("2", requests={"cpu": "1"}))
+    place.create("whole", **_pair("2", limits={"cpu": "2"}, requests={"cpu": "1"}))
+    message = place.create("over", code=403, **_pair("2", limits={"cpu": "3001m"}))
+    assert "requested: limits.cpu-millis=3001," in message
+    message = place.create("asks", code=403, **_pair("500m", requests={"cpu": "1001m"}))
+    assert "requested: requests.cpu-millis=1001," in message
+
+
 def test_b2_p1_leaves_scopes_to_the_scheduler_but_for_priority_classes(
     guarded: ControlPlane,
 ) -> None:
@@ -179,6 +201,21 @@ def test_b47_p2_a_bound_pod_cannot_grow_beyond_what_is_free(guarded: ControlPlan
     place.write({CPU: "9k"})
     assert place.resize("bound", "200m") == (200, ""), "shrinking is no matter of quota"
     assert place.resize("free", "5") == (200, ""), "a pod without a node is not charged yet"
+
+
+def test_b47_p2_goes_by_what_the_pod_states_as_a_whole(guarded: ControlPlane) -> None:
+    place = Guarded(guarded, "p2-pod-level")
+    place.quota({LIMIT: "3k"}, {LIMIT: "0"})
+    place.create("whole", **_pair("1500m", limits={"cpu": "2"}))
+    place.create("sum", **_pair("1500m"))
+    ours = guarded.service_account_kubeconfig("kubestow-system", "kubestow")
+    for name in ("whole", "sum"):
+        place.bind(name, ours)
+    place.write({LIMIT: "3k"})
+    bigger = resources({"cpu": "100m"}, {"cpu": "1600m"})
+    # The sum of one grows, the other still counts what it states as a whole.
+    until(lambda: place.resize_to("sum", bigger, dry=True)[0] == 403, "a refusal to grow")
+    assert place.resize_to("whole", bigger) == (200, "")
 
 
 def test_b47_p3_only_the_scheduler_binds(guarded: ControlPlane) -> None:
