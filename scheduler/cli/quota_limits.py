@@ -51,6 +51,9 @@ class Limits:
 def read(wanted: Mapping[str, str]) -> Limits:
     """Limits from upstream's quota names (`requests.cpu`) and human amounts.
 
+    Of two names for one thing (`cpu`, `requests.cpu`) the smaller amount counts, as it does
+    upstream.
+
     >>> read({"requests.cpu": "1500m", "requests.memory": "1Gi"}).hard
     {'deferred.kubestow.io/requests.cpu-millis': '1500', 'deferred.kubestow.io/requests.memory': '1Gi'}
     """  # noqa: E501
@@ -58,8 +61,15 @@ def read(wanted: Mapping[str, str]) -> Limits:
     aliases: dict[str, str] = {}
     for name, text in wanted.items():
         key = _key(name, aliases)
-        hard[key.key] = None if text == REMOVE else _written(name, key, text)
+        written = None if text == REMOVE else _written(name, key, text)
+        hard[key.key] = _smaller(hard.get(key.key), written)
     return Limits(hard, aliases)
+
+
+def _smaller(one: str | None, other: str | None) -> str | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda text: parse(text).nano)
 
 
 def _key(name: str, aliases: dict[str, str]) -> DeferredKey:
@@ -255,7 +265,7 @@ def to_native(quota: JsonObject, name: str) -> JsonObject:
     for key, nano in limits.hard.items():
         if not is_native_compute(key.name):
             raise LimitError(f"{key.key}: no built-in quota can limit {key.name}")
-        hard[key.name] = human(key.name, nano)
+        hard[key.name] = _smaller(hard.get(key.name), human(key.name, nano))
     return _renamed(quota, name, hard, {})
 
 
@@ -264,7 +274,9 @@ def to_deferred(quota: JsonObject, name: str) -> JsonObject:
     hard = _hard(quota)
     limits = read({key: str(text) for key, text in hard.items() if is_native_compute(key)})
     kept = {key: text for key, text in hard.items() if not is_native_compute(key)}
-    made = _renamed(quota, name, {**kept, **limits.hard}, {LABEL: "true"})
+    for key, text in limits.hard.items():
+        kept[key] = _smaller(kept.get(key), text)
+    made = _renamed(quota, name, kept, {LABEL: "true"})
     if limits.aliases:
         made["metadata"]["annotations"] = {ALIAS_ANNOTATION: json.dumps(limits.aliases)}
     return made

@@ -214,6 +214,34 @@ async def test_migrate_goes_there_and_back(stock: Server, run: Run) -> None:
     assert _quota(stock)["metadata"]["labels"] == {"kubestow.io/deferred-quota": "true"}
 
 
+@pytest.mark.parametrize(
+    ("hard", "wanted"),
+    [
+        ({"cpu": "4", "requests.cpu": "8"}, {"requests.cpu-millis": "4k"}),
+        ({"requests.memory": "1Gi", "memory": "1500M"}, {"requests.memory": "1Gi"}),
+        (
+            {"requests.cpu": "12", f"{PREFIX}requests.cpu-millis": "4k"},
+            {"requests.cpu-millis": "4k"},
+        ),
+    ],
+)
+async def test_migrate_back_keeps_the_smaller_of_two_limits_of_one_thing(
+    stock: Server, run: Run, hard: dict[str, str], wanted: dict[str, str]
+) -> None:
+    await stock.quota("default-compute", hard)
+    await run("migrate", "--back", "--yes")
+    assert _quota(stock)["spec"]["hard"] == {PREFIX + key: text for key, text in wanted.items()}
+
+
+async def test_migrate_keeps_the_smaller_of_two_limits_of_one_thing(
+    stock: Server, run: Run
+) -> None:
+    hard = {f"{PREFIX}requests.cpu-millis": "4k", "requests.cpu": "2"}
+    await stock.quota("default-deferred", hard)
+    await run("migrate", "--yes")
+    assert _quota(stock, "default-compute")["spec"]["hard"] == {"requests.cpu": "2"}
+
+
 async def test_migrate_refuses_what_a_built_in_quota_cannot_say(stock: Server, run: Run) -> None:
     assert "there is no resourcequota" in (await run("migrate", code=1)).output
     await stock.quota("default-deferred", {f"{PREFIX}limits.nvidia.com_gpu": "8"})
