@@ -170,6 +170,7 @@ class NodeProvisioningBridge:
     async def run(self) -> None:
         """Work until cancelled, or until another writer of the condition makes it superfluous."""
         while not self._decisions.stopped:
+            self._decisions.begin()
             try:
                 async with asyncio.TaskGroup() as group:
                     await self._serve(group)

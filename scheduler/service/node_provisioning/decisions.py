@@ -251,6 +251,10 @@ class Decisions:
 
     # -- patches -----------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """Patches that were under way have ended, and will not be answered."""
+        self._under_way.clear()
+
     def plan(self, now: float, wall: str) -> Plan:
         """What to write now, `MOST_UNDER_WAY` at most; `wall` (RFC 3339) stamps transitions.
 

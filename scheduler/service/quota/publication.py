@@ -106,9 +106,14 @@ class Publications:
     # -- what is told ----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """This process publishes from here on: everything is written once."""
+        """This process publishes from here on: everything is written once.
+
+        Also after an interruption: writes that were under way then must have ended.
+        """
         self._begun = True
+        self._in_flight = 0
         for key, quota in self._quotas.items():
+            quota.in_flight = False
             quota.shown = None
             self._look(key, quota, 0.0)
 

@@ -10,6 +10,9 @@ import pytest
 from plugins.resource_quota.keys import PREFIX
 from scheduler.api.quantity import NANO, parse
 from scheduler.client.fence import Fence
+from scheduler.service.quota import usage_writer
+from scheduler.service.quota.publication import Publication
+from scheduler.service.quota.usage_writer import UsageWriter
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
@@ -159,6 +162,26 @@ async def test_errors_are_counted_and_tried_again(cluster: EmbeddedCluster) -> N
 
         await until(written)
         assert sample(stage.wiring, ERRORS) == 3
+
+
+async def test_a_write_cut_off_by_an_error_is_made_after_the_restart(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_writer, "RESTART_SECONDS", 0.0)
+    real = UsageWriter._write
+    broken: list[Publication] = []
+
+    async def breaks_once(self: UsageWriter, write: Publication) -> None:
+        if not broken:
+            broken.append(write)
+            raise RuntimeError("nobody expected this")
+        await real(self, write)
+
+    monkeypatch.setattr(UsageWriter, "_write", breaks_once)
+    async with staged(cluster) as stage:
+        await stage.quota(cpu=5000)
+        await shows(stage, {CPU: "0"})
+    assert broken
 
 
 async def test_a_quota_that_is_deleted_and_made_again_is_published(

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from config import FeatureGates
-from scheduler.service.node_provisioning import CONDITION
+from scheduler.service.node_provisioning import CONDITION, bridge
+from scheduler.service.node_provisioning.bridge import NodeProvisioningBridge
+from scheduler.service.node_provisioning.decisions import Patch
 from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
@@ -344,3 +346,24 @@ async def test_a_patch_that_fails_is_tried_again(cluster: EmbeddedCluster) -> No
         )
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
         await until(lambda: says(cluster) == FAILED)
+
+
+async def test_a_patch_cut_off_by_an_error_is_made_after_the_restart(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge, "RESTART_SECONDS", 0.0)
+    real = NodeProvisioningBridge._write
+    broken: list[Patch] = []
+
+    async def breaks_once(self: NodeProvisioningBridge, patch: Patch) -> None:
+        if not broken:
+            broken.append(patch)
+            raise RuntimeError("nobody expected this")
+        await real(self, patch)
+
+    monkeypatch.setattr(NodeProvisioningBridge, "_write", breaks_once)
+    async with bridging(cluster):
+        made = cluster.create(waiting_pod("a"))
+        emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
+        await until(lambda: says(cluster) == FAILED)
+    assert broken

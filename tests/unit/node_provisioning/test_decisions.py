@@ -409,6 +409,16 @@ def test_only_one_patch_of_a_pod_is_under_way() -> None:
     assert stage.act(2) == [("True", "TriggeredScaleUp")]
 
 
+def test_a_patch_cut_off_by_an_error_is_made_again() -> None:
+    stage = Stage(pod())
+    stage.hear(no(0))
+    assert stage.plan(0).patches
+    stage.decisions.forget_events()
+    stage.decisions.begin()
+    stage.hear(no(0))
+    assert stage.act(1) == [("False", "ScaleUpBackoff")]
+
+
 def test_a_patch_that_failed_is_tried_again_later_and_later() -> None:
     stage = Stage(pod())
     stage.hear(no(0))

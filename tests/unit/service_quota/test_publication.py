@@ -204,6 +204,17 @@ def test_few_writes_are_under_way_at_once_and_all_get_their_turn(world: World) -
     assert len(world.shown) == 20
 
 
+def test_writes_cut_off_by_an_error_are_made_again(world: World) -> None:
+    keys = [("team", f"q{number}") for number in range(MOST_IN_FLIGHT + 1)]
+    for key in keys:
+        world.use(1, key)
+    lost, _ = world.publications.plan(0.0)
+    assert len(lost) == MOST_IN_FLIGHT
+    world.publications.begin()
+    world.advance(INTERVAL)
+    assert world.shown == {key: {CPU: "1"} for key in keys}
+
+
 @given(st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(0, 5)), min_size=1, max_size=40))
 def test_what_is_shown_is_never_too_low_for_long_and_ends_right(
     steps: list[tuple[float, int]],
