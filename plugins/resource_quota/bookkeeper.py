@@ -226,7 +226,7 @@ class Bookkeeper:
         elif old is not None:
             self.ledger.remove_quota(old.metadata.namespace, old.metadata.name)
             self._reported.pop((old.metadata.namespace, old.metadata.name), None)
-            self._built_in.get(old.metadata.namespace, {}).pop(old.metadata.name, None)
+            self._note_built_in(old, ())
             self._conflicting.discard(old.metadata.uid)
 
     def _wake_host(self) -> None:
@@ -274,12 +274,19 @@ class Bookkeeper:
                 named = "; ".join(map(str, terms.invalid))
                 note = f"quota {meta.name}: {named}; {ignored} ignored, the others are not"
                 self._find(meta.namespace, meta.name, meta.uid, INVALID_KEY, note)
-        built_in = self._built_in.setdefault(meta.namespace, {})
-        if terms.built_in:
-            built_in.setdefault(meta.name, (meta.uid, terms.built_in))
-        else:
-            built_in.pop(meta.name, None)
+        self._note_built_in(quota, terms.built_in)
         self._report_conflicts(meta.namespace)
+
+    def _note_built_in(self, quota: Quota, keys: tuple[str, ...]) -> None:
+        meta = quota.metadata
+        if keys:
+            built_in = self._built_in.setdefault(meta.namespace, {})
+            built_in.setdefault(meta.name, (meta.uid, keys))
+            return
+        known = self._built_in.get(meta.namespace, {})
+        known.pop(meta.name, None)
+        if not known:
+            self._built_in.pop(meta.namespace, None)
 
     def _report_conflicts(self, namespace: str) -> None:
         """Built-in compute names in a namespace with deferred keys (2.17, O1); once per quota."""

@@ -181,6 +181,20 @@ def test_b08_freed_quota_wakes_the_pod_and_lets_it_in() -> None:
     assert desk.board.gauges["scheduler_resource_quota_held_pods", "default"] == 0
 
 
+def test_nothing_is_kept_of_the_quotas_of_a_namespace_that_has_none_any_more() -> None:
+    desk = Desk()
+    books = desk.plugin.books
+    assert books is not None
+    plain, built_in = quota("plain"), quota("built-in", hard={"=requests.cpu": 1})
+    desk.seen(plain)
+    assert not books._built_in
+    desk.seen(built_in)
+    assert books._built_in.keys() == {"default"}
+    for each in (plain, built_in):
+        desk.board.callbacks["resourcequotas"](each, None)
+    assert not books._built_in
+
+
 def test_the_event_is_repeated_only_when_other_limits_are_violated() -> None:
     desk = full()
     held = pod("held", deferred=True)
