@@ -76,6 +76,23 @@ async def test_b29_a_preemptor_keeps_the_quota_it_was_nominated_with(
         assert stage.used() == {CPU: "4000"}
 
 
+async def test_b29_pods_that_came_after_the_nomination_do_not_matter_at_reserve(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with staged(cluster, [node("n1", "4")]) as stage:
+        cluster.create(pod("victim", "4", terminationGracePeriodSeconds=600))
+        await stage.bound("victim")
+        await stage.quota(cpu=8000)
+        stage.released("preemptor", cpu="4", priorityClassName="high")
+        await until(lambda: list(stage.ledger.reserved()), "nominated")
+        # Never gated: charged although held, and with the preemptor it is more than the limit.
+        cluster.create(pod("plain", "5"))
+        await stage.held("plain")
+        stage.delete("victim")
+        stage.advance()
+        await stage.bound("preemptor")
+
+
 def _bound(stage: Stage, names: list[str], number: int) -> bool:
     """Whether so many of the pods are bound."""
     return [stage.is_bound(name) for name in names].count(True) == number
