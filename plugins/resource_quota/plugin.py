@@ -211,6 +211,10 @@ class ResourceQuota:
         if held is not None:
             self._handle.metrics.observe(HELD_DURATION, value=held)
             books.gauge_held(pod.metadata.namespace)
+            # What was kept for a nominated pod ended when it was held; its nomination did not.
+            node_name = self._handle.nominator.node_of(pod.uid)
+            if node_name:
+                books.ledger.nominate(pod, node_name)
 
     def _count(self, violations: Sequence[Violation], point: str) -> None:
         for quota in {each.account.name: each for each in violations}.values():

@@ -46,6 +46,7 @@ class Board:
         self.rechecked: list[str] = []
         self.kept: dict[str, Any] = {}
         self.pods: dict[str, Pod] = {}
+        self.nominated: dict[str, str] = {}
         self.time = 1000.0
 
     def on_object(self, plural: str, callback: Callable[..., None]) -> None:
@@ -105,6 +106,7 @@ class Board:
             "recheck": self.recheck,
             "shared": self.shared,
             "listers": {"pods": SimpleNamespace(list=self.pods.values)},
+            "nominator": SimpleNamespace(node_of=lambda uid: self.nominated.get(uid, "")),
         }
         return cast("Handle", SimpleNamespace(**parts))
 
@@ -179,6 +181,22 @@ def test_b08_freed_quota_wakes_the_pod_and_lets_it_in() -> None:
     assert desk.plugin.pre_enqueue(held) is None
     assert desk.board.observed == [5.0]
     assert desk.board.gauges["scheduler_resource_quota_held_pods", "default"] == 0
+
+
+def test_b29_a_nominated_pod_that_was_held_keeps_quota_again_once_it_is_let_in() -> None:
+    desk = Desk()
+    subject = pod("nominated", deferred=True)
+    desk.seen(quota(hard={CPU: 1000}), subject)
+    desk.board.nominated[subject.uid] = "n"
+    desk.board.callbacks["nomination"](subject, "n")
+    assert list(desk.ledger.reserved()) == [subject.uid]
+    desk.seen(pod("running", node="n"))
+    assert desk.attempt(subject) is not None
+    assert not list(desk.ledger.reserved())
+    desk.board.callbacks["pods"](pod("running", node="n"), None)
+    desk.run()
+    assert desk.plugin.pre_enqueue(subject) is None
+    assert list(desk.ledger.reserved()) == [subject.uid]
 
 
 def test_nothing_is_kept_of_the_quotas_of_a_namespace_that_has_none_any_more() -> None:
