@@ -66,7 +66,8 @@ class DispatcherOptions:
     too)."""
     statuses: int = 16
     statuses_when_busy: int = 4
-    events: int = 8
+    events: int = 32
+    """With nothing else to send: fewer would leave the API server idle after a burst of binds."""
     events_when_busy: int = 2
     settling_reads: int = 64
     """A quarter of the connections: reads that hang must leave some to binds and watches."""

@@ -63,7 +63,8 @@ class EventRecorderOptions:
     until it is over, and each takes about a kilobyte."""
     series_size: int = 16384
     """Events remembered for aggregation. A repeat of a forgotten one becomes a new object."""
-    workers: int = 8
+    workers: int = 32
+    """As many as the dispatcher lets through when nothing else is sent."""
     qps: float = 1000.0
     """Events sent a second, beside the client's own limit; negative for no limit."""
     burst: int = 2000
