@@ -25,7 +25,7 @@ from tests.envtest.control_plane import ApiServerOptions, ControlPlane, ManagedP
 from tests.envtest.inspecting import Inspector
 
 _POLL_SECONDS: Final = 0.1
-_QUIET_SECONDS: Final = 2.0
+_QUIET_SECONDS: Final = 1.0
 """How long no Event may come until all count as written."""
 _PATIENCE_SECONDS: Final = 60.0
 """For Events of the pods before the window: churn never ends them."""
