@@ -2,7 +2,8 @@
 
 The filter reports every resource that is short, so its codes are bit masks: one bit for the number
 of pods, one for "not even an empty node would do", and one per resource the pod asks for, in the
-order in which reasons appear.
+order in which reasons appear. A pod may name 20,000 resources: all scalar ones beyond
+`_MAX_REASONS` share the last bit, and names that no node has are decided once for all rows.
 
 Differences from upstream: extended resources are never handed to device classes (kubestow
 allocates no devices), so DeviceClass events are not registered either.
@@ -11,7 +12,7 @@ allocates no devices), so DeviceClass events are not registered either.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -41,14 +42,26 @@ from scheduler.framework import (
 
 TOO_MANY_PODS: Final = "Too many pods"
 INSUFFICIENT: Final = "Insufficient {resource}"
+INSUFFICIENT_OTHERS: Final = "Insufficient other resources"
+"""Stands for all scalar resources beyond the first `_MAX_REASONS` that the pod names."""
 
 _POD_LIMIT: Final = 1
 _UNRESOLVABLE: Final = 2
 _FIRST_RESOURCE: Final = 4
-_MAX_SCALARS: Final = 26
-"""Masks of pods with more scalar resources would not fit into an int32 and are numbered instead."""
+_MAX_REASONS: Final = 25
+"""Scalar resources with a bit of their own: one more, for the others, just fits into an int32."""
+_FIRST_SCALAR: Final = _FIRST_RESOURCE << len(NATIVE)
+_OTHERS: Final = _FIRST_SCALAR << _MAX_REASONS
 
 _USAGE: Final = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE)
+
+
+class Needs(NamedTuple):
+    """What a pod needs of a node, as far as the nodes there are can tell apart."""
+
+    demands: list[Demand]
+    nowhere: int
+    """The mask of what no node has at all: a shortage of every row."""
 
 
 class NodeResourcesFit:
@@ -67,9 +80,8 @@ class NodeResourcesFit:
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._scorer = scoring.scorer(args.scoring_strategy)
-        self._latest: tuple[Resources | None, list[Demand]] = None, []
-        self._numbered: dict[int, int] = {}
-        self._masks: list[int] = [0]
+        self._table = handle.table
+        self._latest: tuple[Resources | None, int, Needs] = None, 0, Needs([], 0)
 
     @staticmethod
     def validate_args(args: NodeResourcesFitArgs) -> Iterator[ArgumentProblem]:
@@ -85,23 +97,24 @@ class NodeResourcesFit:
         requests = pod.shape.requests
         mask = _POD_LIMIT if node.pod_count + 1 > node.allowed_pod_number else 0
         if not requests.empty:
+            needs = self._needs(requests)
+            mask |= needs.nowhere
             allocatable, requested = node.allocatable, node.requested
-            for name, amount, bit in self._demands(requests):
+            for name, amount, bit in needs.demands:
                 capacity = amount_of(allocatable, name)
                 mask |= _shortage(amount, capacity, amount_of(requested, name), bit)
         return _status(mask, requests) if mask else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
-        requests = pod.shape.requests
-        demands = self._demands(requests)
-        wide = len(requests.scalars) > _MAX_SCALARS
-        if wide or len(rows) <= FEW:
-            masks = _masks(table, rows, demands)
-            return np.array(self._number(masks) if wide else masks, dtype=np.int32)
+        needs = self._needs(pod.shape.requests)
+        if len(rows) <= FEW:
+            return np.array(_masks(table, rows, needs), dtype=np.int32)
         index = selector(table, rows)
         codes: Codes = (table.pod_count[index] >= table.pod_limit[index]).astype(np.int32)
-        for name, amount, bit in demands:
+        if needs.nowhere:
+            codes |= needs.nowhere
+        for name, amount, bit in needs.demands:
             capacity, used = amounts_in(table, name, index)
             short = capacity - used < amount
             if short.any():
@@ -111,9 +124,7 @@ class NodeResourcesFit:
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Every shortage of the mask, in order."""
-        requests = pod.shape.requests
-        wide = len(requests.scalars) > _MAX_SCALARS
-        return _status(self._masks[code] if wide else code, requests)
+        return _status(code, pod.shape.requests)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
@@ -135,27 +146,41 @@ class NodeResourcesFit:
         """Room may appear when a pod goes or shrinks, or when a node comes or grows."""
         return fit_events(self._demands)
 
-    def _demands(self, requests: Resources) -> list[Demand]:
-        """What must be free, in the order of reasons; remembered for the next node or victim."""
-        known, demands = self._latest
-        if known is not requests:
-            demands = self._collected(requests)
-            self._latest = requests, demands
-        return demands
+    def _needs(self, requests: Resources) -> Needs:
+        """What must be free; remembered for the next node or victim."""
+        known, sequence, needs = self._latest
+        if known is requests and (not needs.nowhere or sequence == self._table.sequence):
+            return needs
+        if len(requests.scalars) <= _MAX_REASONS:
+            needs = Needs(list(self._demands(requests)), 0)
+        else:
+            needs = self._sorted_out(requests)
+        self._latest = requests, self._table.sequence, needs
+        return needs
 
-    def _collected(self, requests: Resources) -> list[Demand]:
+    def _sorted_out(self, requests: Resources) -> Needs:
+        """The demands that some node can meet at all, and the shortage of all the others."""
+        offered, nowhere = self._table.offers_scalar, 0
         demands = []
+        for each in self._demands(requests):
+            if each.name in NATIVE or offered(each.name):
+                demands.append(each)
+            else:
+                nowhere |= each.bit | _UNRESOLVABLE
+        return Needs(demands, nowhere)
+
+    def _demands(self, requests: Resources) -> Iterator[Demand]:
+        """Each amount above 0 that the pod asks for, in the order of reasons."""
         bit = _FIRST_RESOURCE
         for name in NATIVE:
             amount = amount_of(requests, name)
             if amount > 0:
-                demands.append(Demand(name, amount, bit))
+                yield Demand(name, amount, bit)
             bit <<= 1
         for name, amount in requests.scalars:
             if amount > 0 and not self._ignores(name):
-                demands.append(Demand(name, amount, bit))
-            bit <<= 1
-        return demands
+                yield Demand(name, amount, bit)
+            bit = min(bit << 1, _OTHERS)
 
     def _ignores(self, name: str) -> bool:
         if not self._ignored and not self._ignored_groups:
@@ -164,13 +189,6 @@ class NodeResourcesFit:
             name in self._ignored or name.partition("/")[0] in self._ignored_groups
         )
 
-    def _number(self, masks: list[int]) -> list[int]:
-        for mask in masks:
-            if mask and mask not in self._numbered:
-                self._numbered[mask] = len(self._masks)
-                self._masks.append(mask)
-        return [self._numbered.get(mask, 0) for mask in masks]
-
 
 def _shortage(amount: int, capacity: int, used: int, bit: int) -> int:
     if amount <= capacity - used:
@@ -178,14 +196,16 @@ def _shortage(amount: int, capacity: int, used: int, bit: int) -> int:
     return bit | _UNRESOLVABLE if amount > capacity else bit
 
 
-def _masks(table: NodeTableView, rows: Rows, demands: list[Demand]) -> list[int]:
+def _masks(table: NodeTableView, rows: Rows, needs: Needs) -> list[int]:
     """One mask per row in plain Python, quicker than NumPy for a few rows."""
     pod_count, pod_limit = table.pod_count, table.pod_limit
     allocatable, requested = table.allocatable, table.requested
     masks = []
     for row in rows.tolist():
-        mask = _POD_LIMIT if pod_count.item(row) >= pod_limit.item(row) else 0
-        for name, amount, bit in demands:
+        mask = needs.nowhere
+        if pod_count.item(row) >= pod_limit.item(row):
+            mask |= _POD_LIMIT
+        for name, amount, bit in needs.demands:
             native = NATIVE.get(name)
             if native is None:
                 capacity, used = table.scalar_amounts_at(name, row)
@@ -199,9 +219,11 @@ def _masks(table: NodeTableView, rows: Rows, demands: list[Demand]) -> list[int]
 def _status(mask: int, requests: Resources) -> Status:
     reasons = [TOO_MANY_PODS] if mask & _POD_LIMIT else []
     bit = _FIRST_RESOURCE
-    for name in (*NATIVE, *(name for name, _ in requests.scalars)):
+    for name in (*NATIVE, *(name for name, _ in requests.scalars[:_MAX_REASONS])):
         if mask & bit:
             reasons.append(INSUFFICIENT.format(resource=name))
         bit <<= 1
+    if mask & _OTHERS:
+        reasons.append(INSUFFICIENT_OTHERS)
     code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if mask & _UNRESOLVABLE else Code.UNSCHEDULABLE
     return Status(code, tuple(reasons))

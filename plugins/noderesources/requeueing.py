@@ -7,7 +7,7 @@ asks for one would sleep through the arrival of the node it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from plugins.noderesources.amounts import Demand, amount_of
@@ -22,7 +22,7 @@ from scheduler.framework import (
     QueueingHint,
 )
 
-Demands = Callable[[Resources], Sequence[Demand]]
+Demands = Callable[[Resources], Iterable[Demand]]
 """From what a pod requests to what must be free for it."""
 
 
@@ -37,13 +37,14 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
         return QueueingHint.QUEUE if freed else QueueingHint.SKIP
 
     def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        needed = demands(pod.shape.requests)
+        # Asked twice: a pod may name so many resources that a list of them is not worth making.
+        requests = pod.shape.requests
         resources, pods = node_allocatable(new)
-        if not fits_empty_node(needed, resources, pods):
+        if not fits_empty_node(demands(requests), resources, pods):
             return QueueingHint.SKIP
         if old is not None:
             old_resources, old_pods = node_allocatable(old)
-            if pods <= old_pods and not grows(needed, old_resources, resources):
+            if pods <= old_pods and not grows(demands(requests), old_resources, resources):
                 return QueueingHint.SKIP
         return QueueingHint.QUEUE
 
@@ -64,12 +65,12 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
     )
 
 
-def fits_empty_node(needed: Sequence[Demand], allocatable: Resources, pods: int) -> bool:
+def fits_empty_node(needed: Iterable[Demand], allocatable: Resources, pods: int) -> bool:
     """Whether a node of that size could take the pod if it had no other."""
     return pods >= 1 and all(each.amount <= amount_of(allocatable, each.name) for each in needed)
 
 
-def grows(needed: Sequence[Demand], before: Resources, after: Resources) -> bool:
+def grows(needed: Iterable[Demand], before: Resources, after: Resources) -> bool:
     """Whether there is more of something needed."""
     return any(amount_of(after, each.name) > amount_of(before, each.name) for each in needed)
 

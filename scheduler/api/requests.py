@@ -14,6 +14,7 @@ Five readings of one pod differ on purpose, because upstream's do:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -54,11 +55,14 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     memory: int = 0
     ephemeral_storage: int = 0
     scalars: tuple[tuple[str, int], ...] = ()
-    """(name, count) of extended and other scalar resources by name; a stated 0 is present."""
+    """(name, count) of extended and other scalar resources, sorted; a stated 0 is present."""
 
     def scalar(self, name: str) -> int:
         """The count of a scalar resource, 0 when absent."""
-        return next((count for each, count in self.scalars if each == name), 0)
+        scalars = self.scalars
+        # Of thousands, as a pod may name, each may be looked up.
+        at = bisect_left(scalars, (name,))
+        return scalars[at][1] if at < len(scalars) and scalars[at][0] == name else 0
 
     @property
     def empty(self) -> bool:

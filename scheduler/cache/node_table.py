@@ -186,6 +186,10 @@ class NodeTable:
         columns = self.columns
         return columns.scalar_allocatable.at(name, row), columns.scalar_requested.at(name, row)
 
+    def offers_scalar(self, name: str) -> bool:
+        """Whether some node has any of a scalar resource allocatable."""
+        return name in self.columns.scalar_allocatable
+
     def label_column(self, key: str) -> Int32Column:
         """Value ids of a label key; the column is built on first use, and again if long unused."""
         return self._label(key).column

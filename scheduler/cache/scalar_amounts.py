@@ -36,6 +36,10 @@ class ScalarAmounts:
     def __bool__(self) -> bool:
         return bool(self._few or self._many)
 
+    def __contains__(self, name: str) -> bool:
+        """Whether any row has an amount other than 0."""
+        return name in self._few or name in self._many
+
     def at(self, name: str, row: int) -> int:
         """The amount of a resource on a row."""
         few = self._few.get(name)

@@ -315,6 +315,13 @@ class NodeTableView(Protocol):
         """(allocatable, requested) of a scalar resource on one row."""
         ...
 
+    def offers_scalar(self, name: str) -> bool:
+        """Whether some node has any of a scalar resource allocatable.
+
+        The answer stays the same until `sequence` moves on.
+        """
+        ...
+
     @property
     def unschedulable(self) -> BoolColumn:
         """(capacity,): `spec.unschedulable`, the node is cordoned."""

@@ -13,6 +13,7 @@ import pytest
 from plugins import NodeResourcesFit
 from plugins.noderesources.arguments import NodeResourcesFitArgs
 from scheduler.api import Pod
+from scheduler.cache import NodeTable
 from scheduler.framework import Code, CycleState
 from tests.unit.api.objects import container
 from tests.unit.plugins.clusters import Cluster, node, pod, verdicts
@@ -218,7 +219,81 @@ def test_more_resources_than_a_mask_has_bits() -> None:
     short = names[::7]
     allocatable = {**SIZE, **dict.fromkeys(names, 2), **dict.fromkeys(short, 0)}
 
-    assert outcome(asking(dict.fromkeys(names, 1)), None, None, allocatable) == ("UU", short)
+    assert outcome(asking(dict.fromkeys(names, 1)), None, None, allocatable) == (
+        "UU",
+        [*short[:4], "other resources"],
+    )
+
+
+def test_as_many_resources_as_are_named_one_by_one() -> None:
+    names = [f"example.com/r{index:02}" for index in range(25)]
+
+    assert outcome(asking(dict.fromkeys(names, 1))) == ("UU", names)
+
+
+def test_resources_beyond_those_named_one_by_one_are_used_up() -> None:
+    names = [f"example.com/r{index:02}" for index in range(30)]
+    allocatable = {**SIZE, **dict.fromkeys(names, 2)}
+    wanted = asking(dict.fromkeys(names, 1))
+
+    assert outcome(wanted, {names[29]: 2}, None, allocatable) == ("U", ["other resources"])
+    assert outcome(wanted, {names[29]: 1}, None, allocatable) == OK
+
+
+class Offers:
+    """Counts the questions whether any node has a resource, and those about rows."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self.asked = 0
+        self.compared = 0
+
+    def offers_scalar(self, name: str) -> bool:
+        self.asked += 1
+        return self._table.offers_scalar(name)
+
+    def scalar_amounts(self, name: str, index: Any) -> Any:
+        self.compared += 1
+        return self._table.scalar_amounts(name, index)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+
+def test_names_that_no_node_has_are_decided_once_for_all_rows_and_attempts() -> None:
+    cluster = Cluster(node(f"n{i}", allocatable=SIZE) for i in range(20))
+    handle: Any = cluster.handle()
+    table: Any = Offers(cluster.table)
+    handle.table = table
+    plugin = NodeResourcesFit(None, handle)
+    names = [f"example.com/r{index:04}" for index in range(2000)]
+    wanted = cluster.intern(asking({**dict.fromkeys(names, 1), AAA: 1}))
+
+    for _ in range(3):
+        codes = plugin.filter_rows(CycleState(), wanted, table, cluster.table.rows)
+        for row in cluster.table.rows.tolist():
+            plugin.filter(CycleState(), wanted, cluster.table.node_info(row))
+
+    assert table.asked == 2001
+    assert table.compared == 3  # The one that nodes have, once for all rows of each attempt.
+    assert len(set(codes.tolist())) == 1
+    status = plugin.filter_status(CycleState(), wanted, int(codes[0]))
+    assert len(status.reasons) == 25
+    assert status.reasons[-1] == "Insufficient other resources"
+
+
+def test_a_node_that_brings_a_missing_resource_is_noticed() -> None:
+    names = [f"example.com/r{index:02}" for index in range(40)]
+    cluster = Cluster([node("small", allocatable=SIZE)])
+    plugin = NodeResourcesFit(None, cluster.handle())
+    wanted = cluster.intern(asking(dict.fromkeys(names, 1)))
+    assert verdicts(plugin, cluster, wanted)["small"] is not None
+
+    cluster.cache.set_node(node("large", allocatable={**SIZE, **dict.fromkeys(names, 1)}))
+
+    found = verdicts(plugin, cluster, wanted)
+    assert found["large"] is None
+    assert found["small"] is not None
 
 
 def test_pre_filter_never_skips() -> None:
