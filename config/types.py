@@ -250,8 +250,12 @@ class KubestowConfiguration(Section, frozen=True):
     #: How long it is not called then; one call tries afterwards. 30 s: long against a time-out of
     #: 5 s, short against an outage.
     extender_cool_down: timedelta = timedelta(seconds=30)
+    #: How long the event loop of a leader may make no progress before the Lease is renewed no
+    #: longer. 1 min: longer than any cycle takes, and as long as the liveness probe of our
+    #: manifests waits before it ends a process that does not answer.
+    watchdog_timeout: timedelta = timedelta(minutes=1)
     #: How long pods are scheduled back to back before watches and binds get their turn. 5 ms:
-    #: several pods, yet well below what delays a lease renewal or a health check.
+    #: several pods, yet well below what delays a health check.
     slice: timedelta = timedelta(milliseconds=5)
     node_provisioning_bridge: NodeProvisioningBridgeConfiguration = (
         NodeProvisioningBridgeConfiguration()

@@ -39,6 +39,9 @@ from scheduler.api.names import is_object_name, is_qualified_name
 
 REPLACE_FLAG: Final = "--replace-default-scheduler"
 
+SHORTEST_WATCHDOG: Final = timedelta(seconds=1)
+"""The heartbeat comes ten times a second; a busy machine may well lose some."""
+
 _CLASSIC_POINTS: Final = tuple(
     point for point in POINTS if point not in {"multiPoint", "placementGenerate", "placementScore"}
 )
@@ -165,6 +168,14 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
             problems.add(
                 f"kubestow.{key}", invalid(format_duration(value), "must be greater than zero")
             )
+    if options.watchdog_timeout < SHORTEST_WATCHDOG:
+        problems.add(
+            "kubestow.watchdogTimeout",
+            invalid(
+                format_duration(options.watchdog_timeout),
+                f"must be {format_duration(SHORTEST_WATCHDOG)} or more",
+            ),
+        )
     if options.status_delay < timedelta():
         problems.add(
             "kubestow.statusDelay",

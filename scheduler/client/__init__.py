@@ -1,6 +1,6 @@
 """The client side of the Kubernetes API: reading (reflectors) and writing (dispatcher).
 
-May import `scheduler.api` only. Everything runs on one event loop; every call has a timeout.
+May import `scheduler.api` only. Every object belongs to one event loop; every call has a timeout.
 
 How the parts fit: `load_configuration` finds cluster and credentials, a `Transport` owns the
 session, an `ApiClient` is one purpose on it (user agent, rate limit, fence). A `Reflector` follows
@@ -9,7 +9,7 @@ one resource into a `Store`; the `Dispatcher` sends binds, status patches and th
 """
 
 from scheduler.client.binding import BindOutcome, BindResult, bind_and_settle
-from scheduler.client.clock import Clock, SystemClock
+from scheduler.client.clock import Clock, LeaseClock, SystemClock
 from scheduler.client.configuration import ClientConfiguration, load_configuration
 from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions
 from scheduler.client.dispatcher import Dispatcher, DispatcherOptions, Lane
@@ -23,11 +23,10 @@ from scheduler.client.errors import (
     RequestTimeout,
 )
 from scheduler.client.events import EventRecorder, EventRecorderOptions
-from scheduler.client.fence import Fence, OpenFence
+from scheduler.client.fence import Fence, Heartbeat, LeaderFence, OpenFence
 from scheduler.client.leader_election import (
     LeaderElectionOptions,
     LeaderElector,
-    LeaderFence,
     LeadershipLostError,
     LeaseLock,
     check_timing,
@@ -59,11 +58,13 @@ __all__ = [
     "EventRecorder",
     "EventRecorderOptions",
     "Fence",
+    "Heartbeat",
     "Lane",
     "LeaderElectionOptions",
     "LeaderElector",
     "LeaderFence",
     "LeadershipLostError",
+    "LeaseClock",
     "LeaseLock",
     "MalformedAnswer",
     "NotLeader",

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -45,6 +47,36 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Suspend the calling task."""
         await asyncio.sleep(max(0.0, seconds))
+
+
+class LeaseClock(SystemClock):
+    """The machine's clocks; the monotonic one goes on while the machine is suspended.
+
+    For whatever others measure as well, a Lease above all: to them the time of the suspension has
+    passed. Timers of the event loop do stop, so who slept must look at the clock again. Where the
+    system has no such clock (CLOCK_BOOTTIME of Linux) this is `SystemClock`. A virtual machine
+    that is paused from outside may not notice by any clock.
+    """
+
+    __slots__ = ()
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back, and never stands still."""
+        return _boot_time()
+
+
+def _boot_time_source() -> Callable[[], float]:
+    clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+    if clock is None:
+        return time.monotonic
+    try:
+        time.clock_gettime(clock)
+    except OSError:
+        return time.monotonic
+    return partial(time.clock_gettime, clock)
+
+
+_boot_time: Final = _boot_time_source()
 
 
 def micro_time(epoch: float) -> str:

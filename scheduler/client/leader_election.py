@@ -3,12 +3,20 @@
 The rules are client-go's: whoever holds the Lease renews it; others take it over when it was not
 *seen to change* for its duration, judged by the local monotonic clock, so that clock skew between
 machines does not matter. Writes to the Lease carry its resourceVersion, so only one of two
-contenders succeeds.
+contenders succeeds. A candidate looks at the Lease every retry period and once more in the moment
+in which what it saw expires, so it takes over at the latest a lease duration and
+`POLL_JITTER` retry periods after the last renewal, and never less than a lease duration after it.
 
 No split brain: leadership ends, here, when the last successful renewal is older than the renew
 deadline, counted from *before* that renewal was sent. Until others may take over, lease duration
 minus renew deadline is left, and a write that was allowed at the last moment must end within that
 time (`check_timing`). Connection errors and hangs only ever make us stop earlier.
+
+A leader that makes no progress gives way: it stops renewing when the heartbeat is older than the
+watchdog timeout. It does not release the Lease then, since nobody knows when its last write ends;
+the others wait the lease duration out.
+
+All of it belongs to one event loop. Other threads may read `fence` and `leading`.
 """
 
 from __future__ import annotations
@@ -28,6 +36,7 @@ import structlog
 from scheduler.api.policy import LeaseSpec
 from scheduler.client.clock import Clock, micro_time
 from scheduler.client.errors import ApiError, RequestError
+from scheduler.client.fence import Heartbeat, LeaderFence, SteadyHeartbeat
 from scheduler.client.metrics import ClientMetrics, NullMetrics
 from scheduler.client.resources import LEASES
 from scheduler.client.rest import ApiClient
@@ -35,7 +44,14 @@ from scheduler.client.rest import ApiClient
 _log = structlog.get_logger(__name__)
 
 ACQUIRE_JITTER: Final = 1.2
-"""Candidates retry after `retry_period * [1, 2.2)`, so that they do not race in step."""
+"""After an error candidates retry after `retry_period * [1, 2.2)`, as client-go's do always."""
+
+POLL_JITTER: Final = 0.2
+"""A candidate looks at a Lease that somebody else holds every `retry_period * [1, 1.2)`: reading
+does not race, and a renewal that is seen sooner runs out sooner."""
+
+SHORTEST_PAUSE_SECONDS: Final = 0.01
+"""Before another look, so that a timer that fires a little early does not become a busy loop."""
 
 
 class LeadershipLostError(Exception):
@@ -53,6 +69,8 @@ class LeaderElectionOptions:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+    watchdog_timeout: float = 60.0
+    """How old the heartbeat of a leader may become before it stops renewing."""
     release_on_stop: bool = True
 
 
@@ -84,39 +102,6 @@ def check_timing(options: LeaderElectionOptions, bind_timeout: float) -> list[st
             "otherwise land after another replica has taken over"
         )
     return problems
-
-
-class LeaderFence:
-    """Open only while the last successful renewal is younger than the renew deadline.
-
-    Shut from the start, and for good once `shut` was called.
-    """
-
-    __slots__ = ("_clock", "_renew_deadline", "_renewed", "_shut")
-
-    def __init__(self, clock: Clock, renew_deadline: float) -> None:
-        self._clock = clock
-        self._renew_deadline = renew_deadline
-        self._renewed: float | None = None
-        self._shut = False
-
-    def allowed(self) -> bool:
-        """Whether this process may write now."""
-        return self.remaining() > 0.0
-
-    def remaining(self) -> float:
-        """Seconds until the fence shuts unless renewed; zero or less when it is shut."""
-        if self._shut or self._renewed is None:
-            return 0.0
-        return self._renewed + self._renew_deadline - self._clock.monotonic()
-
-    def renewed(self, at: float) -> None:
-        """The Lease was renewed by a request that was *begun* at monotonic time `at`."""
-        self._renewed = at
-
-    def shut(self) -> None:
-        """Let nothing through any more."""
-        self._shut = True
 
 
 class Lock(Protocol):
@@ -207,7 +192,9 @@ class LeaderElector:
         random: Random | None = None,
         metrics: ClientMetrics | None = None,
         on_new_leader: Callable[[str], None] | None = None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
+        """Prepare; no heartbeat means that nobody can get stuck."""
         self.identity = options.identity or new_identity()
         self.fence = LeaderFence(clock, options.renew_deadline)
         self._lock = lock
@@ -216,6 +203,7 @@ class LeaderElector:
         self._random = random or Random()
         self._metrics = metrics or NullMetrics()
         self._on_new_leader = on_new_leader
+        self._heartbeat = heartbeat or SteadyHeartbeat()
         self._lease: dict[str, Any] | None = None
         self._spec = LeaseSpec()
         # When the record was last seen to change, monotonic.
@@ -251,18 +239,27 @@ class LeaderElector:
         """
         await self.acquire()
         try:
-            await _run_while(lead, self.hold)
+            await run_while(lead, self.hold)
         finally:
             await self.release()
 
     async def acquire(self) -> None:
         """Wait until this process leads."""
         while not await self._try_acquire_or_renew():
-            jitter = 1.0 + ACQUIRE_JITTER * self._random.random()
-            await self._clock.sleep(self._options.retry_period * jitter)
+            await self._clock.sleep(self._until_next_look())
         self._leading = True
         self._metrics.leader(self._options.name, True)
         _log.info("leading", lease=self._lease_name(), identity=self.identity)
+
+    def _until_next_look(self) -> float:
+        period = self._options.retry_period
+        if self._lease is None:
+            return period * (1.0 + ACQUIRE_JITTER * self._random.random())
+        pause = period * (1.0 + POLL_JITTER * self._random.random())
+        left = self._expires() - self._clock.monotonic()
+        if left > 0.0:
+            pause = min(pause, left)
+        return max(pause, SHORTEST_PAUSE_SECONDS)
 
     async def hold(self) -> None:
         """Renew until the Lease is lost.
@@ -275,6 +272,8 @@ class LeaderElector:
             await self._clock.sleep(min(pause, self.fence.remaining()))
             if not self.fence.allowed():
                 break
+            if self._heartbeat.age() > self._options.watchdog_timeout:
+                self._give_way()
             renewed = await self._try_acquire_or_renew()
             # Every failure eats into the deadline, so the next try comes sooner than usual.
             pause = self._options.retry_period / (1 if renewed else 2)
@@ -287,6 +286,15 @@ class LeaderElector:
             f"{self._options.renew_deadline:g}s, held by {holder}"
             + (f" (last error: {self._last_error})" if self._last_error else "")
         )
+        raise LeadershipLostError(msg)
+
+    def _give_way(self) -> None:
+        self._lose()
+        msg = (
+            f"leadership of Lease {self._lease_name()} given up: the event loop has made no "
+            f"progress for {self._heartbeat.age():.0f}s, it executes {self._heartbeat.where()}"
+        )
+        _log.error(msg)
         raise LeadershipLostError(msg)
 
     def _lose(self) -> None:
@@ -356,13 +364,17 @@ class LeaderElector:
             # Nobody else writes while we hold it, so reading first is needed only after an error.
             return await self._write(self._lease)
         lease = await self._lock.get(self._timeout())
+        if lease is not None:
+            self._observe(lease)
+            if self._held_by_other():
+                return False
+        if not self._leading and self._heartbeat.age() > self._options.retry_period:
+            # Whoever cannot lead now leaves the Lease to somebody who can.
+            return False
         if lease is None:
             started = self._clock.monotonic()
             self._written(await self._lock.create(self._new_spec(), self._timeout()), started)
             return True
-        self._observe(lease)
-        if self._held_by_other():
-            return False
         return await self._write(lease)
 
     async def _write(self, lease: Mapping[str, Any]) -> bool:
@@ -388,9 +400,12 @@ class LeaderElector:
         holder = self._spec.holder_identity
         if not holder or holder == self.identity:
             return False
+        return self._clock.monotonic() < self._expires()
+
+    def _expires(self) -> float:
         # The duration the holder promised counts for it, as in client-go.
         duration = self._spec.lease_duration_seconds or self._options.lease_duration
-        return self._clock.monotonic() < self._observed + duration
+        return self._observed + duration
 
     def _observe(self, lease: dict[str, Any]) -> None:
         spec = msgspec.convert(lease.get("spec") or {}, LeaseSpec)
@@ -430,9 +445,10 @@ class LeaderElector:
         return f"{self._options.namespace}/{self._options.name}"
 
 
-async def _run_while(
+async def run_while(
     lead: Callable[[], Coroutine[Any, Any, None]], hold: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
+    """Run `lead` as long as `hold` runs; an error of `hold` comes out when `lead` has ended."""
     leading = asyncio.create_task(lead(), name="leading")
     holding = asyncio.create_task(hold(), name="lease renewal")
     try:

@@ -20,8 +20,8 @@ import structlog
 import uvloop
 
 from config import Configuration
-from scheduler.client.clock import SystemClock
-from scheduler.client.configuration import load_configuration
+from scheduler.client.clock import LeaseClock, SystemClock
+from scheduler.client.configuration import ClientConfiguration, load_configuration
 from scheduler.client.errors import ConfigurationError as ClientConfigurationError
 from scheduler.client.fence import OpenFence
 from scheduler.client.leader_election import (
@@ -36,9 +36,10 @@ from scheduler.client.transport import Transport
 from scheduler.framework import ConfigurationError, Registry
 from scheduler.service import logs
 from scheduler.service.endpoints import Endpoints
+from scheduler.service.lease_thread import LeaseThread, PostedMetrics
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
-from scheduler.service.watchdog import watch_loop_lag
+from scheduler.service.watchdog import LoopHeartbeat, watch_loop
 from scheduler.service.wiring import Wiring, seconds
 
 _log = structlog.get_logger(__name__)
@@ -84,6 +85,7 @@ class Application:
         self._owns_process = True
         self.metrics = SchedulerMetrics(disabled=options.disabled_metrics)
         self._clock = SystemClock()
+        self._heartbeat = LoopHeartbeat(LeaseClock())
 
     def request_stop(self) -> None:
         """Stop cleanly; a second call ends the process at once."""
@@ -117,16 +119,19 @@ class Application:
         except ClientConfigurationError as problem:
             raise ConfigurationError(str(problem)) from problem
 
-    async def _connect(self, stack: AsyncExitStack) -> Transport:
+    async def _load(self) -> ClientConfiguration:
         connection = self._configuration.effective.client_connection
-        found = await load_configuration(
+        return await load_configuration(
             kubeconfig=connection.kubeconfig or None, master=self._options.master
         )
+
+    async def _connect(self, stack: AsyncExitStack) -> Transport:
+        found = await self._load()
         _log.info("connecting", server=found.server, configuration=found.source)
         return await stack.enter_async_context(Transport(found))
 
     async def _serve(self, transport: Transport, stack: AsyncExitStack) -> int:
-        elector = await self._elector(transport, stack)
+        elector = await self._elector()
         wiring = Wiring(
             self._configuration,
             self._registry,
@@ -152,13 +157,11 @@ class Application:
             self._exit_code = EXIT_FAILED
         return self._exit_code
 
-    async def _run(
-        self, wiring: Wiring, elector: LeaderElector | None, endpoints: Endpoints
-    ) -> None:
+    async def _run(self, wiring: Wiring, elector: LeaseThread | None, endpoints: Endpoints) -> None:
         async with asyncio.TaskGroup() as tasks:
             background: list[asyncio.Task[Any]] = [
                 tasks.create_task(wiring.recorder.run(), name="events"),
-                tasks.create_task(watch_loop_lag(self.metrics), name="watchdog"),
+                tasks.create_task(watch_loop(self.metrics, self._heartbeat), name="watchdog"),
                 tasks.create_task(wiring.dispatcher.run(), name="dispatcher"),
             ]
 
@@ -180,7 +183,7 @@ class Application:
             for task in background:
                 task.cancel()
 
-    async def _elector(self, transport: Transport, stack: AsyncExitStack) -> LeaderElector | None:
+    async def _elector(self) -> LeaseThread | None:
         settings = self._configuration.effective.leader_election
         if not settings.leader_elect:
             return None
@@ -190,15 +193,21 @@ class Application:
             lease_duration=settings.lease_duration.total_seconds(),
             renew_deadline=settings.renew_deadline.total_seconds(),
             retry_period=settings.retry_period.total_seconds(),
+            watchdog_timeout=seconds(self._configuration.options.watchdog_timeout),
         )
         problems = check_timing(options, seconds(self._configuration.options.bind_timeout))
         if problems:
             raise ConfigurationError(problems)
-        # Connections of its own: renewals wait neither for a free one nor for what hangs on them.
-        own = await stack.enter_async_context(Transport(transport.configuration))
-        client = ApiClient(own, user_agent="kubestow/leader-election", metrics=self.metrics.client)
+        # Credentials and connections of its own: they belong to another thread, and renewals wait
+        # neither for a free connection nor for what hangs on another's.
+        transport = Transport(await self._load())
+        metrics = PostedMetrics(self.metrics.client, asyncio.get_running_loop())
+        client = ApiClient(transport, user_agent="kubestow/leader-election", metrics=metrics)
         lock = LeaseLock(client, options.name, options.namespace)
-        return LeaderElector(lock, options, self._clock, metrics=self.metrics.client)
+        elector = LeaderElector(
+            lock, options, LeaseClock(), metrics=metrics, heartbeat=self._heartbeat
+        )
+        return LeaseThread(elector, transport)
 
     async def _synced(self, wiring: Wiring) -> bool:
         """Wait for every first list; False when told to stop before."""
@@ -230,7 +239,7 @@ class Application:
     async def _lead_until_stopped(
         self,
         wiring: Wiring,
-        elector: LeaderElector | None,
+        elector: LeaseThread | None,
         fill: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """Schedule while leading; `fill` fills the caches once elected, False when told to stop."""

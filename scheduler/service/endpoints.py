@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Self
 from config import Configuration, configz
 from scheduler.api.pod import Pod
 from scheduler.client.configuration import load_configuration
-from scheduler.client.leader_election import LeaderElector
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.service import logs
+from scheduler.service.lease_thread import LeaseThread
 from scheduler.service.metrics import build_info
 from scheduler.service.options import RunOptions
 from scheduler.service.pod_pages import PodPages
@@ -43,7 +43,7 @@ class Endpoints:
         options: RunOptions,
         configuration: Configuration,
         wiring: Wiring,
-        elector: LeaderElector | None,
+        elector: LeaseThread | None,
         client: ApiClient,
     ) -> None:
         self._options = options

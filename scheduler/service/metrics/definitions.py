@@ -53,7 +53,7 @@ E4: Final = exponential(0.00001, 1.5, 20)
 CLIENT: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """client-go's bounds for request and rate limiter latency."""
 LAG: Final = exponential(0.0005, 2, 14)
-"""Half a millisecond (the timer's own error) to four seconds (a lease is in danger)."""
+"""Half a millisecond (the timer's own error) to four seconds (health checks fail)."""
 
 
 def _counter(name: str, text: str, *labels: str) -> Definition:

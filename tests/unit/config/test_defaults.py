@@ -85,6 +85,7 @@ def test_options_of_our_own() -> None:
     assert options.bind_concurrency == 100
     assert options.bind_timeout == timedelta(seconds=4)
     assert options.watch_silence_timeout == timedelta(seconds=70)
+    assert options.watchdog_timeout == timedelta(minutes=1)
     assert options.time_based_hint_period == timedelta(seconds=30)
     assert options.status_delay == timedelta(seconds=1)
     assert body("kubestow: {statusDelay: 0s}").options.status_delay == timedelta()

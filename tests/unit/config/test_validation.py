@@ -145,6 +145,10 @@ ONE_MISTAKE = [
         'kubestow.bindTimeout: Invalid value: "0s": must be greater than zero',
     ),
     (
+        "kubestow: {watchdogTimeout: 500ms}",
+        'kubestow.watchdogTimeout: Invalid value: "500ms": must be 1s or more',
+    ),
+    (
         "kubestow: {slice: -1ms}",
         'kubestow.slice: Invalid value: "-1ms": must be greater than zero',
     ),

@@ -1,0 +1,157 @@
+"""LeaseThread: leader election in a thread of its own, so that a long cycle keeps the Lease.
+
+The one exception to "all state is touched from one event loop" (docs/decisions/0007). The thread
+runs a small event loop of its own, on which elector, client, connections and credentials live;
+nobody else touches these. The two sides exchange
+
+- the fence, which the thread writes and every write of the process reads;
+- the heartbeat, which the process's event loop writes and the thread reads before each renewal;
+- messages by `call_soon_threadsafe`: "leading", "ended, because", metrics; and "end" back.
+
+The thread needs the GIL for a few moments each renewal. Python code gives it up every 5 ms however
+long a cycle takes; a single call of C code that holds it (decoding, sorting an array) does not, and
+one longer than the renew deadline loses the Lease as a blocked loop did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+import uvloop
+
+from scheduler.client.fence import LeaderFence
+from scheduler.client.leader_election import LeaderElector, run_while
+from scheduler.client.metrics import ClientMetrics, NullMetrics
+from scheduler.client.transport import Transport
+
+THREAD_NAME: Final = "lease"
+
+
+class LeaseThread:
+    """One candidate, once, as `LeaderElector`; its methods are for the process's event loop."""
+
+    def __init__(self, elector: LeaderElector, transport: Transport) -> None:
+        """Nothing runs yet. Both arguments belong to the thread from now on."""
+        self._elector = elector
+        self._transport = transport
+        #: To be asked immediately before each write.
+        self.fence: LeaderFence = elector.fence
+        # Of this side; made in `run`.
+        self._home: asyncio.AbstractEventLoop
+        self._acquired: asyncio.Future[None]
+        self._ended: asyncio.Future[BaseException | None]
+        # Of the thread: its loop's callbacks and tasks alone use them.
+        self._loop: asyncio.AbstractEventLoop
+        self._election: asyncio.Task[None] | None = None
+        self._told_to_end = False
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process leads and may write."""
+        return self._elector.leading
+
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Acquire, run `lead` while the thread renews, and release when it returns.
+
+        Raises:
+            LeadershipLostError: the Lease was lost; `lead` has been cancelled and has ended.
+        """
+        self._home = asyncio.get_running_loop()
+        self._acquired = self._home.create_future()
+        self._ended = self._home.create_future()
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self._loop = runner.get_loop()
+        # A daemon, so that nothing that hangs in it keeps a process alive that is ending.
+        thread = threading.Thread(
+            target=self._thread, args=(runner,), name=THREAD_NAME, daemon=True
+        )
+        thread.start()
+        try:
+            await asyncio.wait((self._acquired, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            # Both, when this loop was blocked for long.
+            if not self._ended.done():
+                await run_while(lead, self._until_ended)
+        finally:
+            await self._end(thread)
+        await self._until_ended()
+
+    async def _until_ended(self) -> None:
+        if (error := await asyncio.shield(self._ended)) is not None:
+            raise error
+
+    async def _end(self, thread: threading.Thread) -> None:
+        """Have the thread release the Lease and end. Once cancelled, it has to hurry."""
+        hurried: asyncio.CancelledError | None = None
+        while not self._ended.done():
+            _tell(self._loop, self._stop_election)
+            try:
+                await asyncio.wait((self._ended,))
+            except asyncio.CancelledError as error:
+                hurried = error
+        # Its last act was to say so.
+        thread.join()
+        if hurried is not None:
+            raise hurried
+
+    # ----------------------------------------------------------------------------------- the thread
+
+    def _thread(self, runner: asyncio.Runner) -> None:
+        error: BaseException | None = None
+        try:
+            with runner:
+                runner.run(self._elect())
+        except asyncio.CancelledError:
+            pass
+        # Whatever it is: carried over to the other side, which raises it.
+        except BaseException as problem:  # noqa: BLE001
+            error = problem
+        finally:
+            self.fence.shut()
+        _tell(self._home, self._ended.set_result, error)
+
+    async def _elect(self) -> None:
+        self._election = asyncio.current_task()
+        if self._told_to_end:
+            return
+        async with self._transport:
+            await self._elector.run(self._lead)
+
+    async def _lead(self) -> None:
+        _tell(self._home, self._acquired.set_result, None)
+        await asyncio.Event().wait()
+
+    def _stop_election(self) -> None:
+        self._told_to_end = True
+        if self._election is not None:
+            self._election.cancel()
+
+
+class PostedMetrics(NullMetrics):
+    """What the client of the Lease reports, carried over to the event loop that owns the metrics.
+
+    Our instruments are fast because one thread writes them.
+    """
+
+    __slots__ = ("_home", "_metrics")
+
+    def __init__(self, metrics: ClientMetrics, home: asyncio.AbstractEventLoop) -> None:
+        self._metrics = metrics
+        self._home = home
+
+    def request(self, verb: str, code: str, seconds: float) -> None:
+        """A request ended."""
+        _tell(self._home, self._metrics.request, verb, code, seconds)
+
+    def leader(self, name: str, leading: bool) -> None:
+        """This process began or stopped leading."""
+        _tell(self._home, self._metrics.leader, name, leading)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, message: Callable[..., object], *args: Any) -> None:
+    # RuntimeError: that loop is closed, so nobody listens any more.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(message, *args)
