@@ -11,9 +11,7 @@ Touched only by its owner, the scheduling loop; a cycle reads it live, without a
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from scheduler.cache.change_log import ChangeLog
 from scheduler.cache.columns import NumericColumns
 from scheduler.cache.indexes import ImageIndex, PortIndex
 from scheduler.cache.interning import LabelColumn, TaintSets
+from scheduler.cache.label_columns import LabelColumns
 from scheduler.cache.node_info import NodeView
 from scheduler.cache.priority_usage import PriorityUsage
 from scheduler.cache.selector_counts import SelectorCounts
@@ -39,9 +38,6 @@ from scheduler.framework.nodes import (
     Removable,
     Rows,
 )
-
-MOST_LABEL_COLUMNS: Final = 512
-"""Label keys with a column; a node takes 4 bytes in each. The one used longest ago goes first."""
 
 _NO_FEATURES: frozenset[str] = frozenset()
 _NO_RESOURCES = Resources()
@@ -72,7 +68,7 @@ class NodeTable:
         self._node_count = 0
         self._rows: Rows | None = None
         self._taints = TaintSets()
-        self._labels: OrderedDict[str, LabelColumn] = OrderedDict()
+        self._labels = LabelColumns(self.columns.capacity)
         self._images = ImageIndex()
         self._ports = PortIndex()
         self.selector_counts = SelectorCounts(self.columns.capacity)
@@ -191,12 +187,15 @@ class NodeTable:
         return name in self.columns.scalar_allocatable
 
     def label_column(self, key: str) -> Int32Column:
-        """Value ids of a label key; the column is built on first use, and again if long unused."""
-        return self._label(key).column
+        """Value ids of a label key; the column is built on first use, and again if long unused.
+
+        Keys that no node has share one.
+        """
+        return self._labels.of(key, self._nodes).column
 
     def label_values(self, key: str) -> LabelColumn:
         """The dictionary of a label key."""
-        return self._label(key)
+        return self._labels.of(key, self._nodes)
 
     def pod_counts(self, terms: Sequence[PodTerm], *, terminating: bool) -> Int32Column:
         """Pods per row that match all terms; the column is built on first use."""
@@ -288,7 +287,7 @@ class NodeTable:
 
         An unreadable quantity raises QuantityError and leaves the table as it was.
         """
-        self._drop_old_labels()
+        self._labels.drop_old()
         known = self._row_by_name.get(node.name)
         old = None if known is None else self._nodes[known]
         changed = _EVERYTHING if old is None else self._difference(old, node)
@@ -303,11 +302,7 @@ class NodeTable:
             self.columns.taint_set[row] = self._taints.acquire(node.spec.taints)
             self.columns.unschedulable[row] = node.spec.unschedulable
         if changed & Columns.LABELS:
-            labels = node.metadata.labels
-            for key, column in self._labels.items():
-                column.set(row, labels.get(key))
-                if column.crowded:
-                    self._labels[key] = column.compacted()
+            self._labels.write(row, old, node)
         if changed & Columns.IMAGES:
             self._images.set(row, old.status.images if old else (), node.status.images)
             self.bump("images")
@@ -336,8 +331,7 @@ class NodeTable:
         self._images.set(row, node.status.images, ())
         self.bump("images")
         self._taints.release(int(self.columns.taint_set[row]))
-        for column in self._labels.values():
-            column.set(row, None)
+        self._labels.write(row, node, None)
         self.columns.clear_row(row)
         for resource, _ in self._resources[row].scalars:
             self.columns.scalar_allocatable.put(resource, row, 0)
@@ -458,22 +452,6 @@ class NodeTable:
         )
         self.columns.pod_limit[row] = pods
 
-    def _label(self, key: str) -> LabelColumn:
-        found = self._labels.get(key)
-        if found is not None:
-            self._labels.move_to_end(key)
-            return found
-        found = self._labels[key] = LabelColumn(self.columns.capacity)
-        for row, node in enumerate(self._nodes):
-            if node is not None:
-                found.set(row, node.metadata.labels.get(key))
-        return found
-
-    def _drop_old_labels(self) -> None:
-        # Not where a column is made: ids must go on meaning the same until the cycle is over.
-        while len(self._labels) > MOST_LABEL_COLUMNS:
-            self._labels.popitem(last=False)
-
     def _take_row(self, name: str) -> int:
         if self._free:
             row = self._free.pop()
@@ -495,8 +473,7 @@ class NodeTable:
         self._resources += [_NO_RESOURCES] * more
         self._features += [_NO_FEATURES] * more
         self._pods += [{} for _ in range(more)]
-        for column in self._labels.values():
-            column.grow(self.columns.capacity)
+        self._labels.grow(self.columns.capacity)
         self.selector_counts.grow(self.columns.capacity)
         self.terms.grow(self.columns.capacity)
 
@@ -526,6 +503,7 @@ class NodeTable:
             yield "non_zero_requested differs from the sum over pods"
         if int(self.columns.valid.sum()) != self._node_count:
             yield f"node_count is {self._node_count}, valid rows {int(self.columns.valid.sum())}"
+        yield from self._labels.validate(self._nodes)
         if set(self._free) & set(self._row_by_name.values()):
             yield "a row is both free and in use"
         placed = [(row, pod) for row, pods in enumerate(self._pods) for pod in pods.values()]

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.api import Node
 from scheduler.api.quantity import QuantityError
-from scheduler.cache import Cache, NodeTable, node_table
+from scheduler.cache import Cache, NodeTable, label_columns
 from scheduler.cache.change_log import ChangeLog
 from scheduler.cache.interning import parse_int64
 from scheduler.framework import CPU, EPHEMERAL_STORAGE, MEMORY, Columns
@@ -176,22 +176,40 @@ def test_a_label_column_is_made_on_first_use_and_followed_after() -> None:
 def test_the_label_column_used_longest_ago_goes_when_a_node_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_table, "MOST_LABEL_COLUMNS", 2)
-    table = table_with(node("a", labels={"zone": "x", "rack": "1"}), node("b"))
+    monkeypatch.setattr(label_columns, "MOST_LABEL_COLUMNS", 2)
+    keys = [f"key-{index}" for index in range(5)]
+    table = table_with(
+        node("a", labels={"zone": "x", "rack": "1", "host": "a"}),
+        node("b", labels=dict.fromkeys(keys, "")),
+    )
     for key in ("zone", "rack", "zone", "host"):
         table.label_column(key)
     assert list(table._labels) == ["rack", "zone", "host"], "a cycle may hold any of them"
-    for index in range(5):
-        table.label_column(f"key-of-one-pod-{index}")
+    for key in keys:
+        table.label_column(key)
         table.label_column("zone")
         # As a kubelet reports, nothing has changed.
-        table.set_node(node("b"))
-        assert list(table._labels) == [f"key-of-one-pod-{index}", "zone"]
+        table.set_node(node("b", labels=dict.fromkeys(keys, "")))
+        assert list(table._labels) == [key, "zone"]
     assert labels(table, "rack") == {"a": "1", "b": None}
 
 
+def test_keys_that_no_node_has_share_a_column_until_one_has() -> None:
+    table = table_with(node("a", labels={"zone": "x"}))
+    shared = table.label_column("key-0")
+    assert all(table.label_column(f"key-{index}") is shared for index in range(10_000))
+    assert list(table._labels) == []
+    table.set_node(node("b", labels={"key-1": "y"}))
+    assert labels(table, "key-1") == {"a": None, "b": "y"}
+    assert labels(table, "key-2") == {"a": None, "b": None}
+    assert list(table._labels) == ["key-1"]
+    table.remove_node("b")
+    assert labels(table, "key-1") == {"a": None}
+    assert list(table.validate()) == []
+
+
 def test_a_label_column_made_again_may_have_other_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_table, "MOST_LABEL_COLUMNS", 0)
+    monkeypatch.setattr(label_columns, "MOST_LABEL_COLUMNS", 0)
     table = table_with(node("a", labels={"zone": "x"}), node("b", labels={"zone": "y"}))
     assert labels(table, "zone") == {"a": "x", "b": "y"}
     held, column = table.label_values("zone"), table.label_column("zone")

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.api import Pod
-from scheduler.cache import node_table
+from scheduler.cache import label_columns
 from scheduler.cache.change_log import ChangeLog
 from scheduler.framework import (
     SKIP,
@@ -456,7 +456,7 @@ def test_reuse_never_changes_a_decision(machine: type[ReuseMachine]) -> None:
 def test_nor_does_it_when_label_columns_are_made_again_with_other_ids(
     monkeypatch: pytest.MonkeyPatch, machine: type[ReuseMachine]
 ) -> None:
-    monkeypatch.setattr(node_table, "MOST_LABEL_COLUMNS", 0)
+    monkeypatch.setattr(label_columns, "MOST_LABEL_COLUMNS", 0)
     examples = settings().max_examples // 10
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=25)
