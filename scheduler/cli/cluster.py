@@ -16,6 +16,8 @@ from urllib.parse import quote
 import click
 import msgspec
 
+from scheduler.api.decoding import decode_json
+
 if TYPE_CHECKING:
     from scheduler.client.rest import ApiClient
 
@@ -23,6 +25,7 @@ JsonObject = dict[str, Any]
 T = TypeVar("T")
 _PAGE: Final = 500
 _MERGE: Final = "application/merge-patch+json"
+_decoder: Final[msgspec.json.Decoder[JsonObject]] = msgspec.json.Decoder(dict[str, Any])
 
 
 class Objects:
@@ -88,8 +91,7 @@ def _path(plural: str, namespace: str, name: str = "") -> str:
 
 
 def _decoded(body: bytes) -> JsonObject:
-    found: JsonObject = msgspec.json.decode(body)
-    return found
+    return decode_json(_decoder, body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

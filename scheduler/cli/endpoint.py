@@ -348,6 +348,6 @@ def _said(body: bytes) -> str:
     text = body.decode("utf-8", "replace").strip()
     try:
         status = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return str(status.get("message", text)) if isinstance(status, dict) else text

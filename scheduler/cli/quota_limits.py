@@ -123,7 +123,7 @@ def change(quota: JsonObject, limits: Limits) -> JsonObject:
         notes = (quota["metadata"].get("annotations") or {}).get(ALIAS_ANNOTATION) or "{}"
         try:
             kept = json.loads(notes)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise LimitError(f"annotation {ALIAS_ANNOTATION} is no JSON: {problem}") from problem
         meta["annotations"] = {ALIAS_ANNOTATION: json.dumps({**kept, **limits.aliases})}
     return {"metadata": meta, "spec": {"hard": limits.hard}}

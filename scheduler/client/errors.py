@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Object
 
 
@@ -156,7 +157,7 @@ def api_error(
 ) -> ApiError:
     """Build an ApiError from an error answer; a body that is no Status becomes the message."""
     try:
-        parsed = _status_decoder.decode(body)
+        parsed = decode_json(_status_decoder, body)
     except ValueError:
         text = body[:200].decode("utf-8", "replace").strip()
         parsed = StatusBody(message=text)

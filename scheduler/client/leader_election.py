@@ -33,6 +33,7 @@ from uuid import uuid4
 import msgspec
 import structlog
 
+from scheduler.api.decoding import decode_json
 from scheduler.api.policy import LeaseSpec
 from scheduler.client.clock import Clock, micro_time
 from scheduler.client.errors import ApiError, RequestError
@@ -160,8 +161,11 @@ class LeaseLock:
         return _json_object(answer.body)
 
 
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
 def _json_object(body: bytes) -> dict[str, Any]:
-    return msgspec.json.decode(body, type=dict[str, Any])
+    return decode_json(_object_decoder, body)
 
 
 @dataclass(frozen=True, slots=True)

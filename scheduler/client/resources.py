@@ -2,7 +2,8 @@
 
 Decoding is strict first, because that is fast, and lenient second: Go encodes an empty slice
 without `omitempty` as null (CSINode `spec.drivers`, Pod `spec.containers` in bookmarks), so on
-failure nulls are dropped and the object is tried again. What fails both ways is malformed.
+failure nulls are dropped and the object is tried again. What fails both ways is malformed. Unread
+fields that nest too deep to be skipped are emptied first.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from scheduler.api.decoding import prune
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
@@ -125,6 +127,12 @@ class Resource(Generic[T]):
             ValueError: it is malformed even when nulls count as absent (`msgspec.DecodeError` is
             one).
         """
+        try:
+            return self._decode(data)
+        except RecursionError:
+            return self._decode(prune(data))
+
+    def _decode(self, data: bytes | msgspec.Raw) -> T:
         try:
             return self._decoder.decode(data)
         except msgspec.ValidationError:

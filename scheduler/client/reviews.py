@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Object
 from scheduler.client.errors import MalformedAnswer
 from scheduler.client.rest import ApiClient
@@ -51,6 +52,10 @@ class _AccessReview(Object):
     status: AccessReviewStatus = msgspec.field(default_factory=AccessReviewStatus)
 
 
+_token_review = msgspec.json.Decoder(_TokenReview)
+_access_review = msgspec.json.Decoder(_AccessReview)
+
+
 async def review_token(
     client: ApiClient, token: str, audiences: tuple[str, ...] = ()
 ) -> TokenReviewStatus:
@@ -61,7 +66,7 @@ async def review_token(
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
     answer = await client.request("POST", _TOKEN_REVIEWS, body=body)
     try:
-        return msgspec.json.decode(answer.body, type=_TokenReview).status
+        return decode_json(_token_review, answer.body).status
     except ValueError as error:
         raise MalformedAnswer("POST", _TOKEN_REVIEWS, f"not a TokenReview: {error}") from error
 
@@ -80,6 +85,6 @@ async def review_access(
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     answer = await client.request("POST", _ACCESS_REVIEWS, body=body)
     try:
-        return msgspec.json.decode(answer.body, type=_AccessReview).status
+        return decode_json(_access_review, answer.body).status
     except ValueError as error:
         raise MalformedAnswer("POST", _ACCESS_REVIEWS, f"not an access review: {error}") from error

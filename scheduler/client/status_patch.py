@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.client.backoff import Backoff
@@ -166,7 +167,7 @@ async def send_status_patch(
 def version_of(body: bytes) -> str:
     """The resourceVersion of the object in an answer; empty when there is none to be read."""
     try:
-        return _answer_decoder.decode(body).metadata.resource_version
+        return decode_json(_answer_decoder, body).metadata.resource_version
     except ValueError:
         return ""
 

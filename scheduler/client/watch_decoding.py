@@ -1,8 +1,9 @@
 """From watch bytes to typed events.
 
 A watch is lines of `{"type": ..., "object": {...}}`. The common line is decoded in one step into a
-struct; only when that fails is it taken apart: bookmarks and errors carry other objects, and nulls
-stand for absent fields. Pure: no I/O, no logging.
+struct; only when that fails is it taken apart: bookmarks and errors carry other objects, nulls
+stand for absent fields, and unread fields may nest deeper than a decoder can follow. Pure: no I/O,
+no logging.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final, Generic
 
 import msgspec
 
+from scheduler.api.decoding import decode_json, prune
 from scheduler.api.meta import Named, Object
 from scheduler.client.errors import StatusBody
 from scheduler.client.resources import Resource, T
@@ -111,6 +113,7 @@ class WatchDecoder(Generic[T]):
         self._raw = msgspec.json.Decoder(_RawLine)
         self._named = msgspec.json.Decoder(Named)
         self._status = msgspec.json.Decoder(StatusBody)
+        self._any: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
     def decode(self, line: bytes) -> Changed[T] | Bookmark | Failure | Malformed:
         """Decode one line.
@@ -120,13 +123,19 @@ class WatchDecoder(Generic[T]):
         """
         try:
             event = self._fast.decode(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return self._decode_slowly(line)
         if event.type is WatchType.BOOKMARK or event.type is WatchType.ERROR:
             return self._decode_slowly(line)
         return event
 
     def _decode_slowly(self, line: bytes) -> Changed[T] | Bookmark | Failure | Malformed:
+        try:
+            return self._decode_parts(line)
+        except RecursionError:
+            return self._decode_parts(prune(line))
+
+    def _decode_parts(self, line: bytes) -> Changed[T] | Bookmark | Failure | Malformed:
         try:
             raw = self._raw.decode(line)
             if raw.type is WatchType.ERROR:
@@ -149,11 +158,11 @@ class WatchDecoder(Generic[T]):
     def named(self, data: bytes | msgspec.Raw) -> Named:
         """As much of the metadata as can be read; never raises."""
         try:
-            return self._named.decode(data)
+            return decode_json(self._named, data)
         except ValueError:
             pass
         try:
-            loose = msgspec.json.decode(data)
+            loose = decode_json(self._any, data)
             metadata = loose.get("metadata") or {}
             texts = {key: text for key, text in metadata.items() if isinstance(text, str)}
             return msgspec.convert({"metadata": texts}, Named)
@@ -162,4 +171,9 @@ class WatchDecoder(Generic[T]):
 
     def object_bytes(self, line: bytes) -> bytes:
         """A copy of the object's own JSON within a line that decoded before."""
-        return bytes(self._raw.decode(line).object)
+        try:
+            return bytes(self._raw.decode(line).object)
+        except RecursionError:
+            from scheduler.api.nesting import Nesting  # noqa: PLC0415 - see scheduler.api.decoding
+
+            return Nesting(line).member("object")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Condition, Object
 from scheduler.service.node_provisioning.signals import REASONS
 
@@ -53,7 +54,7 @@ _decoder = msgspec.json.Decoder(OwnedPod)
 
 def read_owned_pod(data: bytes) -> OwnedPod:
     """Decode a pod. Raises ValueError."""
-    return _decoder.decode(data)
+    return decode_json(_decoder, data)
 
 
 def other_writer(pod: OwnedPod, *, seen_without: bool = False) -> str | None:

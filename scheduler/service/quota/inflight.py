@@ -55,13 +55,13 @@ def read(annotations: Mapping[str, str], now: float) -> dict[str, Entry]:
         return {}
     try:
         raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return {}
     found: dict[str, Entry] = {}
     for uid, part in raw.items():
         try:
             each = msgspec.json.decode(part, type=Entry)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             continue
         if not each.expired(now):
             found[uid] = each

@@ -26,6 +26,7 @@ from tests.integration.client.faulty_server import (
     node,
     pod,
 )
+from tests.unit.client.deep_objects import deep_fields, deep_json, deep_line
 from tests.unit.client.virtual_clock import InstantClock
 
 NODES_PATH = "/api/v1/nodes"
@@ -370,6 +371,67 @@ class TestMalformedObjects:
         async with running(reflector):
             await recorder.until(lambda: reflector.has_synced)
         assert names(reflector) == ["a"]
+
+
+class TestDeepNesting:
+    """A field that nobody reads nests deeper than a decoder can follow: it costs nothing."""
+
+    deep = node("deep", "6", fields=deep_fields())
+    malformed = node("malformed", "7", fields=deep_fields(), spec=[])
+    listed = {
+        "metadata": {"resourceVersion": "7"},
+        "items": [node("a"), deep, malformed, node("b")],
+    }
+    lines = deep_line("ADDED", deep) + b"\n" + deep_line("ADDED", malformed) + b"\n"
+
+    async def test_in_a_list(
+        self, server: FaultyServer, client: ApiClient, recorder: Recorder
+    ) -> None:
+        server.on("GET", NODES_PATH, server.text(deep_json(self.listed)))
+        server.on("WATCH", NODES_PATH, server.watch())
+        reflector = reflect(client, recorder, keep_raw=lambda item: item.name == "deep")
+        async with running(reflector):
+            await recorder.until(lambda: reflector.has_synced)
+        assert names(reflector) == ["a", "b", "deep"]
+        assert reflector.statistics().malformed == 1
+        assert reflector.store.raw("deep") == deep_json(self.deep)
+        consistent(reflector, recorder)
+
+    async def test_in_a_watch(
+        self, server: FaultyServer, client: ApiClient, recorder: Recorder
+    ) -> None:
+        server.on("GET", NODES_PATH, server.page([]))
+        more = line("ADDED", node("a", "8"))
+        server.on("WATCH", NODES_PATH, server.watch([self.lines + more]))
+        reflector = reflect(client, recorder, keep_raw=lambda item: item.name == "deep")
+        async with running(reflector):
+            await recorder.until(lambda: len(recorder.deltas) == 2)
+        assert names(reflector) == ["a", "deep"]
+        assert reflector.statistics().malformed == 1
+        assert reflector.statistics().resource_version == "8"
+        assert reflector.store.raw("deep") == deep_json(self.deep)
+
+    async def test_in_a_streamed_list(
+        self, server: FaultyServer, client: ApiClient, recorder: Recorder
+    ) -> None:
+        annotations = {"k8s.io/initial-events-end": "true"}
+        end = line("BOOKMARK", {"metadata": {"resourceVersion": "9", "annotations": annotations}})
+        server.on("WATCH", NODES_PATH, server.watch([self.lines + end]))
+        reflector = reflect(client, recorder, ReflectorOptions(streaming_list=True))
+        async with running(reflector):
+            await recorder.until(lambda: reflector.has_synced)
+        assert names(reflector) == ["deep"]
+        assert reflector.statistics().resource_version == "9"
+
+    async def test_in_a_deletion(
+        self, server: FaultyServer, client: ApiClient, recorder: Recorder
+    ) -> None:
+        server.on("GET", NODES_PATH, server.page([node("deep", "1")]))
+        server.on("WATCH", NODES_PATH, server.watch([deep_line("DELETED", self.deep) + b"\n"]))
+        reflector = reflect(client, recorder)
+        async with running(reflector):
+            await recorder.until(lambda: len(recorder.deltas) == 2)
+        assert names(reflector) == []
 
 
 class TestConnectionFaults:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from random import Random
 
 import pytest
 from aiohttp import web
@@ -11,6 +12,7 @@ from aiohttp import web
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
+from scheduler.cli.cluster import Objects
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.credentials import Issued, IssuedCredentials, TokenFileCredentials
 from scheduler.client.errors import (
@@ -21,12 +23,15 @@ from scheduler.client.errors import (
     RequestError,
     RequestTimeout,
 )
+from scheduler.client.leader_election import LeaseLock
 from scheduler.client.rate_limit import RateLimiter
 from scheduler.client.resources import EVENTS, NODES, PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import UserInfo, review_access, review_token
+from scheduler.client.status_patch import PodStatusPatch, send_status_patch, version_of
 from scheduler.client.transport import Transport
 from tests.integration.client.faulty_server import Answer, FaultyServer, node, pod, until
+from tests.unit.client.deep_objects import deep_fields, deep_json
 from tests.unit.client.virtual_clock import InstantClock
 
 NODE_PATH = "/api/v1/nodes/a"
@@ -325,6 +330,75 @@ async def test_reviews(server: FaultyServer, client: ApiClient) -> None:
     spec = server.seen[1].json["spec"]
     assert spec["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
     assert UserInfo().groups == ()
+
+
+class TestDeepNesting:
+    """Unread fields of an answer nest deeper than a decoder can follow."""
+
+    async def test_objects_and_their_answers(self, server: FaultyServer, client: ApiClient) -> None:
+        path = "/api/v1/namespaces/default/pods/p"
+        answer = server.text(deep_json({**pod("p", "5"), "extra": deep_fields()}))
+        for method in ("GET", "PUT", "PATCH"):
+            server.on(method, path, answer)
+        server.on("POST", "/api/v1/namespaces/default/pods", answer)
+        server.on("PATCH", f"{path}/status", answer)
+        patch = PodStatusPatch("default", "p", "uid-p")
+        assert (await client.get(PODS, "p", "default")).metadata.resource_version == "5"
+        assert (await client.patch(PODS, "p", "default", body={})).key == "default/p"
+        assert (await client.replace(PODS, {}, "p", "default")).key == "default/p"
+        assert (await client.create(PODS, a_pod(), "default")).key == "default/p"
+        assert version_of(await send_status_patch(client, patch, Random(1))) == "5"
+
+    async def test_lists_keep_their_items_as_they_are(
+        self, server: FaultyServer, client: ApiClient
+    ) -> None:
+        items = [node("a"), node("b", extra=deep_fields()), node("c", extra={"items": [{}]})]
+        metadata = {"resourceVersion": "7", "continue": "", "extra": [{"items": deep_fields()}]}
+        body = {"kind": "NodeList", "metadata": metadata, "items": items}
+        server.on("GET", "/api/v1/nodes", server.text(deep_json(body)))
+        page = await client.list_page(NODES)
+        assert page.metadata.resource_version == "7"
+        assert [bytes(item) for item in page.items or ()] == [deep_json(item) for item in items]
+        assert [item.name for item in await client.list(NODES)] == ["a", "b", "c"]
+
+    async def test_errors(self, server: FaultyServer, client: ApiClient) -> None:
+        status = {"kind": "Status", "extra": deep_fields(), "reason": "NotFound", "message": "gone"}
+        server.on("GET", NODE_PATH, server.text(deep_json(status), 404))
+        with pytest.raises(ApiError, match="404 NotFound: gone"):
+            await client.get(NODES, "a")
+
+    async def test_reviews_and_the_lease(self, server: FaultyServer, client: ApiClient) -> None:
+        tokens, accesses = (
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        )
+        status = {"authenticated": True, "allowed": True}
+        answer = server.text(deep_json({"metadata": deep_fields(), "status": status}))
+        server.on("POST", tokens, answer)
+        server.on("POST", accesses, answer)
+        assert (await review_token(client, "secret")).authenticated
+        assert (await review_access(client, UserInfo(), path="/", verb="get")).allowed
+        lease = {"metadata": {"managedFields": deep_fields()}, "spec": {"holderIdentity": "me"}}
+        path = "/apis/coordination.k8s.io/v1/namespaces/system/leases/kubestow"
+        server.on("GET", path, server.text(deep_json(lease)))
+        server.on("PUT", path, server.json({}))
+        lock = LeaseLock(client, "kubestow", "system")
+        found = await lock.get(1.0)
+        assert found is not None
+        assert found["spec"] == lease["spec"]
+        await lock.replace(found, 1.0)
+        assert server.requests("PUT")[0].json["spec"] == lease["spec"]
+
+    async def test_commands(self, server: FaultyServer, client: ApiClient) -> None:
+        path = "/api/v1/namespaces/default/pods"
+        deep = {**pod("p"), "extra": deep_fields()}
+        server.on("GET", path, server.text(deep_json({"metadata": {}, "items": [deep]})))
+        server.on("GET", f"{path}/p", server.text(deep_json(deep)))
+        found = await Objects(client).get("pods", "default", "p")
+        assert found is not None
+        assert found["metadata"] == deep["metadata"]
+        (listed,) = await Objects(client).list("pods", "default")
+        assert listed["metadata"] == deep["metadata"]
 
 
 async def test_closing_gives_up_a_renewal_under_way(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from scheduler.client.watch_decoding import (
     Malformed,
     WatchDecoder,
 )
+from tests.unit.client.deep_objects import DEPTH, deep_fields, deep_json, deep_line
 
 
 @given(
@@ -101,6 +103,84 @@ def test_a_malformed_object_keeps_what_names_it(metadata: Any, name: str, versio
 def test_garbage(line: bytes) -> None:
     with pytest.raises(GarbageError):
         WatchDecoder(PODS).decode(line)
+
+
+class TestDeepNesting:
+    """Fields that nobody reads may nest deeper than a decoder can follow."""
+
+    @pytest.mark.parametrize("plural", sorted(RESOURCES))
+    def test_every_kind_is_decoded_as_if_they_were_not_there(self, plural: str) -> None:
+        decoder = WatchDecoder(RESOURCES[plural])
+        metadata = {"name": "x", "namespace": "y", "resourceVersion": "5", "labels": {"a": "b"}}
+        plain = decoder.decode(deep_line("MODIFIED", {"metadata": metadata}))
+        deep = {"metadata": {"managedFields": deep_fields(), **metadata}}
+        assert isinstance(plain, Changed)
+        assert decoder.decode(deep_line("MODIFIED", deep)) == plain
+
+    @pytest.mark.parametrize("levels", [900, 1_000, DEPTH, 100_000])
+    def test_any_depth(self, levels: int) -> None:
+        item = {"metadata": {"managedFields": deep_fields(), "name": "p"}}
+        event = WatchDecoder(PODS).decode(deep_line("DELETED", item, levels))
+        assert isinstance(event, Changed)
+        assert event.object.metadata.name == "p"
+
+    def test_nulls_beside_them_count_as_absent(self) -> None:
+        item = {"metadata": {"managedFields": deep_fields()}, "spec": {"drivers": None}}
+        event = WatchDecoder(RESOURCES["csinodes"]).decode(deep_line("ADDED", item))
+        assert isinstance(event, Changed)
+
+    def test_a_malformed_object_is_named(self) -> None:
+        metadata = {"managedFields": deep_fields(), "name": "p", "labels": 7}
+        event = WatchDecoder(PODS).decode(deep_line("ADDED", {"metadata": metadata, "spec": 7}))
+        assert isinstance(event, Malformed)
+        assert event.named.metadata.name == "p"
+
+    def test_bookmarks_and_errors(self) -> None:
+        decoder = WatchDecoder(PODS)
+        item = {"metadata": {"managedFields": deep_fields(), "resourceVersion": "5"}, "code": 410}
+        assert decoder.decode(deep_line("BOOKMARK", item)) == Bookmark("5")
+        failure = decoder.decode(deep_line("ERROR", item))
+        assert isinstance(failure, Failure)
+        assert failure.status.code == 410
+
+    def test_the_bytes_of_the_object_stay_as_they_are(self) -> None:
+        item = {"metadata": {"managedFields": deep_fields(), "name": "p"}, "extra": 1}
+        line = deep_line("ADDED", item)
+        assert WatchDecoder(PODS).object_bytes(line) == deep_json(item)
+
+
+PIECES = (
+    b'{"type":"ADDED","object":', b'{"type":"BOOKMARK","object":', b'{"type":"ERROR","object":',
+    b'{"metadata":', b'"name":"p"', b'"labels":', b'"spec":', b'"containers":', b"null", b"1e999",
+    b"9" * 5_000, b'"', b"\\", b"[", b"]", b"{", b"}", b",", b":", b"}}", b"}}}",
+    b"[" * 1_500, b'{"a":' * 1_500, b"]" * 1_500, b"}" * 1_500, b"\xff", b'"\\ud800"',
+)  # fmt: skip
+LINE = json.dumps({
+    "type": "ADDED",
+    "object": {
+        "metadata": {"name": "p", "resourceVersion": "5", "labels": {"a": "b"}},
+        "spec": {"nodeName": "n", "containers": [{"resources": {"requests": {"cpu": "1"}}}]},
+        "extra": [{"more": "x"}],
+    },
+}).encode()  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=3), max_size=12).map(b"".join))
+def test_nothing_but_garbage_errors_come_out_of_garbage(line: bytes) -> None:
+    with suppress(GarbageError):
+        WatchDecoder(PODS).decode(line)
+
+
+@given(
+    st.integers(0, len(LINE)),
+    st.integers(0, 12),
+    st.lists(st.sampled_from(PIECES), max_size=3).map(b"".join),
+)
+def test_nothing_but_garbage_errors_come_out_of_broken_lines(
+    start: int, length: int, replacement: bytes
+) -> None:
+    with suppress(GarbageError):
+        WatchDecoder(PODS).decode(LINE[:start] + replacement + LINE[start + length :])
 
 
 class TestResources:

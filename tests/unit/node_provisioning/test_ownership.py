@@ -14,6 +14,7 @@ from scheduler.service.node_provisioning.ownership import (
     other_writer,
     read_owned_pod,
 )
+from tests.unit.client.deep_objects import deep_fields, deep_json
 
 KEY = f'k:{{"type":"{CONDITION}"}}'
 ALL: dict[str, Any] = {".": {}, "f:type": {}, "f:status": {}, "f:reason": {}, "f:message": {}}
@@ -67,3 +68,9 @@ def test_without_records_a_condition_that_came_up_before_our_eyes_is_not_ours() 
 def test_what_is_no_pod_is_an_error(data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         read_owned_pod(data)
+
+
+def test_fields_may_nest_deeper_than_a_decoder_can_follow() -> None:
+    known = json.loads(pod(entry("karpenter", ALL)))
+    known["metadata"]["managedFields"] += deep_fields()
+    assert other_writer(read_owned_pod(deep_json(known))) == "karpenter"

@@ -36,7 +36,9 @@ def test_an_entry_expires() -> None:
 @pytest.mark.parametrize(
     "damaged",
     ["", "{", "[]", "3", '{"u": null}', '{"u": {"holder": "x"}}',
-     '{"u": {"amounts": {}, "holder": "x", "time": "yesterday"}}'],
+     '{"u": {"amounts": {}, "holder": "x", "time": "yesterday"}}',
+     f'{{"u": {"[" * 100_000}{"]" * 100_000}}}',
+     f'{{"u": {{"x": {"[" * 100_000}{"]" * 100_000}}}}}'],
 )  # fmt: skip
 def test_what_cannot_be_read_counts_as_nothing(damaged: str) -> None:
     assert read({ANNOTATION: damaged}, NOW) == {}
