@@ -39,6 +39,7 @@ from scheduler.service.endpoints import Endpoints
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
+from scheduler.service.serving.descriptors import raise_soft_limit
 from scheduler.service.watchdog import LoopHeartbeat, watch_loop
 from scheduler.service.wiring import Wiring, seconds
 
@@ -62,6 +63,7 @@ cycles, so Python's default of 700 only makes pauses."""
 def run(options: RunOptions) -> int:
     """Run until a signal; returns the exit code. Raises ConfigurationError with all problems."""
     gc.set_threshold(*GC_THRESHOLDS)
+    raise_soft_limit()
     logs.configure(options.logging.format, options.logging.verbosity)
     registry = available_plugins()
     configuration = read_configuration(options, registry)

@@ -21,7 +21,7 @@ from scheduler.service.serving import (
     DebugPages,
     HttpsServer,
     ServingTls,
-    create_app,
+    create_handler,
     delegated_authenticator,
     delegated_authorizer,
     scheduler_checks,
@@ -79,13 +79,13 @@ class Endpoints:
 
     async def _start(self) -> None:
         access = self._options.access
-        app = create_app(
+        handler = create_handler(
             self._served(),
             delegated_authenticator(await self._reviewer(access.authentication_kubeconfig), access),
             delegated_authorizer(await self._reviewer(access.authorization_kubeconfig), access),
         )
         tls = ServingTls(self._options.serving, client_ca_file=access.client_ca_file)
-        server = HttpsServer(app, self._options.serving, tls)
+        server = HttpsServer(handler, self._options.serving, tls)
         await self._stack.enter_async_context(server)
         self.port = server.port
 

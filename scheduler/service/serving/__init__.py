@@ -8,7 +8,7 @@ from scheduler.service.serving.access import (
     DelegatedAuthenticator,
     DelegatedAuthorizer,
 )
-from scheduler.service.serving.application import Endpoints, create_app
+from scheduler.service.serving.application import Endpoints, create_handler
 from scheduler.service.serving.certificates import ServingError, ServingTls
 from scheduler.service.serving.debug_pages import DebugPages
 from scheduler.service.serving.delegation import delegated_authenticator, delegated_authorizer
@@ -31,7 +31,7 @@ __all__ = [
     "HttpsServer",
     "ServingError",
     "ServingTls",
-    "create_app",
+    "create_handler",
     "delegated_authenticator",
     "delegated_authorizer",
     "scheduler_checks",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -41,7 +41,7 @@ class Credentials:
     """What a request proves itself with."""
 
     #: Bearer token; empty when there is none.
-    token: str = ""
+    token: str = field(default="", repr=False)
     #: The client certificate as `ssl.SSLSocket.getpeercert` gives it, verified; None without one.
     certificate: Mapping[str, Any] | None = None
 
@@ -153,7 +153,9 @@ class DelegatedAuthorizer:
             return True
         if self._review is None:
             return False
-        key = (user.username, user.uid, user.groups, repr(user.extra), verb, path)
+        # A digest: paths are as long as a stranger likes, and the cache is bounded by entries.
+        question = (user.username, user.uid, user.groups, user.extra, verb, path)
+        key = hashlib.sha256(repr(question).encode("utf-8", "surrogatepass")).digest()
         ask = partial(self._ask, self._review, user, verb, path)
         return await self._cache.get(key, ask, self._ttls.__getitem__)
 

@@ -1,39 +1,38 @@
-"""The endpoints as an aiohttp application (framework-cycle-config.md 8.3).
+"""The endpoints: the handler of every request (framework-cycle-config.md 8.3).
 
-Every request is authenticated, authorised, answered and its connection closed. Answers to whom
-something is refused are kube-scheduler's, byte for byte. Nothing here listens: see `server`.
+Every request is authenticated, authorised and answered. Refusals are kube-scheduler's, byte for
+byte; other errors have fixed texts. Nothing here listens: see `server`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-import structlog
 from aiohttp import web
 
 from scheduler.api.pod import Pod
 from scheduler.client.reviews import UserInfo
+from scheduler.service.limited_log import LimitedLog
 from scheduler.service.metrics.pod_resources import render_pod_resources
 from scheduler.service.serving import access, debug_pages
 from scheduler.service.serving.access import Authenticator, Authorizer, Credentials
+from scheduler.service.serving.connections import client_of
 from scheduler.service.serving.debug_pages import DebugPages
 from scheduler.service.serving.health import ENDPOINTS, HealthAnswer, HealthChecks
+from scheduler.service.serving.server import Handler
 from scheduler.service.serving.slis import HealthSlis
-
-_log = structlog.get_logger(__name__)
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-MAX_BODY_BYTES: Final = 1024
-"""Nothing that is served reads a body, but for one number."""
 
 MAX_NUMBER_BYTES: Final = 32
 
 MAX_IN_FLIGHT: Final = 100
 """Requests at once, health checks apart: more are answered 429."""
+
+MAX_IN_FLIGHT_PER_CLIENT: Final = 25
+"""So that one client's made-up tokens leave room for everybody else's reviews."""
 
 ACCESS_TIMEOUT_SECONDS: Final = 10.0
 """For both reviews together; kubelet and Prometheus give up at about that time."""
@@ -77,30 +76,55 @@ class Endpoints:
     set_verbosity: Callable[[int], None] | None = None
 
 
-def create_app(
+def create_handler(
     endpoints: Endpoints, authenticator: Authenticator, authorizer: Authorizer
-) -> web.Application:
-    """Build the application; `/metrics/slis` becomes the observer of the health checks."""
+) -> Handler:
+    """Build the handler of all requests; `/metrics/slis` observes the health checks from now on."""
     endpoints.health.observer = endpoints.slis
-    app = web.Application(
-        middlewares=[_Limit(), _Access(authenticator, authorizer)], client_max_size=MAX_BODY_BYTES
-    )
-    app.on_response_prepare.append(_finish_headers)
-    handlers = _Handlers(endpoints)
-    for endpoint in ENDPOINTS:
-        app.router.add_route("*", f"/{endpoint}", handlers.health(endpoint))
-        app.router.add_route("*", f"/{endpoint}/{{check}}", handlers.one_check(endpoint))
-    app.router.add_get("/metrics", handlers.metrics)
-    app.router.add_delete("/metrics", handlers.reset_metrics)
-    app.router.add_get("/metrics/slis", handlers.slis)
-    app.router.add_get("/metrics/resources", handlers.resources)
-    app.router.add_get("/configz", handlers.configz)
-    app.router.add_get("/version", handlers.version)
-    if endpoints.set_verbosity is not None:
-        app.router.add_put("/debug/flags/v", handlers.set_verbosity)
-    app.router.add_get("/debug", handlers.debug_index)
-    app.router.add_get("/debug/{page:.+}", handlers.debug_page)
-    return app
+    router = _Router(_Handlers(endpoints), set_verbosity=endpoints.set_verbosity is not None)
+    return _Limit(_Access(authenticator, authorizer, router))
+
+
+class _Router:
+    """Finds the handler for a path and method; both have been authorised by then."""
+
+    def __init__(self, handlers: _Handlers, *, set_verbosity: bool) -> None:
+        get = _reading
+        self._exact: dict[str, Mapping[str, Handler]] = {
+            "/metrics": get(handlers.metrics) | {"DELETE": handlers.reset_metrics},
+            "/metrics/slis": get(handlers.slis),
+            "/metrics/resources": get(handlers.resources),
+            "/configz": get(handlers.configz),
+            "/version": get(handlers.version),
+            "/debug": get(handlers.debug_index),
+        }
+        if set_verbosity:
+            self._exact["/debug/flags/v"] = {"PUT": handlers.set_verbosity}
+        self._handlers = handlers
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        endpoint, slash, check = path[1:].partition("/")
+        if endpoint in ENDPOINTS:
+            # Whatever the method, as upstream.
+            if slash:
+                return self._handlers.one_check(endpoint, check)
+            return self._handlers.health(endpoint, request)
+        methods = self._exact.get(path)
+        if methods is None and path.startswith("/debug/"):
+            methods = _reading(self._handlers.debug_page)
+        if methods is None:
+            return not_found()
+        handler = methods.get(request.method)
+        if handler is None:
+            response = _error(405, "Method Not Allowed")
+            response.headers["Allow"] = ", ".join(methods)
+            return response
+        return await handler(request)
+
+
+def _reading(handler: Handler) -> dict[str, Handler]:
+    return {"GET": handler, "HEAD": handler}
 
 
 class _Handlers:
@@ -111,29 +135,21 @@ class _Handlers:
         # A scrape is tens of milliseconds of CPU in a thread; one after the other is enough.
         self._scraping = asyncio.Lock()
 
-    def health(self, endpoint: str) -> Handler:
+    def health(self, endpoint: str, request: web.BaseRequest) -> web.Response:
         """All checks of an endpoint."""
+        answer = self._endpoints.health.answer(
+            endpoint,
+            verbose="verbose" in request.query,
+            excluded=request.query.getall("exclude", []),
+        )
+        return _health_response(answer)
 
-        async def handle(request: web.Request) -> web.Response:
-            answer = self._endpoints.health.answer(
-                endpoint,
-                verbose="verbose" in request.query,
-                excluded=request.query.getall("exclude", []),
-            )
-            return _health_response(answer)
-
-        return handle
-
-    def one_check(self, endpoint: str) -> Handler:
+    def one_check(self, endpoint: str, check: str) -> web.Response:
         """A single check, with the reason of its failure."""
+        answer = self._endpoints.health.answer_one(endpoint, check)
+        return not_found() if answer is None else _health_response(answer)
 
-        async def handle(request: web.Request) -> web.Response:
-            answer = self._endpoints.health.answer_one(endpoint, request.match_info["check"])
-            return not_found() if answer is None else _health_response(answer)
-
-        return handle
-
-    async def metrics(self, request: web.Request) -> web.Response:
+    async def metrics(self, request: web.BaseRequest) -> web.Response:
         """Everything measured, in the format the scraper prefers."""
         source = self._endpoints.metrics
         async with self._scraping:
@@ -142,32 +158,32 @@ class _Handlers:
             body, content_type = await asyncio.to_thread(source.exposition, accept)
         return _text(body, content_type)
 
-    async def reset_metrics(self, _: web.Request) -> web.Response:
+    async def reset_metrics(self, _: web.BaseRequest) -> web.Response:
         """Zero what counts."""
         self._endpoints.metrics.reset()
         return _text(b"metrics reset\n")
 
-    async def slis(self, request: web.Request) -> web.Response:
+    async def slis(self, request: web.BaseRequest) -> web.Response:
         """Results of the health checks."""
         body, content_type = self._endpoints.slis.exposition(request.headers.get("Accept", ""))
         return _text(body, content_type)
 
-    async def resources(self, _: web.Request) -> web.Response:
+    async def resources(self, _: web.BaseRequest) -> web.Response:
         """Requests and limits of all pods, from one moment."""
         pods = self._endpoints.pods()
         async with self._scraping:
             body = await asyncio.to_thread(render_pod_resources, pods)
         return _text(body, "text/plain; version=0.0.4; charset=utf-8")
 
-    async def configz(self, _: web.Request) -> web.Response:
+    async def configz(self, _: web.BaseRequest) -> web.Response:
         """The effective configuration."""
         return _json(self._endpoints.configz())
 
-    async def version(self, _: web.Request) -> web.Response:
+    async def version(self, _: web.BaseRequest) -> web.Response:
         """What this build is."""
         return _json(self._endpoints.version)
 
-    async def set_verbosity(self, request: web.Request) -> web.Response:
+    async def set_verbosity(self, request: web.BaseRequest) -> web.Response:
         """Change the log level while running; the body is the number."""
         body = (await request.content.read(MAX_NUMBER_BYTES)).decode("ascii", "replace").strip()
         set_verbosity = self._endpoints.set_verbosity
@@ -176,13 +192,13 @@ class _Handlers:
         set_verbosity(int(body))
         return _text(f"successfully set klog.logging.verbosity to {int(body)}".encode())
 
-    async def debug_index(self, _: web.Request) -> web.Response:
+    async def debug_index(self, _: web.BaseRequest) -> web.Response:
         """The names of the debug pages."""
         return _json([f"/debug/{name}" for name in self._endpoints.debug.names()])
 
-    async def debug_page(self, request: web.Request) -> web.Response:
+    async def debug_page(self, request: web.BaseRequest) -> web.Response:
         """One debug page."""
-        page = self._endpoints.debug.get(request.match_info["page"])
+        page = self._endpoints.debug.get(request.path.removeprefix("/debug/"))
         if page is None:
             return not_found()
         try:
@@ -194,46 +210,52 @@ class _Handlers:
 
 
 class _Limit:
-    """Middleware: bounds the requests at work. Health endpoints are always answered."""
+    """Bounds the requests at work, all of them and those of one client.
 
-    __middleware_version__ = 1
+    Health checks that anybody may ask for are always answered.
+    """
 
-    def __init__(self) -> None:
-        self._in_flight = 0
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._in_flight: Counter[str] = Counter()
 
-    async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in _PROBED:
-            return await handler(request)
-        if self._in_flight >= MAX_IN_FLIGHT:
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        # With a token the API server has to be asked first.
+        if request.path in _PROBED and "Authorization" not in request.headers:
+            return await self._handler(request)
+        client = client_of(request.remote or "")
+        if (
+            self._in_flight.total() >= MAX_IN_FLIGHT
+            or self._in_flight[client] >= MAX_IN_FLIGHT_PER_CLIENT
+        ):
             response = _error(429, "Too many requests, please try again later.")
             response.headers["Retry-After"] = "1"
             return response
-        self._in_flight += 1
+        self._in_flight[client] += 1
         try:
-            return await handler(request)
+            return await self._handler(request)
         finally:
-            self._in_flight -= 1
+            self._in_flight[client] -= 1
+            if not self._in_flight[client]:
+                del self._in_flight[client]
 
 
 class _Access:
-    """Middleware: authenticates and authorises every request, known path or not."""
+    """Authenticates and authorises every request, known path or not."""
 
-    __middleware_version__ = 1
-
-    def __init__(self, authenticator: Authenticator, authorizer: Authorizer) -> None:
+    def __init__(
+        self, authenticator: Authenticator, authorizer: Authorizer, handler: Handler
+    ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
+        self._handler = handler
+        self._log = LimitedLog(__name__)
 
-    async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         refusal = await self._refusal(request)
-        if refusal is not None:
-            return refusal
-        try:
-            return await handler(request)
-        except web.HTTPNotFound:
-            return not_found()
+        return await self._handler(request) if refusal is None else refusal
 
-    async def _refusal(self, request: web.Request) -> web.Response | None:
+    async def _refusal(self, request: web.BaseRequest) -> web.Response | None:
         transport = request.transport
         certificate = None if transport is None else transport.get_extra_info("peercert")
         token = access.bearer_token(request.headers.get("Authorization"))
@@ -246,7 +268,7 @@ class _Access:
                 if await self._authorizer.authorize(user, verb, path):
                     return None
         except (access.AccessUnknownError, TimeoutError) as error:
-            _log.warning("cannot decide about a request", path=path, error=str(error))
+            self._log.warning("cannot decide about a request", path=path, error=str(error))
             return _error(500, f'Internal Server Error: "{path}": access could not be reviewed')
         who = f'User "{user.username}"'
         message = f'forbidden: {who} cannot {verb} path "{path}"'
@@ -257,16 +279,8 @@ class _Access:
             return await self._authenticator.authenticate(credentials)
         except access.AccessUnknownError as error:
             # As upstream: who cannot be identified is refused, whatever the cause.
-            _log.warning("cannot authenticate a request", error=str(error))
+            self._log.warning("cannot authenticate a request", error=str(error))
             return None
-
-
-async def _finish_headers(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers.setdefault("Cache-Control", "no-cache, private")
-    response.headers.popall("Server", None)
-    # One request for each connection, see `server`. Headers are complete by now: say it here too.
-    response.force_close()
-    response.headers["Connection"] = "close"
 
 
 def not_found() -> web.Response:
@@ -287,8 +301,7 @@ def _error(status: int, text: str) -> web.Response:
 
 
 def _text(body: bytes, content_type: str = TEXT) -> web.Response:
-    headers = {"Content-Type": content_type, "X-Content-Type-Options": "nosniff"}
-    return web.Response(body=body, headers=headers)
+    return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _json(data: object) -> web.Response:

@@ -1,7 +1,8 @@
 """Remembered answers of the API server: bounded, expiring, and asked for once at a time.
 
-Anybody on the network may send made-up tokens, so what that costs is limited: so many entries, so
-many questions in flight, so many seconds for one answer. Errors are not remembered.
+Anybody on the network may send made-up tokens, so what that costs is limited: so many entries of
+constant size, so many questions at once and a second, so many seconds for one answer. Errors are
+not remembered.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from scheduler.client.clock import Clock
+from scheduler.client.rate_limit import RateLimiter
 
 Answer = TypeVar("Answer")
 
 MAX_ENTRIES: Final = 1024
 MAX_QUESTIONS: Final = 8
 """At once; the API server has better things to do."""
+
+QPS: Final = 200.0
+BURST: Final = 400
+"""Questions a second, and saved up: those of upstream's client for reviews
+(DelegatingAuthenticationOptions and DelegatingAuthorizationOptions, `getClient`)."""
 
 
 @dataclass(slots=True)
@@ -33,13 +40,20 @@ class ReviewCache(Generic[Answer]):
     """Answers by key. Used from one event loop."""
 
     def __init__(
-        self, clock: Clock, *, entries: int = MAX_ENTRIES, questions: int = MAX_QUESTIONS
+        self,
+        clock: Clock,
+        *,
+        entries: int = MAX_ENTRIES,
+        questions: int = MAX_QUESTIONS,
+        qps: float = QPS,
+        burst: int = BURST,
     ) -> None:
         self._clock = clock
         self._entries = entries
         self._answers: OrderedDict[Hashable, tuple[float, Answer]] = OrderedDict()
         self._turns: dict[Hashable, _Turn] = {}
         self._questions = asyncio.Semaphore(questions)
+        self._limiter = RateLimiter(clock, qps=qps, burst=burst)
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -65,6 +79,7 @@ class ReviewCache(Generic[Answer]):
                 if answer is not None:
                     return answer[1]
                 async with self._questions:
+                    await self._limiter.acquire()
                     fresh = await ask()
                 self._remember(key, fresh, ttl(fresh))
                 return fresh

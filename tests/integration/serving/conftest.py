@@ -24,7 +24,7 @@ from scheduler.service.serving import (
     Endpoints,
     HttpsServer,
     ServingTls,
-    create_app,
+    create_handler,
     scheduler_checks,
 )
 
@@ -96,6 +96,7 @@ class Open(Protocol):
         authorizer: Authorizer | None = None,
         tls: ServingTls | None = None,
         client_tls: ssl.SSLContext | None = None,
+        max_connections: int | None = None,
         **changes: Any,
     ) -> AbstractAsyncContextManager[Visitor]: ...
 
@@ -115,16 +116,17 @@ def opened() -> Open:
         authorizer: Authorizer | None = None,
         tls: ServingTls | None = None,
         client_tls: ssl.SSLContext | None = None,
+        max_connections: int | None = None,
         **changes: Any,
     ) -> AsyncIterator[Visitor]:
-        app = create_app(
+        handler = create_handler(
             site.endpoints(**changes),
             authenticator or DelegatedAuthenticator(),
             authorizer or DelegatedAuthorizer(open_paths=["/*"]),
         )
         connector = aiohttp.TCPConnector(ssl=client_tls or False)
         async with (
-            HttpsServer(app, LOOPBACK, tls) as server,
+            HttpsServer(handler, LOOPBACK, tls, max_connections=max_connections) as server,
             aiohttp.ClientSession(connector=connector) as session,
         ):
             yield Visitor(server, session, "https" if tls is not None else "http")

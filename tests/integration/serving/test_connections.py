@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from scheduler.service.options import ServingOptions
-from scheduler.service.serving import HttpsServer, ServingError, ServingTls, server
+from scheduler.service.serving import HttpsServer, ServingError, ServingTls, connection
+from scheduler.service.serving.connections import Stage
 from tests.integration.serving.conftest import LOOPBACK, Open, Site, Visitor, until_closed
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -30,11 +31,15 @@ async def test_the_second_request_on_a_connection_is_not_answered(opened: Open, 
     assert b"Connection: close" in received
 
 
+async def nothing(_: web.BaseRequest) -> web.Response:
+    return web.Response()
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\n", b"PUT "])
 async def test_a_connection_without_a_whole_request_is_cut(
     opened: Open, site: Site, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(server, "CONNECTION_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "DEADLINES", dict.fromkeys(Stage, 0.0))
     async with opened(site) as visitor:
         reader, writer = await connect(visitor)
         writer.write(sent)
@@ -44,11 +49,8 @@ async def test_a_connection_without_a_whole_request_is_cut(
     assert (statistics.open, statistics.timed_out) == (0, 1)
 
 
-async def test_silent_connections_do_not_keep_others_out(
-    opened: Open, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
-    async with opened(site) as visitor, AsyncExitStack() as stack:
+async def test_silent_connections_do_not_keep_others_out(opened: Open, site: Site) -> None:
+    async with opened(site, max_connections=8) as visitor, AsyncExitStack() as stack:
         silent = []
         for _ in range(10):
             reader, writer = await connect(visitor)
@@ -134,13 +136,13 @@ async def test_a_port_in_use_is_named() -> None:
         port = taken.getsockname()[1]
         options = ServingOptions(bind_address="127.0.0.1", secure_port=port)
         with pytest.raises(ServingError, match=rf"cannot listen on 127.0.0.1:{port}: .*in use"):
-            await HttpsServer(web.Application(), options, None).start()
+            await HttpsServer(nothing, options, None).start()
 
 
 async def test_a_port_may_be_shared() -> None:
     async with (
-        HttpsServer(web.Application(), _shared(0), None) as first,
-        HttpsServer(web.Application(), _shared(first.port), None) as second,
+        HttpsServer(nothing, _shared(0), None) as first,
+        HttpsServer(nothing, _shared(first.port), None) as second,
     ):
         assert first.port == second.port
 

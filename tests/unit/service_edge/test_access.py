@@ -280,3 +280,39 @@ async def test_the_cache_is_bounded_and_forgets_the_oldest(clock: ManualClock) -
         await cache.get(key, gate.ask, lambda _: 10.0)
     assert len(cache) == 2
     assert gate.asked == 4
+
+
+async def test_questions_have_the_rate_of_upstreams_client(clock: ManualClock) -> None:
+    """A burst of made-up tokens is no burst of reviews: 400 at once, then 200 a second."""
+    reviews = Reviews()
+    authenticator = DelegatedAuthenticator(reviews.token, clock=clock)
+
+    async def present(number: int) -> None:
+        await authenticator.authenticate(Credentials(f"made-up {number}"))
+
+    tasks = [asyncio.create_task(present(number)) for number in range(2_000)]
+    while reviews.tokens < 400:
+        await clock.settle()
+    await clock.settle()
+    assert reviews.tokens == 400
+    for second in (1, 2, 3):
+        await clock.advance(1.0)
+        assert reviews.tokens == pytest.approx(400 + 200 * second, abs=1)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_long_paths_cost_the_cache_nothing(clock: ManualClock) -> None:
+    reviews = Reviews()
+    authorizer = DelegatedAuthorizer(reviews.access, clock=clock)
+    for _ in range(2):
+        assert not await authorizer.authorize(ALICE, "get", "/x" * 16_000)
+    assert len(reviews.accesses) == 1
+    (key,) = authorizer._cache._answers
+    assert isinstance(key, bytes)
+    assert len(key) == 32
+
+
+def test_a_token_is_in_no_representation() -> None:
+    assert "s3cret" not in repr(Credentials("s3cret"))

@@ -1,0 +1,44 @@
+"""Log lines that strangers can cause: one a minute for each event, with a count of the rest."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import structlog
+
+from scheduler.client.clock import Clock, SystemClock
+
+PERIOD_SECONDS: Final = 60.0
+
+
+class LimitedLog:
+    """Writes an event at most once in a period.
+
+    The next line after a pause says how many were left out (`suppressed`). Events are those of our
+    own code, so there are few.
+    """
+
+    def __init__(self, name: str, clock: Clock | None = None) -> None:
+        self._log = structlog.get_logger(name)
+        self._clock = clock or SystemClock()
+        #: By event: when the next line may be written, and how many were left out since the last.
+        self._events: dict[str, tuple[float, int]] = {}
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Something a client did, or an access that cannot be decided."""
+        self._write("warning", event, fields)
+
+    def exception(self, event: str, error: BaseException, **fields: Any) -> None:
+        """A fault of ours, with its traceback."""
+        self._write("error", event, {**fields, "exc_info": error})
+
+    def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        now = self._clock.monotonic()
+        due, suppressed = self._events.get(event, (now, 0))
+        if now < due:
+            self._events[event] = (due, suppressed + 1)
+            return
+        self._events[event] = (now + PERIOD_SECONDS, 0)
+        if suppressed:
+            fields["suppressed"] = suppressed
+        getattr(self._log, level)(event, **fields)

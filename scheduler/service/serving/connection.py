@@ -1,0 +1,213 @@
+"""One accepted connection: the socket before its first byte, the TLS handshake, one HTTP request.
+
+Each stage has its deadline, and `cut` ends any of them at once. Nothing is spent on a socket that
+stays silent but its place in the table: TLS state and a task exist from the first byte on.
+
+HTTP is aiohttp's. Added here: a bound on what a connection may send, and fixed answers to what is
+no HTTP, of which the log gets a line now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from aiohttp import web
+
+from scheduler.service.limited_log import LimitedLog
+from scheduler.service.serving.connections import Stage
+
+DEADLINES: Final = {Stage.SILENT: 5.0, Stage.STARTING: 10.0, Stage.SERVING: 30.0}
+"""Seconds that a connection may stay in each stage: until its first byte (a distant client on a bad
+line needs one); for handshake and request head; for the answer, three times the longest wait for an
+access review."""
+
+MAX_LINE_BYTES: Final = 32 * 1024
+"""For the request line and for each header; tokens of identity providers are long."""
+
+MAX_RECEIVED_BYTES: Final = 128 * 1024
+"""For a whole request. No body that is read has more than a few bytes."""
+
+LINGERING_SECONDS: Final = 1.0
+"""How long an unread body is discarded, so that the client sees the answer and no reset."""
+
+_RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER: the kernel forgets the connection as well."""
+
+
+class Connection:
+    """A connection from accepting to its end. `advanced` and `ended` are called as it goes on."""
+
+    def __init__(
+        self,
+        accepted: socket.socket,
+        client: str,
+        tls: ssl.SSLContext | None,
+        make_protocol: Callable[[Connection], asyncio.Protocol],
+        *,
+        advanced: Callable[[Connection, Stage], None],
+        ended: Callable[[Connection], None],
+        expired: Callable[[Connection], None],
+    ) -> None:
+        self.client = client
+        self._socket = accepted
+        self._tls = tls
+        self._make_protocol = make_protocol
+        self._advanced = advanced
+        self._ended = ended
+        self._expired = expired
+        self._loop = asyncio.get_running_loop()
+        self._opening: asyncio.Task[None] | None = None
+        self._owns_socket = True
+        self._transport: asyncio.Transport | None = None
+        self._gone: asyncio.Future[None] | None = None
+        self._over = False
+        self._timer = self._loop.call_later(DEADLINES[Stage.SILENT], expired, self)
+        self._loop.add_reader(accepted.fileno(), self._readable)
+
+    def cut(self) -> None:
+        """End it now, whatever its stage."""
+        if self._owns_socket:
+            self._close_socket()
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        self._end()
+
+    async def wait_closed(self) -> None:
+        """Wait for the end of what `cut` ended."""
+        if self._opening is not None:
+            await asyncio.wait((self._opening,))
+        if self._transport is not None:
+            self._gone = self._loop.create_future()
+            await self._gone
+
+    def made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is done. Called by the protocol, as the next two."""
+        # uvloop's transports are no subclasses of asyncio's, only alike.
+        self._transport = cast("asyncio.Transport", transport)
+        if self._over:
+            self._transport.abort()
+
+    def started(self) -> None:
+        """The request head is complete."""
+        self._advance(Stage.SERVING)
+
+    def lost(self) -> None:
+        """The transport is closed."""
+        self._transport = None
+        if self._gone is not None:
+            self._gone.set_result(None)
+        self._end()
+
+    def _advance(self, stage: Stage) -> None:
+        if self._over:
+            return
+        self._timer.cancel()
+        self._timer = self._loop.call_later(DEADLINES[stage], self._expired, self)
+        self._advanced(self, stage)
+
+    def _readable(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._advance(Stage.STARTING)
+        self._opening = self._loop.create_task(self._open(), name="opening a connection")
+
+    async def _open(self) -> None:
+        self._owns_socket = False
+        # Our deadline is the shorter one.
+        timeout = None if self._tls is None else 2 * DEADLINES[Stage.STARTING]
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self._make_protocol(self),
+                self._socket,
+                ssl=self._tls,
+                ssl_handshake_timeout=timeout,
+            )
+        except (OSError, asyncio.CancelledError):
+            # No TLS, or none we accept; or it was cut. Its transport closes the socket.
+            self._end()
+
+    def _close_socket(self) -> None:
+        self._owns_socket = False
+        self._loop.remove_reader(self._socket.fileno())
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._socket.close()
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            self._timer.cancel()
+            self._ended(self)
+
+
+class RequestProtocol(web.RequestHandler):
+    """HTTP on one connection, with our own words about what is wrong with a request."""
+
+    def __init__(self, server: web.Server, connection: Connection, log: LimitedLog) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # what AppRunner passes on for none
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+            lingering_time=LINGERING_SECONDS,
+            # A compressed body is what it is: nothing here reads one.
+            auto_decompress=False,
+        )
+        self.connection = connection
+        self._log = log
+        self._received = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Tell the connection."""
+        self.connection.made(transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Tell the connection."""
+        super().connection_lost(exc)
+        self.connection.lost()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on, up to a bound: what comes after it is dropped until the deadline."""
+        self._received += len(data)
+        if self._received <= MAX_RECEIVED_BYTES:
+            super().data_received(data)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer a malformed request, or one whose handler failed; the text tells nothing of it."""
+        if status == 400:
+            # Not the message: it quotes what was sent.
+            self._log.warning(
+                "malformed request", client=self.connection.client, kind=type(exc).__name__
+            )
+        elif exc is not None:
+            self._log.exception("cannot answer a request", exc)
+        if request.writer.output_size > 0:
+            # As aiohttp has it: closes the connection.
+            raise ConnectionError("the response has begun")
+        response = web.Response(status=status, text=_TEXTS.get(status, "Error") + "\n")
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **fields: Any) -> None:
+        """What else aiohttp has to say; once in a while."""
+        error = fields.get("exc_info")
+        if isinstance(error, BaseException):
+            self._log.exception("cannot serve a connection", error)
+
+
+_TEXTS: Final = {400: "400 Bad Request", 500: "500 Internal Server Error", 504: "504 Timeout"}

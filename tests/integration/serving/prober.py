@@ -1,0 +1,35 @@
+"""Probes `/livez` as the kubelet does, one connection each: `python prober.py PORT`.
+
+Goes on until its standard input ends, and for 66 probes more; prints how many, and how many were
+answered with `ok`.
+"""
+
+from __future__ import annotations
+
+import select
+import ssl
+import sys
+from contextlib import suppress
+from http.client import HTTPException, HTTPSConnection
+
+
+def probe(port: int, tls: ssl.SSLContext) -> bool:
+    connection = HTTPSConnection("127.0.0.1", port, timeout=30, context=tls)
+    with suppress(OSError, HTTPException):
+        connection.request("GET", "/livez")
+        return connection.getresponse().read() == b"ok"
+    return False
+
+
+def main(port: int) -> None:
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    answers = []
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        answers.append(probe(port, tls))
+    answers += [probe(port, tls) for _ in range(66)]
+    print(len(answers), sum(answers))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
