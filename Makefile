@@ -102,22 +102,39 @@ $(STAMP): pyproject.toml $(LOCK)
 	"$$python" -m venv --clear $(VENV) || { \
 	  echo "$$python cannot create $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; \
 	  exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r $(LOCK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# The tools of `lock` and `sbom`, apart from what runs and is tested.
+TOOLS := .venv-tools
+TOOLS_STAMP := $(TOOLS)/.complete
+
+$(TOOLS_STAMP): requirements-tools.lock | $(STAMP)
+	@$(BIN)/python -m venv --clear $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements-tools.lock
+	@touch $@
+
+COMPILE = $(TOOLS)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+  --generate-hashes --no-annotate --custom-compile-command "make lock"
+
 .PHONY: lock
-lock: ## Renew requirements-dev.lock from pyproject.toml
-	@python="$(PYTHON)"; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
-	"$${python:-python3}" -m venv "$$fresh"; \
-	"$$fresh/bin/python" -m pip install --quiet 'pip>=25.1'; \
-	"$$fresh/bin/python" -m pip install --quiet --group dev --editable .; \
-	{ sed -n '/^#/!q;p' $(LOCK); \
-	  "$$fresh/bin/python" -m pip freeze --exclude-editable; } > "$$fresh/lock"; \
-	cat "$$fresh/lock" > $(LOCK)
+lock: $(TOOLS_STAMP) ## Renew the lock files from pyproject.toml
+	$(COMPILE) pyproject.toml --output-file requirements.lock
+	$(COMPILE) --group build --output-file requirements-build.lock
+	$(COMPILE) --constraint requirements.lock pyproject.toml --group dev --output-file $(LOCK)
+	$(COMPILE) --group tools --output-file requirements-tools.lock
+
+.PHONY: sbom
+sbom: $(TOOLS_STAMP) ## Write the bill of materials of the image (CycloneDX) to dist/kubestow.cdx.json
+	@mkdir -p dist
+	$(TOOLS)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
+	  --output-reproducible --output-file dist/kubestow.cdx.json
 
 .PHONY: clean
 clean: ## Remove .venv, caches and build results (.envtest stays)
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TOOLS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.envtest/*' -prune -exec rm -rf {} +

@@ -1,12 +1,13 @@
 """Carries out the steps of the Dockerfile without a container engine.
 
 The build stage runs as written: COPY copies, RUN runs in bash, with the absolute paths the
-Dockerfile declares moved below a directory of our own. Three things differ, because tests use no
-network: pip takes no index, the build backend and the dependencies come from the environment of the
-tests, and the base image is the interpreter of the tests.
+Dockerfile declares moved below a directory of our own. Two things differ, because tests use no
+network: steps that install from a lock file copy those distributions from the environment of the
+tests instead, and the base image is the interpreter and the libraries of this machine.
 
-The commands then run as the image's user. This does not imitate an engine: no namespaces, no base
-image, no registry.
+The commands then run as the image's user: `run` starts them where the build stage left them,
+`run_inside` in the final image's root directory (which needs root). This does not imitate an
+engine: no namespaces, no base image, no registry.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
+from packaging.requirements import Requirement
+
 from tests.unit.repository.tree import ROOT
 
-MOVED: Final = re.compile(r"(?<![\w./-])/(?=(?:source|wheels|opt/kubestow)\b)")
+MOVED: Final = re.compile(r"(?<![\w./-])/(?=(?:source|wheels|builder|image|opt/kubestow)\b)")
 """The root of the absolute paths that stand for the image's own folders."""
 
 
@@ -86,8 +89,13 @@ class Image:
 
     @property
     def prefix(self) -> Path:
-        """The environment that the final stage copies."""
+        """The environment as the build stage made it."""
         return self.root / "opt" / "kubestow"
+
+    @property
+    def content(self) -> Path:
+        """The root directory of the final image; absolute paths in it are those outside."""
+        return self.root / "image"
 
     @property
     def wheel(self) -> Path:
@@ -107,13 +115,26 @@ class Image:
         """
         settings = self.final.environment()
         settings.pop(without, None)
-        settings["PATH"] = str(self.prefix / "bin")
-        settings["HOME"] = "/nonexistent"
-        command = [str(self.prefix / "bin" / arguments[0]), *arguments[1:]]
+        return self._run([*unprivileged(), *self._command(arguments)], settings, directory)
+
+    def run_inside(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command in a chroot of the final image, as its user, with nothing else there."""
+        user = self.final.last("USER")
+        chroot = shutil.which("chroot")
+        assert chroot is not None
+        command = [chroot, "--groups=", f"--userspec={user}", str(self.content)]
+        return self._run([*command, *self._command(arguments)], self.final.environment(), Path("/"))
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        return [str(self.prefix / "bin" / arguments[0]), *arguments[1:]]
+
+    def _run(
+        self, command: Sequence[str], settings: dict[str, str], directory: Path
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*unprivileged(), *command],
+            command,
             cwd=directory,
-            env=settings,
+            env={**settings, "PATH": str(self.prefix / "bin"), "HOME": "/nonexistent"},
             check=False,
             capture_output=True,
             text=True,
@@ -137,12 +158,11 @@ def build(root: Path) -> Image:
             case "COPY":
                 _copy(instruction.value.split(), directory)
             case "RUN":
-                _run(MOVED.sub(f"{root}/", instruction.value), directory)
+                _run_step(MOVED.sub(f"{root}/", instruction.value), directory)
             case "ENV":
                 continue
             case other:
                 raise AssertionError(f"the build stage uses {other}; teach build() what it does")
-    _lend_dependencies(root / "opt" / "kubestow")
     return Image(root, final)
 
 
@@ -191,10 +211,41 @@ def _run(command: str, directory: Path) -> None:
     )
 
 
-def _lend_dependencies(prefix: Path) -> None:
-    """Let the environment see the third-party packages of the tests, after its own."""
-    (site_packages,) = prefix.glob("lib/python*/site-packages")
-    (site_packages / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+LOCKED_INSTALL: Final = re.compile(
+    r"(?P<before>.*) && (?P<python>\S+ -m pip(?: --python (?P<target>\S+))?) install"
+    r" --require-hashes --requirement (?P<lock>\S+)"
+)
+"""A step that makes an environment and fills it from a lock file."""
+
+
+def _run_step(command: str, directory: Path) -> None:
+    """Run a step; one that installs from a lock file without the network."""
+    step = LOCKED_INSTALL.fullmatch(command)
+    if step is None:
+        _run(command, directory)
+        return
+    _run(step["before"], directory)
+    interpreter = Path(step["target"] or step["python"].split()[0])
+    (site_packages,) = interpreter.parent.parent.glob("lib/python*/site-packages")
+    for name in locked_distributions(directory / step["lock"]):
+        _copy_distribution(name, site_packages)
+
+
+def locked_distributions(lock: Path) -> list[str]:
+    """Return the names of the distributions that a lock file pins for this platform."""
+    pins = (line.rstrip(" \\") for line in lock.read_text().splitlines() if "==" in line)
+    requirements = [Requirement(pin) for pin in pins]
+    return [each.name for each in requirements if each.marker is None or each.marker.evaluate()]
+
+
+def _copy_distribution(name: str, site_packages: Path) -> None:
+    """Copy an installed distribution without its commands."""
+    for file in distribution(name).files or ():
+        if file.parts[0] == "..":
+            continue
+        target = site_packages / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file.locate(), target)
 
 
 @cache

@@ -5,7 +5,9 @@ No engine is needed; see `container.py` for what is carried out and what is not.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import stat
 from pathlib import Path
 
@@ -21,7 +23,26 @@ def test_the_dockerfile_has_a_build_stage_and_a_final_one_that_runs_nothing() ->
     first, final = read_dockerfile(DOCKERFILE)
     assert first.name == "build"
     assert final.values("RUN") == []
-    assert final.values("COPY") == ["--from=build /opt/kubestow /opt/kubestow"]
+    assert final.values("COPY") == ["--from=build /image /"]
+    assert final.base == "scratch"
+
+
+def test_the_base_image_is_pinned_by_digest() -> None:
+    (base,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.\d+-[a-z-]+@sha256:[0-9a-f]{64}", base)
+    first, _ = read_dockerfile(DOCKERFILE)
+    assert first.base == "${PYTHON_IMAGE}"
+
+
+def test_every_download_is_checked_against_a_hash() -> None:
+    first, _ = read_dockerfile(DOCKERFILE)
+    installs = [
+        value for value in first.values("RUN") if re.search(r"pip.* (install|wheel)", value)
+    ]
+    assert len(installs) == 4
+    for value in installs:
+        # Nothing but the wheel that was just built comes without a hash.
+        assert "--require-hashes" in value or "--no-deps" in value
 
 
 def test_the_image_starts_as_a_numeric_user_without_a_shell() -> None:
@@ -98,3 +119,59 @@ def test_the_user_of_the_image_cannot_write_into_it(image: Image) -> None:
     """Checks the harness: without this, the tests above would prove nothing when run as root."""
     program = "import os, sys; sys.exit(os.geteuid() == 0 or os.access(sys.prefix, os.W_OK))"
     assert image.run(["python", "-c", program], Path("/")).returncode == 0
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may chroot")
+
+
+@pytest.mark.slow
+@needs_root
+@pytest.mark.parametrize("name", ["kubestow", "kube-scheduler"])
+def test_both_names_start_with_nothing_but_the_image(image: Image, name: str) -> None:
+    result = image.run_inside([name, "--version"])
+    assert result.returncode == 0, result.stderr
+    assert "0.1.0" in result.stdout
+
+
+@pytest.mark.slow
+@needs_root
+def test_the_image_has_every_library_that_its_modules_load(image: Image) -> None:
+    """Imports every module of ours, which imports all dependencies, and opens a TLS context."""
+    program = (
+        "import importlib, pkgutil, ssl\n"
+        "import config, plugins, scheduler, simulator\n"
+        "for package in (config, plugins, scheduler, simulator):\n"
+        "    for each in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "        if not each.name.endswith('__main__'):\n"
+        "            importlib.import_module(each.name)\n"
+        "print(len(ssl.create_default_context().get_ca_certs()))\n"
+    )
+    result = image.run_inside(["python", "-c", program])
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) > 0, "no authorities to trust"
+
+
+@pytest.mark.slow
+def test_the_image_has_no_shell_no_installer_and_no_development_package(image: Image) -> None:
+    programs = {
+        path.name
+        for path in image.content.rglob("bin/*")
+        if path.is_symlink() or path.stat().st_mode & stat.S_IXUSR
+    }
+    assert {re.sub(r"3(\.\d+)?$", "", name) for name in programs} == {
+        "kubestow",
+        "kube-scheduler",
+        "python",
+    }
+    modules = {path.name for path in image.content.rglob("lib/python3*/**/*") if path.is_dir()}
+    assert not {"pip", "setuptools", "ensurepip", "pytest", "mypy", "hypothesis"} & modules
+
+
+@pytest.mark.slow
+def test_the_image_says_which_debian_packages_its_libraries_are_of(image: Image) -> None:
+    if shutil.which("dpkg") is None:
+        pytest.skip("no Debian: the libraries of this machine belong to no package")
+    records = {path.name: path.read_text() for path in image.content.glob("**/status.d/*")}
+    assert records["libc6"].startswith("Package: libc6\n")
+    assert "\nVersion: " in records["libc6"]
+    assert any(name.startswith("libssl") for name in records)

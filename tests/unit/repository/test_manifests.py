@@ -207,6 +207,25 @@ def test_a_component_is_complete_and_named_in_the_readme(folder: Any) -> None:
     assert f"components/{folder.name}" in (MANIFESTS / "README.md").read_text()
 
 
+def test_only_the_endpoints_accept_connections() -> None:
+    policy = only("NetworkPolicy")["spec"]
+    assert policy["podSelector"] == {
+        "matchLabels": only("Deployment")["spec"]["selector"]["matchLabels"]
+    }
+    assert policy["policyTypes"] == ["Ingress"], "the port of the API server is not known here"
+    (rule,) = policy["ingress"]
+    assert [each["port"] for each in rule["ports"]] == [
+        each["name"] for each in container()["ports"]
+    ]
+
+
+def test_the_egress_component_selects_the_replicas_too() -> None:
+    (policy,) = component("network-policy-egress")
+    assert policy["spec"]["podSelector"] == only("NetworkPolicy")["spec"]["podSelector"]
+    assert policy["spec"]["policyTypes"] == ["Egress"]
+    assert all(rule["ports"] for rule in policy["spec"]["egress"]), "no rule without ports"
+
+
 def test_the_bridge_may_read_events_and_nothing_else() -> None:
     role, binding = component("node-provisioning-bridge")
     assert role["rules"] == [

@@ -30,39 +30,57 @@ GATES: Final = {
     "bench",
     "conformance",
     "wheel",
+    "lock",
+    "sbom",
     "clean",
 }
 
 
-def requirements() -> list[Requirement]:
-    """Return what the project needs at run time and for development."""
-    lines = PROJECT["project"]["dependencies"] + PROJECT["dependency-groups"]["dev"]
-    return [Requirement(line) for line in lines]
+LOCKS: Final = ("", "-build", "-dev", "-tools")
+PIN: Final = re.compile(
+    r"([\w.-]+)==([\w.]+)(?: ; .+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}[ \\]*\n)+)"
+)
 
 
-def locked() -> dict[str, Version]:
-    """Return the pinned version of each distribution in the lock file."""
-    lines = (ROOT / "requirements-dev.lock").read_text().splitlines()
-    pins = [
-        re.fullmatch(r"([\w.-]+)==([\w.]+)", line) for line in lines if not line.startswith("#")
-    ]
-    assert all(pins), "the lock file holds exact pins and comments only"
-    return {canonicalize_name(pin[1]): Version(pin[2]) for pin in pins if pin}
+def requirements() -> list[tuple[str, Requirement]]:
+    """Return each requirement with the suffix of the lock file that pins it."""
+    runtime = PROJECT["project"]["dependencies"]
+    groups = {"": runtime, "-dev": runtime}
+    found = [(lock, Requirement(line)) for lock, lines in groups.items() for line in lines]
+    for group, lines in PROJECT["dependency-groups"].items():
+        found += [(f"-{group}", Requirement(line)) for line in lines if isinstance(line, str)]
+    return found
 
 
-@pytest.mark.parametrize("requirement", requirements(), ids=str)
+def locked(suffix: str) -> dict[str, Version]:
+    """Return the pinned version of each distribution in a lock file."""
+    text = (ROOT / f"requirements{suffix}.lock").read_text()
+    pins = "".join(f"{line}\n" for line in text.splitlines() if not line.startswith("#"))
+    found = list(PIN.finditer(pins))
+    assert pins == "".join(pin[0] for pin in found), "only exact pins with hashes, and comments"
+    return {canonicalize_name(pin[1]): Version(pin[2]) for pin in found}
+
+
+@pytest.mark.parametrize("requirement", [each for _, each in requirements()], ids=str)
 def test_a_dependency_has_a_reason_beside_it(requirement: Requirement) -> None:
     line = next(each for each in PROJECT_TEXT.splitlines() if f'"{requirement.name}>=' in each)
     _, _, reason = line.partition("#")
     assert len(reason.split()) >= 2, f"say why {requirement.name} is needed: {line!r}"
 
 
-@pytest.mark.parametrize("requirement", requirements(), ids=str)
-def test_a_dependency_has_both_bounds_and_the_lock_is_within(requirement: Requirement) -> None:
+@pytest.mark.parametrize(("lock", "requirement"), requirements(), ids=str)
+def test_a_dependency_has_both_bounds_and_the_lock_is_within(
+    lock: str, requirement: Requirement
+) -> None:
     operators = {specifier.operator for specifier in requirement.specifier}
     assert operators == {">=", "<"}
-    pinned = locked()[canonicalize_name(requirement.name)]
+    pinned = locked(lock)[canonicalize_name(requirement.name)]
     assert pinned in requirement.specifier, f"{requirement} but locked {pinned}: make lock"
+
+
+def test_the_tests_run_with_what_the_image_gets() -> None:
+    for suffix in ("", "-build"):
+        assert locked(suffix).items() <= locked("-dev").items()
 
 
 def test_the_wheel_gives_one_command() -> None:
