@@ -244,6 +244,11 @@ class KubestowConfiguration(Section, frozen=True):
     #: What one scalar plugin may use of one scheduling cycle before it is logged and counted. 10
     #: ms: longer is felt by everything else on the event loop.
     plugin_time_budget: timedelta = timedelta(milliseconds=10)
+    #: CPU time that one scheduling cycle may use. A cycle that uses more is given up, and no pod of
+    #: its template is tried for a pause (10 s, doubling up to 5 min); the budget of the next
+    #: attempt doubles as well (up to 16 times). 500 ms: hundreds of times an ordinary cycle on
+    #: 5,000 nodes, and half of what other pods can be asked to wait. 0: no limit.
+    cycle_time_budget: timedelta = timedelta(milliseconds=500)
     #: Failed calls in a row after which an extender's verb is not called for a while. 3: one slow
     #: answer is no outage, yet a dead extender costs few time-outs.
     extender_failures: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3

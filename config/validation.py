@@ -176,11 +176,12 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
                 f"must be {format_duration(SHORTEST_WATCHDOG)} or more",
             ),
         )
-    if options.status_delay < timedelta():
-        problems.add(
-            "kubestow.statusDelay",
-            invalid(format_duration(options.status_delay), "must be non-negative"),
-        )
+    for key, value in (
+        ("statusDelay", options.status_delay),
+        ("cycleTimeBudget", options.cycle_time_budget),
+    ):
+        if value < timedelta():
+            problems.add(f"kubestow.{key}", invalid(format_duration(value), "must be non-negative"))
     _check_bridge(options.node_provisioning_bridge, problems)
     # Without a lease that can run out there is nobody who could bind at the same time.
     if not election.leader_elect or election.lease_duration <= election.renew_deadline:

@@ -15,6 +15,7 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
+from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.metrics import EngineMetrics, Stopwatch
 from scheduler.engine.runtime import AttemptError, Framework
@@ -87,6 +88,7 @@ class AlgorithmOptions(TypedDict, total=False):
     percentage: int | None
     reuse: bool
     plugin_time_budget: float
+    cycle_budget: CycleBudget
 
 
 class SchedulingAlgorithm:
@@ -104,12 +106,13 @@ class SchedulingAlgorithm:
         percentage: int | None = None,
         reuse: bool = True,
         plugin_time_budget: float = float("inf"),
+        cycle_budget: CycleBudget | None = None,
     ) -> None:
         self._framework = framework
         self._table = table
         self._random = random
         self._stopwatch = Stopwatch(
-            clock.monotonic, metrics, framework.profile_name, plugin_time_budget
+            clock.monotonic, metrics, framework.profile_name, plugin_time_budget, cycle_budget
         )
         self.scoring = Scoring(framework, table, self._stopwatch)
         self.search = self._search(
@@ -138,7 +141,9 @@ class SchedulingAlgorithm:
         if not self._table.node_count:
             raise NoNodesError
         try:
-            return self._choose(state, pod, self._find(state, pod))
+            found = self._find(state, pod)
+            self._stopwatch.cycle.check()
+            return self._choose(state, pod, found)
         except FitError as unfit:
             return self._post_filter(state, pod, unfit)
         finally:
@@ -262,9 +267,12 @@ class SchedulingAlgorithm:
     def _call_post_filter(
         self, plugin: Any, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        """One plugin; what it raises is an Error status."""
+        """One plugin; what it raises is an Error status, but for the end of the cycle's budget."""
+        self._stopwatch.cycle.check()
         try:
             answer: PostFilterResult = plugin.post_filter(state, pod, diagnosis.statuses)
+        except CycleBudgetError:
+            raise
         except Exception as problem:  # noqa: BLE001 - plugin boundary
             return PostFilterResult(error(problem).by(plugin.name))
         return answer

@@ -7,7 +7,7 @@ service (or a simulator in virtual time) pops, calls `attempt`, and carries out 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduler.api.pod import Pod
@@ -22,10 +22,18 @@ from scheduler.engine.cycle import (
     SchedulingAlgorithm,
     Unfit,
 )
+from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.extenders import Extenders
 from scheduler.engine.failure import Failure
-from scheduler.engine.metrics import EngineMetrics, NoMetrics
+from scheduler.engine.metrics import (
+    FINISHED_LATE,
+    GIVEN_UP,
+    SET_ASIDE,
+    EngineMetrics,
+    NoMetrics,
+)
+from scheduler.engine.overruns import Overruns
 from scheduler.engine.recheck import filter_again
 from scheduler.engine.runtime import AttemptError, Framework, failed
 from scheduler.engine.suspended_cycle import SuspendedAlgorithm
@@ -66,6 +74,8 @@ class Attempt:
     sequence: int = 0
     #: What went wrong where nothing should: a fault of ours, or a plugin's strange answer.
     fault: BaseException | None = None
+    #: Seconds of CPU time that the cycle used; 0 where it was as cheap as cycles usually are.
+    cost: float = 0.0
 
     @property
     def node_name(self) -> str:
@@ -89,6 +99,7 @@ class Engine:
         percentage_of_nodes_to_score: int = 0,
         reuse: bool = True,
         plugin_time_budget: float = float("inf"),
+        cycle_budget: CycleBudget | None = None,
         waiting_pods: WaitingPods | None = None,
         on_plugin_error: Callable[[str, str, Pod, Exception], None] | None = None,
         extenders: Extenders | None = None,
@@ -96,8 +107,11 @@ class Engine:
         """Wire the engine.
 
         `on_plugin_error(plugin, point, pod, error)` is told about exceptions that no attempt can
-        report: those of Unreserve. Without `extenders` no cycle can be suspended.
+        report: those of Unreserve. Without `extenders` no cycle can be suspended. Without
+        `cycle_budget` a cycle takes as long as it takes.
         """
+        self._budget = cycle_budget or CycleBudget(clock.monotonic, float("inf"))
+        self._overruns = Overruns()
         self._on_plugin_error = on_plugin_error
         self.cache = cache
         self.frameworks = frameworks
@@ -116,6 +130,7 @@ class Engine:
                 "percentage": percentage_of_nodes_to_score if percentage is None else percentage,
                 "reuse": reuse,
                 "plugin_time_budget": plugin_time_budget,
+                "cycle_budget": self._budget,
             }
             self.algorithms[name] = (
                 SuspendedAlgorithm(framework, cache.table, nominator, extenders, **options)
@@ -130,14 +145,18 @@ class Engine:
     def attempt(self, info: QueuedPodInfo) -> Attempt:
         """The whole scheduling cycle: search, score, assume, reserve, permit."""
         attempt = self._begin(info)
+        if self._sets_aside(attempt):
+            return attempt
         algorithm = self.algorithms[attempt.framework.profile_name]
+        limit = self._limit(attempt.pod)
+        self._budget.begin(attempt.started, limit)
         try:
             _conclude(attempt, algorithm.schedule(attempt.state, attempt.pod))
         except _EXITS:
             raise
         except BaseException as problem:  # noqa: BLE001 - cycle boundary, see `_failed`
             attempt.failure = self._failed(attempt, problem)
-        self._metrics.algorithm(self._clock.monotonic() - attempt.started)
+        self._measure(attempt, limit)
         if attempt.result is not None:
             self._commit(attempt)
         return attempt
@@ -164,6 +183,8 @@ class Engine:
         Where nothing is awaited that includes asyncio's CancelledError: it comes from a plugin that
         looked at a cancelled task, and would end the scheduling loop without a word.
         """
+        if isinstance(problem, CycleBudgetError):
+            return self._over_budget(attempt, problem)
         if isinstance(problem, NoNodesError):
             return failure.no_nodes(str(problem))
         if isinstance(problem, AttemptError):
@@ -171,6 +192,52 @@ class Engine:
         attempt.fault = problem
         self.algorithms[attempt.framework.profile_name].search.forget(attempt.pod)
         return failure.from_error(failed(f"scheduling cycle: {problem!r}", problem))
+
+    # -- the budget of a cycle -------------------------------------------------------------------
+
+    def _limit(self, pod: Pod) -> float:
+        """Seconds of CPU time that the next cycle of the pod may use."""
+        factor = self._overruns.factor(pod) if self._overruns else 1.0
+        return self._budget.seconds * factor
+
+    def _sets_aside(self, attempt: Attempt) -> bool:
+        """Whether the pod is not tried, because a cycle of one like it used its budget up."""
+        if not self._overruns:
+            return False
+        left = self._overruns.pause_left(attempt.pod, attempt.started)
+        if not left:
+            return False
+        attempt.failure = failure.set_aside(left)
+        self._metrics.cycle_over_budget(attempt.framework.profile_name, SET_ASIDE)
+        return True
+
+    def _over_budget(self, attempt: Attempt, problem: CycleBudgetError) -> Failure:
+        overrun = self._overruns.overran(attempt.pod, self._clock.monotonic())
+        self._metrics.cycle_over_budget(attempt.framework.profile_name, GIVEN_UP)
+        following = overrun.factor * self._budget.seconds
+        return failure.budget_exceeded(problem.used, problem.limit, overrun.pause, following)
+
+    def _measure(self, attempt: Attempt, limit: float) -> None:
+        """The way to a node, or to the news that there is none, has ended."""
+        now = self._clock.monotonic()
+        elapsed = now - attempt.started
+        self._metrics.algorithm(elapsed)
+        if elapsed > self._budget.noticeable:
+            attempt.cost = self._budget.used(now)
+        self._budget.end()
+        if attempt.failure is not None and attempt.failure.pause:
+            return  # given up
+        if attempt.cost > limit:
+            self._finished_late(attempt, now)
+        elif self._overruns:
+            self._overruns.kept(attempt.pod)
+
+    def _finished_late(self, attempt: Attempt, now: float) -> None:
+        """The last plugin used up the budget, so that no check came: what it found is kept."""
+        overrun = self._overruns.overran(attempt.pod, now)
+        self._metrics.cycle_over_budget(attempt.framework.profile_name, FINISHED_LATE)
+        if attempt.failure is not None:
+            attempt.failure = replace(attempt.failure, pause=overrun.pause)
 
     # -- cycles that wait for the outside --------------------------------------------------------
 
@@ -188,14 +255,18 @@ class Engine:
         then lets all of them in, and calls `commit` if there is no failure.
         """
         attempt = self._begin(info)
+        if self._sets_aside(attempt):
+            return attempt
         attempt.sequence = self.cache.table.sequence
         algorithm = self.algorithms[attempt.framework.profile_name]
         assert isinstance(algorithm, SuspendedAlgorithm)
+        limit = self._limit(attempt.pod)
+        self._budget.begin(attempt.started, limit)
         try:
-            _conclude(attempt, await algorithm.schedule_suspended(attempt.state, attempt.pod))
+            await self._budget.metered(_decided(attempt, algorithm))
         except Exception as problem:  # noqa: BLE001 - cycle boundary
             attempt.failure = self._failed(attempt, problem)
-        self._metrics.algorithm(self._clock.monotonic() - attempt.started)
+        self._measure(attempt, limit)
         return attempt
 
     def commit(self, attempt: Attempt) -> None:
@@ -344,7 +415,12 @@ class Engine:
                 for name, algorithm in self.algorithms.items()
             },
             "waiting_pods": len(self.waiting_pods),
+            "templates_over_budget": len(self._overruns),
         }
+
+
+async def _decided(attempt: Attempt, algorithm: SuspendedAlgorithm) -> None:
+    _conclude(attempt, await algorithm.schedule_suspended(attempt.state, attempt.pod))
 
 
 def _conclude(attempt: Attempt, outcome: ScheduleResult | Unfit) -> None:

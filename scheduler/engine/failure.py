@@ -23,6 +23,17 @@ REASON_UNSCHEDULABLE = "Unschedulable"
 REASON_SCHEDULER_ERROR = "SchedulerError"
 NODE_CHANGED = "node {node} changed before the pod was bound to it and fits no longer: {why}"
 
+CYCLE_BUDGET_EXCEEDED = (
+    "scheduling cycle given up after {used:.2f}s of CPU time; it may use {limit:g}s "
+    "(kubestow.cycleTimeBudget). No pod of this template is tried for {pause:g}s, then one with "
+    "{next:g}s. Reduce affinity terms, spread constraints or resource names of the pod, or raise "
+    "the budget if cycles of ordinary pods are slow too"
+)
+SET_ASIDE = (
+    "not tried: a pod of the same template and namespace used up the CPU time of a scheduling "
+    "cycle (kubestow.cycleTimeBudget), and a pause has to pass; `kubestow queue` shows how long"
+)
+
 MOST_MESSAGE: Final = 32_768
 """Characters of a message. What a plugin or an extender says goes into the pod, and the API server
 refuses objects beyond 1.5 MB: the pod would then say nothing at all."""
@@ -48,6 +59,8 @@ class Failure:
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
     #: The end of `message` that plugins added (`note_failure`); kube-scheduler writes none.
     note: str = ""
+    #: Seconds to wait at least before the next attempt, beyond the ordinary backoff.
+    pause: float = 0.0
 
     @property
     def result(self) -> str:
@@ -66,6 +79,7 @@ class Failure:
         info.pending_plugins = set(self.pending_plugins)
         info.last_message = self.message
         info.post_filter = self.post_filter
+        info.pause = self.pause
         if self.requeue_after is not None:
             info.requeue_at = now + self.requeue_after
 
@@ -124,6 +138,17 @@ def node_changed(node_name: str, status: Status) -> Failure:
         message=_bounded(NODE_CHANGED.format(node=node_name, why=status.message)),
         nominating=CLEAR_NOMINATION,
     )
+
+
+def budget_exceeded(used: float, limit: float, pause: float, following: float) -> Failure:
+    """The cycle used its budget up; the next one may use `following` seconds."""
+    text = CYCLE_BUDGET_EXCEEDED.format(used=used, limit=limit, pause=pause, next=following)
+    return Failure(REASON_SCHEDULER_ERROR, text, CLEAR_NOMINATION, rejected=False, pause=pause)
+
+
+def set_aside(pause: float) -> Failure:
+    """The pod was not tried, because a cycle of one like it had used its budget up."""
+    return Failure(REASON_SCHEDULER_ERROR, SET_ASIDE, None, rejected=False, pause=pause)
 
 
 def no_nodes(text: str) -> Failure:

@@ -320,6 +320,9 @@ class Filtering:
     def _ask(self, slot: FilterSlot, state: CycleState, pod: Pod, rows: Rows) -> Codes:
         """`call_filter_rows`, measured."""
         stopwatch = self._stopwatch
+        if len(rows) > _SMALL:
+            # Before the call, so that what the plugin before this one found out is kept.
+            stopwatch.cycle.check()
         started = stopwatch.monotonic() if state.record_plugin_metrics else None
         codes = call_filter_rows(slot, state, pod, self._table, rows)
         stopwatch.rows(slot.name, "Filter", len(rows), started)
@@ -330,6 +333,7 @@ class Filtering:
     ) -> tuple[int, Status | None]:
         """Ask the scalar plugins about a row with a columnar verdict; the first rejection wins."""
         node = self._table.node_info(row)
+        cycle = self._stopwatch.cycle
         for slot in self.scalar:
             if verdict and verdict <= slot.index:
                 break
@@ -337,8 +341,11 @@ class Filtering:
                 continue
             started = self._stopwatch.monotonic()
             status = call_filter(slot.plugin, state, pod, node)
-            self._used[slot.index] += self._stopwatch.monotonic() - started
+            now = self._stopwatch.monotonic()
+            self._used[slot.index] += now - started
             self._asked[slot.index] += 1
+            if now > cycle.deadline:
+                cycle.look_closer(now)
             if status is not None:
                 return slot.index + 1, status
         return verdict, None

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+from scheduler.engine.cycle_budget import CycleBudget
+
+GIVEN_UP: Final = "given_up"
+FINISHED_LATE: Final = "finished_late"
+SET_ASIDE: Final = "set_aside"
+OVERRUN_RESULTS: Final = (GIVEN_UP, FINISHED_LATE, SET_ASIDE)
+"""What became of an attempt whose cycle used up its time budget; the last one was not made at all,
+because a pod of the same template had."""
 
 
 class EngineMetrics(Protocol):
@@ -29,6 +38,10 @@ class EngineMetrics(Protocol):
         """A scalar plugin used `seconds` of one cycle, more than its time budget."""
         ...
 
+    def cycle_over_budget(self, profile: str, result: str) -> None:
+        """A cycle used its budget up; `result` is one of `OVERRUN_RESULTS`."""
+        ...
+
 
 class NoMetrics:
     """Measures nothing."""
@@ -48,20 +61,30 @@ class NoMetrics:
     def over_budget(self, plugin: str, point: str, seconds: float) -> None:
         """Ignore."""
 
+    def cycle_over_budget(self, profile: str, result: str) -> None:
+        """Ignore."""
+
 
 class Stopwatch:
     """Measures what one profile does, on the clock and for the metrics that were handed in."""
 
-    __slots__ = ("budget", "metrics", "monotonic", "profile")
+    __slots__ = ("budget", "cycle", "metrics", "monotonic", "profile")
 
     def __init__(
-        self, monotonic: Callable[[], float], metrics: EngineMetrics, profile: str, budget: float
+        self,
+        monotonic: Callable[[], float],
+        metrics: EngineMetrics,
+        profile: str,
+        budget: float,
+        cycle: CycleBudget | None = None,
     ) -> None:
         self.monotonic = monotonic
         self.metrics = metrics
         self.profile = profile
         #: Seconds that one scalar plugin may use of a cycle before that is reported.
         self.budget = budget
+        #: The budget of the present cycle.
+        self.cycle = cycle or CycleBudget(monotonic, float("inf"))
 
     def point(self, point: str, status: str, started: float) -> None:
         """An extension point that began at `started` has ended."""

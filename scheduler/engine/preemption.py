@@ -75,6 +75,10 @@ def _unmeasured(victims: int) -> None:
     """Measure nothing."""
 
 
+def _unlimited() -> None:
+    """Let a search take as long as it takes."""
+
+
 def _unreviewed(
     pod: Pod,
     candidates: Sequence[Candidate],
@@ -140,7 +144,7 @@ class _Trial:
 class Evaluator:
     """Implements `framework.PreemptionSearch` for one profile."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired to
         self,
         framework: Framework,
         table: NodeTable,
@@ -151,12 +155,16 @@ class Evaluator:
         own_schedulers: Sequence[str],
         observe: Callable[[int], None] = _unmeasured,
         review: CandidateReview = _unreviewed,
+        check: Callable[[], None] = _unlimited,
     ) -> None:
         """`observe` is told the number of victims of every attempt.
+
+        `check` is called often, and raises CycleBudgetError when the search has taken too long.
 
         `review` lets extenders have a say; its coroutine raises AttemptError when one fails.
         """
         self._review = review
+        self._check = check
         self._framework = framework
         self._table = table
         self._nominated = NominatedRows(table, nominator)
@@ -428,6 +436,7 @@ class Evaluator:
             lasting[look].tolist(),
             strict=True,
         ):
+            self._check()
             trial = reduced if by_itself else whole
             slots = trial.slots if all_filters else trial.dynamic
             answer = known.get(row) if lasts else None
@@ -499,6 +508,7 @@ class Evaluator:
         slots: Sequence[FilterSlot],
     ) -> bool:
         """Put a pod back if the incoming one still fits then."""
+        self._check()
         node.add_pod(pod)
         if trial.extends:
             self._framework.add_pod(state, trial.pod, pod, node)

@@ -114,6 +114,7 @@ class Scoring:
             else:
                 reusable = entry is not None and getattr(plugin, "pre_score_reusable", False)
                 state.recorder = [] if reusable else None
+                self._stopwatch.cycle.check()
                 answer = _call_pre_score(plugin, state, pod, self._table, feasible)
                 if reusable and entry is not None and state.recorder is not None:
                     entry.pre_score[plugin.name] = Recorded(
@@ -360,17 +361,25 @@ class Scoring:
         else:
             stopwatch = self._stopwatch
             started = stopwatch.monotonic()
-            raw = np.array(
-                [_call_score(slot, state, pod, self._table, row) for row in rows.tolist()],
-                dtype=np.int64,
-            )
+            raw = np.array(self._ask_scalar(slot, state, pod, rows), dtype=np.int64)
             stopwatch.rows(slot.name, "Score", len(rows), None)
             stopwatch.scalar(slot.name, "Score", stopwatch.monotonic() - started)
         return raw, self._normalized(slot, state, pod, rows, raw)
 
+    def _ask_scalar(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> list[int]:
+        """`_call_score` for every row, within the budget of the cycle."""
+        check = self._stopwatch.cycle.check
+        scores = []
+        for row in rows.tolist():
+            scores.append(_call_score(slot, state, pod, self._table, row))
+            check()
+        return scores
+
     def _ask(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
         """`call_score_rows`, measured."""
         stopwatch = self._stopwatch
+        if len(rows) > _SMALL:
+            stopwatch.cycle.check()
         started = stopwatch.monotonic() if state.record_plugin_metrics else None
         scores = call_score_rows(slot, state, pod, self._table, rows)
         stopwatch.rows(slot.name, "Score", len(rows), started)

@@ -135,6 +135,7 @@ class Search:
         diagnosis = Diagnosis(node_count=self._table.node_count)
         narrowing = self._prepare(state, pod, entry, diagnosis)
         stopwatch = self._stopwatch
+        stopwatch.cycle.check()
         started, outcome = stopwatch.monotonic(), Code.SUCCESS
         try:
             return self._filter(state, pod, entry, narrowing, diagnosis)
@@ -292,6 +293,7 @@ class Search:
             raise failed(
                 f'running PreFilter plugin "{plugin.name}": {MUST_BE_AWAITED}', None, plugin.name
             )
+        self._stopwatch.cycle.check()
         reusable = entry is not None and getattr(plugin, "pre_filter_reusable", False)
         state.recorder = [] if reusable else None
         try:
@@ -448,6 +450,7 @@ class Search:
         nominees = self._nominated.pods(row, pod.priority, pod.metadata.uid)
         if not nominees:
             return None
+        self._stopwatch.cycle.check()
         node = NodeOverlay(self._table, row)
         copy = state.clone()
         for other in nominees:

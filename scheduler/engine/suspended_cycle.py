@@ -73,6 +73,7 @@ class SuspendedSearch(Search):
         finally:
             self._stopwatch.point("PreFilter", outcome.label, started)
         diagnosis.unschedulable_plugins.update(narrowing.plugins)
+        self._stopwatch.cycle.check()
         started = self._stopwatch.monotonic()
         try:
             return await self._filter_suspended(
@@ -243,6 +244,7 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
         consultation = self._extenders.consultation(pod)
         try:
             found = await self._find_suspended(state, pod, consultation)
+            self._stopwatch.cycle.check()
             return await self._choose_suspended(state, pod, found, consultation)
         except FitError as unfit:
             return await self._post_filter_suspended(state, pod, unfit)

@@ -44,6 +44,9 @@ class QueuedPodInfo:
     backoff_expiration: float | None = None
     unschedulable_count: int = 0
     consecutive_errors_count: int = 0
+    #: Seconds that the pod waits at least after its last attempt, which used up the time budget of
+    #: a cycle, or was not made because that of a pod like it had; 0 for every other pod.
+    pause: float = 0.0
     was_flushed_from_unschedulable: bool = False
     #: First time in the active queue; the start of the scheduling SLI.
     initial_attempt_timestamp: float | None = None

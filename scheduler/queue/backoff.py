@@ -50,10 +50,11 @@ class BackoffPolicy:
     def expiry(self, info: QueuedPodInfo) -> float:
         """When the pod's backoff ends, computed once per failure; `NO_BACKOFF` for none."""
         count = info.consecutive_errors_count or info.unschedulable_count
-        if self.maximum == 0 or count == 0:
+        if not info.pause and (self.maximum == 0 or count == 0):
             return NO_BACKOFF
         if info.backoff_expiration is None:
-            info.backoff_expiration = self.align(info.timestamp + self.duration(count))
+            wait = max(self.duration(count), info.pause)
+            info.backoff_expiration = self.align(info.timestamp + wait)
         return info.backoff_expiration
 
     def align(self, time: float) -> float:

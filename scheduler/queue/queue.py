@@ -425,6 +425,9 @@ class SchedulingQueue(QueueInspection):
 
     def _update_queued(self, info: QueuedPodInfo, old: Pod, new: Pod) -> None:
         info.pod = new
+        if info.pause and old.spec != new.spec:
+            # Another template, about which nothing is known yet.
+            info.pause, info.backoff_expiration = 0.0, None
         self._admission.refresh(info)
         self.nominator.update_nominated_pod(old, new)
         if self._places.where(new.uid) not in _POOL:

@@ -15,6 +15,7 @@ from scheduler.queue.statistics import Place, PodView
 
 _WHILE_ACTIVE = "waiting for its turn"
 _BACKOFF = "backoff"
+_PAUSE = "pause after a scheduling cycle that used too much CPU time"
 _ERROR_BACKOFF = "backoff after an error"
 _ASKED = "requested by the rejecting plugin"
 _GATE_ASKED = "requested by the gating plugin"
@@ -119,6 +120,8 @@ def _next_retry(
 ) -> tuple[float | None, str]:
     if place is Place.ACTIVE:
         return None, _WHILE_ACTIVE
+    if place is Place.BACKOFF and info.pause:
+        return release, _PAUSE
     if place is Place.BACKOFF:
         return release, _BACKOFF if info.rejectors else _ERROR_BACKOFF
     if place is Place.GATED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -31,6 +32,7 @@ from scheduler.client.rest import ApiClient
 from scheduler.client.store import KeepRaw
 from scheduler.client.transport import Transport
 from scheduler.engine import Engine, Evaluator, Extenders, Framework, WaitingPods
+from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.kubelet_rejections import KubeletRejections
 from scheduler.framework import Registry
 from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
@@ -253,6 +255,7 @@ class Wiring:
             timer=self.clock.monotonic,
             on_plugin_error=_log_plugin_error,
         )
+        self._budget = self._cycle_budget()
         queue.nominator.subscribe(self.subscriptions.publish_nomination)
         queue.nominator.subscribe_nodes(self.cache.table.note_nominations)
         for name, handle in self._handles.items():
@@ -266,8 +269,14 @@ class Wiring:
                 own_schedulers=tuple(self.frameworks),
                 observe=self.metrics.preemption,
                 review=self.extenders.review,
+                check=self._budget.check,
             )
         return queue
+
+    def _cycle_budget(self) -> CycleBudget:
+        limit = seconds(self.configuration.options.cycle_time_budget) or float("inf")
+        # Everything that touches queue and engine runs on this one thread.
+        return CycleBudget(self.clock.monotonic, limit, time.thread_time)
 
     def _features(self) -> EventFeatures:
         gates = self.configuration.feature_gates
@@ -285,6 +294,7 @@ class Wiring:
                 self.configuration.effective.percentage_of_nodes_to_score or 0
             ),
             plugin_time_budget=seconds(self.configuration.options.plugin_time_budget),
+            cycle_budget=self._budget,
             waiting_pods=self.waiting_pods,
             on_plugin_error=_log_plugin_error,
             extenders=self.extenders,

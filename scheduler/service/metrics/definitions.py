@@ -304,6 +304,13 @@ OVER_BUDGET: Final = _counter(
     "plugin",
     "extension_point",
 )
+CYCLES_OVER_BUDGET: Final = _counter(
+    "kubestow_cycle_time_budget_exceeded_total",
+    "Attempts whose scheduling cycle used up kubestow.cycleTimeBudget, by what became of them: "
+    "given_up, finished_late, or set_aside (not made, because one at a like pod was given up).",
+    "profile",
+    "result",
+)
 REUSE: Final = _counter(
     "kubestow_reuse_total",
     "Searches for a node that found results of an equal pod (hit) or had to start afresh (miss).",

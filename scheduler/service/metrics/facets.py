@@ -19,7 +19,14 @@ _PRE_ENQUEUE = "PreEnqueue"
 class EngineFacet:
     """Implements `scheduler.engine.metrics.EngineMetrics`."""
 
-    __slots__ = ("_algorithm", "_evaluations", "_over_budget", "_plugins", "_points")
+    __slots__ = (
+        "_algorithm",
+        "_evaluations",
+        "_late_cycles",
+        "_over_budget",
+        "_plugins",
+        "_points",
+    )
 
     def __init__(self, families: Families) -> None:
         self._algorithm = families.histogram(define.ALGORITHM_DURATION)[()]
@@ -27,6 +34,7 @@ class EngineFacet:
         self._plugins = families.histogram(define.PLUGIN_DURATION)
         self._evaluations = families.counter(define.PLUGIN_EVALUATIONS)
         self._over_budget = families.counter(define.OVER_BUDGET)
+        self._late_cycles = families.counter(define.CYCLES_OVER_BUDGET)
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """One run of an extension point over all its plugins."""
@@ -48,6 +56,10 @@ class EngineFacet:
         """A scalar plugin used more of a cycle than its time budget; worth a line as well."""
         self._over_budget[plugin, point].inc()
         _log.warning("plugin over its time budget", plugin=plugin, point=point, seconds=seconds)
+
+    def cycle_over_budget(self, profile: str, result: str) -> None:
+        """A cycle used its budget up, or was not begun because another had."""
+        self._late_cycles[profile, result].inc()
 
 
 class QueueFacet:

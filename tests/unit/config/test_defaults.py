@@ -89,6 +89,8 @@ def test_options_of_our_own() -> None:
     assert options.time_based_hint_period == timedelta(seconds=30)
     assert options.status_delay == timedelta(seconds=1)
     assert body("kubestow: {statusDelay: 0s}").options.status_delay == timedelta()
+    assert load(None).options.cycle_time_budget == timedelta(milliseconds=500)
+    assert body("kubestow: {cycleTimeBudget: 0s}").options.cycle_time_budget == timedelta()
     assert body("kubestow: {seed: 7, slice: 2ms}").options.seed == 7
 
 

@@ -157,6 +157,10 @@ ONE_MISTAKE = [
         'kubestow.statusDelay: Invalid value: "-1s": must be non-negative',
     ),
     (
+        "kubestow: {cycleTimeBudget: -1s}",
+        'kubestow.cycleTimeBudget: Invalid value: "-1s": must be non-negative',
+    ),
+    (
         "kubestow: {nodeProvisioningBridge: {suspectWindow: 0s}}",
         'kubestow.nodeProvisioningBridge.suspectWindow: Invalid value: "0s": must be greater than',
     ),

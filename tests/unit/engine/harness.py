@@ -16,6 +16,7 @@ import msgspec
 from scheduler.api import Node, Pod, PodShapes
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Framework, SchedulingAlgorithm
+from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.metrics import NoMetrics
 from scheduler.framework import (
     EXTENSION_POINTS,
@@ -78,10 +79,14 @@ class Metrics(NoMetrics):
     def __init__(self) -> None:
         self.points: list[tuple[str, str]] = []
         self.durations: dict[str, float] = {}
+        self.late_cycles: list[str] = []
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
         self.points.append((point, status))
         self.durations[point] = seconds
+
+    def cycle_over_budget(self, profile: str, result: str) -> None:
+        self.late_cycles.append(result)
 
 
 class Handle:
@@ -157,7 +162,9 @@ class World:
         reuse: bool = True,
         seed: int = 0,
         last_filter: Callable[[World], Any] | None = None,
+        cycle_seconds: float = float("inf"),
     ) -> None:
+        """`cycle_seconds` is the budget of a cycle, in the time of `clock`."""
         self.clock = Clock()
         self.cache = Cache()
         self.nominations = Nominations(self.cache.table.note_nominations)
@@ -178,6 +185,7 @@ class World:
         last = () if last_filter is None else (last_filter(self),)
         self.framework = Framework(profile, Registry(classes), handle, last_filters=last)
         self._global_percentage = global_percentage
+        self.budget = CycleBudget(self.clock.monotonic, cycle_seconds)
         self.plugin_errors: list[str] = []
         self.engine = self.another_engine(reuse=reuse, seed=seed)
 
@@ -192,6 +200,7 @@ class World:
             metrics=self.metrics,
             percentage_of_nodes_to_score=self._global_percentage,
             reuse=reuse,
+            cycle_budget=self.budget,
             on_plugin_error=lambda plugin, point, pod, problem: self.plugin_errors.append(
                 f"{plugin} {point} {pod.metadata.name}: {problem}"
             ),

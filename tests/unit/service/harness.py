@@ -80,9 +80,10 @@ class Service:
         *plugins: type[Any],
         watched: tuple[str, ...] = (),
         sends: Dispatcher | None = None,
+        cycle_seconds: float = float("inf"),
     ) -> None:
         """`sends` takes the status patches in place of the recorder."""
-        self.world = World(_refuser(), *plugins)
+        self.world = World(_refuser(), *plugins, cycle_seconds=cycle_seconds)
         self.clock = self.world.clock
         self.cache = self.world.cache
         self.informer: dict[str, Pod] = {}
@@ -103,6 +104,7 @@ class Service:
             self.queue.nominator,
             clock=self.clock,
             random=random.Random(1),
+            cycle_budget=self.world.budget,
             waiting_pods=self.waiting_pods,
         )
         self.dispatcher = RecordingDispatcher()

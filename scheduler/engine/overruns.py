@@ -1,0 +1,96 @@
+"""Which pods are set aside because an attempt at one like them used up the budget of a cycle.
+
+What is remembered is remembered for a template in a namespace (profile, pod shape, namespace), not
+for a pod: ten thousand clones of one expensive pod get one attempt between two pauses, not one
+each.
+
+Each overrun doubles both the pause and the budget of the next attempt, up to a limit each. The
+share of the loop that a template can take thus never grows, and where the environment is slow
+rather than the pod (a scalar plugin on thousands of nodes, cold caches) the pod is scheduled after
+few pauses.
+The larger budget is kept after a success, so that the next pod of the template needs no pause.
+
+Bounded: the template that was looked up longest ago is forgotten first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.api.pod import Pod
+
+FIRST_PAUSE: Final = 10.0
+"""Seconds. Twenty times the default budget: a template takes 5 % of the loop at most."""
+MAX_PAUSE: Final = 300.0
+"""Seconds. As long as a pod stays in the unschedulable pool at most."""
+MAX_BUDGET_FACTOR: Final = 16.0
+"""The largest budget, 8 s by default, stays below the renew deadline of the Lease (10 s)."""
+MAX_TEMPLATES: Final = 4096
+
+
+@dataclass(slots=True)
+class Overrun:
+    """What is known about one template."""
+
+    #: Factor of the ordinary budget that the next attempt gets.
+    factor: float = 1.0
+    #: Seconds of the last pause, 0 after a cycle that kept its budget.
+    pause: float = 0.0
+    #: Monotonic time at which the pause ends.
+    until: float = 0.0
+
+
+class Overruns:
+    """The templates whose cycles used up their budget. Times are monotonic seconds."""
+
+    __slots__ = ("_capacity", "_known")
+
+    def __init__(self, capacity: int = MAX_TEMPLATES) -> None:
+        self._capacity = capacity
+        self._known: OrderedDict[Hashable, Overrun] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def factor(self, pod: Pod) -> float:
+        """How many times the ordinary budget the next attempt at the pod gets."""
+        known = self._known.get(_template(pod))
+        return 1.0 if known is None else known.factor
+
+    def pause_left(self, pod: Pod, now: float) -> float:
+        """Seconds for which no pod of this template is tried; 0 when it may be."""
+        template = _template(pod)
+        known = self._known.get(template)
+        if known is None:
+            return 0.0
+        self._known.move_to_end(template)
+        return max(0.0, known.until - now)
+
+    def overran(self, pod: Pod, now: float) -> Overrun:
+        """The budget was used up: begin the next pause, and enlarge the next budget."""
+        template = _template(pod)
+        known = self._known.get(template)
+        if known is None:
+            known = self._known[template] = Overrun()
+            if len(self._known) > self._capacity:
+                self._known.popitem(last=False)
+        known.pause = min(2.0 * known.pause, MAX_PAUSE) if known.pause else FIRST_PAUSE
+        known.until = now + known.pause
+        known.factor = min(2.0 * known.factor, MAX_BUDGET_FACTOR)
+        return known
+
+    def kept(self, pod: Pod) -> None:
+        """A cycle ended within its budget: the next pause, if any, is a first one again."""
+        known = self._known.get(_template(pod))
+        if known is not None:
+            known.pause = known.until = 0.0
+
+
+def _template(pod: Pod) -> Hashable:
+    # A shape's id is never reused, so nothing has to keep the shape alive.
+    shape = pod.interned
+    own = pod.uid if shape is None else shape.id
+    return own, pod.metadata.namespace, pod.spec.scheduler_name
