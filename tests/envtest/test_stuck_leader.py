@@ -1,0 +1,270 @@
+"""Two replicas on a real API server while the leader's event loop is blocked: one writer, always.
+
+A Filter plugin blocks the first process that asks it about the pod `slow`, until a file says to go
+on. The API server's audit log says who wrote what, and when.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.envtest.control_plane import ApiServerOptions, Binaries, ControlPlane, ManagedProcess
+from tests.envtest.kubestow import start_kubestow
+from tests.envtest.workload import Workload, until
+
+pytestmark = pytest.mark.envtest
+
+NAMESPACE: Final = "stuck"
+LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/kubestow"
+LEASE_SECONDS: Final = 3.0
+QUICKLY: Final = {
+    "leaderElect": True,
+    "leaseDuration": f"{LEASE_SECONDS:g}s",
+    "renewDeadline": "2s",
+    "retryPeriod": "500ms",
+    "resourceNamespace": NAMESPACE,
+}
+RENEWALS_WHILE_BLOCKED: Final = 12
+"""Two lease durations' worth: were the Lease not renewed, it would have changed hands."""
+
+AUDIT_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "verbs": ["create", "update", "patch", "delete"]},
+        {"level": "None"},
+    ],
+}
+PLUGIN: Final = '''
+import os
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+# Whatever the test does: some day this process may be stopped.
+LIMIT_SECONDS = 90.0
+
+
+class Blocking:
+    """Blocks the first process that filters the pod `slow`."""
+
+    name = "Blocking"
+
+    def __init__(self, args, handle):
+        pass
+
+    def filter(self, state, pod, node):
+        if pod.metadata.name == "slow" and self.first():
+            self.block()
+
+    def first(self):
+        try:
+            os.close(os.open(HERE / "blocked", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+    def block(self):
+        end = time.monotonic() + LIMIT_SECONDS
+        while not (HERE / "go-on").exists() and time.monotonic() < end:
+            BLOCK
+'''
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write that the API server answered."""
+
+    replica: str
+    what: str
+    at: datetime
+    status: int
+
+
+class Stage:
+    """Two replicas, each with an account of its own, and what they wrote."""
+
+    def __init__(self, control_plane: ControlPlane, audit_log: Path, plugins: Path) -> None:
+        self.control_plane = control_plane
+        self._audit_log = audit_log
+        self._plugins = plugins
+        self.replicas: list[ManagedProcess] = []
+
+    def start(self, name: str, *, watchdog: str) -> ManagedProcess:
+        kubeconfig = self.control_plane.service_account_kubeconfig(NAMESPACE, name)
+        profile = {
+            "schedulerName": "kubestow",
+            "plugins": {"multiPoint": {"enabled": [{"name": "kubestow_blocking:Blocking"}]}},
+        }
+        process = start_kubestow(
+            self.control_plane,
+            {
+                "leaderElection": QUICKLY,
+                "kubestow": {"bindTimeout": "500ms", "watchdogTimeout": watchdog},
+                "profiles": [profile],
+            },
+            [f"--plugin-dir={self._plugins}"],
+            kubeconfig=kubeconfig,
+            name=name,
+        )
+        self.replicas.append(process)
+        return process
+
+    @property
+    def lease(self) -> dict[str, Any]:
+        code, text = self.control_plane.admin.exchange("GET", LEASE, None)
+        return dict(json.loads(text)["spec"]) if code == 200 else {}
+
+    def until_blocked(self) -> None:
+        until((self._plugins / "blocked").exists, "the leader is blocked")
+
+    def go_on(self) -> None:
+        (self._plugins / "go-on").touch()
+
+    def writes(self) -> list[Write]:
+        """Everything the replicas wrote, in order; renewals of the Lease as `leases`."""
+        found = []
+        for line in self._audit_log.read_text().splitlines():
+            event = json.loads(line)
+            user = event["user"]["username"]
+            if not user.startswith(f"system:serviceaccount:{NAMESPACE}:") or not is_write(event):
+                continue
+            target = event["objectRef"]
+            what = "/".join(filter(None, (target["resource"], target.get("subresource"))))
+            at = datetime.fromisoformat(event["requestReceivedTimestamp"])
+            code = event["responseStatus"]["code"]
+            found.append(Write(user.rpartition(":")[2], what, at, code))
+        return sorted(found, key=lambda write: write.at)
+
+
+def is_write(event: dict[str, Any]) -> bool:
+    """Reviews of access are none."""
+    return event.get("stage") == "ResponseComplete" and event["objectRef"]["resource"] not in (
+        "tokenreviews",
+        "subjectaccessreviews",
+    )
+
+
+@pytest.fixture
+def stage(
+    request: pytest.FixtureRequest, envtest_binaries: Binaries, tmp_path: Path
+) -> Iterator[Stage]:
+    policy, audit_log = tmp_path / "policy.yaml", tmp_path / "audit.log"
+    policy.write_text(json.dumps(AUDIT_POLICY))
+    audit = (f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}")
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "kubestow_blocking.py").write_text(PLUGIN.replace("BLOCK", request.param))
+    options = ApiServerOptions(extra_arguments=audit)
+    with ControlPlane(envtest_binaries, options, tmp_path / "control-plane") as control_plane:
+        accounts = [
+            {"kind": "ServiceAccount", "namespace": NAMESPACE, "name": name}
+            for name in ("first", "second")
+        ]
+        admin = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
+        control_plane.admin.ensure("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        control_plane.admin.ensure(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            {
+                "metadata": {"name": "replicas"},
+                "roleRef": {**admin, "name": "cluster-admin"},
+                "subjects": accounts,
+            },
+        )
+        yield Stage(control_plane, audit_log, plugins)
+
+
+def blocking(how: str) -> pytest.MarkDecorator:
+    """The statement that is repeated while the loop is blocked."""
+    return pytest.mark.parametrize("stage", [how], indirect=True, ids=["blocked"])
+
+
+@blocking("pass")
+def test_a_cycle_longer_than_the_lease_keeps_it(stage: Stage) -> None:
+    """The loop is blocked by Python code that uses all of its time, for two lease durations."""
+    with Workload(stage.control_plane, NAMESPACE) as work:
+        work.node("stuck-1", cpu="4")
+        first = stage.start("first", watchdog="60s")
+        until(lambda: stage.lease.get("holderIdentity"), "a leader")
+        holder = stage.lease["holderIdentity"]
+        second = stage.start("second", watchdog="60s")
+        work.pod("slow")
+        stage.until_blocked()
+        renewals = set()
+
+        def renewed() -> bool:
+            assert stage.lease["holderIdentity"] == holder
+            renewals.add(stage.lease["renewTime"])
+            return len(renewals) > RENEWALS_WHILE_BLOCKED
+
+        until(renewed, "renewed all the while")
+        assert work.bound() == {}, "it is still blocked"
+        stage.go_on()
+        work.pod("next")
+        work.until_bound("slow", "next")
+        assert stage.lease["holderIdentity"] == holder
+        assert stage.lease["leaseTransitions"] == 0
+        assert {write.replica for write in stage.writes()} == {"first"}
+        for each in (second, first):
+            each.stop()
+            assert each.returncode == 0, each.describe("did not end cleanly")
+
+
+@blocking("time.sleep(0.01)")
+def test_a_loop_that_does_not_come_back_loses_it(stage: Stage) -> None:
+    """And when it does come back after all, it writes nothing and ends."""
+    with Workload(stage.control_plane, NAMESPACE) as work:
+        work.node("stuck-1", cpu="4")
+        first = stage.start("first", watchdog="2s")
+        until(lambda: stage.lease.get("holderIdentity"), "a leader")
+        holder = stage.lease["holderIdentity"]
+        second = stage.start("second", watchdog="60s")
+        work.pod("early")
+        work.until_bound("early")
+        work.pod("slow")
+        stage.until_blocked()
+        until(lambda: stage.lease["holderIdentity"] != holder, "taken over")
+        work.pod("late")
+        work.until_bound("slow", "late")
+        assert first.running
+        stage.go_on()
+        until(lambda: not first.running, "the one that was stuck ends")
+        assert first.returncode == 1, first.describe("ended otherwise")
+        log = first.log.read_text()
+        assert "it executes block (" in log
+        assert "another replica may schedule now" in log
+        # Whatever it had decided: nothing of it was written.
+        writes = stage.writes()
+        began = min(each.at for each in writes if each.replica == "second" and each.status < 300)
+        assert max(each.at for each in writes if each.replica == "first") < began
+        assert set(work.bindings().values()) == {1}
+        assert len(work.events("Scheduled")) == 3
+        second.stop()
+        assert second.returncode == 0, second.describe("did not end cleanly")
+
+
+@blocking("pass")
+def test_a_successor_begins_a_lease_duration_after_the_last_renewal(stage: Stage) -> None:
+    with Workload(stage.control_plane, NAMESPACE) as work:
+        first = stage.start("first", watchdog="60s")
+        until(lambda: stage.lease.get("holderIdentity"), "a leader")
+        second = stage.start("second", watchdog="60s")
+        first.kill()
+        last = stage.lease
+        until(lambda: stage.lease["holderIdentity"] != last["holderIdentity"], "taken over")
+        took = datetime.fromisoformat(stage.lease["acquireTime"])
+        # Both times are of this machine's clock, so the difference means something.
+        assert (took - datetime.fromisoformat(last["renewTime"])).total_seconds() >= LEASE_SECONDS
+        work.node("stuck-1", cpu="4")
+        work.pod("a")
+        work.until_bound("a")
+        second.stop()
+        assert second.returncode == 0, second.describe("did not end cleanly")
