@@ -167,7 +167,11 @@ class NodeAffinity:
         scores = no_scores(rows)
         for preferred in self._preferences(pod):
             for weight, term in preferred.terms:
-                scores[term_mask(term, table, rows, index)] += weight
+                mask = term_mask(term, table, rows, index)
+                if mask is True:
+                    scores += weight
+                elif mask is not False:
+                    scores[mask] += weight
         return scores
 
     def normalize_scores(

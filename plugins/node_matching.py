@@ -7,6 +7,8 @@ made of them, and return one bool per entry of `rows`.
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 import numpy as np
 
 from scheduler.api import selectors
@@ -17,19 +19,25 @@ from scheduler.api.node_selectors import (
     RequiredNodeAffinity,
 )
 from scheduler.api.selectors import Requirement
-from scheduler.framework import BoolColumn, Int32Column, NodeTableView, Rows
+from scheduler.framework import BoolColumn, Int32Column, LabelValues, NodeTableView, Rows
 
-_FEW_VALUES = 4
+_FEW_VALUES: Final = 4
+_ACCEPT_ABSENCE: Final = (selectors.NOT_IN, selectors.DOES_NOT_EXIST)
 
 
 def required_mask(
     required: RequiredNodeAffinity, table: NodeTableView, rows: Rows, index: slice | Rows
 ) -> BoolColumn:
     """Nodes that satisfy the nodeSelector map and the required affinity."""
-    mask = _all_of(required.node_selector.requirements, table, len(rows), index)
-    if required.selector is not None:
-        mask &= node_selector_mask(required.selector, table, rows, index)
-    return mask
+    mask = _all_of(required.node_selector.requirements, table, index)
+    if mask is False:
+        return np.zeros(len(rows), dtype=np.bool_)
+    if required.selector is None:
+        return np.ones(len(rows), dtype=np.bool_) if mask is True else mask
+    chosen = node_selector_mask(required.selector, table, rows, index)
+    if mask is not True:
+        chosen &= mask
+    return chosen
 
 
 def node_selector_mask(
@@ -37,69 +45,131 @@ def node_selector_mask(
 ) -> BoolColumn:
     """Nodes that satisfy one of the terms."""
     mask = np.zeros(len(rows), dtype=np.bool_)
+    named = []
     for term in selector.terms:
-        mask |= term_mask(term, table, rows, index)
+        row = _only_row(term, table)
+        if row is not None:
+            named.append(row)
+            continue
+        found = _term_mask(term, table, rows, index)
+        if found is False:
+            continue
+        if found is True:
+            return np.ones(len(rows), dtype=np.bool_)
+        mask |= found
+        if mask.all():
+            break
+    if named:
+        mask |= np.isin(rows, named)
     return mask
 
 
 def term_mask(
     term: CompiledNodeSelectorTerm, table: NodeTableView, rows: Rows, index: slice | Rows
-) -> BoolColumn:
-    """Nodes that satisfy every requirement; none when the term could not be parsed."""
+) -> BoolColumn | bool:
+    """Nodes that satisfy every requirement, none when the term could not be parsed.
+
+    True or False where that is so for all nodes: a pod may have thousands of terms about labels
+    that no node has.
+    """
+    row = _only_row(term, table)
+    if row is not None:
+        found: BoolColumn = rows == row
+        return found
+    return _term_mask(term, table, rows, index)
+
+
+def _term_mask(
+    term: CompiledNodeSelectorTerm, table: NodeTableView, rows: Rows, index: slice | Rows
+) -> BoolColumn | bool:
     if term.invalid:
-        return np.zeros(len(rows), dtype=np.bool_)
-    mask = _all_of(term.labels, table, len(rows), index)
+        return False
+    mask = _all_of(term.labels, table, index)
     for requirement in term.fields:
-        mask &= _field_mask(requirement, table, rows)
+        if mask is False:
+            return False
+        found = _field_mask(requirement, table, rows)
+        mask = found if mask is True else mask & found
     return mask
+
+
+def _only_row(term: CompiledNodeSelectorTerm, table: NodeTableView) -> int | None:
+    """The row that a term names by its one field and nothing else, -1 for a node unknown."""
+    if term.invalid or term.labels or len(term.fields) != 1:
+        return None
+    only = term.fields[0]
+    if only.key != METADATA_NAME or only.operator != selectors.IN or len(only.values) != 1:
+        return None
+    row = table.row_of(only.values[0])
+    return -1 if row is None else row
 
 
 def requirement_mask(
     requirement: Requirement, table: NodeTableView, index: slice | Rows
-) -> BoolColumn:
-    """Nodes whose label satisfies one requirement; `NotIn` and `DoesNotExist` accept no label."""
-    column = table.label_column(requirement.key)[index]
-    match requirement.operator:
+) -> BoolColumn | bool:
+    """Nodes whose label satisfies one requirement; True or False where all or none do.
+
+    `NotIn` and `DoesNotExist` accept no label.
+    """
+    operator, key = requirement.operator, requirement.key
+    values = table.label_values(key)
+    if not values.ids:
+        return operator in _ACCEPT_ABSENCE
+    match operator:
         case selectors.IN:
-            return _one_of(requirement, table, column)
+            return _one_of(requirement, values, table, index)
         case selectors.NOT_IN:
-            return ~_one_of(requirement, table, column)
+            found = _one_of(requirement, values, table, index)
+            return True if found is False else ~found
         case selectors.EXISTS:
-            return column >= 0
+            return table.label_column(key)[index] >= 0
         case selectors.DOES_NOT_EXIST:
-            return column < 0
-    return _compared(requirement, table, column)
+            return table.label_column(key)[index] < 0
+    return _compared(requirement, values, table, index)
 
 
 def _all_of(
-    requirements: tuple[Requirement, ...], table: NodeTableView, count: int, index: slice | Rows
-) -> BoolColumn:
-    mask = np.ones(count, dtype=np.bool_)
+    requirements: tuple[Requirement, ...], table: NodeTableView, index: slice | Rows
+) -> BoolColumn | bool:
+    mask: BoolColumn | bool = True
     for requirement in requirements:
-        mask &= requirement_mask(requirement, table, index)
+        found = requirement_mask(requirement, table, index)
+        if found is False:
+            return False
+        if found is not True:
+            mask = found if mask is True else mask & found
     return mask
 
 
-def _one_of(requirement: Requirement, table: NodeTableView, column: Int32Column) -> BoolColumn:
-    ids = table.label_values(requirement.key).ids
+def _one_of(
+    requirement: Requirement, values: LabelValues, table: NodeTableView, index: slice | Rows
+) -> BoolColumn | Literal[False]:
+    ids = values.ids
     wanted = [ids[value] for value in requirement.values if value in ids]
+    if not wanted:
+        return False
+    column = table.label_column(requirement.key)[index]
     if len(wanted) > _FEW_VALUES:
         return _look_up(len(ids), wanted, column)
-    mask = np.zeros(len(column), dtype=np.bool_)
-    for value_id in wanted:
+    mask: BoolColumn = column == wanted[0]
+    for value_id in wanted[1:]:
         mask |= column == value_id
     return mask
 
 
-def _compared(requirement: Requirement, table: NodeTableView, column: Int32Column) -> BoolColumn:
+def _compared(
+    requirement: Requirement, values: LabelValues, table: NodeTableView, index: slice | Rows
+) -> BoolColumn | Literal[False]:
     if requirement.number is None:
-        return np.zeros(len(column), dtype=np.bool_)
-    values = table.label_values(requirement.key)
+        return False
     if requirement.operator == selectors.GREATER:
         holds = values.integers > requirement.number
     else:
         holds = values.integers < requirement.number
-    return _look_up(len(values.ids), np.flatnonzero(holds & values.is_integer), column)
+    wanted = np.flatnonzero(holds & values.is_integer)
+    if not len(wanted):
+        return False
+    return _look_up(len(values.ids), wanted, table.label_column(requirement.key)[index])
 
 
 def _look_up(values: int, wanted: list[int] | Rows, column: Int32Column) -> BoolColumn:
@@ -114,6 +184,7 @@ def _field_mask(requirement: Requirement, table: NodeTableView, rows: Rows) -> B
     if requirement.key != METADATA_NAME:
         # No such field: it reads as empty text on every node.
         return np.full(len(rows), requirement.accepts(""), dtype=np.bool_)
-    named = [row for row in map(table.row_of, requirement.values) if row is not None]
-    mask: BoolColumn = np.isin(rows, named)
+    # One value is all that a field requirement may have.
+    row = table.row_of(requirement.values[0])
+    mask: BoolColumn = rows == (-1 if row is None else row)
     return mask if requirement.operator == selectors.IN else ~mask

@@ -12,7 +12,7 @@ from typing import Final
 from plugins.inter_pod_affinity.terms import Terms
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.api.pod_affinity import AffinityTerm, compile_pod_affinity
+from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -121,7 +121,7 @@ def _offered(old: Pod | None, new: Pod | None) -> set[Label] | None:
 def _leaving_helps(pod: Pod, unwanted: Sequence[AffinityTerm], gone: Pod) -> bool:
     if _all_match(unwanted, gone):
         return True
-    theirs = compile_pod_affinity(gone.spec.affinity, gone.metadata.namespace)
+    theirs = gone.shape.pod_affinity_terms(gone.metadata.namespace)
     return _all_match(theirs.required_anti, pod)
 
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.api.pod import Pod
-from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms, compile_pod_affinity
+from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms
 from scheduler.api.shape import PodShape
 from scheduler.framework import Handle, PodTerm
 
 NAMESPACES: Final = "namespaces"
 
-_MAX_REMEMBERED: Final = 4096
+_MAX_REMEMBERED: Final = 16_384
+"""Terms, and pod templates, to remember at most."""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -46,6 +47,11 @@ class OwnTerms:
     parsing_problem: str
     """Upstream's text when some list cannot be parsed, else empty."""
 
+    @property
+    def count(self) -> int:
+        """Number of terms."""
+        return len(self.required) + len(self.required_anti) + len(self.preferred)
+
     def all_required_match(self, pod: Pod) -> bool:
         """Whether every required affinity term speaks of `pod`; False without terms."""
         return bool(self.required) and all(each.matches(pod) for each in self.required)
@@ -58,29 +64,24 @@ class Terms:
         self._handle = handle
         self._version = -1
         self._own: dict[tuple[PodShape, str], OwnTerms] = {}
-        self._compiled: dict[tuple[PodShape, str], PodAffinityTerms] = {}
+        self._held = 0
 
     def compiled(self, pod: Pod) -> PodAffinityTerms:
         """The terms as they stand in the pod, with namespace selectors unresolved."""
-        key = (pod.shape, pod.metadata.namespace)
-        found = self._compiled.get(key)
-        if found is None:
-            if len(self._compiled) >= _MAX_REMEMBERED:
-                self._compiled.clear()
-            found = compile_pod_affinity(pod.shape.spec.affinity, pod.metadata.namespace)
-            self._compiled[key] = found
-        return found
+        return pod.shape.pod_affinity_terms(pod.metadata.namespace)
 
     def own(self, pod: Pod) -> OwnTerms:
         """The terms of an incoming pod."""
         version = self._handle.table.version(NAMESPACES)
-        if version != self._version or len(self._own) >= _MAX_REMEMBERED:
+        if version != self._version or self._held >= _MAX_REMEMBERED:
             self._version = version
             self._own.clear()
+            self._held = 0
         key = (pod.shape, pod.metadata.namespace)
         found = self._own.get(key)
         if found is None:
             found = self._own[key] = self._resolved(self.compiled(pod))
+            self._held += 1 + found.count
         return found
 
     def namespace_labels(self, pod: Pod) -> Mapping[str, str]:

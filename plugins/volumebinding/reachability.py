@@ -39,7 +39,9 @@ class PositionsByLabel:
         found = self._having(picked)
         for each in requirements:
             if each is not picked and len(found):
-                found = found[requirement_mask(each, self.table, self.rows[found])]
+                kept = requirement_mask(each, self.table, self.rows[found])
+                if kept is not True:
+                    found = found[:0] if kept is False else found[kept]
         return found
 
     def reached(self, affinity: CompiledNodeSelector) -> Rows:

@@ -7,6 +7,7 @@ one place. Nothing here looks names up or knows what they mean.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -30,6 +31,8 @@ def label_value_faults(text: str) -> list[str]:
     >>> label_value_faults("v1.2"), label_value_faults("x" * 64)
     ([], ['must be no more than 63 bytes'])
     """
+    if is_label_value(text):
+        return []
     faults = []
     if len(text.encode(errors="surrogatepass")) > _MAX_VALUE:
         faults.append(f"must be no more than {_MAX_VALUE} bytes")
@@ -53,7 +56,13 @@ def is_object_name(text: str) -> bool:
     >>> is_object_name("kube-system"), is_object_name(""), is_object_name("A_b")
     (True, False, False)
     """
-    return len(text) <= _MAX_PREFIX and _SUBDOMAIN.fullmatch(text) is not None
+    return len(text) <= _MAX_PREFIX and _is_subdomain(text)
+
+
+@lru_cache(maxsize=1024)
+def _is_subdomain(text: str) -> bool:
+    # Cached, for thousands of names may share a domain. Never asked about long texts.
+    return _SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_qualified_name(text: str) -> bool:
@@ -62,7 +71,7 @@ def is_qualified_name(text: str) -> bool:
     >>> is_qualified_name("example.com/gpu"), is_qualified_name("a/b/c"), is_qualified_name("")
     (True, False, False)
     """
-    prefix, slash, name = text.rpartition("/")
-    if slash and (len(prefix) > _MAX_PREFIX or _SUBDOMAIN.fullmatch(prefix) is None):
-        return False
-    return _NAME.fullmatch(name) is not None
+    if _NAME.fullmatch(text) is not None:
+        return True
+    prefix, _, name = text.rpartition("/")
+    return _NAME.fullmatch(name) is not None and is_object_name(prefix)

@@ -23,6 +23,7 @@ from scheduler.api.selectors import (
     Requirement,
     SelectorError,
     compile_map_selector,
+    in_order,
 )
 
 METADATA_NAME: Final = "metadata.name"
@@ -50,8 +51,8 @@ class CompiledNodeSelectorTerm:
         error: SelectorError | None = None,
     ) -> None:
         """Bring the requirements into canonical order."""
-        self.labels = () if error else _ordered(labels)
-        self.fields = () if error else _ordered(fields)
+        self.labels = () if error else in_order(labels)
+        self.fields = () if error else in_order(fields)
         self.error = error
         self._hash = hash((self.labels, self.fields, str(error) if error else None))
 
@@ -222,6 +223,10 @@ def compile_node_selector_term(term: NodeSelectorTerm, path: str) -> CompiledNod
     fields: list[Requirement] = []
     errors: list[SelectorError] = []
     for i, each in enumerate(term.match_expressions):
+        made = Requirement.valid(each.key, each.operator, each.values)
+        if made is not None:
+            labels.append(made)
+            continue
         where = f"{path}.matchExpressions[{i}]"
         try:
             labels.append(
@@ -267,7 +272,3 @@ def _field_requirement(requirement: NodeSelectorRequirement, path: str) -> Requi
         shown = f"[{' '.join(requirement.values)}]"
         raise SelectorError(f"{path}.values", shown, "exactly one value is needed")
     return Requirement(requirement.key, requirement.operator, requirement.values)
-
-
-def _ordered(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
-    return tuple(sorted(dict.fromkeys(requirements), key=Requirement.sort_key))

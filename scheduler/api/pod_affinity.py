@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler.api.meta import LabelSelector
 from scheduler.api.pod import Affinity, PodAffinityTerm, WeightedPodAffinityTerm
 from scheduler.api.selectors import (
     CompiledLabelSelector,
@@ -117,16 +116,12 @@ def _weighted(
 
 
 def _term(term: PodAffinityTerm, namespace: str, path: str) -> AffinityTerm:
-    names = term.namespaces
-    if not names and term.namespace_selector is None:
+    names, chosen = term.namespaces, term.namespace_selector
+    if not names and chosen is None:
         names = (namespace,)
     return AffinityTerm(
         frozenset(names),
-        _optional(term.namespace_selector, f"{path}.namespaceSelector."),
+        None if chosen is None else compile_label_selector(chosen, f"{path}.namespaceSelector."),
         compile_label_selector(term.label_selector, f"{path}.labelSelector."),
         term.topology_key,
     )
-
-
-def _optional(selector: LabelSelector | None, path: str) -> CompiledLabelSelector | None:
-    return None if selector is None else compile_label_selector(selector, path)

@@ -114,8 +114,8 @@ def non_zero_requests(pod: Pod) -> tuple[int, int]:
     if _has_pod_level_requests(pod):
         stated = pod_requests(pod, with_status=True)
         defaults = {name: amount for name, amount in _DEFAULTS.items() if name not in stated}
-    amounts = to_resources(pod_requests(pod, with_status=True, defaults=defaults))
-    return amounts.milli_cpu, amounts.memory
+    amounts, zero = pod_requests(pod, with_status=True, defaults=defaults), Quantity(0)
+    return amounts.get(CPU, zero).milli_value(), amounts.get(MEMORY, zero).value()
 
 
 def scoring_requests(pod: Pod) -> Resources:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.api.meta import LabelSelector
-from scheduler.api.names import is_qualified_name, label_value_faults
+from scheduler.api.names import is_label_value, is_qualified_name, label_value_faults
 
 IN: Final = "In"
 NOT_IN: Final = "NotIn"
@@ -26,6 +26,16 @@ LESS: Final = "Lt"
 
 _LABEL_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 _NODE_OPERATORS: Final = (*_LABEL_OPERATORS, GREATER, LESS)
+_COMPARISONS: Final = (GREATER, LESS)
+_COUNTS: Final = {
+    IN: range(1, sys.maxsize),
+    NOT_IN: range(1, sys.maxsize),
+    EXISTS: range(1),
+    DOES_NOT_EXIST: range(1),
+    GREATER: range(1, 2),
+    LESS: range(1, 2),
+}
+"""How many values an operator takes."""
 _NO_INTEGER: Final = "for 'Gt', 'Lt' operators, the value must be an integer"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,64}")
 _INT64: Final = range(-(1 << 63), 1 << 63)
@@ -78,10 +88,22 @@ class Requirement:
         # Decoded text becomes the constant itself, which compares by identity below.
         self.operator = sys.intern(operator)
         self._set = frozenset(values)
-        self.values = tuple(sorted(self._set))
-        ordered = operator in {GREATER, LESS} and len(self.values) == 1
-        self.number = parse_label_integer(self.values[0]) if ordered else None
+        # A pod may have thousands of requirements, most with one value or none.
+        self.values = tuple(self._set) if len(self._set) < 2 else tuple(sorted(self._set))
+        self.number = None
+        if operator in _COMPARISONS and len(self.values) == 1:
+            self.number = parse_label_integer(self.values[0])
         self._hash = hash((key, operator, self.values))
+
+    @classmethod
+    def valid(cls, key: str, operator: str, values: tuple[str, ...]) -> Requirement | None:
+        """The requirement of a label selector; None if anything is wrong, which `checked` tells."""
+        counts = _COUNTS.get(operator)
+        if counts is None or len(values) not in counts or operator in _COMPARISONS:
+            return None
+        if is_qualified_name(key) and all(map(is_label_value, values)):
+            return cls(key, operator, values)
+        return None
 
     @classmethod
     def checked(
@@ -92,14 +114,15 @@ class Requirement:
             raise SelectorError(f"{path}.operator", operator, "not a valid selector operator")
         if not is_qualified_name(key):
             raise SelectorError(f"{path}.key", key, "must be a name or a DNS subdomain / a name")
-        _check_count(operator, values, path)
+        if len(values) not in _COUNTS[operator]:
+            raise _count_error(operator, values, path)
         errors = [
             SelectorError(f"{path}.values[{index}][{key}]", value, "; ".join(faults))
             for index, value in enumerate(values)
             if (faults := label_value_faults(value))
         ]
         made = cls(key, operator, values)
-        if operator in {GREATER, LESS} and made.number is None:
+        if operator in _COMPARISONS and made.number is None:
             errors.insert(0, SelectorError(f"{path}.values[0]", values[0], _NO_INTEGER))
         if errors:
             raise SelectorError.of(errors)
@@ -158,8 +181,7 @@ class CompiledLabelSelector:
 
     def __init__(self, requirements: Iterable[Requirement] = (), *, nothing: bool = False) -> None:
         """Bring `requirements` into canonical order; `nothing` matches no labels."""
-        distinct = {} if nothing else dict.fromkeys(requirements)
-        self.requirements = tuple(sorted(distinct, key=Requirement.sort_key))
+        self.requirements = () if nothing else in_order(requirements)
         self.nothing = nothing
         self._hash = hash((nothing, self.requirements))
         self.needed_labels = frozenset() if nothing else _needed_labels(self.requirements)
@@ -204,12 +226,22 @@ class CompiledLabelSelector:
         return " and ".join(map(repr, self.requirements)) or "<everything>"
 
 
+def in_order(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    """Distinct requirements in the canonical order."""
+    given = tuple(requirements)
+    if len(given) < 2:
+        return given
+    return tuple(sorted(dict.fromkeys(given), key=Requirement.sort_key))
+
+
 def _needed_labels(requirements: Sequence[Requirement]) -> frozenset[tuple[str, str]] | None:
-    listed = [each for each in requirements if each.operator == IN]
-    if not listed:
+    fewest = None
+    for each in requirements:
+        if each.operator == IN and (fewest is None or len(each.values) < len(fewest.values)):
+            fewest = each
+    if fewest is None:
         return None
-    fewest = min(listed, key=lambda each: len(each.values))
-    return frozenset((fewest.key, value) for value in fewest.values)
+    return frozenset([(fewest.key, value) for value in fewest.values])
 
 
 NOTHING: Final = CompiledLabelSelector(nothing=True)
@@ -227,12 +259,15 @@ def compile_label_selector(selector: LabelSelector | None, path: str = "") -> Co
     """
     if selector is None:
         return NOTHING
+    # A pod may have thousands of terms: paths are made for the few that are wrong.
     requirements = [
-        Requirement.checked(key, IN, (value,), f"{path}matchLabels[{key}]")
+        Requirement.valid(key, IN, (value,))
+        or Requirement.checked(key, IN, (value,), f"{path}matchLabels[{key}]")
         for key, value in selector.match_labels.items()
     ]
     requirements += [
-        Requirement.checked(
+        Requirement.valid(each.key, each.operator, each.values)
+        or Requirement.checked(
             each.key, each.operator, each.values, f"{path}matchExpressions[{index}]"
         )
         for index, each in enumerate(selector.match_expressions)
@@ -255,12 +290,10 @@ def parse_label_integer(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
-def _check_count(operator: str, values: tuple[str, ...], path: str) -> None:
-    path = f"{path}.values"
-    shown = f"[{' '.join(values)}]"
-    if operator in {IN, NOT_IN} and not values:
-        raise SelectorError(path, shown, f"for {operator!r} at least one value is needed")
-    if operator in {EXISTS, DOES_NOT_EXIST} and values:
-        raise SelectorError(path, shown, f"for {operator!r} no value is allowed")
-    if operator in {GREATER, LESS} and len(values) != 1:
-        raise SelectorError(path, shown, f"for {operator!r} exactly one value is needed")
+def _count_error(operator: str, values: tuple[str, ...], path: str) -> SelectorError:
+    path, shown = f"{path}.values", f"[{' '.join(values)}]"
+    if operator in {IN, NOT_IN}:
+        return SelectorError(path, shown, f"for {operator!r} at least one value is needed")
+    if operator in {EXISTS, DOES_NOT_EXIST}:
+        return SelectorError(path, shown, f"for {operator!r} no value is allowed")
+    return SelectorError(path, shown, f"for {operator!r} exactly one value is needed")

@@ -38,6 +38,7 @@ from scheduler.api.pod import (
     TopologySpreadConstraint,
     Volume,
 )
+from scheduler.api.pod_affinity import PodAffinityTerms, compile_pod_affinity
 from scheduler.api.pod_key import Resize, unpinned_affinity
 from scheduler.api.ports import HostPort, host_ports
 from scheduler.api.requests import (
@@ -57,6 +58,8 @@ FEATURE_USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
 """Declared feature a node needs for pods on the host network with a user namespace of their own."""
 
 _RESTART_ALL_CONTAINERS: Final = "RestartAllContainers"
+_MAX_NAMESPACES: Final = 8
+"""For so many namespaces a shape keeps its compiled terms; nearly all pods of one are in one."""
 
 
 class PodShape:
@@ -83,6 +86,7 @@ class PodShape:
         "resize",
         "scoring",
         "spec",
+        "terms_by_namespace",
     )
 
     id: int
@@ -114,6 +118,8 @@ class PodShape:
     images: PodImages
     required_features: tuple[str, ...]
     """Features a node must declare, sorted."""
+    terms_by_namespace: dict[str, PodAffinityTerms]
+    """What `pod_affinity_terms` has compiled already."""
 
     def __init__(
         self,
@@ -178,6 +184,16 @@ class PodShape:
     def affinity(self) -> Affinity | None:
         """`spec.affinity`, with the placeholder for the pin."""
         return self.spec.affinity
+
+    def pod_affinity_terms(self, namespace: str) -> PodAffinityTerms:
+        """The terms about other pods as they read for a pod in `namespace`; compiled once."""
+        known = self.terms_by_namespace
+        found = known.get(namespace)
+        if found is None:
+            if len(known) >= _MAX_NAMESPACES:
+                known.clear()
+            found = known[namespace] = compile_pod_affinity(self.spec.affinity, namespace)
+        return found
 
     @property
     def topology_spread_constraints(self) -> tuple[TopologySpreadConstraint, ...]:
@@ -283,4 +299,5 @@ _DERIVED: Final[dict[str, Callable[[PodShape], object]]] = {
     "host_ports": lambda shape: host_ports(shape.spec),
     "images": lambda shape: pod_images(shape.spec),
     "required_features": _required_features,
+    "terms_by_namespace": lambda _shape: {},
 }

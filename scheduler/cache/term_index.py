@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.api.pod import Affinity, Pod
-from scheduler.api.pod_affinity import AffinityTerm, compile_pod_affinity
+from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.api.shape import PodShape
 from scheduler.framework.nodes import Int32Column, OwnedTerm, TermKind
 
@@ -120,7 +120,7 @@ class TermIndex:
         key = (pod.shape, pod.metadata.namespace)
         owner = self._owners.get(key)
         if owner is None:
-            owner = self._owners[key] = self._new_owner(affinity, pod)
+            owner = self._owners[key] = self._new_owner(pod)
         owner.pods += 1
         for term in owner.terms:
             term.change(row, 1)
@@ -185,8 +185,8 @@ class TermIndex:
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _new_owner(self, affinity: Affinity, pod: Pod) -> _Owner:
-        compiled = compile_pod_affinity(affinity, pod.metadata.namespace)
+    def _new_owner(self, pod: Pod) -> _Owner:
+        compiled = pod.shape.pod_affinity_terms(pod.metadata.namespace)
         listed: list[tuple[TermKind, int, AffinityTerm]] = [
             *((TermKind.REQUIRED, 0, each) for each in compiled.required),
             *((TermKind.REQUIRED_ANTI, 0, each) for each in compiled.required_anti),

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 
 from plugins import InterPodAffinity
 from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
-from scheduler.api import Namespace, Pod
+from scheduler.api import Namespace, Pod, shape
+from scheduler.api.pod_affinity import compile_pod_affinity
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -329,7 +331,7 @@ def test_keys_never_deny_what_a_hint_says(seed: int) -> None:
     made = maker.cluster()
     plugin = InterPodAffinity(None, made.handle())
     waiting = made.intern(maker.pod(terms=0.9))
-    old, new = maker.pod(terms=0.5), maker.pod(terms=0.5)
+    old, new = made.intern(maker.pod(terms=0.5)), made.intern(maker.pod(terms=0.5))
     old.spec.node_name = new.spec.node_name = "n0"
     for event, before, after in (
         (ActionType.ADD, None, new),
@@ -337,3 +339,29 @@ def test_keys_never_deny_what_a_hint_says(seed: int) -> None:
         (ActionType.UPDATE_POD_LABEL, old, new),
     ):
         hint(plugin, ClusterEvent(EventResource.ASSIGNED_POD, event), waiting, before, after)
+
+
+def test_terms_are_compiled_once_for_all_who_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+
+    def counting(affinity: Any, namespace: str) -> Any:
+        compiled.append(namespace)
+        return compile_pod_affinity(affinity, namespace)
+
+    monkeypatch.setattr(shape, "compile_pod_affinity", counting)
+    made = cluster()
+    plugin = InterPodAffinity(None, made.handle())
+    waiting = made.intern(asking(far=[term()], app="w"))
+    metadata = msgspec.structs.replace(waiting.metadata, uid="gone")
+    gone = msgspec.structs.replace(waiting, metadata=metadata)
+    on_a = msgspec.structs.replace(waiting.spec, node_name="a")
+
+    for _ in range(3):
+        state = CycleState()
+        plugin.pre_filter(state, waiting, made.table)
+        made.cache.add_pod(msgspec.structs.replace(gone, spec=on_a))
+        deleted = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
+        hint(plugin, deleted, waiting, gone, None)
+        made.cache.remove_pod(gone)
+
+    assert compiled == ["default"]

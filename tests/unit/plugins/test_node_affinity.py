@@ -10,6 +10,7 @@ import pytest
 from plugins import NodeAffinity
 from plugins.node_affinity import NodeAffinityArgs
 from scheduler.api import Pod
+from scheduler.cache import NodeTable
 from scheduler.framework import (
     SKIP,
     ActionType,
@@ -435,3 +436,55 @@ def test_added_affinity_must_parse() -> None:
     ]
     with pytest.raises(ConfigurationError, match="Invalid value"):
         NodeAffinity(args, Cluster().handle())
+
+
+class Asked:
+    """Counts the columns that are read."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self.columns = 0
+
+    def label_column(self, key: str) -> Any:
+        self.columns += 1
+        return self._table.label_column(key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt"])
+def test_terms_about_labels_that_no_node_has_read_no_column(operator: str) -> None:
+    cluster = Cluster(node(f"n{index}", labels={"zone": "1"}) for index in range(6))
+    values = {"In": ["5"], "NotIn": ["5"], "Gt": ["5"]}.get(operator, [])
+    terms = [
+        {"matchExpressions": [{"key": f"k{index}", "operator": operator, "values": values}]}
+        for index in range(2000)
+    ]
+    terms.append({"matchExpressions": [{"key": "zone", "operator": "Gt", "values": ["5"]}]})
+    wanted = cluster.intern(
+        pod(
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": terms
+                        },
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {"weight": 1, "preference": each} for each in terms
+                        ],
+                    }
+                }
+            }
+        )
+    )
+    plugin = NodeAffinity(None, cluster.handle())
+    table: Any = Asked(cluster.table)
+
+    codes = plugin.filter_rows(CycleState(), wanted, table, cluster.table.rows)
+    scores = plugin.score_rows(CycleState(), wanted, table, cluster.table.rows)
+
+    accepts_absence = operator in {"NotIn", "DoesNotExist"}
+    assert codes.tolist() == [0 if accepts_absence else 1] * 6
+    assert scores.tolist() == [2000 if accepts_absence else 0] * 6
+    assert table.columns == 0
