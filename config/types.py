@@ -246,8 +246,10 @@ class KubestowConfiguration(Section, frozen=True):
     plugin_time_budget: timedelta = timedelta(milliseconds=10)
     #: CPU time that one scheduling cycle may use. A cycle that uses more is given up, and no pod of
     #: its template is tried for a pause (10 s, doubling up to 5 min); the budget of the next
-    #: attempt doubles as well (up to 16 times). 500 ms: hundreds of times an ordinary cycle on
-    #: 5,000 nodes, and half of what other pods can be asked to wait. 0: no limit.
+    #: attempt doubles as well (up to 4 times). Attempts that use more than 2 % of it are charged to
+    #: their namespace, whose pods go behind others once they used half of it lately. 500 ms:
+    #: hundreds of times an ordinary cycle on 5,000 nodes, and half of what other pods can be asked
+    #: to wait. 0: no limit, and nobody is charged.
     cycle_time_budget: timedelta = timedelta(milliseconds=500)
     #: Failed calls in a row after which an extender's verb is not called for a while. 3: one slow
     #: answer is no outage, yet a dead extender costs few time-outs.

@@ -26,8 +26,8 @@ FIRST_PAUSE: Final = 10.0
 """Seconds. Twenty times the default budget: a template takes 5 % of the loop at most."""
 MAX_PAUSE: Final = 300.0
 """Seconds. As long as a pod stays in the unschedulable pool at most."""
-MAX_BUDGET_FACTOR: Final = 16.0
-"""The largest budget, 8 s by default, stays below the renew deadline of the Lease (10 s)."""
+MAX_BUDGET_FACTOR: Final = 4.0
+"""The largest budget, 2 s by default: everything else waits for that cycle."""
 MAX_TEMPLATES: Final = 4096
 
 

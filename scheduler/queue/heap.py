@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, nsmallest
+from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -19,21 +20,23 @@ T = TypeVar("T")
 # An entry is [sort key, sequence, stamp, key, item]; a dead entry has the key None. Lists compare
 # like tuples. A moved item keeps its sequence, so its dead entry may have the same one; the stamp
 # is unique, so that a comparison never reaches the key.
-_Entry = list[Any]
+Entry = list[Any]
 _KEY: Final = 3
-_ITEM: Final = 4
+ITEM: Final = 4
+"""Where the item is in an entry."""
 _COMPACT_FROM: Final = 64
 
 
 class KeyedHeap(Generic[T]):
     """Smallest sort key first; first in, first out among equals."""
 
-    __slots__ = ("_entries", "_heap", "_stamp")
+    __slots__ = ("_entries", "_heap", "stamps")
 
-    def __init__(self) -> None:
-        self._heap: list[_Entry] = []
-        self._entries: dict[str, _Entry] = {}
-        self._stamp = 0
+    def __init__(self, stamps: Iterator[int] | None = None) -> None:
+        """Heaps that share their `stamps` have one order: entries may be compared and moved."""
+        self._heap: list[Entry] = []
+        self._entries: dict[str, Entry] = {}
+        self.stamps = count(1) if stamps is None else stamps
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -44,7 +47,7 @@ class KeyedHeap(Generic[T]):
     def get(self, key: str) -> T | None:
         """The item under `key`, None when absent."""
         entry = self._entries.get(key)
-        return None if entry is None else entry[_ITEM]
+        return None if entry is None else entry[ITEM]
 
     def push(self, key: str, sort_key: Any, item: T) -> None:
         """Insert, or replace the item under `key`; a replaced item keeps its turn among equals.
@@ -53,9 +56,9 @@ class KeyedHeap(Generic[T]):
         """
         old = self._entries.get(key)
         if old is not None and old[0] == sort_key:
-            old[_ITEM] = item
+            old[ITEM] = item
             return
-        self._stamp = stamp = self._stamp + 1
+        stamp = next(self.stamps)
         entry = [sort_key, stamp if old is None else old[1], stamp, key, item]
         try:
             heappush(self._heap, entry)
@@ -65,7 +68,7 @@ class KeyedHeap(Generic[T]):
             raise
         self._entries[key] = entry
         if old is not None:
-            old[_KEY] = old[_ITEM] = None
+            old[_KEY] = old[ITEM] = None
             self._compact()
 
     def remove(self, key: str) -> T | None:
@@ -73,20 +76,46 @@ class KeyedHeap(Generic[T]):
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
-        item: T = entry[_ITEM]
-        entry[_KEY] = entry[_ITEM] = None
+        item: T = entry[ITEM]
+        entry[_KEY] = entry[ITEM] = None
         self._compact()
         return item
 
     def peek(self) -> tuple[Any, T] | None:
         """The first sort key and item; None when empty."""
+        entry = self.head()
+        return None if entry is None else (entry[0], entry[ITEM])
+
+    def head(self) -> Entry | None:
+        """The first entry, to be compared with those of other heaps; None when empty."""
         heap = self._heap
         while heap:
             entry = heap[0]
             if entry[_KEY] is not None:
-                return entry[0], entry[_ITEM]
+                return entry
             heappop(heap)
         return None
+
+    def move_head(self, target: KeyedHeap[T]) -> None:
+        """Move the first item, which must exist, to a heap with the same stamps; it keeps its turn.
+
+        Raises what comparing the sort keys raises, and moves nothing then.
+        """
+        entry = self.head()
+        assert entry is not None, "an empty heap has no head"
+        try:
+            heappush(target._heap, entry)
+        except BaseException:
+            target._rebuild()
+            raise
+        key = entry[_KEY]
+        target._entries[key] = entry
+        heappop(self._heap)
+        del self._entries[key]
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, in no order."""
+        return iter(self._entries.values())
 
     def pop(self) -> T | None:
         """Take out the first item; None when empty."""
@@ -95,19 +124,19 @@ class KeyedHeap(Generic[T]):
             entry = heappop(heap)
             if entry[_KEY] is not None:
                 del self._entries[entry[_KEY]]
-                item: T = entry[_ITEM]
+                item: T = entry[ITEM]
                 return item
         return None
 
     def items(self) -> Iterator[T]:
         """All items, in no order."""
-        return (entry[_ITEM] for entry in self._entries.values())
+        return (entry[ITEM] for entry in self._entries.values())
 
     def ordered(self, limit: int | None = None) -> list[T]:
         """All items, or the first `limit`, in the order in which `pop` would give them; a copy."""
         entries = self._entries.values()
         first = sorted(entries) if limit is None else nsmallest(limit, entries)
-        return [entry[_ITEM] for entry in first]
+        return [entry[ITEM] for entry in first]
 
     def rank(self, key: str) -> int | None:
         """How many items leave before the one under `key`; None when absent. O(n)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from scheduler.api.pod import Pod
+from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.gates import Gates
 from scheduler.queue.hints import HintIndex
 from scheduler.queue.in_flight import InFlight
@@ -23,6 +24,7 @@ class QueueInspection:
     """The reading side of a queue. Made by `SchedulingQueue.__init__`, never alone."""
 
     nominator: QueueNominator
+    _accounts: NamespaceAccounts
     _clock: SteadyClock
     _closed: bool
     _cycle: int
@@ -84,7 +86,7 @@ class QueueInspection:
         return [info.pod for info in self._places], self.statistics().summary
 
     def statistics(self) -> QueueStatistics:
-        """Counts; O(1)."""
+        """Counts; O(1) but for the deferred namespaces, of which there are few."""
         places, hints = self._places, self._hints.counts
         return QueueStatistics(
             active=len(places.active),
@@ -106,6 +108,7 @@ class QueueInspection:
             pre_enqueue_errors=self._gates.counts.errors,
             clock_jumps=self._clock.jumps,
             closed=self._closed,
+            deferred_namespaces=tuple(sorted(self._accounts.over())),
         )
 
     def view(self, namespace: str, name: str) -> PodView | None:

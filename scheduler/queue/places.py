@@ -6,11 +6,11 @@ move. A move either happens as a whole or, when the QueueSort plugin raises, not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.active import ActiveQueue
+from scheduler.queue.active import ActiveQueue, nobody
 from scheduler.queue.backoff import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
 from scheduler.queue.fruitless import Fruitless
 from scheduler.queue.heap import KeyedHeap
@@ -34,8 +34,10 @@ class Places:
         sort_key: SortKey,
         metrics: QueueMetrics,
         wanted: WantedKeys,
+        over: Callable[[], Collection[str]] = nobody,
     ) -> None:
-        self.active = ActiveQueue(sort_key)
+        """`over` gives the namespaces whose pods are popped after all others."""
+        self.active = ActiveQueue(sort_key, over)
         self.backoff = BackoffQueue(policy, sort_key)
         self.pool = UnschedulablePool(wanted)
         self._policy = policy
@@ -149,13 +151,15 @@ class Places:
         return info
 
     def pop(self, fruitless: Fruitless, *, early: bool) -> QueuedPodInfo | None:
-        """Take out the next pod.
+        """Take out the next pod; None when there is none, or `active.unsorted`.
 
         `early`: from the backoff queue if nothing is active, but for those that are `fruitless`.
         """
         info = self.active.pop()
         if info is not None:
             self._left(info, Place.ACTIVE)
+        elif self.active.unsorted:
+            return None
         elif early and (info := self.backoff.pop_early(fruitless)) is not None:
             self._left(info, Place.BACKOFF)
             self._metrics.incoming_pods(Place.ACTIVE, POP_FROM_BACKOFF)

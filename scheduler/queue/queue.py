@@ -16,6 +16,7 @@ kube-scheduler v1.36; where it differs, docs/differences.md says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from scheduler.framework.events import (
 from scheduler.framework.handle import Clock
 from scheduler.framework.plugin import PreEnqueuePlugin
 from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.admission import Admission
 from scheduler.queue.backoff import BackoffPolicy, SortKey
 from scheduler.queue.decompose import DEFAULT_FEATURES, EventFeatures, pod_events
@@ -95,6 +97,7 @@ class SchedulingQueue(QueueInspection):
         max_in_unschedulable: float | None = 300.0,
         pop_from_backoff: bool = True,
         time_based_hint_period: float = 30.0,
+        cycle_budget: float = math.inf,
         metrics: QueueMetrics | None = None,
         features: EventFeatures = DEFAULT_FEATURES,
         timer: Callable[[], float] | None = None,
@@ -115,6 +118,7 @@ class SchedulingQueue(QueueInspection):
                 second, PreEnqueue runs before backoff, and a pod in backoff may be popped when
                 nothing is active.
             time_based_hint_period: time between two Time events.
+            cycle_budget: CPU time that one scheduling cycle may use; `charge` goes by it.
             metrics: told about every move; None tells nobody.
             features: which updates of objects count as events of their own.
             timer: measures hints and PreEnqueue plugins, in seconds; None measures nothing.
@@ -128,7 +132,10 @@ class SchedulingQueue(QueueInspection):
         self._features = features
         self._clock = SteadyClock(clock, self._clock_jumped)
         self._hints = HintIndex(hints, self._metrics, timer, on_plugin_error)
-        self._places = Places(self._policy, sort_key, self._metrics, self._hints.wanted)
+        self._accounts = NamespaceAccounts(clock.monotonic, cycle_budget)
+        self._places = Places(
+            self._policy, sort_key, self._metrics, self._hints.wanted, self._accounts.over
+        )
         self._in_flight = InFlight()
         self._fruitless = Fruitless()
         self._gates = Gates(pre_enqueue, self._metrics, timer, on_plugin_error)
@@ -211,10 +218,16 @@ class SchedulingQueue(QueueInspection):
     # ------------------------------------------------------------------------------------ attempts
 
     def pop(self) -> QueuedPodInfo | None:
-        """The next pod to schedule, in flight from now on; None when there is none."""
+        """The next pod to schedule, in flight from now on; None when there is none.
+
+        Also None when many pods of deferred namespaces had to be put aside; `on_ready` is then
+        called at once.
+        """
         info = self._places.pop(self._fruitless, early=self._early_pop)
         if info is None:
             self._signals.starved = True
+            if self._places.active.unsorted:
+                self._signals.ready()
             return None
         info.attempts += 1
         self._cycle += 1
@@ -263,6 +276,14 @@ class SchedulingQueue(QueueInspection):
             return place
         finally:
             self.done(info.uid)
+
+    def charge(self, namespace: str, seconds: float) -> bool:
+        """An attempt at a pod of the namespace used so much CPU time.
+
+        A namespace with many expensive attempts is deferred: its pods are popped after all others
+        for a while. Returns whether that begins now.
+        """
+        return self._accounts.charge(namespace, seconds)
 
     # --------------------------------------------------------------------- what wakes waiting pods
 

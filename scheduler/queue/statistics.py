@@ -48,6 +48,8 @@ class QueueStatistics:
     clock_jumps: int
     """How often the wall clock was seen to jump back."""
     closed: bool
+    deferred_namespaces: tuple[str, ...] = ()
+    """Their pods go behind those of others, since their attempts used much CPU time lately."""
 
     @property
     def summary(self) -> str:

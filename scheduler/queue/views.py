@@ -14,6 +14,7 @@ from scheduler.queue.pool import Group
 from scheduler.queue.statistics import Place, PodView
 
 _WHILE_ACTIVE = "waiting for its turn"
+_DEFERRED = "waiting behind other namespaces: pods of this one used much CPU time lately"
 _BACKOFF = "backoff"
 _PAUSE = "pause after a scheduling cycle that used too much CPU time"
 _ERROR_BACKOFF = "backoff after an error"
@@ -85,6 +86,8 @@ class Viewer:
         retry = self._places.retry_time(info)
         release = self._policy.release(self._policy.expiry(info))
         next_retry, reason = _next_retry(info, place, release, retry, self._flush_after)
+        if place is Place.ACTIVE and self._places.active.deferred(info):
+            reason = _DEFERRED
         metadata = info.pod.metadata
         return PodView(
             namespace=metadata.namespace,

@@ -209,6 +209,8 @@ class SchedulingLoop:
         return True
 
     def _outcome(self, attempt: Attempt) -> Attempt | None:
+        if attempt.cost:
+            self._charge(attempt)
         if attempt.fault is not None:
             _log.error("scheduling cycle failed", pod=attempt.pod.key, exc_info=attempt.fault)
         if attempt.failure is not None:
@@ -216,6 +218,16 @@ class SchedulingLoop:
             return None
         self._activate(attempt)
         return attempt
+
+    def _charge(self, attempt: Attempt) -> None:
+        namespace = attempt.pod.metadata.namespace
+        if self._queue.charge(namespace, attempt.cost):
+            _log.info(
+                "pods of a namespace go behind others: their attempts used much CPU time",
+                namespace=namespace,
+                pod=attempt.pod.key,
+                seconds=round(attempt.cost, 3),
+            )
 
     def _activate(self, attempt: Attempt) -> None:
         wanted = attempt.state.pods_to_activate

@@ -239,6 +239,7 @@ class Wiring:
             for name, framework in self.frameworks.items()
         }
         first = next(iter(self.frameworks.values()))
+        self._budget = self._cycle_budget()
         queue = SchedulingQueue(
             self.clock,
             first.queue_sort.sort_key,
@@ -249,13 +250,13 @@ class Wiring:
             max_backoff=float(effective.pod_max_backoff_seconds),
             max_in_unschedulable=seconds(self._options.pod_max_in_unschedulable_pods) or None,
             pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
+            cycle_budget=self._budget.seconds,
             time_based_hint_period=seconds(self.configuration.options.time_based_hint_period),
             metrics=self.metrics.queue,
             features=self._features(),
             timer=self.clock.monotonic,
             on_plugin_error=_log_plugin_error,
         )
-        self._budget = self._cycle_budget()
         queue.nominator.subscribe(self.subscriptions.publish_nomination)
         queue.nominator.subscribe_nodes(self.cache.table.note_nominations)
         for name, handle in self._handles.items():
@@ -562,6 +563,7 @@ class Wiring:
     def _report(self, metrics: SchedulerMetrics) -> None:
         cache = self.cache.statistics()
         metrics.cache_size(nodes=cache.nodes, pods=cache.pods, assumed_pods=cache.assumed_pods)
+        metrics.deferred_namespaces(len(self.queue.statistics().deferred_namespaces))
         for name, reuse in self.engine.statistics()["reuse"].items():
             metrics.reuse(name, hits=reuse.hits, misses=reuse.misses)
 

@@ -311,6 +311,10 @@ CYCLES_OVER_BUDGET: Final = _counter(
     "profile",
     "result",
 )
+DEFERRED_NAMESPACES: Final = _gauge(
+    "kubestow_deferred_namespaces",
+    "Namespaces whose pods go behind those of others, since their attempts used much CPU time.",
+)
 REUSE: Final = _counter(
     "kubestow_reuse_total",
     "Searches for a node that found results of an equal pod (hit) or had to start afresh (miss).",

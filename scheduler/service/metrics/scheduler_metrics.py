@@ -81,6 +81,7 @@ class SchedulerMetrics:
         self._extender_breakers = families.gauge(define.EXTENDER_BREAKER)
         sizes = families.gauge(define.CACHE_SIZE)
         self._nodes, self._pods = sizes["nodes",], sizes["pods",]
+        self._deferred = families.gauge(define.DEFERRED_NAMESPACES)[()]
         self._assumed_pods = sizes["assumed_pods",]
         self._features = families.gauge(define.FEATURE_ENABLED)
         self._state_build(build or build_info())
@@ -176,6 +177,10 @@ class SchedulerMetrics:
         self._nodes.set(nodes)
         self._pods.set(pods)
         self._assumed_pods.set(assumed_pods)
+
+    def deferred_namespaces(self, count: int) -> None:
+        """So many namespaces are popped after all others now."""
+        self._deferred.set(count)
 
     def loop_lag(self, seconds: float) -> None:
         """The event loop ran a timer this late."""

@@ -58,12 +58,13 @@ def make_pod(
     annotations: Mapping[str, str] | None = None,
     shape: object = None,
     version: str = "",
+    namespace: str = "default",
 ) -> Pod:
-    """A pending pod of namespace `default`, whose UID follows from its name."""
+    """A pending pod, whose UID follows from its name."""
     return Pod(
         metadata=ObjectMeta(
             name=name,
-            namespace="default",
+            namespace=namespace,
             uid=uid or f"uid-{name}",
             resource_version=version,
             labels=dict(labels or {}),

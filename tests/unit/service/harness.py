@@ -94,6 +94,7 @@ class Service:
             {PROFILE: framework.pre_enqueue},
             {PROFILE: build_hint_map(framework.event_plugins(), queueing_hints=True)},
             pod_lister=lambda namespace, name: self.informer.get(f"{namespace}/{name}"),
+            cycle_budget=cycle_seconds,
         )
         self.moves: list[Move] = []
         self._record_moves()
@@ -165,9 +166,12 @@ class Service:
 
         self.queue.move_all_to_active_or_backoff = recorded  # type: ignore[method-assign]
 
-    def pending(self, name: str, *, nominated: str = "", **spec: Any) -> Pod:
+    def pending(
+        self, name: str, *, nominated: str = "", namespace: str = "default", **spec: Any
+    ) -> Pod:
         """A pod that the informer shows and the queue has."""
         pod = self.world.pod(name, nominated=nominated, **spec)
+        pod.metadata.namespace = namespace
         self.informer[pod.key] = pod
         self.queue.add(pod)
         return pod

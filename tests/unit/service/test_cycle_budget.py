@@ -5,6 +5,7 @@ from __future__ import annotations
 from scheduler.api import Pod
 from scheduler.engine.failure import SET_ASIDE
 from scheduler.engine.overruns import FIRST_PAUSE
+from scheduler.framework import unschedulable
 from scheduler.service.failure_handler import EVENT_FAILED_SCHEDULING
 from tests.unit.engine.harness import plugin
 from tests.unit.service.harness import Service
@@ -56,3 +57,33 @@ async def test_clones_are_set_aside_without_being_tried_and_nobody_is_lost() -> 
     assert {service.place(pod) for pod in clones} == {"backoff"}
     assert [note for _, _, note in service.events.notes[1:]] == [SET_ASIDE] * 19
     service.queue.validate()
+
+
+async def test_an_ordinary_pod_behind_a_hundred_expensive_ones_is_tried_within_a_second() -> None:
+    """Every expensive pod is of another template, fails, and takes a quarter of a second."""
+
+    def expensive(state: object, pod: Pod, table: object) -> object:
+        tried.append(pod.metadata.name)
+        if pod.metadata.namespace != "hostile":
+            return None
+        service.clock.time += 0.25
+        return unschedulable("expensive")
+
+    tried: list[str] = []
+    service = Service(plugin("Expensive", pre_filter=expensive), cycle_seconds=0.5)
+    service.world.nodes("n0")
+    hostile = [
+        service.pending(
+            f"hostile{number}", namespace="hostile", **service.world.requests(number + 1)
+        )
+        for number in range(100)
+    ]
+    service.pending("ordinary")
+    came = service.clock.time
+    while "ordinary" not in tried:
+        await service.attempt()
+    assert service.clock.time - came < 1.0
+    while service.queue.statistics().active:
+        await service.attempt()
+    assert len(set(tried)) == 101
+    assert all(service.place(pod) is not None for pod in hostile)

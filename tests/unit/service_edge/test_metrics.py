@@ -222,6 +222,7 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
     (lambda m: m.engine.over_budget("Slow", "Filter", 0.1),
      "kubestow_plugin_time_budget_exceeded_total",
      {"plugin": "Slow", "extension_point": "Filter"}, 1),
+    (lambda m: m.deferred_namespaces(2), "kubestow_deferred_namespaces", {}, 2),
     (lambda m: m.engine.cycle_over_budget("kubestow", "given_up"),
      "kubestow_cycle_time_budget_exceeded_total",
      {"profile": "kubestow", "result": "given_up"}, 1),
