@@ -62,8 +62,13 @@ class ReflectorOptions:
     field_selector: str = ""
     page_size: int = 500
     """Objects per list request; the API server's own clients use 500."""
-    chunk_size: int = 200
-    """Objects taken from a list before other tasks get their turn: a few milliseconds."""
+    batch_size: int = 200
+    batch_bytes: int = 128 * 1024
+    """What a handler is given at once: so many objects, or objects of so much JSON, but one at
+    least."""
+    slice_seconds: float = 0.005
+    """How long objects are decoded and handled before other tasks get their turn; a batch is
+    finished first."""
     silence: float = 70.0
     """Seconds without a byte after which a watch is cut; bookmarks come about every 60 s."""
     watch_seconds: tuple[float, float] = (300.0, 600.0)

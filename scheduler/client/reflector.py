@@ -11,14 +11,18 @@ in chunks. A silent peer is cut after `silence` seconds, since bookmarks come ab
 Every failure is waited out with growing jittered delays; progress, not a mere connection, resets
 them.
 
-The task that runs `run` is the only writer. Handlers are synchronous, called with everything one
-chunk of bytes held, and must not raise: an exception ends the reflector.
+The task that runs `run` is the only writer. Handlers are synchronous, called with a batch of what
+a page or a chunk of bytes held, and must not raise: an exception ends the reflector. Decoding and
+handling go on for a slice of time, then other tasks get their turn: thousands of large objects that
+arrive at once delay nobody by more than a batch. Between two batches the store is as the delivered
+deltas say.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Generic, NoReturn
 
@@ -69,6 +73,9 @@ __all__ = [
 ]
 
 _log = structlog.get_logger(__name__)
+
+_DELETIONS: Final = 20
+"""Objects in a batch of deletions after a list; what they cost to forget is not known."""
 
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner and brought nothing is a failure, however politely it ended."""
@@ -148,6 +155,8 @@ class Reflector(Generic[T]):
         # Keys seen so far in an initial list that comes as a stream; None outside of one.
         self._streamed: set[str] | None = None
         self._garbage_at = ""
+        # When the other tasks get their turn.
+        self._slice_end = 0.0
         # Whether the current watch brought anything.
         self._progressed = False
         self._lists = self._watches = self._events = self._bookmarks = self._malformed = 0
@@ -252,6 +261,17 @@ class Reflector(Generic[T]):
         self._contact = self._clock.monotonic()
         self._backoff.reset()
 
+    # --------------------------------------------------------------------------------------- slices
+
+    def _begin_slice(self) -> None:
+        self._slice_end = self._clock.monotonic() + self._options.slice_seconds
+
+    async def _take_turns(self) -> None:
+        """Let other tasks run if this slice is over."""
+        if self._clock.monotonic() >= self._slice_end:
+            await asyncio.sleep(0)
+            self._begin_slice()
+
     # ----------------------------------------------------------------------------------------- list
 
     async def _list(self) -> None:
@@ -303,13 +323,23 @@ class Reflector(Generic[T]):
                 return page.metadata.resource_version, len(seen)
 
     async def _apply_items(self, items: Sequence[msgspec.Raw], seen: set[str]) -> None:
-        size = self._options.chunk_size
-        for start in range(0, len(items), size):
-            batch: list[Delta[T]] = []
-            for raw in items[start : start + size]:
-                self._apply_item(raw, seen, batch)
-            self._deliver(batch)
-            await asyncio.sleep(0)
+        self._begin_slice()
+        start = 0
+        while start < len(items):
+            start = self._apply_batch(items, start, seen)
+            await self._take_turns()
+
+    def _apply_batch(self, items: Sequence[msgspec.Raw], start: int, seen: set[str]) -> int:
+        """Deliver items from `start` on as one batch; returns where the next one starts."""
+        batch: list[Delta[T]] = []
+        at, end = start, min(start + self._options.batch_size, len(items))
+        room = self._options.batch_bytes
+        while at < end and room > 0:
+            self._apply_item(items[at], seen, batch)
+            room -= len(items[at])
+            at += 1
+        self._deliver(batch)
+        return at
 
     def _apply_item(self, raw: msgspec.Raw, seen: set[str], batch: list[Delta[T]]) -> None:
         try:
@@ -326,15 +356,15 @@ class Reflector(Generic[T]):
 
     async def _delete_unseen(self, seen: set[str]) -> None:
         gone = [key for key in self.store.snapshot_keys() if key not in seen]
-        size = self._options.chunk_size
-        for start in range(0, len(gone), size):
+        self._begin_slice()
+        for start in range(0, len(gone), _DELETIONS):
             batch: list[Delta[T]] = []
-            for key in gone[start : start + size]:
+            for key in gone[start : start + _DELETIONS]:
                 old = self.store.remove(key)
                 if old is not None:
                     batch.append(Delta(DeltaType.DELETED, old, old))
             self._deliver(batch)
-            await asyncio.sleep(0)
+            await self._take_turns()
 
     # ---------------------------------------------------------------------------------------- watch
 
@@ -397,12 +427,14 @@ class Reflector(Generic[T]):
         splitter = LineSplitter()
         while chunk := await stream.read():
             try:
-                lines = splitter.feed(chunk)
+                lines = deque(splitter.feed(chunk))
                 if not lines:
                     continue
-                rest = iter(lines)
-                while end := self._apply_lines(rest):
-                    await self._finish_streamed_list(end, started)
+                self._begin_slice()
+                while lines:
+                    if end := self._apply_lines(lines):
+                        await self._finish_streamed_list(end, started)
+                    await self._take_turns()
             except GarbageError as error:
                 raise self._garbage(error) from error
             self._progress()
@@ -415,14 +447,20 @@ class Reflector(Generic[T]):
         self._garbage_at = "" if again else self._resource_version
         return WatchEnded(EndCause.GARBAGE, str(error), relist=again, retry_after=None)
 
-    def _apply_lines(self, lines: Iterator[bytes]) -> Bookmark | None:
-        """Deliver lines as one batch, up to the bookmark that ends a streamed list: it is returned.
+    def _apply_lines(self, lines: deque[bytes]) -> Bookmark | None:
+        """Take lines and deliver them as one batch, up to the bookmark that ends a streamed list.
 
         What precedes garbage or an error is delivered before that is raised.
+
+        Returns:
+            That bookmark, if it was reached.
         """
         batch: list[Delta[T]] = []
+        room = self._options.batch_bytes
         try:
-            for line in lines:
+            while lines and room > 0:
+                line = lines.popleft()
+                room -= len(line)
                 event = self._decoder.decode(line)
                 if type(event) is Changed:
                     self._apply_change(event, line, batch)

@@ -632,29 +632,3 @@ async def test_raw_bytes_are_kept_where_asked(
         await recorder.until(lambda: len(recorder.deltas) == 3)
     assert b'"extra":2' in (reflector.store.raw("a") or b"")
     assert reflector.store.raw("b") is None
-
-
-async def test_big_lists_let_other_tasks_run(
-    server: FaultyServer, client: ApiClient, recorder: Recorder
-) -> None:
-    server.on("GET", NODES_PATH, server.page([node(f"n{i}") for i in range(25)]))
-    server.on("WATCH", NODES_PATH, server.watch())
-    turns_at_batch: list[int] = []
-    turns = 0
-
-    def handler(batch: Sequence[Delta[Node]]) -> None:
-        turns_at_batch.append(turns)
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    reflector = Reflector(client, NODES, handler, options=ReflectorOptions(chunk_size=10))
-    task = asyncio.create_task(other())
-    async with running(reflector):
-        await recorder.until(lambda: reflector.has_synced)
-    task.cancel()
-    assert len(turns_at_batch) == 3
-    assert turns_at_batch[0] < turns_at_batch[1] < turns_at_batch[2]
