@@ -16,6 +16,7 @@ from plugins.normalization import default_normalize
 from plugins.row_selection import FEW, selector
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod, Toleration
+from scheduler.api.shape import PodShape
 from scheduler.api.tolerations import PREFER_NO_SCHEDULE, SCHEDULING_EFFECTS, tolerates
 from scheduler.framework import (
     ActionType,
@@ -59,18 +60,17 @@ class TaintToleration:
     pre_score_reusable: ClassVar[bool] = True
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
-        comparing = handle.feature_gates.get(COMPARISON_GATE, False)
-        self._tolerates: Tolerates = tolerates_comparing if comparing else tolerates
+        self._tolerated = tolerance(handle)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node with a NoSchedule or NoExecute taint that nothing tolerates."""
-        return UNTOLERATED if self._rejects(node.taints, pod.shape.tolerations) else None
+        return UNTOLERATED if self._rejects(node.taints, pod.shape) else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
-        tolerations = pod.shape.tolerations
+        shape = pod.shape
         codes: Codes = self._per_taint_set(
-            table, rows, np.int32, lambda taints: int(self._rejects(taints, tolerations))
+            table, rows, np.int32, lambda taints: int(self._rejects(taints, shape))
         )
         return codes
 
@@ -86,15 +86,15 @@ class TaintToleration:
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Number of PreferNoSchedule taints that nothing tolerates."""
-        return self._preferences_ignored(node.taints, pod.shape.tolerations)
+        return self._preferences_ignored(node.taints, pod.shape)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
         """As `score`."""
-        tolerations = pod.shape.tolerations
+        shape = pod.shape
         scores: Int64Column = self._per_taint_set(
-            table, rows, np.int64, lambda taints: self._preferences_ignored(taints, tolerations)
+            table, rows, np.int64, lambda taints: self._preferences_ignored(taints, shape)
         )
         return scores
 
@@ -120,28 +120,23 @@ class TaintToleration:
         )
 
     def _after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        tolerations = pod.shape.tolerations
-        was_open = old is not None and not self._rejects(old.spec.taints, tolerations)
-        if was_open or self._rejects(new.spec.taints, tolerations):
+        shape = pod.shape
+        was_open = old is not None and not self._rejects(old.spec.taints, shape)
+        if was_open or self._rejects(new.spec.taints, shape):
             return QueueingHint.SKIP
         return QueueingHint.QUEUE
 
-    def _rejects(self, taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+    def _rejects(self, taints: Sequence[Taint], shape: PodShape) -> bool:
         return any(
-            taint.effect in SCHEDULING_EFFECTS and not self._tolerated(taint, tolerations)
+            taint.effect in SCHEDULING_EFFECTS and not self._tolerated(shape, taint)
             for taint in taints
         )
 
-    def _preferences_ignored(
-        self, taints: Sequence[Taint], tolerations: Sequence[Toleration]
-    ) -> int:
+    def _preferences_ignored(self, taints: Sequence[Taint], shape: PodShape) -> int:
         return sum(
-            taint.effect == PREFER_NO_SCHEDULE and not self._tolerated(taint, tolerations)
+            taint.effect == PREFER_NO_SCHEDULE and not self._tolerated(shape, taint)
             for taint in taints
         )
-
-    def _tolerated(self, taint: Taint, tolerations: Sequence[Toleration]) -> bool:
-        return any(self._tolerates(each, taint) for each in tolerations)
 
     @staticmethod
     def _per_taint_set(
@@ -158,6 +153,19 @@ class TaintToleration:
         if not answers.any():
             return np.zeros(len(rows), dtype=dtype)
         return answers[column[selector(table, rows)]]
+
+
+def tolerance(handle: Handle) -> Callable[[PodShape, Taint], bool]:
+    """Whether pods of a shape tolerate a taint, by the rules that the feature gates give."""
+    comparing = handle.feature_gates.get(COMPARISON_GATE, False)
+
+    def tolerated(shape: PodShape, taint: Taint) -> bool:
+        index = shape.toleration_index
+        return index.covers(taint) or (
+            comparing and any(tolerates_comparing(each, taint) for each in index.comparing)
+        )
+
+    return tolerated
 
 
 def tolerates_comparing(toleration: Toleration, taint: Taint) -> bool:

@@ -23,6 +23,7 @@ from plugins.volumebinding.claims import (
     claims_named,
 )
 from plugins.volumebinding.volume_pods import VolumePods
+from scheduler.api.limits import MAX_VOLUMES, TOO_MANY
 from scheduler.api.pod import Pod, Volume
 from scheduler.api.storage import PersistentVolumeClaim
 from scheduler.framework import (
@@ -88,6 +89,9 @@ class VolumeRestrictions:
         volumes = pod.shape.spec.volumes
         if not volumes:
             return SKIP
+        if len(volumes) > MAX_VOLUMES:
+            what = f"{len(volumes)} volumes"
+            return unresolvable(TOO_MANY.format(what=what, limit=MAX_VOLUMES))
         found = self._exclusive_claims(pod)
         if isinstance(found, Status):
             return found

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from plugins.inter_pod_affinity.pairs import Pairs
+from plugins.inter_pod_affinity.pairs import Pairs, Sums
 from plugins.inter_pod_affinity.terms import OwnTerms
 from plugins.row_selection import selector
 from scheduler.api.pod import Pod
@@ -71,7 +71,7 @@ class RequiredState:
         labels = node.labels
         if self.own.required and not self._near(labels):
             return AFFINITY
-        if any(_holds(self.anti, each.topology_key, labels) for each in self.own.required_anti):
+        if any(_holds(self.anti, key, labels) for key in self.anti.keys):
             return ANTI_AFFINITY
         if any(_holds(self.existing, key, labels) for key in self.existing.keys):
             return EXISTING_ANTI_AFFINITY
@@ -83,7 +83,7 @@ class RequiredState:
         codes = np.zeros(len(rows), dtype=np.int32)
         for key in self.existing.keys:
             codes[_where(self.existing, table, key, index)] = EXISTING_ANTI_AFFINITY
-        for key in dict.fromkeys(each.topology_key for each in self.own.required_anti):
+        for key in self.anti.keys:
             codes[_where(self.anti, table, key, index)] = ANTI_AFFINITY
         if self.own.required:
             codes[~self._near_mask(table, index)] = AFFINITY
@@ -97,19 +97,25 @@ class RequiredState:
         for key in self.existing.keys:
             left = _remaining(self.existing, table, key, index, gone.get(key))
             codes[left > 0] = EXISTING_ANTI_AFFINITY
-        gone = {}
+        removable = Sums(table)
         for each in self.own.required_anti:
-            _gather(gone, each.topology_key, table.removable_counts((each.pods,)))
-        for key, counts in gone.items():
-            codes[_remaining(self.anti, table, key, index, counts) > 0] = ANTI_AFFINITY
+            if removable.wants(each.topology_key):
+                removable.add(each.topology_key, table.removable_counts((each.pods,)))
+        freed = removable.columns()
+        for key in self.anti.keys:
+            remaining = _remaining(self.anti, table, key, index, freed.get(key))
+            codes[remaining > 0] = ANTI_AFFINITY
         if self.own.required:
             codes[~self._near_emptied(table, index)] = AFFINITY
         return codes
 
     def removals_matter(self, pod: Pod, table: EmptiedTableView, rows: Rows) -> BoolColumn:
         """Whether pods of a row that may go are counted anywhere."""
-        columns = list(self._gone_with_terms(pod, table).values())
-        columns += [table.removable_counts((each.pods,)) for each in self.own.required_anti]
+        columns: list[Int32Column | Int64Column] = list(self._gone_with_terms(pod, table).values())
+        removable = Sums(table)
+        for each in self.own.required_anti:
+            removable.add("", table.removable_counts((each.pods,)))
+        columns += removable.columns().values()
         if self.own.required:
             columns.append(table.removable_counts(tuple(each.pods for each in self.own.required)))
         matter: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
@@ -138,13 +144,13 @@ class RequiredState:
         return self.matches_itself and not self.affinity.total
 
     def _near(self, labels: Mapping[str, str]) -> bool:
-        keys = [each.topology_key for each in self.own.required]
+        keys = self.own.required_keys
         if any(key not in labels for key in keys):
             return False
         return self._starts_group or all(_holds(self.affinity, key, labels) for key in keys)
 
     def _near_mask(self, table: NodeTableView, index: slice | Rows) -> BoolColumn:
-        keys = dict.fromkeys(each.topology_key for each in self.own.required)
+        keys = self.own.required_keys
         if self._starts_group:
             masks = [table.label_column(key)[index] >= 0 for key in keys]
         else:
@@ -152,30 +158,30 @@ class RequiredState:
         near: BoolColumn = np.logical_and.reduce(masks)
         return near
 
-    def _gone_with_terms(self, pod: Pod, table: EmptiedTableView) -> dict[str, Int32Column]:
+    def _gone_with_terms(self, pod: Pod, table: EmptiedTableView) -> dict[str, Int64Column]:
         """By topology key: anti-affinity terms against the pod that go with their owners."""
-        gone: dict[str, Int32Column] = {}
+        gone = Sums(table)
         metadata = pod.metadata
         for term in table.removable_terms(
             metadata.namespace, metadata.labels, self.namespace_labels
         ):
             if term.kind is TermKind.REQUIRED_ANTI:
-                _gather(gone, term.topology_key, term.counts)
-        return gone
+                gone.add_term(term.topology_key, term)
+        return gone.columns()
 
     def _near_emptied(self, table: EmptiedTableView, index: slice | Rows) -> BoolColumn:
         """As `_near_mask`, each row without the pods that go; they may end a group, too."""
         gone = table.removable_counts(tuple(each.pods for each in self.own.required))
-        keys = [each.topology_key for each in self.own.required]
+        keys = self.own.required_keys
         present = {key: table.label_column(key)[index] >= 0 for key in keys}
         # A pod that goes was counted once per term whose label the node has.
         total = self.affinity.total - gone[index] * sum(
-            present[key].astype(np.int64) for key in keys
+            present[key].astype(np.int64) * terms for key, terms in keys.items()
         )
         near: BoolColumn = np.logical_and.reduce(
             [
-                _remaining(self.affinity, table, key, index, gone * keys.count(key)) > 0
-                for key in present
+                _remaining(self.affinity, table, key, index, gone * terms) > 0
+                for key, terms in keys.items()
             ]
         )
         if self.matches_itself:
@@ -195,22 +201,24 @@ def required_state(
         # One pod must match all terms: what is counted is their conjunction.
         everything = tuple(each.pods for each in own.required)
         pods = table.pod_counts(everything, terminating=True)
-        for each in own.required:
-            state.affinity.add(table, each.topology_key, pods)
+        for key, terms in own.required_keys.items():
+            state.affinity.add(table, key, pods if terms == 1 else pods * np.int64(terms))
+    anti = Sums(table)
     for each in own.required_anti:
-        pods = table.pod_counts((each.pods,), terminating=True)
-        state.anti.add(table, each.topology_key, pods)
+        if anti.wants(each.topology_key):
+            anti.add(each.topology_key, table.pod_counts((each.pods,), terminating=True))
+    for key, counts in anti.columns().items():
+        state.anti.add(table, key, counts)
     return state
 
 
 def _count_existing(state: RequiredState, pod: Pod, table: NodeTableView) -> None:
     metadata = pod.metadata
-    by_key: dict[str, Int32Column] = {}
+    sums = Sums(table)
     for term in table.owned_terms(metadata.namespace, metadata.labels, state.namespace_labels):
-        if term.kind is TermKind.REQUIRED_ANTI:
-            known = by_key.get(term.topology_key)
-            by_key[term.topology_key] = term.counts if known is None else known + term.counts
-    for key, counts in by_key.items():
+        if term.kind is TermKind.REQUIRED_ANTI and sums.wants(term.topology_key):
+            sums.add_term(term.topology_key, term)
+    for key, counts in sums.columns().items():
         state.existing.add(table, key, counts)
 
 
@@ -223,11 +231,6 @@ def _where(pairs: Pairs, table: NodeTableView, key: str, index: slice | Rows) ->
     """Rows whose value of `key` has pods; id -1, no such label, reads the last entry: False."""
     found: BoolColumn = pairs.positive(table, key)[table.label_column(key)[index]]
     return found
-
-
-def _gather(sums: dict[str, Int32Column], key: str, counts: Int32Column) -> None:
-    known = sums.get(key)
-    sums[key] = counts if known is None else known + counts
 
 
 def _remaining(

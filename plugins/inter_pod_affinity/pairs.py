@@ -6,10 +6,80 @@ is kept beside them, so that a copy costs little.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from plugins.row_selection import selector
-from scheduler.framework import BoolColumn, Int32Column, Int64Column, LabelValues, NodeTableView
+from scheduler.framework import (
+    BoolColumn,
+    Int32Column,
+    Int64Column,
+    LabelValues,
+    NodeTableView,
+    OwnedTerm,
+)
+
+_MAX_HELD: Final = 64
+"""Columns to hold before they are added up: each takes 4 bytes a node."""
+_FEW_ROWS: Final = 16
+"""Up to so many nodes a walk over them is quicker than a column."""
+
+
+class Sums:
+    """Adds up columns (capacity,) by topology key, the same one only once, however often it comes.
+
+    A pod may have thousands of terms: most are about labels of nodes, or of pods, that none has.
+    """
+
+    __slots__ = ("_found", "_present", "_sums", "_table")
+
+    def __init__(self, table: NodeTableView) -> None:
+        self._table = table
+        self._present: dict[str, bool] = {}
+        #: By key and identity of a column: its weight so far, and the column.
+        self._found: dict[tuple[str, int], tuple[int, Int32Column]] = {}
+        self._sums: dict[str, Int64Column] = {}
+
+    def wants(self, key: str) -> bool:
+        """Whether any node has the topology key, so that a column for it counts at all."""
+        present = self._present.get(key)
+        if present is None:
+            present = self._present[key] = bool(self._table.label_values(key).ids)
+        return present
+
+    def add(self, key: str, column: Int32Column, weight: int = 1) -> None:
+        """Take a column in; it must not change before `columns` is called."""
+        mark = (key, id(column))
+        known = self._found.get(mark)
+        if known is None and len(self._found) >= _MAX_HELD:
+            self._fold()
+        self._found[mark] = (weight if known is None else known[0] + weight, column)
+
+    def add_term(self, key: str, term: OwnedTerm, weight: int = 1) -> None:
+        """Take in the pods that have a term."""
+        rows = term.rows
+        if len(rows) > _FEW_ROWS:
+            self.add(key, term.counts, weight)
+            return
+        total = self._sums.get(key)
+        if total is None:
+            total = self._sums[key] = np.zeros(self._table.capacity, dtype=np.int64)
+        for row, pods in rows.items():
+            total[row] += pods * weight
+
+    def columns(self) -> dict[str, Int64Column]:
+        """The sum of each topology key."""
+        self._fold()
+        return self._sums
+
+    def _fold(self) -> None:
+        for (key, _), (weight, column) in self._found.items():
+            if column.any():
+                weighted = column * np.int64(weight)
+                known = self._sums.get(key)
+                self._sums[key] = weighted if known is None else known + weighted
+        self._found.clear()
 
 
 class Pairs:

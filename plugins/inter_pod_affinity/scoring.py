@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from plugins.inter_pod_affinity.pairs import Pairs
+from plugins.inter_pod_affinity.pairs import Pairs, Sums
 from plugins.inter_pod_affinity.terms import OwnTerms
 from plugins.row_selection import selector
 from scheduler.api.pod import Pod
 from scheduler.framework import (
     MAX_NODE_SCORE,
-    BoolColumn,
     Int64Column,
     NodeInfo,
     NodeTableView,
@@ -25,30 +24,18 @@ from scheduler.framework import (
 class PreferredState:
     """What Score reads."""
 
-    __slots__ = ("_keys", "contributed", "pairs")
+    __slots__ = ("contributed", "pairs")
 
-    def __init__(self) -> None:
+    def __init__(self, table: NodeTableView, weights: Sums, pods: Sums) -> None:
+        """`weights` are those of the `pods` that terms are about."""
         self.pairs = Pairs()
-        #: Whether any pod took part at all; sums may still be 0.
-        self.contributed = False
-        self._keys: dict[str, tuple[Int64Column, BoolColumn]] = {}
-
-    def collect(self, table: NodeTableView, key: str, weight: int, pods: Int64Column) -> None:
-        """Take in `weight` for every pod of a column (capacity,)."""
-        known = self._keys.get(key)
-        weighted, present = pods * np.int64(weight), pods > 0
-        if known is not None:
-            weighted += known[0]
-            present |= known[1]
-        self._keys[key] = weighted, present
-
-    def sum_up(self, table: NodeTableView) -> None:
-        """Make `pairs` of what was collected."""
-        for key, (weighted, present) in self._keys.items():
-            if not self.contributed:
-                self.contributed = bool((present & (table.label_column(key) >= 0)).any())
+        for key, weighted in weights.columns().items():
             self.pairs.add(table, key, weighted)
-        self._keys.clear()
+        #: Whether any pod took part at all; sums may still be 0.
+        self.contributed = any(
+            bool(((present > 0) & (table.label_column(key) >= 0)).any())
+            for key, present in pods.columns().items()
+        )
 
     def score(self, node: NodeInfo) -> int:
         """Sum over the node's labels; may be negative."""
@@ -72,18 +59,21 @@ def preferred_state(
     hard_weight: int,
 ) -> PreferredState:
     """Sum up weights over placed pods, terminating ones included."""
-    state = PreferredState()
+    weights, pods = Sums(table), Sums(table)
     for each in own.preferred:
-        pods = table.pod_counts((each.pods,), terminating=True)
-        state.collect(table, each.topology_key, each.weight, pods.astype(np.int64))
+        key = each.topology_key
+        if weights.wants(key):
+            counts = table.pod_counts((each.pods,), terminating=True)
+            weights.add(key, counts, each.weight)
+            pods.add(key, counts)
     if table.has_owned_terms:
         metadata = pod.metadata
         for term in table.owned_terms(metadata.namespace, metadata.labels, namespace_labels):
             weight = _weight(term, hard_weight)
-            if weight:
-                state.collect(table, term.topology_key, weight, term.counts.astype(np.int64))
-    state.sum_up(table)
-    return state
+            if weight and weights.wants(term.topology_key):
+                weights.add_term(term.topology_key, term, weight)
+                pods.add_term(term.topology_key, term)
+    return PreferredState(table, weights, pods)
 
 
 def _weight(term: OwnedTerm, hard_weight: int) -> int:

@@ -6,6 +6,7 @@ selector that accepts a namespace without labels therefore covers every namespac
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -46,6 +47,8 @@ class OwnTerms:
     preferred: tuple[OwnTerm, ...]
     parsing_problem: str
     """Upstream's text when some list cannot be parsed, else empty."""
+    required_keys: Mapping[str, int]
+    """Topology keys of `required`, and how many terms have each."""
 
     @property
     def count(self) -> int:
@@ -101,6 +104,7 @@ class Terms:
                 *(self._term(each, -weight) for weight, each in terms.preferred_anti),
             ),
             parsing_problem=terms.parsing_problem if terms.errors else "",
+            required_keys=Counter(each.topology_key for each in terms.required),
         )
 
     def _term(self, term: AffinityTerm, weight: int = 0) -> OwnTerm:

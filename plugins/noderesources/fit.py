@@ -48,8 +48,9 @@ INSUFFICIENT_OTHERS: Final = "Insufficient other resources"
 _POD_LIMIT: Final = 1
 _UNRESOLVABLE: Final = 2
 _FIRST_RESOURCE: Final = 4
-_MAX_REASONS: Final = 25
-"""Scalar resources with a bit of their own: one more, for the others, just fits into an int32."""
+_MAX_REASONS: Final = 24
+"""Scalar resources with a bit of their own: with one more, for the others, codes stay below 2**30,
+from where on they are the engine's own."""
 _FIRST_SCALAR: Final = _FIRST_RESOURCE << len(NATIVE)
 _OTHERS: Final = _FIRST_SCALAR << _MAX_REASONS
 

@@ -15,6 +15,7 @@ from plugins.pod_topology_spread.arguments import (
     SCHEDULE_ANYWAY,
     PodTopologySpreadArgs,
 )
+from scheduler.api.limits import MAX_SPREAD_CONSTRAINTS, TOO_MANY
 from scheduler.api.meta import OwnerReference
 from scheduler.api.pod import Pod, TopologySpreadConstraint
 from scheduler.api.selectors import (
@@ -96,6 +97,15 @@ class Constraints:
         """Whether pods without constraints of their own may get hard ones."""
         return bool(self._default_hard.constraints)
 
+    @staticmethod
+    def excess(pod: Pod) -> str:
+        """What is said of a pod with more constraints than are read; empty for all others."""
+        number = len(pod.shape.spec.topology_spread_constraints)
+        if number <= MAX_SPREAD_CONSTRAINTS:
+            return ""
+        what = f"{number} topology spread constraints"
+        return TOO_MANY.format(what=what, limit=MAX_SPREAD_CONSTRAINTS)
+
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
         """DoNotSchedule constraints, in the pod's order; SelectorError if one cannot be parsed."""
         if not pod.shape.spec.topology_spread_constraints:
@@ -118,6 +128,7 @@ class Constraints:
         if found is None:
             if len(self._written) >= _MAX_REMEMBERED:
                 self._written.clear()
+            listed = listed[:MAX_SPREAD_CONSTRAINTS]
             found = self._written[shape] = _written(listed, own=True)
         return found
 
@@ -143,7 +154,7 @@ class Constraints:
         if pair is None:
             if len(self._parsed) >= _MAX_REMEMBERED:
                 self._parsed.clear()
-            listed = shape.spec.topology_spread_constraints
+            listed = shape.spec.topology_spread_constraints[:MAX_SPREAD_CONSTRAINTS]
             pair = self._parsed[shape] = (
                 self._parse(listed, DO_NOT_SCHEDULE),
                 self._parse(listed, SCHEDULE_ANYWAY),

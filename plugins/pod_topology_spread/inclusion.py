@@ -11,10 +11,10 @@ import numpy as np
 
 from plugins.node_matching import required_mask
 from plugins.pod_topology_spread.constraints import Constraint
-from plugins.taint_toleration import COMPARISON_GATE, Tolerates, tolerates_comparing
+from plugins.taint_toleration import tolerance
 from scheduler.api.node import Taint
 from scheduler.api.pod import Pod
-from scheduler.api.tolerations import SCHEDULING_EFFECTS, tolerates
+from scheduler.api.tolerations import SCHEDULING_EFFECTS
 from scheduler.framework import BoolColumn, Handle, NodeInfo, NodeTableView, Rows
 
 
@@ -22,8 +22,7 @@ class Inclusion:
     """Evaluates the policies, for one node or for many rows."""
 
     def __init__(self, handle: Handle) -> None:
-        comparing = handle.feature_gates.get(COMPARISON_GATE, False)
-        self._tolerates: Tolerates = tolerates_comparing if comparing else tolerates
+        self._tolerates = tolerance(handle)
 
     def includes(self, constraint: Constraint, pod: Pod, node: NodeInfo) -> bool:
         """Whether `node` counts for `constraint`."""
@@ -55,10 +54,9 @@ class Inclusion:
         ]
 
     def _tolerated(self, taints: Sequence[Taint], pod: Pod) -> bool:
-        tolerations = pod.shape.tolerations
+        shape = pod.shape
         return all(
-            taint.effect not in SCHEDULING_EFFECTS
-            or any(self._tolerates(each, taint) for each in tolerations)
+            taint.effect not in SCHEDULING_EFFECTS or self._tolerates(shape, taint)
             for taint in taints
         )
 

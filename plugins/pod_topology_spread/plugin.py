@@ -99,6 +99,9 @@ class PodTopologySpread:
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Count pods per domain; Skip without hard constraints."""
+        excess = self._constraints.excess(pod)
+        if excess:
+            return unresolvable(excess)
         try:
             constraints = self._constraints.hard(pod)
         except SelectorError as problem:

@@ -71,7 +71,7 @@ def is_qualified_name(text: str) -> bool:
     >>> is_qualified_name("example.com/gpu"), is_qualified_name("a/b/c"), is_qualified_name("")
     (True, False, False)
     """
-    if _NAME.fullmatch(text) is not None:
-        return True
-    prefix, _, name = text.rpartition("/")
+    prefix, slash, name = text.rpartition("/")
+    if not slash:
+        return _NAME.fullmatch(text) is not None
     return _NAME.fullmatch(name) is not None and is_object_name(prefix)

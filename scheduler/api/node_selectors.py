@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from scheduler.api.limits import node_selector_excess, preferred_terms_excess
 from scheduler.api.pod import (
     NodeSelector,
     NodeSelectorRequirement,
@@ -17,6 +18,7 @@ from scheduler.api.pod import (
     PreferredSchedulingTerm,
 )
 from scheduler.api.selectors import (
+    EVERYTHING,
     IN,
     NOT_IN,
     CompiledLabelSelector,
@@ -247,7 +249,13 @@ def compile_node_selector_term(term: NodeSelectorTerm, path: str) -> CompiledNod
 def compile_required_node_affinity(
     node_selector: Mapping[str, str] | None, required: NodeSelector | None
 ) -> RequiredNodeAffinity:
-    """Compile the two hard node constraints of a pod. Never raises."""
+    """Compile the two hard node constraints of a pod. Never raises.
+
+    Beyond `limits` it is one term that cannot be parsed.
+    """
+    excess = node_selector_excess(node_selector, required)
+    if excess:
+        return RequiredNodeAffinity(EVERYTHING, CompiledNodeSelector((_unread(excess),)))
     return RequiredNodeAffinity(
         compile_map_selector(node_selector),
         None if required is None else compile_node_selector(required),
@@ -255,12 +263,24 @@ def compile_required_node_affinity(
 
 
 def compile_preferred_terms(terms: Iterable[PreferredSchedulingTerm]) -> PreferredTerms:
-    """Compile weighted terms. Weight 0 and empty preferences are dropped unparsed. Never raises."""
+    """Compile weighted terms. Weight 0 and empty preferences are dropped unparsed. Never raises.
+
+    Beyond `limits` it is one term that cannot be parsed.
+    """
+    terms = tuple(terms)
+    excess = preferred_terms_excess(terms)
+    if excess:
+        return PreferredTerms(((1, _unread(excess)),))
     return PreferredTerms(
         (term.weight, compile_node_selector_term(term.preference, f"[{index}]"))
         for index, term in enumerate(terms)
         if term.weight and (term.preference.match_expressions or term.preference.match_fields)
     )
+
+
+def _unread(excess: str) -> CompiledNodeSelectorTerm:
+    what, _, reason = excess.partition(": ")
+    return CompiledNodeSelectorTerm(error=SelectorError("nodeAffinity", what, reason))
 
 
 def _field_requirement(requirement: NodeSelectorRequirement, path: str) -> Requirement:

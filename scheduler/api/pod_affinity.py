@@ -2,7 +2,7 @@
 
 Invariant: terms that state the same compile to equal, hashable values, so that identical terms of
 many pods can share one entry of an index. A list of terms that cannot be parsed stays empty and is
-reported in `errors`; whether that matters is for the reader to decide.
+reported in `errors`; whether that matters is for the reader to decide. So is what exceeds `limits`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from scheduler.api.limits import pod_affinity_excess
 from scheduler.api.pod import Affinity, PodAffinityTerm, WeightedPodAffinityTerm
 from scheduler.api.selectors import (
     CompiledLabelSelector,
@@ -74,6 +75,9 @@ def compile_pod_affinity(affinity: Affinity | None, namespace: str) -> PodAffini
     near, far = affinity.pod_affinity, affinity.pod_anti_affinity
     if near is None and far is None:
         return NO_TERMS
+    excess = pod_affinity_excess(affinity)
+    if excess:
+        return PodAffinityTerms(errors=(excess,))
     errors: list[str] = []
     return PodAffinityTerms(
         required=_terms(near.required if near else (), namespace, "requiredAffinityTerms", errors),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from scheduler.api.images import PodImages, pod_images
+from scheduler.api.limits import node_selector_excess
 from scheduler.api.meta import OwnerReference
 from scheduler.api.node_selectors import (
     METADATA_NAME,
@@ -51,6 +52,7 @@ from scheduler.api.requests import (
     within_count,
 )
 from scheduler.api.selectors import IN, compile_map_selector
+from scheduler.api.tolerations import TolerationIndex
 
 FEATURE_RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
 """Declared feature a node needs for pods with a rule that restarts all containers."""
@@ -87,6 +89,7 @@ class PodShape:
         "scoring",
         "spec",
         "terms_by_namespace",
+        "toleration_index",
     )
 
     id: int
@@ -118,6 +121,8 @@ class PodShape:
     images: PodImages
     required_features: tuple[str, ...]
     """Features a node must declare, sorted."""
+    toleration_index: TolerationIndex
+    """What `tolerations` cover."""
     terms_by_namespace: dict[str, PodAffinityTerms]
     """What `pod_affinity_terms` has compiled already."""
 
@@ -229,7 +234,7 @@ def _required_node_affinity(shape: PodShape) -> RequiredNodeAffinity | None:
     required = _required(spec)
     if required is None and not spec.node_selector:
         return None
-    if not shape.pinned or required is None:
+    if not shape.pinned or required is None or node_selector_excess(spec.node_selector, required):
         return compile_required_node_affinity(spec.node_selector, required)
     selector = _residue(required)
     if selector is None and not spec.node_selector:
@@ -252,6 +257,8 @@ def _residue(required: NodeSelector) -> CompiledNodeSelector | None:
 def _named_nodes(shape: PodShape) -> frozenset[str] | None:
     required = _required(shape.spec)
     if shape.pinned or required is None or not required.node_selector_terms:
+        return None
+    if node_selector_excess(None, required):
         return None
     names: set[str] = set()
     for term in required.node_selector_terms:
@@ -300,4 +307,5 @@ _DERIVED: Final[dict[str, Callable[[PodShape], object]]] = {
     "images": lambda shape: pod_images(shape.spec),
     "required_features": _required_features,
     "terms_by_namespace": lambda _shape: {},
+    "toleration_index": lambda shape: TolerationIndex(shape.spec.tolerations),
 }

@@ -5,6 +5,9 @@ a group knows how many pods it has on each row. A selector that is asked for get
 once over the groups it matches; from then on a pod's coming or going touches the columns of its
 group and nothing else.
 
+A pod may have thousands of selectors, of which most match no pod, or exclude none. They are reduced
+to what they say of the pods there are, and get no column of their own.
+
 Invariant, checked by `validate`: groups and columns equal a recount over all placed pods. Columns
 that nobody asked for lately are dropped. The class does not know nodes: rows are the table's.
 """
@@ -20,10 +23,14 @@ import msgspec
 import numpy as np
 
 from scheduler.api.pod import Pod
+from scheduler.api.selectors import EXISTS, IN, NOT_IN, CompiledLabelSelector, Requirement
 from scheduler.framework.nodes import Int32Column, PodTerm, Removable
 
 DEFAULT_MAX_BYTES: Final = 32 << 20
 """Bytes of columns to keep; at 8192 rows that is a thousand selectors."""
+
+_ABOUT_VALUES: Final = (IN, NOT_IN)
+_NEED_LABEL: Final = (IN, EXISTS)
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -39,6 +46,7 @@ class _Group:
 
     __slots__ = (
         "columns",
+        "key",
         "labels",
         "namespace",
         "priority",
@@ -47,7 +55,8 @@ class _Group:
         "terminating",
     )
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, key: _Key, pod: Pod) -> None:
+        self.key = key
         self.namespace = pod.metadata.namespace
         self.labels = pod.metadata.labels
         self.terminating = pod.terminating
@@ -115,6 +124,9 @@ class SelectorCounts:
         self._groups: dict[_Key, _Group] = {}
         self._by_namespace: dict[str, dict[_Key, _Group]] = {}
         self._by_label: dict[Label, dict[_Key, _Group]] = {}
+        #: Label key to the number of groups that have it.
+        self._keys: dict[str, int] = {}
+        self._nothing: Int32Column = np.zeros(capacity, dtype=np.int32)
         #: Columns by the labels they need, and those without any: a thousand selectors, each for
         #: another label, need not be held against a thousand groups.
         self._by_need: dict[Label | None, dict[_Column, None]] = {}
@@ -136,8 +148,9 @@ class SelectorCounts:
 
     def remove(self, pod: Pod, row: int) -> None:
         """Stop counting a pod, given with the labels it was counted with."""
-        key = _key_of(pod)
-        group = self._groups[key]
+        group = self._groups[_key_of(pod)]
+        # The very object: an equal key is compared byte by byte, for each of its labels.
+        key = group.key
         left = group.rows[row] - 1
         if left:
             group.rows[row] = left
@@ -156,10 +169,14 @@ class SelectorCounts:
                 del alike[key]
                 if not alike:
                     del self._by_label[label]
+                self._keys[label[0]] -= 1
+                if not self._keys[label[0]]:
+                    del self._keys[label[0]]
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
         self._capacity = capacity
+        self._nothing = np.zeros(capacity, dtype=np.int32)
         for column in self._columns.values():
             grown = np.zeros(capacity, dtype=np.int32)
             grown[: len(column.counts)] = column.counts
@@ -171,17 +188,54 @@ class SelectorCounts:
     def counts(
         self, terms: Sequence[PodTerm], *, terminating: bool, among: Removable | None = None
     ) -> Int32Column:
-        """(capacity,): pods per row that match every term; a live column, to be read only."""
+        """(capacity,): pods per row that match every term; to be read only, before a pod comes."""
         key = (tuple(terms), terminating, among)
         column = self._columns.get(key)
         if column is None:
-            return self._new_column(key).counts
+            reduced = self._reduced(key[0])
+            if reduced is None:
+                return self._nothing
+            key = (reduced, terminating, among)
+            column = self._columns.get(key)
+            if column is None:
+                return self._new_column(key).counts
         self._columns.move_to_end(key)
         return column.counts
 
+    def _reduced(self, terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...] | None:
+        """Terms that say the same of the pods there are; None when these match no pod."""
+        reduced: dict[PodTerm, None] = {}
+        for namespaces, selector in terms:
+            if selector.nothing or (
+                namespaces is not None and namespaces.isdisjoint(self._by_namespace)
+            ):
+                return None
+            told = [self._tells_apart(each) for each in selector.requirements]
+            if None in told:
+                return None
+            kept = selector
+            if not all(told):
+                kept = CompiledLabelSelector(
+                    each
+                    for each, matters in zip(selector.requirements, told, strict=True)
+                    if matters
+                )
+            reduced[PodTerm(namespaces, kept)] = None
+        return tuple(reduced)
+
+    def _tells_apart(self, requirement: Requirement) -> bool | None:
+        """Whether pods there are may differ in it; None: none satisfies it, False: all do."""
+        key, operator = requirement.key, requirement.operator
+        if operator in _ABOUT_VALUES:
+            labels = self._by_label
+            known = any((key, value) in labels for value in requirement.values)
+        else:
+            known = key in self._keys
+        return known or (None if operator in _NEED_LABEL else False)
+
     def _new_group(self, key: _Key, pod: Pod) -> _Group:
         namespace = pod.metadata.namespace
-        group = _Group(pod)
+        group = _Group(key, pod)
         group.columns = [
             each
             for label in (None, *group.labels.items())
@@ -190,8 +244,10 @@ class SelectorCounts:
         ]
         self._groups[key] = group
         self._by_namespace.setdefault(namespace, {})[key] = group
+        keys = self._keys
         for label in group.labels.items():
             self._by_label.setdefault(label, {})[key] = group
+            keys[label[0]] = keys.get(label[0], 0) + 1
         return group
 
     def _new_column(self, key: _ColumnKey) -> _Column:
@@ -268,7 +324,10 @@ class SelectorCounts:
         if sum(map(len, self._by_namespace.values())) != len(self._groups):
             yield "selector counts: namespaces and groups differ"
         labelled = sum(len(group.labels) for group in self._groups.values())
-        if sum(map(len, self._by_label.values())) != labelled:
+        if (
+            sum(map(len, self._by_label.values())) != labelled
+            or sum(self._keys.values()) != labelled
+        ):
             yield "selector counts: labels and groups differ"
         if {each for peers in self._by_need.values() for each in peers} != {
             each for each in self._columns.values() if _needs(each)

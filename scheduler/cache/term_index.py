@@ -196,15 +196,19 @@ class TermIndex:
         # From the shape, which is what the pod is taken out with again.
         spec = pod.shape.spec
         band = spec.priority or 0, spec.scheduler_name
+        if listed:
+            self._answers.clear()
         return _Owner([self._term((*each, *band)) for each in listed])
 
     def _term(self, key: _TermKey) -> _Term:
         found = self._terms.get(key)
         if found is None:
             found = self._terms[key] = _Term(key, self)
-            self._answers.clear()
-            for places in self._places(found.term):
-                places[key] = found
+            term = found.term
+            if term.namespace_selector is not None:
+                self._selecting[key] = found
+            for namespace in term.namespaces:
+                self._by_namespace.setdefault(namespace, {})[key] = found
         return found
 
     def _forget(self, term: _Term) -> None:
@@ -221,12 +225,6 @@ class TermIndex:
             del peers[key]
             if not peers:
                 del self._by_namespace[namespace]
-
-    def _places(self, term: AffinityTerm) -> Iterable[dict[_TermKey, _Term]]:
-        if term.namespace_selector is not None:
-            yield self._selecting
-        for namespace in term.namespaces:
-            yield self._by_namespace.setdefault(namespace, {})
 
     # -- inspection ------------------------------------------------------------------------------
 

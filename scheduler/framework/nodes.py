@@ -220,6 +220,11 @@ class OwnedTerm(Protocol):
         ...
 
     @property
+    def rows(self) -> Mapping[int, int]:
+        """Row to the number of pods there that have it, without zeros; to be read only."""
+        ...
+
+    @property
     def priority(self) -> int:
         """The priority of the pods that have it."""
         ...

@@ -21,6 +21,7 @@ from scheduler.api.selectors import (
     Requirement,
     compile_label_selector,
 )
+from scheduler.cache import selector_counts
 from scheduler.cache.cache import CacheError
 from scheduler.cache.selector_counts import SelectorCounts
 from scheduler.cache.term_index import TermIndex
@@ -122,8 +123,9 @@ def labelled(uid: str, app: str, **metadata: Any) -> Pod:
 def test_a_pod_of_unchanged_shape_moves_between_selectors_when_its_labels_change() -> None:
     cluster = Cluster([node("n1")])
     term = (PodTerm(None, A),)
-    counts = cluster.table.pod_counts(term, terminating=False)
+    assert cluster.table.pod_counts(term, terminating=False).tolist()[0] == 0
     cluster.cache.add_pod(labelled("p", "a"))
+    counts = cluster.table.pod_counts(term, terminating=False)
     assert counts.tolist()[0] == 1
     cluster.cache.update_pod(labelled("p", "b"))
     assert counts.tolist()[0] == 0
@@ -134,8 +136,10 @@ def test_a_pod_of_unchanged_shape_moves_between_selectors_when_its_labels_change
 
 def test_assumed_pods_count_until_they_are_forgotten() -> None:
     cluster = Cluster([node("n1")])
-    counts = cluster.table.pod_counts((PodTerm(None, A),), terminating=False)
+    terms = (PodTerm(None, A),)
+    assert cluster.table.pod_counts(terms, terminating=False).sum() == 0
     cluster.cache.assume_pod(plain_pod("p", labels={"app": "a"}), "n1")
+    counts = cluster.table.pod_counts(terms, terminating=False)
     assert counts.sum() == 1
     cluster.cache.forget_pod("p")
     assert counts.sum() == 0
@@ -146,7 +150,8 @@ def test_columns_read_longest_ago_are_dropped_and_no_longer_kept_up_to_date() ->
     index.add(labelled("p", "a"), 1)
     first = index.counts((PodTerm(None, A),), terminating=True)
     second = index.counts((PodTerm(None, EVERYTHING),), terminating=True)
-    third = index.counts((PodTerm(None, NO_TIER),), terminating=True)
+    assert index.counts((PodTerm(None, NO_TIER),), terminating=True) is second, "none has the label"
+    third = index.counts((PodTerm(None, A), PodTerm(None, EVERYTHING)), terminating=True)
     index.add(labelled("q", "a"), 2)
     assert (first.tolist(), second.tolist()) == ([0, 1, 0, 0], [0, 1, 1, 0])
     assert third.tolist() == [0, 1, 1, 0]
@@ -154,6 +159,43 @@ def test_columns_read_longest_ago_are_dropped_and_no_longer_kept_up_to_date() ->
     assert (statistics.columns, statistics.evictions, statistics.bytes) == (2, 1, 32)
     assert index.counts((PodTerm(None, A),), terminating=True).tolist() == [0, 1, 1, 0]
     assert not list(index.validate([(1, labelled("p", "a")), (2, labelled("q", "a"))]))
+
+
+def test_selectors_that_say_nothing_of_the_pods_there_are_get_no_column() -> None:
+    index = SelectorCounts(capacity=4)
+    index.add(labelled("p", "a"), 1)
+    everything = index.counts((PodTerm(None, EVERYTHING),), terminating=True)
+    for number in range(2000):
+        key = f"k{number}"
+        for operator, values, expected in (
+            ("In", ["v"], [0, 0, 0, 0]),
+            ("Exists", [], [0, 0, 0, 0]),
+            ("NotIn", ["v"], [0, 1, 0, 0]),
+            ("DoesNotExist", [], [0, 1, 0, 0]),
+        ):
+            selector = CompiledLabelSelector((Requirement(key, operator, values),))
+            found = index.counts((PodTerm(None, selector),), terminating=True)
+            assert found.tolist() == expected
+        elsewhere = PodTerm(frozenset((f"space-{number}",)), EVERYTHING)
+        assert not index.counts((elsewhere,), terminating=True).any()
+    assert everything.tolist() == [0, 1, 0, 0]
+    assert index.statistics().columns == 1
+
+
+def test_a_label_that_a_pod_brings_matters_from_then_on() -> None:
+    index = SelectorCounts(capacity=4)
+    index.add(labelled("p", "a"), 1)
+    terms = {
+        operator: (PodTerm(None, CompiledLabelSelector((Requirement("app", operator, values),))),)
+        for operator, values in (("In", ["b"]), ("NotIn", ["b"]), ("Exists", ()))
+    }
+    assert [index.counts(each, terminating=True)[2] for each in terms.values()] == [0, 0, 0]
+    second = labelled("q", "b")
+    index.add(second, 2)
+    assert [index.counts(each, terminating=True)[2] for each in terms.values()] == [1, 0, 1]
+    index.remove(second, 2)
+    assert [index.counts(each, terminating=True)[2] for each in terms.values()] == [0, 0, 0]
+    assert not list(index.validate([(1, labelled("p", "a"))]))
 
 
 def test_columns_grow_with_the_table() -> None:
@@ -237,3 +279,29 @@ def test_a_cache_whose_counts_are_wrong_says_so() -> None:
     counts += np.int32(1)
     with pytest.raises(CacheError, match=r"selector counts: .* differs from the pods placed"):
         cluster.cache.validate()
+
+
+def test_a_group_with_many_labels_goes_without_comparing_its_key_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = 0
+
+    class Key(tuple[Any, ...]):
+        __slots__ = ()
+        __hash__ = tuple.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return tuple.__eq__(self, other)
+
+    made = selector_counts._key_of
+    monkeypatch.setattr(selector_counts, "_key_of", lambda pod: Key(made(pod)))
+    index = SelectorCounts(capacity=4)
+    many = plain_pod("p", "n1", labels={f"k{number}": "v" for number in range(1000)})
+
+    index.add(many, 1)
+    index.remove(many, 1)
+
+    assert compared <= 2
+    assert index.statistics().groups == 0

@@ -365,3 +365,41 @@ def test_terms_are_compiled_once_for_all_who_read_them(monkeypatch: pytest.Monke
         made.cache.remove_pod(gone)
 
     assert compiled == ["default"]
+
+
+def test_terms_that_match_no_pod_get_no_column_and_those_that_match_are_added_up_once() -> None:
+    made = cluster(a=pod(metadata={"labels": {"app": "a"}}))
+    plugin = InterPodAffinity(None, made.handle())
+    hostile = [
+        *(term(f"none-{index}") for index in range(500)),
+        *(term("a", key=f"absent-{index}") for index in range(500)),
+        *({**term(), "labelSelector": absent(index)} for index in range(500)),
+    ]
+    waiting = made.intern(asking(far=hostile, app="w"))
+
+    state = CycleState()
+    assert plugin.pre_filter(state, waiting, made.table) is None
+    codes = plugin.filter_rows(state, waiting, made.table, made.table.rows)
+
+    assert codes.tolist() == [2, 2, 0, 0]
+    assert made.table.selector_counts.statistics().columns == 1
+    assert rejected(plugin, made, waiting)
+
+
+def absent(index: int) -> dict[str, Any]:
+    """A selector that every pod matches but for those that nobody has made."""
+    return {"matchExpressions": [{"key": f"k{index}", "operator": "DoesNotExist"}]}
+
+
+def test_more_terms_than_are_read_are_refused_and_bind_nobody_else() -> None:
+    made = cluster()
+    plugin = InterPodAffinity(None, made.handle())
+    hostile = made.intern(asking(far=[term(key="zone")] * 3000, app="a"))
+
+    status = plugin.pre_filter(CycleState(), hostile, made.table)
+    assert status is not None
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert "too many pod affinity terms: kubestow reads at most 2500" in status.message
+    made.place(hostile, "a")
+    assert plugin.pre_filter(CycleState(), made.intern(asking()), made.table) is not None
+    assert not made.table.has_owned_terms

@@ -21,6 +21,7 @@ from scheduler.framework import (
     ConfigurationError,
     CycleState,
     EventResource,
+    unresolvable,
 )
 from tests.unit.plugins.clusters import Cluster, hint, node, pod, rejected
 from tests.unit.plugins.random_neighbours import HOST, ZONE
@@ -375,3 +376,15 @@ def test_node_hints_are_the_shape_s_own_unless_defaults_are_hard() -> None:
     for args, expected in ((None, True), (HARD_LIST, False)):
         _, for_nodes = PodTopologySpread(args, cluster().handle()).events_to_register()
         assert for_nodes.per_shape == expected
+
+
+@pytest.mark.parametrize("made", [constraint, soft])
+def test_a_pod_with_more_constraints_than_are_read_is_refused(made: Any) -> None:
+    cluster = Cluster([node("a", labels={ZONE: "1"})])
+    plugin = PodTopologySpread(None, cluster.handle())
+    hostile = asking(*(made(f"k{index}") for index in range(12_000)))
+
+    status = plugin.pre_filter(CycleState(), cluster.intern(hostile), cluster.table)
+
+    assert status == unresolvable("12000 topology spread constraints: kubestow reads at most 250")
+    assert not cluster.table.selector_counts.statistics().columns

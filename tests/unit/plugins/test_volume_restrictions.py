@@ -159,3 +159,12 @@ def test_hint_after_a_claim_appears() -> None:
     assert not hint(plugin, event, using("a"), None, claim("a", namespace="elsewhere"))
     update = ClusterEvent("PersistentVolumeClaim", ActionType.UPDATE)
     assert not hint(plugin, update, using("a"), claim("a"), claim("a"))
+
+
+def test_a_pod_with_more_volumes_than_are_read_is_refused() -> None:
+    volumes = [{"name": f"v{i}", "gcePersistentDisk": {"pdName": f"d{i}"}} for i in range(20_000)]
+    cluster = Cluster([node("n")])
+
+    found = pre_filter(cluster, cluster.intern(pod({"volumes": volumes})))
+
+    assert found == unresolvable("20000 volumes: kubestow reads at most 2500")

@@ -1,0 +1,100 @@
+"""How many terms of one pod are read: far more than any workload has, few enough for one cycle.
+
+The API server bounds a pod by its size alone, so it may state 25,000 terms. What must be looked at
+one by one happens within one turn of the event loop, and everybody waits meanwhile. A pod beyond a
+limit is unschedulable and says so; one that somebody else bound counts as if it had no such terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from scheduler.api.meta import LabelSelector
+from scheduler.api.pod import (
+    Affinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    PreferredSchedulingTerm,
+)
+
+MAX_POD_TERMS: Final = 2500
+"""Terms of pod affinity and anti-affinity with their requirements beyond the first."""
+MAX_NODE_CONDITIONS: Final = 5000
+"""Terms and requirements of nodeSelector and node affinity."""
+MAX_VALUES: Final = 25_000
+"""Values in one such list, and namespaces."""
+MAX_SPREAD_CONSTRAINTS: Final = 250
+"""Topology spread constraints."""
+MAX_VOLUMES: Final = 2500
+"""Volumes with a source that scheduling reads."""
+
+TOO_MANY: Final = "{what}: kubestow reads at most {limit}"
+
+
+def pod_affinity_excess(affinity: Affinity) -> str:
+    """What is too much about a pod's terms about other pods; empty for nothing."""
+    conditions, values = 0, 0
+    for side in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if side is None:
+            continue
+        for term in _pod_terms(side.required, (each.pod_affinity_term for each in side.preferred)):
+            conditions += 1
+            values += len(term.namespaces)
+            for selector in (term.label_selector, term.namespace_selector):
+                if selector is not None:
+                    more, longer = _size(selector)
+                    conditions += max(more - 1, 0)
+                    values += longer
+            if conditions > MAX_POD_TERMS:
+                break
+    return _excess("pod affinity terms", conditions, MAX_POD_TERMS) or _excess(
+        "values in pod affinity terms", values, MAX_VALUES
+    )
+
+
+def node_selector_excess(
+    node_selector: Mapping[str, str] | None, required: NodeSelector | None
+) -> str:
+    """What is too much about what a pod demands of its node; empty for nothing."""
+    terms = () if required is None else required.node_selector_terms
+    return _node_terms_excess(terms, len(node_selector or ()))
+
+
+def preferred_terms_excess(terms: Iterable[PreferredSchedulingTerm]) -> str:
+    """What is too much about the nodes that a pod prefers; empty for nothing."""
+    return _node_terms_excess((each.preference for each in terms), 0)
+
+
+def _node_terms_excess(terms: Iterable[NodeSelectorTerm], conditions: int) -> str:
+    values = 0
+    for term in terms:
+        conditions += max(len(term.match_expressions) + len(term.match_fields), 1)
+        if conditions > MAX_NODE_CONDITIONS:
+            break
+        for each in (*term.match_expressions, *term.match_fields):
+            values += len(each.values)
+    return _excess("node selector requirements", conditions, MAX_NODE_CONDITIONS) or _excess(
+        "values in node selector requirements", values, MAX_VALUES
+    )
+
+
+def _pod_terms(
+    required: Iterable[PodAffinityTerm], preferred: Iterable[PodAffinityTerm]
+) -> Iterable[PodAffinityTerm]:
+    yield from required
+    yield from preferred
+
+
+def _size(selector: LabelSelector) -> tuple[int, int]:
+    """(requirements, values) of a selector."""
+    expressions = selector.match_expressions
+    return (
+        len(selector.match_labels) + len(expressions),
+        sum([len(each.values) for each in expressions]),
+    )
+
+
+def _excess(what: str, number: int, limit: int) -> str:
+    return TOO_MANY.format(what=f"too many {what}", limit=limit) if number > limit else ""
