@@ -158,7 +158,9 @@ class RequiredState:
         near: BoolColumn = np.logical_and.reduce(masks)
         return near
 
-    def _gone_with_terms(self, pod: Pod, table: EmptiedTableView) -> dict[str, Int64Column]:
+    def _gone_with_terms(
+        self, pod: Pod, table: EmptiedTableView
+    ) -> dict[str, Int32Column | Int64Column]:
         """By topology key: anti-affinity terms against the pod that go with their owners."""
         gone = Sums(table)
         metadata = pod.metadata

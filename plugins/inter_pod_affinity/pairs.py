@@ -32,14 +32,16 @@ class Sums:
     A pod may have thousands of terms: most are about labels of nodes, or of pods, that none has.
     """
 
-    __slots__ = ("_found", "_present", "_sums", "_table")
+    __slots__ = ("_few", "_found", "_present", "_sums", "_table")
 
     def __init__(self, table: NodeTableView) -> None:
         self._table = table
         self._present: dict[str, bool] = {}
         #: By key and identity of a column: its weight so far, and the column.
         self._found: dict[tuple[str, int], tuple[int, Int32Column]] = {}
-        self._sums: dict[str, Int64Column] = {}
+        #: Never written to: they may be columns of the table.
+        self._sums: dict[str, Int32Column | Int64Column] = {}
+        self._few: dict[str, Int64Column] = {}
 
     def wants(self, key: str) -> bool:
         """Whether any node has the topology key, so that a column for it counts at all."""
@@ -62,24 +64,28 @@ class Sums:
         if len(rows) > _FEW_ROWS:
             self.add(key, term.counts, weight)
             return
-        total = self._sums.get(key)
+        total = self._few.get(key)
         if total is None:
-            total = self._sums[key] = np.zeros(self._table.capacity, dtype=np.int64)
+            total = self._few[key] = np.zeros(self._table.capacity, dtype=np.int64)
         for row, pods in rows.items():
             total[row] += pods * weight
 
-    def columns(self) -> dict[str, Int64Column]:
-        """The sum of each topology key."""
+    def columns(self) -> dict[str, Int32Column | Int64Column]:
+        """The sum of each topology key, to be read only."""
         self._fold()
+        for key, total in self._few.items():
+            self._put(key, total)
+        self._few.clear()
         return self._sums
 
     def _fold(self) -> None:
         for (key, _), (weight, column) in self._found.items():
-            if column.any():
-                weighted = column * np.int64(weight)
-                known = self._sums.get(key)
-                self._sums[key] = weighted if known is None else known + weighted
+            self._put(key, column if weight == 1 else column * np.int64(weight))
         self._found.clear()
+
+    def _put(self, key: str, column: Int32Column | Int64Column) -> None:
+        known = self._sums.get(key)
+        self._sums[key] = column if known is None else known + column
 
 
 class Pairs:
