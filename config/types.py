@@ -262,7 +262,8 @@ class KubestowConfiguration(Section, frozen=True):
     #: manifests waits before it ends a process that does not answer.
     watchdog_timeout: timedelta = timedelta(minutes=1)
     #: How long pods are scheduled back to back before watches and binds get their turn. 5 ms:
-    #: several pods, yet well below what delays a health check.
+    #: several pods, yet well below what delays a health check. The work for waiting pods that one
+    #: event brings is done in pieces of this length as well.
     slice: timedelta = timedelta(milliseconds=5)
     node_provisioning_bridge: NodeProvisioningBridgeConfiguration = (
         NodeProvisioningBridgeConfiguration()

@@ -52,9 +52,14 @@ class NamespaceAccounts:
     def __len__(self) -> int:
         return len(self._debts)
 
-    def charge(self, namespace: str, seconds: float) -> bool:
-        """An attempt at a pod of the namespace used so much; whether that made it go behind."""
-        excess = seconds - self._free
+    def charge(self, namespace: str, seconds: float, free: float | None = None) -> bool:
+        """Work for the namespace took so long; whether that made its pods go behind others.
+
+        `free` seconds are not charged; None: as for an attempt.
+        """
+        if self._limit == math.inf:
+            return False
+        excess = seconds - (self._free if free is None else free)
         if excess <= 0.0:
             return False
         now = self._monotonic()

@@ -18,6 +18,7 @@ from scheduler.queue.signals import GateListener, Signals
 from scheduler.queue.statistics import PodView, QueueInvariantError, QueueStatistics
 from scheduler.queue.steady_clock import SteadyClock
 from scheduler.queue.views import Viewer
+from scheduler.queue.wakeups import Wakeups
 
 
 class QueueInspection:
@@ -37,6 +38,7 @@ class QueueInspection:
     _places: Places
     _signals: Signals
     _viewer: Viewer
+    _wakeups: Wakeups
 
     def __contains__(self, uid: object) -> bool:
         return isinstance(uid, str) and self._places.where(uid) is not None
@@ -108,6 +110,7 @@ class QueueInspection:
             pre_enqueue_errors=self._gates.counts.errors,
             clock_jumps=self._clock.jumps,
             closed=self._closed,
+            wakeups_left=self._wakeups.left,
             deferred_namespaces=tuple(sorted(self._accounts.over())),
         )
 

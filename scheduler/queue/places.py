@@ -113,15 +113,14 @@ class Places:
         head = self._retries.peek()
         return None if head is None else float(head[0])
 
-    def retries_due(self, now: float) -> list[QueuedPodInfo]:
-        """Pods of the pool whose time has come. They stay in the pool, without a time."""
-        due: list[QueuedPodInfo] = []
-        while (head := self._retries.peek()) is not None and head[0] <= now:
-            info = head[1]
-            self._retries.pop()
-            info.requeue_at = None
-            due.append(info)
-        return due
+    def next_retry_due(self, now: float) -> QueuedPodInfo | None:
+        """A pod of the pool whose time has come; it stays in the pool, without a time."""
+        head = self._retries.peek()
+        if head is None or head[0] > now:
+            return None
+        self._retries.pop()
+        head[1].requeue_at = None
+        return head[1]
 
     def refresh(self, info: QueuedPodInfo) -> None:
         """File a queued pod again after its record changed. Raises what QueueSort raises."""

@@ -63,14 +63,16 @@ from scheduler.queue.statistics import (
 from scheduler.queue.steady_clock import SteadyClock
 from scheduler.queue.timetable import Timetable
 from scheduler.queue.views import Viewer
+from scheduler.queue.wakeups import UNKNOWN_EVENTS, UNSCHEDULABLE_TIMEOUT, Wakeups
 
 POD_ADD: Final = UNSCHEDULED_POD_ADD.label
 POD_UPDATE: Final = UNSCHEDULED_POD_UPDATE.label
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
-UNSCHEDULABLE_TIMEOUT: Final = "UnschedulableTimeout"
 REQUEUE_AFTER: Final = "RequeueAfter"
 RECHECK: Final = "Recheck"
+AT_ONCE: Final = 0.0
+"""A time that has passed on every wall clock, also on one that was just set back a little."""
 
 _ALREADY: Final = {
     Place.ACTIVE: "the active queue",
@@ -98,6 +100,7 @@ class SchedulingQueue(QueueInspection):
         pop_from_backoff: bool = True,
         time_based_hint_period: float = 30.0,
         cycle_budget: float = math.inf,
+        slice_seconds: float = math.inf,
         metrics: QueueMetrics | None = None,
         features: EventFeatures = DEFAULT_FEATURES,
         timer: Callable[[], float] | None = None,
@@ -119,6 +122,7 @@ class SchedulingQueue(QueueInspection):
                 nothing is active.
             time_based_hint_period: time between two Time events.
             cycle_budget: CPU time that one scheduling cycle may use; `charge` goes by it.
+            slice_seconds: after so long, work for many pods is put off to the next `run_due`.
             metrics: told about every move; None tells nobody.
             features: which updates of objects count as events of their own.
             timer: measures hints and PreEnqueue plugins, in seconds; None measures nothing.
@@ -159,6 +163,15 @@ class SchedulingQueue(QueueInspection):
             nominator=self.nominator,
             signals=self._signals,
             timetable=self._timetable,
+        )
+        self._wakeups = Wakeups(
+            places=self._places,
+            hints=self._hints,
+            gates=self._gates,
+            admission=self._admission,
+            accounts=self._accounts,
+            monotonic=clock.monotonic,
+            seconds=slice_seconds,
         )
         self._viewer = Viewer(
             self._places, self._in_flight, self.nominator, self._policy, max_in_unschedulable
@@ -292,7 +305,8 @@ class SchedulingQueue(QueueInspection):
     ) -> int:
         """Something happened in the cluster; wake the pods that their plugins say it may help.
 
-        `pre_check` excludes pods, in the pool and in flight. Returns how many pods were moved.
+        `pre_check` excludes pods, in the pool and in flight. Returns how many pods were moved; what
+        takes longer than a slice is left to `run_due`.
         """
         self._events += 1
         interest = self._hints.interest(event)
@@ -377,20 +391,24 @@ class SchedulingQueue(QueueInspection):
             places.next_retry(),
             self._timetable.next(places.pool),
             self._fruitless.due,
+            AT_ONCE if self._wakeups.left else None,
         )
         wakeup = min((time for time in times if time is not None), default=None)
         self._signals.answered(wakeup)
         return wakeup
 
     def run_due(self) -> None:
-        """Do all work whose time has come."""
+        """Do the work whose time has come; what takes longer than a slice remains due."""
         now = self._clock.now()
+        self._wakeups.go_on()
         self.flush_backoff_completed()
         if self._fruitless.begin_due(now):
             self._try_early()
-        for info in self._places.retries_due(now):
-            if self._places.pool.get(info.uid) is info:
-                self._admission.requeue(info, AFTER_BACKOFF, REQUEUE_AFTER)
+        piece = self._wakeups.piece()
+        while (info := self._places.next_retry_due(now)) is not None:
+            self._admission.requeue(info, AFTER_BACKOFF, REQUEUE_AFTER)
+            if piece.over():
+                break
         if self._timetable.flush_due(now):
             self.flush_unschedulable_left_over()
         if self._timetable.tick_due(now):
@@ -398,10 +416,12 @@ class SchedulingQueue(QueueInspection):
 
     def flush_backoff_completed(self) -> None:
         """Move pods whose backoff has ended to the active queue."""
-        now = self._clock.now()
+        now, piece = self._clock.now(), self._wakeups.piece()
         # Every turn takes the pod out of the backoff queue, whether it becomes active or is gated.
         while (info := self._places.backoff.next_completed(now)) is not None:
             self._admission.enter_active(info, BACKOFF_COMPLETE, from_backoff=True)
+            if piece.over():
+                break
 
     def flush_unschedulable_left_over(self) -> None:
         """Retry pods that were in the pool for too long, in case a hint was wrong."""
@@ -415,12 +435,7 @@ class SchedulingQueue(QueueInspection):
             for info in group.members.values()
             if info.timestamp < latest
         ]
-        for info in left_over:
-            if pool.get(info.uid) is not info:
-                continue
-            info.was_flushed_from_unschedulable = True
-            if self._admission.requeue(info, AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT) in _POOL:
-                info.was_flushed_from_unschedulable = False
+        self._wakeups.move(left_over, AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT)
 
     def tick_time_hints(self) -> int:
         """Ask the hints for the Time event. Pods in flight read the clock themselves."""
@@ -445,13 +460,19 @@ class SchedulingQueue(QueueInspection):
         self.nominator.update_nominated_pod(old, new)
 
     def _update_queued(self, info: QueuedPodInfo, old: Pod, new: Pod) -> None:
+        concerned = self._wakeups.concerns(new.uid)
         info.pod = new
         if info.pause and old.spec != new.spec:
             # Another template, about which nothing is known yet.
             info.pause, info.backoff_expiration = 0.0, None
+            self._signals.due(self._policy.release(self._policy.expiry(info)))
         self._admission.refresh(info)
         self.nominator.update_nominated_pod(old, new)
         if self._places.where(new.uid) not in _POOL:
+            return
+        if concerned:
+            # It leaves its group before that was looked at.
+            self._admission.requeue(info, AFTER_BACKOFF, UNKNOWN_EVENTS)
             return
         asked = False
         for event in pod_events(new, old, self._features):
@@ -491,35 +512,10 @@ class SchedulingQueue(QueueInspection):
             found[own.key] = own
         return list(found.values())
 
-    def _move(self, groups: Iterable[Group], occurrence: Occurrence) -> int:
-        moving: list[tuple[QueuedPodInfo, Verdict]] = []
-        for group in groups:
-            shared = (
-                group.identity is not None
-                and occurrence.subject not in group.members
-                and self._hints.shared_by_shape(occurrence, group.sample)
-            )
-            if shared:
-                verdict = self._hints.evaluate(occurrence, group.sample, group.identity)
-                if verdict is SKIP:
-                    continue
-            # Lists of their own, because a hint may call the queue.
-            if group.gated:
-                members = self._gates.askable(group, occurrence.old or occurrence.new)
-            else:
-                members = list(group.members.values())
-            for info in members:
-                if not occurrence.concerns(info):
-                    continue
-                if not shared:
-                    verdict = self._hints.evaluate(occurrence, info, group.identity)
-                if verdict is not SKIP:
-                    moving.append((info, verdict))
-        moved = 0
-        for info, verdict in moving:
-            # A PreEnqueue plugin or a listener may have called the queue and moved the pod already.
-            if self._places.pool.get(info.uid) is info:
-                moved += self._admission.requeue(info, verdict, occurrence.label) not in _POOL
+    def _move(self, groups: Sequence[Group], occurrence: Occurrence) -> int:
+        moved = self._wakeups.begin(groups, occurrence)
+        if self._wakeups.left:
+            self._signals.due(AT_ONCE)
         return moved
 
     def _missed(self, info: QueuedPodInfo) -> tuple[Verdict, str]:

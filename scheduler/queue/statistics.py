@@ -48,6 +48,9 @@ class QueueStatistics:
     clock_jumps: int
     """How often the wall clock was seen to jump back."""
     closed: bool
+    wakeups_left: int = 0
+    """Groups of pods that an event may concern and that are not looked at yet, and pods that it
+    moves and that are not moved yet."""
     deferred_namespaces: tuple[str, ...] = ()
     """Their pods go behind those of others, since their attempts used much CPU time lately."""
 

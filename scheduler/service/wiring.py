@@ -251,6 +251,7 @@ class Wiring:
             max_in_unschedulable=seconds(self._options.pod_max_in_unschedulable_pods) or None,
             pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
             cycle_budget=self._budget.seconds,
+            slice_seconds=seconds(self.configuration.options.slice),
             time_based_hint_period=seconds(self.configuration.options.time_based_hint_period),
             metrics=self.metrics.queue,
             features=self._features(),

@@ -7,6 +7,7 @@ is open must never be asleep, and when at the end everything is opened, every po
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -30,6 +31,7 @@ from scheduler.framework import (
     Status,
     unresolvable,
 )
+from scheduler.queue import wakeups
 from tests.unit.queue.doubles import PROFILE, QUEUE, SKIP, WILDCARD, World, make_pod
 
 KINDS = ("red", "blue")
@@ -105,11 +107,16 @@ class QueueMachine(RuleBasedStateMachine):
         self.judged: dict[str, set[str]] = {}
         self.armed: float | None = None
         self.told = False
+        self.check_every, wakeups.CHECK_EVERY = wakeups.CHECK_EVERY, 1
 
     @initialize(
-        flush=st.booleans(), early=st.booleans(), per_shape=st.booleans(), backoff=st.booleans()
+        flush=st.booleans(),
+        early=st.booleans(),
+        per_shape=st.booleans(),
+        backoff=st.booleans(),
+        sliced=st.booleans(),
     )
-    def start(self, flush: bool, early: bool, per_shape: bool, backoff: bool) -> None:
+    def start(self, flush: bool, early: bool, per_shape: bool, backoff: bool, sliced: bool) -> None:
         self.filters = {name: Switch(name, per_shape=per_shape) for name in FILTERS}
         kinds = (Gate, HoldingGate)
         self.gates = {
@@ -123,9 +130,16 @@ class QueueMachine(RuleBasedStateMachine):
             max_in_unschedulable=300.0 if flush else None,
             pop_from_backoff=early,
             max_backoff=10.0 if backoff else 0.0,
+            cycle_budget=0.5,
+            # A slice of no length: whatever can be put off is.
+            slice_seconds=0.0 if sliced else math.inf,
         )
         self.queue = self.world.queue
         self.queue.on_timer = self.timer_moved
+
+    @rule(seconds=st.sampled_from([0.1, 1.0]))
+    def an_attempt_was_expensive(self, seconds: float) -> None:
+        self.queue.charge("default", seconds)
 
     def timer_moved(self) -> None:
         self.told = True
@@ -196,6 +210,7 @@ class QueueMachine(RuleBasedStateMachine):
             info.clear_rejectors()
             info.pod = self.alive[info.uid]
             info.unschedulable_plugins = rejectors
+            info.pause = 0.0
             info.pending_plugins = {name for name in rejectors if name == "F2"}
             if requeue_after is not None:
                 info.requeue_at = self.world.clock.now() + requeue_after
@@ -205,13 +220,14 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.delete(self.alive.pop(info.uid))
 
     @precondition(lambda self: self.flying)
-    @rule(data=st.data())
-    def break_attempt(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), pause=st.sampled_from([0.0, 20.0]))
+    def break_attempt(self, data: st.DataObject, pause: float) -> None:
         info = self.flying.pop(data.draw(st.sampled_from(sorted(self.flying))))
         self.judged.pop(info.uid, None)
         if info.uid in self.alive:
             info.clear_rejectors()
             info.pod = self.alive[info.uid]
+            info.pause = pause
             self.queue.add_unschedulable_if_not_present(info)
         else:
             self.queue.done(info.uid)
@@ -302,6 +318,11 @@ class QueueMachine(RuleBasedStateMachine):
     def nobody_sleeps_who_need_not(self) -> None:
         if not hasattr(self, "queue"):
             return
+        if self.queue.statistics().wakeups_left:
+            wakeup = self.queue.next_wakeup()
+            assert wakeup is not None
+            assert wakeup <= self.world.clock.now()
+            return
         for view in self.queue.views():
             pod = self.alive.get(view.uid)
             if pod is None:
@@ -337,6 +358,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Open everything: then every pod comes out, with the queue's own timers alone."""
+        wakeups.CHECK_EVERY = self.check_every
         if not hasattr(self, "queue"):
             return
         for switch in self.switches.values():

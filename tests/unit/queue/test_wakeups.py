@@ -1,0 +1,196 @@
+"""Work for many pods is done in pieces, and nobody is forgotten between two of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.api.pod import Pod
+from scheduler.framework import QueueingHint
+from scheduler.queue import wakeups
+from tests.unit.queue.doubles import NODE_ADD, QUEUE, SKIP, FilterDouble, World, make_pod
+
+SLICE = 0.005
+
+
+class Slow(FilterDouble):
+    """A filter whose hint takes a millisecond of the world's clock."""
+
+    def __init__(self, answer: QueueingHint = QUEUE) -> None:
+        def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
+            self.world.clock.step(0.001)
+            return answer
+
+        super().__init__("Slow", [(NODE_ADD, hint)])
+        self.world = World(self, slice_seconds=SLICE, cycle_budget=0.5)
+
+    def waiting(self, count: int, *, namespace: str = "default", name: str = "p") -> None:
+        """Pods of which each is a group of its own."""
+        queue = self.world.queue
+        for number in range(count):
+            pod = make_pod(f"{name}{number}", namespace=namespace)
+            self.world.pods[pod.key] = pod
+            queue.add(pod)
+            info = queue.pop()
+            assert info is not None
+            info.unschedulable_plugins = {self.name}
+            queue.add_unschedulable_if_not_present(info)
+        queue.validate()
+
+
+@pytest.fixture
+def slow() -> Slow:
+    return Slow()
+
+
+def turns(world: World) -> list[int]:
+    """Run due work until nothing is left; the number of hints or moves left after each turn."""
+    found = []
+    while world.queue.statistics().wakeups_left:
+        wakeup = world.queue.next_wakeup()
+        assert wakeup is not None
+        assert wakeup <= world.clock.now()
+        world.queue.run_due()
+        world.queue.validate()
+        found.append(world.queue.statistics().wakeups_left)
+    return found
+
+
+def test_one_event_asks_hints_for_a_slice_and_the_rest_later(slow: Slow) -> None:
+    slow.waiting(200)
+    before = slow.world.clock.mono
+    slow.world.happen(NODE_ADD)
+    assert slow.world.clock.mono - before < 4 * SLICE
+    assert len(slow.calls) == 16
+    assert turns(slow.world)[-1] == 0
+    assert sorted({name for name, *_ in slow.calls}) == sorted(f"p{n}" for n in range(200))
+    assert len(slow.calls) == 200
+    assert slow.world.queue.statistics().backoff == 200
+
+
+def test_the_loop_is_told_that_there_is_work(slow: Slow) -> None:
+    slow.waiting(100)
+    slow.world.queue.run_due()
+    assert slow.world.queue.next_wakeup() is not None
+    told: list[None] = []
+    slow.world.queue.on_timer = lambda: told.append(None)
+    slow.world.happen(NODE_ADD)
+    assert told
+
+
+def test_further_events_wait_their_turn_and_a_group_is_looked_at_once_for_all(slow: Slow) -> None:
+    slow.waiting(100)
+    for _ in range(4):
+        slow.world.happen(NODE_ADD)
+    assert len(slow.calls) == 16
+    turns(slow.world)
+    assert slow.world.queue.statistics().backoff == 100
+
+
+def test_a_storm_of_events_costs_no_more_than_the_bound() -> None:
+    slow = Slow(SKIP)
+    slow.waiting(100)
+    for _ in range(1_000):
+        slow.world.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    # 16 pods were asked for the first event; of the others each remembers that there were too many.
+    assert len(slow.calls) == 16
+    turns(slow.world)
+    assert len(slow.calls) == 16
+    assert slow.world.queue.statistics().backoff == 100
+
+
+def test_an_update_of_a_pod_that_is_still_to_be_looked_at_wakes_it(slow: Slow) -> None:
+    slow.waiting(100)
+    slow.world.happen(NODE_ADD)
+    assert slow.world.place("p99") == "unschedulable"
+    old = slow.world.pods["default/p99"]
+    slow.world.update(old, make_pod("p99", labels={"new": "label"}))
+    assert slow.world.place("p99") == "backoff"
+
+
+def test_a_pod_that_is_deleted_meanwhile_is_not_missed(slow: Slow) -> None:
+    slow.waiting(100)
+    slow.world.happen(NODE_ADD)
+    slow.world.delete(slow.world.pods["default/p99"])
+    turns(slow.world)
+    assert len(slow.world.queue) == 99
+
+
+def test_groups_of_deferred_namespaces_come_last_and_pay_for_their_hints(slow: Slow) -> None:
+    slow.waiting(20)
+    slow.waiting(300, namespace="hostile", name="h")
+    slow.world.queue.charge("hostile", 0.6)
+    slow.waiting(20, name="q")
+    slow.world.happen(NODE_ADD)
+    slow.calls.clear()
+    turns(slow.world)
+    names = [name[0] for name, *_ in slow.calls]
+    assert names == ["p"] * 4 + ["q"] * 20 + ["h"] * 300
+
+
+def test_many_members_of_one_group_move_in_pieces() -> None:
+    filter_ = FilterDouble("F", [(NODE_ADD, QUEUE)], per_shape=True)
+    world = World(filter_, slice_seconds=SLICE)
+    queue = world.queue
+    for number in range(200):
+        queue.add(make_pod(f"p{number}", shape="one"))
+        info = queue.pop()
+        assert info is not None
+        info.unschedulable_plugins = {"F"}
+        queue.add_unschedulable_if_not_present(info)
+    tick = world.clock.monotonic
+
+    def ticking() -> float:
+        world.clock.step(0.001)
+        return tick()
+
+    queue._wakeups._monotonic = ticking
+    moved = queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert 0 < moved < 200
+    turns(world)
+    assert queue.statistics().backoff == 200
+    assert len(filter_.calls) == 1
+
+
+def test_ended_backoffs_are_flushed_in_pieces() -> None:
+    world = World(slice_seconds=0.0)
+    for number in range(100):
+        world.queue.add(make_pod(f"p{number}"))
+        info = world.queue.pop()
+        assert info is not None
+        world.queue.add_unschedulable_if_not_present(info)
+    world.clock.step(5.0)
+    world.queue.run_due()
+    assert world.queue.statistics().active == 16
+    while (wakeup := world.queue.next_wakeup()) is not None and wakeup <= world.clock.now():
+        world.queue.run_due()
+    assert world.queue.statistics().active == 100
+
+
+def test_pods_left_over_are_flushed_in_pieces_and_counted_as_flushed() -> None:
+    world = World(FilterDouble("F"), slice_seconds=0.0)
+    for number in range(100):
+        world.queue.add(make_pod(f"p{number}"))
+        info = world.queue.pop()
+        assert info is not None
+        info.unschedulable_plugins = {"F"}
+        world.queue.add_unschedulable_if_not_present(info)
+    world.clock.step(400.0)
+    world.queue.run_due()
+    assert world.queue.statistics().active == 16
+    turns(world)
+    assert world.queue.statistics().active == 100
+    assert all(view.last_event == "UnschedulableTimeout" for view in world.queue.views())
+
+
+def test_groups_without_pods_are_forgotten(monkeypatch: pytest.MonkeyPatch, slow: Slow) -> None:
+    monkeypatch.setattr(wakeups, "PRUNE_FROM", 10)
+    for turn in range(20):
+        slow.waiting(40, name=f"t{turn}-")
+        slow.world.happen(NODE_ADD)
+        for pod in list(slow.world.pods.values()):
+            slow.world.pods.pop(pod.key)
+            slow.world.queue.delete(pod)
+    # Nobody ran due work, as in a replica that stands by.
+    assert slow.world.queue.statistics().wakeups_left < 1_200
