@@ -19,6 +19,7 @@ from scheduler.api.pod import Pod
 from scheduler.api.pod_shapes import PodShapes
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Evaluator, Framework, WaitingPods
+from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.framework import QueuedPodInfo
 from scheduler.queue.nominator import QueueNominator
 from scheduler.service.handle import ServiceWhatIf, SubscriptionBoard
@@ -32,6 +33,9 @@ ZONE: Final = "topology.kubernetes.io/zone"
 ZONES: Final = 10
 RACK: Final = "rack"
 RACKS: Final = 100
+CYCLE_SECONDS: Final = 3600.0
+"""A budget that is checked as in the service, so that what this costs is measured as well, and that
+no cycle uses up: the garbage collection of a measurement may hit one."""
 
 
 class _Clock:
@@ -130,6 +134,7 @@ class EngineWorld:
             clock=_Clock(),
             random=self.random,
             waiting_pods=WaitingPods(),
+            cycle_budget=CycleBudget(_Clock().monotonic, CYCLE_SECONDS, time.thread_time),
         )
         for index in range(nodes):
             self.cache.set_node(node(index, cpu))

@@ -44,8 +44,8 @@ class CycleBudget:
     """Measures the present cycle. One for all profiles of a process: cycles run one at a time."""
 
     __slots__ = (
-        "_cpu", "_cpu_mark", "_limit", "_mark", "_monotonic", "_slack", "_spent", "deadline",
-        "noticeable", "running", "seconds",
+        "_collected", "_collections", "_cpu", "_cpu_mark", "_limit", "_mark", "_monotonic",
+        "_slack", "_spent", "deadline", "noticeable", "running", "seconds",
     )  # fmt: skip
 
     def __init__(
@@ -53,11 +53,16 @@ class CycleBudget:
         monotonic: Callable[[], float],
         seconds: float,
         cpu: Callable[[], float] | None = None,
+        collections: Callable[[], int] = lambda: 0,
     ) -> None:
         """`seconds` is the budget of an ordinary cycle; infinite for none.
 
         `cpu` reads the CPU time of this thread, in seconds; None: time passes as `monotonic` says.
+        `collections` counts full garbage collections. One may take as long as the budget, and hits
+        whichever cycle happens to be under way, so that cycle is measured anew from then on.
         """
+        self._collections = collections
+        self._collected = 0
         self._monotonic = monotonic
         self._cpu = cpu or monotonic
         self.seconds = seconds
@@ -81,17 +86,23 @@ class CycleBudget:
 
     def _start(self, now: float) -> None:
         if now - self._mark > _FRESH:
-            self._mark, self._cpu_mark, self._slack = now, self._cpu(), 0.0
+            self._begin_stretch(now)
         else:
             # What ran since the mark was not this cycle; it had this long at most.
             self._slack = now - self._mark
         self.deadline = now + self._limit - self._spent
         self.running = True
 
+    def _begin_stretch(self, now: float) -> None:
+        self._mark, self._cpu_mark, self._slack = now, self._cpu(), 0.0
+        self._collected = self._collections()
+
     def used(self, now: float) -> float:
         """Seconds of CPU time that the cycle used; at most `_FRESH` too little, never too much."""
         if not self.running:
             return self._spent
+        if self._collections() != self._collected:
+            self._begin_stretch(now)
         cpu = self._cpu() - self._cpu_mark
         wall = now - self._mark
         return self._spent + max(0.0, min(cpu, wall) - self._slack)

@@ -233,14 +233,19 @@ class Search:
     ) -> Narrowing:
         """Run PreFilter; raises FitError when the pod is rejected."""
         narrowing = Narrowing()
+        worked = False
         for plugin in self._framework.pre_filter:
+            if worked:
+                # Not behind the last one: what was found out should not be lost.
+                self._stopwatch.cycle.check()
             answer = self._call_pre_filter(plugin, state, pod, entry)
-            if answer is None:
-                continue
+            worked = False
             if type(answer) is Status and answer.skip:
-                # The usual answer; a call less for each.
+                # The usual answer, and a quick one; a call less for each.
                 state.skip_filter.add(plugin.name)
-            else:
+                continue
+            worked = True
+            if answer is not None:
                 self._heed_pre_filter(plugin, answer, state, narrowing, diagnosis)
         return self._narrowed(narrowing, diagnosis)
 
@@ -293,7 +298,6 @@ class Search:
             raise failed(
                 f'running PreFilter plugin "{plugin.name}": {MUST_BE_AWAITED}', None, plugin.name
             )
-        self._stopwatch.cycle.check()
         reusable = entry is not None and getattr(plugin, "pre_filter_reusable", False)
         state.recorder = [] if reusable else None
         try:

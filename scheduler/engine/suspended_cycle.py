@@ -98,6 +98,7 @@ class SuspendedSearch(Search):
     ) -> Narrowing:
         narrowing = Narrowing()
         for plugin in self._framework.pre_filter:
+            self._stopwatch.cycle.check()
             answer: PreFilterResult | Status | None
             if plugin.name in self._framework.awaited_pre_filters:
                 answer = await _awaited_pre_filter(plugin, state, pod, self._table, outside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -278,7 +279,7 @@ class Wiring:
     def _cycle_budget(self) -> CycleBudget:
         limit = seconds(self.configuration.options.cycle_time_budget) or float("inf")
         # Everything that touches queue and engine runs on this one thread.
-        return CycleBudget(self.clock.monotonic, limit, time.thread_time)
+        return CycleBudget(self.clock.monotonic, limit, time.thread_time, _full_collections)
 
     def _features(self) -> EventFeatures:
         gates = self.configuration.feature_gates
@@ -590,6 +591,10 @@ class Wiring:
 def seconds(value: timedelta | None) -> float:
     """Seconds of a duration; 0 for none."""
     return 0.0 if value is None else value.total_seconds()
+
+
+def _full_collections() -> int:
+    return int(gc.get_stats()[-1]["collections"])
 
 
 def _always(_: object) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
 from scheduler.engine.failure import REASON_SCHEDULER_ERROR, SET_ASIDE
 from scheduler.engine.overruns import FIRST_PAUSE, MAX_BUDGET_FACTOR, MAX_PAUSE, Overruns
-from scheduler.framework import unschedulable
+from scheduler.framework import QueuedPodInfo, unschedulable
 from tests.unit.engine.harness import Clock, World, plugin
+from tests.unit.engine.test_extenders import FILTER, Told, engine_of
 
 
 class Slow:
@@ -215,6 +217,51 @@ def test_looking_at_a_pod_outside_of_a_cycle_has_no_budget() -> None:
         world.budget.check()
 
 
+# -- cycles that wait
+
+
+class Late(Told):
+    """Answers when the test goes on."""
+
+    async def ask(self, *arguments: Any) -> Any:
+        await _suspended()
+        return await super().ask(*arguments)
+
+
+@types.coroutine
+def _suspended() -> Generator[None, None, None]:
+    yield
+
+
+@pytest.mark.parametrize(("waits", "works", "in_time"), [(60.0, 0.1, True), (0.0, 0.2, False)])
+def test_a_cycle_may_wait_for_an_extender_and_not_work_longer(
+    waits: float, works: float, in_time: bool
+) -> None:
+    slow = Slow(filter=works, score=works)
+    world = slow.worlds(
+        plugin("F", filter=slow.method("filter"), score=slow.method("score", 1)), nodes=1
+    )
+    world.node("another")
+    engine = engine_of(world, Late(filter={"NodeNames": ["n0", "another"]}), FILTER)
+    info = QueuedPodInfo(world.pod(), 0.0)
+    steps = engine.decide(info)
+    steps.send(None)
+    world.clock.time += waits
+    # Whoever looks at pods meanwhile is not within the cycle.
+    world.budget.check()
+    with pytest.raises(StopIteration) as end:
+        steps.send(None)
+    attempt = end.value.value
+    assert (attempt.failure is None) is in_time
+    if in_time:
+        assert attempt.cost == pytest.approx(4 * works)
+    else:
+        assert attempt.failure.pause == FIRST_PAUSE
+        with pytest.raises(StopIteration) as end:
+            engine.decide(info).send(None)
+        assert end.value.value.failure.message == SET_ASIDE
+
+
 # -- CPU time
 
 
@@ -272,6 +319,21 @@ def test_what_ran_since_the_shared_reading_is_not_held_against_the_cycle() -> No
     budget.begin(clock.time, 0.5)
     clock.pass_time(0.4, 0.4)
     assert budget.used(clock.time) == pytest.approx(0.4)
+
+
+def test_a_full_garbage_collection_is_not_held_against_the_cycle() -> None:
+    clock, collections = TwoClocks(), [7]
+    budget = CycleBudget(clock.monotonic, 0.5, clock.thread_time, lambda: collections[0])
+    budget.begin(clock.time, 0.5)
+    clock.pass_time(3.0, 3.0)
+    collections[0] += 1
+    budget.check()
+    assert budget.used(clock.time) == 0.0
+    clock.pass_time(0.4, 0.4)
+    budget.check()
+    clock.pass_time(0.2, 0.2)
+    with pytest.raises(CycleBudgetError):
+        budget.check()
 
 
 def test_waiting_is_not_cost() -> None:
@@ -361,3 +423,13 @@ def test_the_longest_pause_is_that_of_the_unschedulable_pool() -> None:
     for _ in range(50):
         known = overruns.overran(pod, 0.0)
     assert (known.pause, known.factor) == (MAX_PAUSE, MAX_BUDGET_FACTOR)
+
+
+def test_the_budget_is_checked_between_plugins_of_pre_filter() -> None:
+    slow = Slow(first=0.6)
+    world = slow.worlds(
+        plugin("A", pre_filter=slow.method("first"), filter=slow.method("filter")),
+        plugin("B", pre_filter=slow.method("second")),
+    )
+    assert world.attempt().failure is not None
+    assert slow.calls == ["first"]

@@ -75,6 +75,7 @@ def engine_of(world: World, told: Told, *extenders: Extender, percentage: int = 
         clock=world.clock,
         random=random.Random(0),
         percentage_of_nodes_to_score=percentage,
+        cycle_budget=world.budget,
         extenders=Extenders(extenders, told, world.cache.table),
     )
 
