@@ -6,13 +6,22 @@ may have acted on it: `RequestError.outcome_unknown` answers it, and `binding` r
 
 from __future__ import annotations
 
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Object
+
+MAX_RETRY_AFTER_SECONDS: Final = 60.0
+"""The longest that a server is obeyed which asks for patience. kube-apiserver asks for one second,
+for a minute at most; a wrong number must not put a scheduler to sleep."""
+
+MAX_REASON: Final = 256
+MAX_MESSAGE: Final = 4096
+"""Characters of a Status that an error keeps: they go into logs, conditions and Events."""
 
 
 class StatusCause(Object):
@@ -77,11 +86,12 @@ class ApiError(RequestError):
         body: StatusBody,
         retry_after: float | None = None,
     ) -> None:
-        reason = body.reason or _phrase(status)
-        super().__init__(verb, path, f"{status} {reason}: {body.message or 'no message'}")
+        reason = body.reason[:MAX_REASON] or _phrase(status)
+        message = body.message[:MAX_MESSAGE]
+        super().__init__(verb, path, f"{status} {reason}: {message or 'no message'}")
         self.status = status
         self.reason = reason
-        self.message = body.message
+        self.message = message
         self.details = body.details
         self.retry_after = retry_after
 
@@ -108,6 +118,10 @@ class ConnectionFailed(RequestError):  # noqa: N818  (says what happened)
     def outcome_unknown(self) -> bool:
         """Unknown once anything was sent."""
         return self.sent
+
+
+class ResponseTooLarge(ConnectionFailed):
+    """The body of the answer went past the limit of its request; the connection was closed."""
 
 
 class RequestTimeout(RequestError):  # noqa: N818  (says what happened)
@@ -153,25 +167,53 @@ class NotLeader(RequestError):  # noqa: N818  (says what is the case)
 
 
 def api_error(
-    verb: str, path: str, status: int, body: bytes, retry_after: str | None = None
+    verb: str,
+    path: str,
+    status: int,
+    body: bytes,
+    retry_after: str | None = None,
+    *,
+    now: float | None = None,
 ) -> ApiError:
-    """Build an ApiError from an error answer; a body that is no Status becomes the message."""
+    """Build an ApiError from an error answer; a body that is no Status becomes the message.
+
+    `now` is the wall time, for a `Retry-After` that is a date.
+    """
     try:
         parsed = decode_json(_status_decoder, body)
     except ValueError:
         text = body[:200].decode("utf-8", "replace").strip()
         parsed = StatusBody(message=text)
-    return ApiError(
-        verb, path, status=status, body=parsed, retry_after=_seconds(retry_after, parsed.details)
-    )
+    seconds = None if retry_after is None else retry_seconds(retry_after.strip(), now)
+    if seconds is None and parsed.details is not None:
+        seconds = retry_delay(parsed.details)
+    return ApiError(verb, path, status=status, body=parsed, retry_after=seconds)
 
 
-def _seconds(header: str | None, details: StatusDetails | None) -> float | None:
-    if header is not None and header.strip().isdigit():
-        return float(header)
-    if details is not None and details.retry_after_seconds > 0:
-        return float(details.retry_after_seconds)
-    return None
+def retry_seconds(header: str, now: float | None = None) -> float | None:
+    """The delay that a `Retry-After` demands, at most MAX_RETRY_AFTER_SECONDS; None for none.
+
+    >>> retry_seconds("3"), retry_seconds("999999999"), retry_seconds("soon")
+    (3.0, 60.0, None)
+    >>> retry_seconds("Tue, 14 Nov 2023 22:13:25 GMT", now=1700000000.0)
+    5.0
+    """
+    # Not isdigit() alone, which is true for what float() refuses.
+    if header.isascii() and header.isdigit():
+        return min(float(header), MAX_RETRY_AFTER_SECONDS)
+    if now is None:
+        return None
+    try:
+        when = parsedate_to_datetime(header).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return min(max(0.0, when - now), MAX_RETRY_AFTER_SECONDS)
+
+
+def retry_delay(details: StatusDetails) -> float | None:
+    """The delay that a Status demands, at most MAX_RETRY_AFTER_SECONDS; None for none."""
+    seconds = details.retry_after_seconds
+    return min(float(seconds), MAX_RETRY_AFTER_SECONDS) if seconds > 0 else None
 
 
 def _phrase(status: int) -> str:

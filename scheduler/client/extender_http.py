@@ -19,13 +19,13 @@ import aiohttp
 from yarl import URL
 
 from scheduler.client.errors import ConfigurationError, RequestError
-from scheduler.client.proxied import raise_mapped
+from scheduler.client.http.tls import restrict
+from scheduler.client.proxied import raise_mapped, read_body
 
 MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """What an answer may have on top of the size of its request: an extender that sends nodes back
 sends no more than it was given."""
 
-_CHUNK: Final = 1 << 16
 _VERB: Final = "POST"
 
 
@@ -73,6 +73,7 @@ def ssl_context(tls: ExtenderTLS) -> ssl.SSLContext:
             context = ssl.create_default_context(cadata=base64.b64decode(tls.ca_data).decode())
         else:
             context = ssl.create_default_context(cafile=tls.ca_file or None)
+        restrict(context)
         # As Go: chains that RFC 5280 would have otherwise are common with private authorities, and
         # whatever certificate is given is believed, be it an intermediate one.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -180,15 +181,10 @@ class ExtenderHttp:
 
     async def _read(self, response: aiohttp.ClientResponse, url: str, sent: int) -> bytes:
         limit = self._most + sent
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in response.content.iter_chunked(_CHUNK):
-            size += len(chunk)
-            if size > limit:
-                response.close()
-                raise ExtenderAnswerTooLarge(_VERB, url, f"the answer is longer than {limit} bytes")
-            chunks.append(chunk)
-        return b"".join(chunks)
+        content = await read_body(response, limit)
+        if content is None:
+            raise ExtenderAnswerTooLarge(_VERB, url, f"the answer is longer than {limit} bytes")
+        return content
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

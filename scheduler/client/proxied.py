@@ -7,14 +7,16 @@ begins; the one before is left to what is under way, and closed with the next.
 
 from __future__ import annotations
 
+import asyncio
 from typing import NoReturn
 
 import aiohttp
 from yarl import URL
 
 from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.errors import ConnectionFailed, RequestTimeout, ResponseTooLarge
 from scheduler.client.http import Answer
+from scheduler.client.http.parsing import MAX_ERROR_BYTES
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.http.tls import generation_of
 
@@ -38,7 +40,7 @@ class ProxiedStream:
         """
         try:
             return await self._response.content.readany()
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise_mapped(self._verb, self._path, error)
 
     def close(self) -> None:
@@ -92,7 +94,13 @@ class ProxiedConnections:
         return self._session
 
     async def exchange(
-        self, verb: str, target: str, headers: HeaderBlock, body: bytes | None, within: float
+        self,
+        verb: str,
+        target: str,
+        headers: HeaderBlock,
+        body: bytes | None,
+        within: float,
+        max_body: int,
     ) -> Answer:
         """Send one request and read the whole answer; errors as of `http`."""
         timeout = aiohttp.ClientTimeout(
@@ -101,12 +109,16 @@ class ProxiedConnections:
         try:
             response = await self._send(verb, target, headers, body, timeout)
             try:
-                content = await response.read()
+                limit = min(max_body, MAX_ERROR_BYTES) if response.status >= 400 else max_body
+                content = await read_body(response, limit)
             except BaseException:
                 response.close()
                 raise
+            if content is None:
+                path = target.partition("?")[0]
+                raise ResponseTooLarge(verb, path, f"a body of more than {limit} bytes", sent=True)
             return Answer(response.status, content, _head(response))
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise_mapped(verb, target.partition("?")[0], error)
 
     async def open_stream(
@@ -118,8 +130,11 @@ class ProxiedConnections:
         )
         path = target.partition("?")[0]
         try:
-            response = await self._send(verb, target, headers, None, timeout)
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            # aiohttp waits for each byte of the head anew, and skips any number of interim
+            # responses.
+            async with asyncio.timeout(silence):
+                response = await self._send(verb, target, headers, None, timeout)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise_mapped(verb, path, error)
         return ProxiedStream(verb, path, response)
 
@@ -148,6 +163,19 @@ class ProxiedConnections:
         for session in (self._previous, self._session):
             if session is not None:
                 await session.close()
+
+
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """The whole body; None, and the connection closed, where it has more than `limit` bytes."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > limit:
+            response.close()
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _head(response: aiohttp.ClientResponse) -> bytes:

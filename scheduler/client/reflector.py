@@ -45,6 +45,7 @@ from scheduler.client.errors import (
     RequestError,
     RequestTimeout,
     describe,
+    retry_delay,
 )
 from scheduler.client.resources import Resource, T
 from scheduler.client.rest import ApiClient
@@ -579,11 +580,10 @@ def _watch_ended(failure: Failure) -> WatchEnded:
     text = f"{status.code} {status.reason}: {status.message}"
     expired = status.code == 410 or status.reason in ("Expired", "Gone")
     cause = EndCause.EXPIRED if expired else _CAUSES.get(status.code, EndCause.SERVER_ERROR)
-    seconds = status.details.retry_after_seconds if status.details is not None else 0
     return WatchEnded(
         cause,
         text,
         # Anything that is not "come back later" may be about our position in the history.
         relist=expired or status.code not in (429, 500, 503, 504),
-        retry_after=float(seconds) or None,
+        retry_after=None if status.details is None else retry_delay(status.details),
     )

@@ -29,11 +29,13 @@ from scheduler.client.errors import (
     NotLeader,
     RequestError,
     RequestTimeout,
+    ResponseTooLarge,
     Withdrawn,
     api_error,
 )
 from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.http import Answer
+from scheduler.client.http.parsing import MAX_BODY_BYTES, MAX_PAGE_BYTES, MAX_UNPAGED_BYTES
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.http.tls import generation_of
 from scheduler.client.metrics import ClientMetrics, NullMetrics
@@ -130,6 +132,8 @@ class ApiClient:
         self._tls = transport.configuration.ssl_context
         # The server gives up when we do, so that a bind hardly ever lands after it was settled.
         self._binding = f"binding?timeout={bind_timeout:g}s"
+        # By path of a collection: the page size that was small enough, where PAGE_SIZE was not.
+        self._page_sizes: dict[str, int] = {}
         # Headers are rebuilt only when the credential changes.
         self._authorization: str | None = None
         self._headers = self._build_headers(None)
@@ -181,17 +185,19 @@ class ApiClient:
     ) -> Page:
         """Read one page; `limit` 0 reads everything at once.
 
+        A page may have fewer items than asked for: one whose body goes past MAX_PAGE_BYTES is asked
+        for again in halves, and so are later pages of that collection. Otherwise a few hundred
+        large objects of one tenant would make the list unreadable.
+
         Raises:
             ApiError: status 410 when `continue_token` has expired.
             MalformedAnswer: the body is not a list with a resourceVersion.
         """
         query = _selectors(label_selector, field_selector)
-        if limit:
-            query["limit"] = str(limit)
         if continue_token:
             query["continue"] = continue_token
         path = resource.collection_path(namespace)
-        answer = await self.request("GET", path, query=query)
+        answer = await self._request_page(path, query, limit)
         try:
             page = _decoded_page(answer.body)
         except ValueError as error:
@@ -199,6 +205,19 @@ class ApiClient:
         if not page.metadata.resource_version:
             raise MalformedAnswer("GET", path, "a list without metadata.resourceVersion")
         return page
+
+    async def _request_page(self, path: str, query: dict[str, str], limit: int) -> Answer:
+        if not limit:
+            return await self.request("GET", path, query=query, max_body=MAX_UNPAGED_BYTES)
+        while True:
+            size = min(limit, self._page_sizes.get(path, limit))
+            query["limit"] = str(size)
+            try:
+                return await self.request("GET", path, query=query, max_body=MAX_PAGE_BYTES)
+            except ResponseTooLarge:
+                if size == 1:
+                    raise
+                self._page_sizes[path] = size // 2
 
     async def list(
         self,
@@ -299,7 +318,7 @@ class ApiClient:
         )
         # Names come from the API server, which admits nothing in them that would need quoting.
         target = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/{self._binding}"
-        await self._send("POST", target, body, JSON, self.bind_timeout, objection)
+        await self._send("POST", target, body, JSON, self.bind_timeout, MAX_BODY_BYTES, objection)
 
     async def request(
         self,
@@ -310,8 +329,9 @@ class ApiClient:
         body: Body | None = None,
         content_type: str = JSON,
         within: float | None = None,
+        max_body: int = MAX_BODY_BYTES,
     ) -> Answer:
-        """Send any request. `path` must be quoted.
+        """Send any request. `path` must be quoted; `max_body` limits the answer's body, bytes.
 
         Raises:
             ApiError: the answer's status is 400 or above.
@@ -327,6 +347,7 @@ class ApiClient:
             data,
             content_type,
             self.timeout if within is None else within,
+            max_body,
         )
 
     @asynccontextmanager
@@ -347,7 +368,9 @@ class ApiClient:
                 body = await stream.read_all()
                 if stream.status == 401:
                     await self._replace(sent_with, "WATCH", path)
-                raise api_error("WATCH", path, stream.status, body, stream.header("Retry-After"))
+                raise self._api_error(
+                    "WATCH", path, stream.status, body, stream.header("Retry-After")
+                )
             yield stream
 
     # ------------------------------------------------------------------------------------ internals
@@ -400,6 +423,7 @@ class ApiClient:
         body: bytes | None,
         content_type: str,
         within: float,
+        max_body: int,
         objection: Objection | None = None,
     ) -> Answer:
         path = target.partition("?")[0]
@@ -414,11 +438,11 @@ class ApiClient:
             if objection is not None and (reason := objection()):
                 raise Withdrawn(verb, path, reason)
             sent_with = self._credential()
-            answer = await self._exchange(verb, target, body, content_type, within)
+            answer = await self._exchange(verb, target, body, content_type, within, max_body)
             status = answer.status
             if status < 400:
                 return answer
-            error = api_error(verb, path, status, answer.body, answer.header("Retry-After"))
+            error = self._api_error(verb, path, status, answer.body, answer.header("Retry-After"))
             tries += 1
             if status == 401 and not renewed:
                 renewed = True
@@ -428,6 +452,11 @@ class ApiClient:
                 await self.clock.sleep(error.retry_after)
             else:
                 raise error
+
+    def _api_error(
+        self, verb: str, path: str, status: int, body: bytes, retry_after: str | None
+    ) -> ApiError:
+        return api_error(verb, path, status, body, retry_after, now=self.clock.now())
 
     async def _wait_for_turn(self, verb: str) -> None:
         if self._limiter is None:
@@ -444,6 +473,7 @@ class ApiClient:
         body: bytes | None,
         content_type: str,
         within: float,
+        max_body: int,
     ) -> Answer:
         headers = self._headers.get(content_type if body is not None else "")
         if headers is None:
@@ -451,7 +481,7 @@ class ApiClient:
         started = self.clock.monotonic()
         code = "<error>"
         try:
-            answer = await self.transport.request(verb, target, headers, body, within)
+            answer = await self.transport.request(verb, target, headers, body, within, max_body)
             code = str(answer.status)
             return answer
         except RequestTimeout:

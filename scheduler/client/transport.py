@@ -7,6 +7,7 @@ redirects are not followed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConfigurationError, ConnectionFailed, RequestTimeout
 from scheduler.client.http import Address, Answer, BodyStream, ConnectionPool
 from scheduler.client.http.answer import header
+from scheduler.client.http.parsing import MAX_BODY_BYTES, MAX_ERROR_BYTES
 from scheduler.client.http.request import HeaderBlock, request_bytes
 from scheduler.client.http.tls import client_context
 from scheduler.client.proxied import ProxiedConnections
@@ -28,6 +30,9 @@ and the reads that settle them, anyway."""
 KEEPALIVE_SECONDS: Final = 60.0
 """Below the API server's own idle limit of 90 s, so that a reused connection is rarely a dead
 one."""
+
+ERROR_BODY_SECONDS: Final = 10.0
+"""How long the body of an error may take that was the answer to a stream's request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,13 @@ class Connections(Protocol):
     """Two ways to the server: `http` directly, `proxied` through a proxy."""
 
     async def exchange(
-        self, verb: str, target: str, headers: HeaderBlock, body: bytes | None, within: float
+        self,
+        verb: str,
+        target: str,
+        headers: HeaderBlock,
+        body: bytes | None,
+        within: float,
+        max_body: int,
     ) -> Answer:
         """Send one request and read the whole answer."""
         ...
@@ -105,11 +116,21 @@ class ByteStream:
         return await self._stream.read()
 
     async def read_all(self) -> bytes:
-        """The rest of the body, for error answers."""
-        pieces = []
-        while piece := await self._stream.read():
-            pieces.append(piece)
-        return b"".join(pieces)
+        """The rest of the body, for error answers: its beginning, when it is longer than those are.
+
+        Raises: as `read`; RequestTimeout also when the body does not end in time.
+        """
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(ERROR_BODY_SECONDS):
+                while size < MAX_ERROR_BYTES and (piece := await self._stream.read()):
+                    pieces.append(piece)
+                    size += len(piece)
+        except TimeoutError:
+            # What came tells as much as the rest would.
+            pass
+        return b"".join(pieces)[:MAX_ERROR_BYTES]
 
 
 class Transport:
@@ -162,21 +183,28 @@ class Transport:
         return self._connections
 
     async def request(
-        self, verb: str, target: str, headers: HeaderBlock, body: bytes | None, within: float
+        self,
+        verb: str,
+        target: str,
+        headers: HeaderBlock,
+        body: bytes | None,
+        within: float,
+        max_body: int = MAX_BODY_BYTES,
     ) -> Answer:
         """Send one request and read the whole answer; any status is an answer.
 
-        `target` is path and query, quoted already.
+        `target` is path and query, quoted already. `max_body` limits the answer's body, bytes.
 
         Raises:
             RequestTimeout: not complete within `within` seconds, waiting for a connection included.
+            ResponseTooLarge: the answer's body goes past `max_body`.
             ConnectionFailed: no connection, or it broke.
         """
         connections = self._open_connections()
         self._requests += 1
         self._in_flight += 1
         try:
-            return await connections.exchange(verb, target, headers, body, within)
+            return await connections.exchange(verb, target, headers, body, within, max_body)
         except RequestTimeout:
             self._timed_out += 1
             raise
@@ -225,11 +253,17 @@ class _Direct:
         self._prefix = server.path
 
     async def exchange(
-        self, verb: str, target: str, headers: HeaderBlock, body: bytes | None, within: float
+        self,
+        verb: str,
+        target: str,
+        headers: HeaderBlock,
+        body: bytes | None,
+        within: float,
+        max_body: int,
     ) -> Answer:
         path = target.partition("?")[0]
         request = self._request(verb, path, target, headers, body)
-        return await self._pool.exchange(verb, path, request, within)
+        return await self._pool.exchange(verb, path, request, within, max_body)
 
     async def open_stream(
         self, verb: str, target: str, headers: HeaderBlock, silence: float

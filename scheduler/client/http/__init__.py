@@ -4,7 +4,7 @@ A pod costs two requests and a few watch events, which with a general client wer
 This one sends bytes that are ready, reads answers by length or chunk, and keeps connections:
 
 - `request`: the bytes that are sent; `answer`: what came back.
-- `parsing`: bytes to answers; pure, no sockets.
+- `parsing`: bytes to answers, by llhttp, with limits; pure, no sockets.
 - `connection`: one socket, one exchange at a time; `stream`: the body of an answer without end.
 - `pool`: connections to one server, time limits, errors by name; `tls`: handshakes resumed.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from scheduler.client.http.answer import Answer
-from scheduler.client.http.parsing import AnswerParser, ProtocolError
+from scheduler.client.http.parsing import MAX_BODY_BYTES, ProtocolError, ResponseParser
 
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 """What a stream may hold before its reader comes; beyond it, the server has to wait."""
@@ -64,8 +64,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._on_close = on_close
         self._transport: asyncio.Transport | None = None
-        # The exchange under way: none without a parser.
-        self._parser: AnswerParser | None = None
+        self._parser = ResponseParser()
         self._body: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
         self._stream = False
@@ -93,7 +92,7 @@ class Connection(asyncio.Protocol):
     def reusable(self) -> bool:
         """Whether the exchange ended in order, so that another may follow."""
         parser = self._parser
-        ended = parser is None or (parser.is_complete() and parser.reusable and not parser.surplus)
+        ended = not self.used or (parser.is_complete() and parser.reusable and not parser.surplus)
         # A server may answer before it has read everything.
         return (
             ended
@@ -101,15 +100,17 @@ class Connection(asyncio.Protocol):
             and cast("asyncio.Transport", self._transport).get_write_buffer_size() == 0
         )
 
-    async def exchange(self, request: bytes, within: float) -> Answer:
+    async def exchange(
+        self, request: bytes, within: float, max_body: int = MAX_BODY_BYTES
+    ) -> Answer:
         """Send a request and read its whole answer.
 
         Raises:
             TimeoutError: not complete within so many seconds.
             ConnectionLost: the connection ended first.
-            ProtocolError: the answer is none.
+            ProtocolError: the answer is none, or its body has more than `max_body` bytes.
         """
-        parser = self._begin(request)
+        parser = self._begin(request, max_body)
         waiter = self._waiter = self._loop.create_future()
         timer = self._loop.call_later(within, self._expire, within)
         try:
@@ -125,11 +126,12 @@ class Connection(asyncio.Protocol):
         body, self._body = self._body, []
         return Answer(parser.status, body[0] if len(body) == 1 else b"".join(body), parser.head)
 
-    def _begin(self, request: bytes) -> AnswerParser:
+    def _begin(self, request: bytes, max_body: int | None) -> ResponseParser:
         transport = self._transport
         if transport is None or transport.is_closing():
             raise ConnectionLost("the connection was lost", unanswered=True)
-        parser = self._parser = AnswerParser()
+        parser = self._parser
+        parser.begin(max_body)
         self._body = []
         self.used = True
         transport.write(request)
@@ -140,14 +142,15 @@ class Connection(asyncio.Protocol):
 
     # -------------------------------------------------------------------------------------- stream
 
-    async def open_stream(self, request: bytes, silence: float) -> AnswerParser:
+    async def open_stream(self, request: bytes, silence: float) -> ResponseParser:
         """Send a request and wait for the head of an answer whose body is read piece by piece.
 
-        `silence` is the longest wait for the next byte, head included, in seconds.
+        `silence` is the longest wait, in seconds, for the whole head, and then for the next byte of
+        the body: interim responses, chunk extensions and trailers do not count.
 
         Raises: as `exchange`.
         """
-        parser = self._begin(request)
+        parser = self._begin(request, None)
         self._stream = True
         self._heard = self._loop.time()
         self._timer = self._loop.call_later(silence, self._check_silence, silence)
@@ -199,10 +202,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse, and wake whoever waits."""
         parser = self._parser
-        if parser is None or parser.is_complete():
+        if not self.used or parser.is_complete():
             # An answer to nothing: nobody knows what the next one would belong to.
             self.abort()
             return
+        head_before = parser.status
         try:
             piece = parser.feed(data)
         except ProtocolError as error:
@@ -212,10 +216,12 @@ class Connection(asyncio.Protocol):
         if piece:
             self._body.append(piece)
         if self._stream:
-            self._heard = self._loop.time()
-            if parser.status:
+            if piece or parser.status != head_before:
+                self._heard = self._loop.time()
                 self._wake()
                 self._hold_back()
+            elif parser.is_complete():
+                self._wake()
         elif parser.is_complete():
             self._wake()
 
@@ -232,7 +238,7 @@ class Connection(asyncio.Protocol):
         Under TLS the loop would first take its leave, and the connection look open meanwhile.
         """
         parser = self._parser
-        if parser is not None and not parser.is_complete() and parser.feed_end():
+        if self.used and not parser.is_complete() and parser.feed_end():
             self._wake()
         self.abort()
 
@@ -242,10 +248,11 @@ class Connection(asyncio.Protocol):
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
-        if parser is None or not parser.is_complete():
-            unanswered = parser is None or not parser.begun
+        if not self.used or not parser.is_complete():
+            unanswered = not self.used or not parser.begun
             text = "the connection was lost" if exc is None else f"the connection was lost: {exc}"
             self._fail(ConnectionLost(text, unanswered=unanswered))
+        parser.close()
         self._on_close(self)
 
     def abort(self) -> None:

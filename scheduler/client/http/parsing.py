@@ -1,185 +1,235 @@
-"""Bytes of a connection to the answers in them (RFC 9112). Pure: no sockets, no clock.
+"""Bytes of a connection to the responses in them (RFC 9112). Pure: no sockets, no clock.
 
-Invariant: however the bytes are cut, the same answers come out. What cannot be an answer raises
-ProtocolError, after which the connection is good for nothing: nobody knows where the next answer
-would begin.
+The parser is llhttp (`httptools`) in its strict mode, which refuses whatever two readers could
+frame differently: two lengths, a length beside chunks, folded headers, a space before a colon,
+line ends that are not CRLF. This module adds what llhttp leaves to its user: limits, and the
+transfer codings that it would let pass.
+
+Invariant: however the bytes are cut, the same responses come out, and what is held of one is
+bounded. What cannot be a response raises ProtocolError, after which the connection is good for
+nothing: nobody knows where the next response would begin.
 """
 
 from __future__ import annotations
 
-import re
-from enum import IntEnum
 from typing import Final
 
-MOST_HEAD_BYTES: Final = 256 * 1024
-MOST_CHUNK_LINE_BYTES: Final = 4096
-MOST_DIGITS: Final = 18
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-_CHUNK_SIZE: Final = re.compile(rb"[0-9A-Fa-f]{1,16}[ \t]*(?:;[^\r\n]*)?")
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
-# Go's servers write these names in this form; others may not, and pay for it.
-_FRAMING: Final = re.compile(
-    rb"\r\n(content-length|transfer-encoding|connection)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE
-)
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""Status line and headers, those of interim responses included. kube-apiserver sends about 500
+bytes, and 4 KiB of warnings at most."""
+
+MAX_INTERIM_RESPONSES: Final = 5
+"""Responses 1xx before the final one, as Go's client; nothing that is sent here asks for one."""
+
+MAX_OVERHEAD_BYTES: Final = 64 * 1024
+"""Chunk extensions and trailers between two bytes of a body."""
+
+MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+"""One object as JSON: etcd stores 1.5 MiB of it by default, and escapes make six bytes of one."""
+
+MAX_PAGE_BYTES: Final = 64 * 1024 * 1024
+"""A page of a list: 500 nodes with long lists of images take 20 MiB. A page that is longer is asked
+for again in smaller ones, so that this is not a limit on what objects may be."""
+
+MAX_UNPAGED_BYTES: Final = 512 * 1024 * 1024
+"""A list that could not be read in pages, because they expired."""
+
+MAX_ERROR_BYTES: Final = 1024 * 1024
+"""The Status of an error response."""
+
 _NO_BODY: Final = (204, 304)
-_SWITCHING: Final = 101
+_SWITCHING_PROTOCOLS: Final = 101
 
 
 class ProtocolError(Exception):
-    """What arrived is no HTTP/1.1 answer."""
+    """The peer did not send a valid HTTP/1.1 response."""
 
 
-class _State(IntEnum):
-    HEAD = 0
-    #: A body of known length.
-    LENGTH = 1
-    #: A body that the end of the connection ends.
-    UNTIL_CLOSE = 2
-    CHUNK_LINE = 3
-    CHUNK = 4
-    CHUNK_END = 5
-    TRAILER = 6
-    COMPLETE = 7
+class BodyTooLargeError(ProtocolError):
+    """The body goes past the limit of its request."""
 
 
-class AnswerParser:
-    """Parses one answer: feed it bytes until it `is_complete`."""
+class ResponseParser:
+    """Parses the responses of one connection: `begin` one, feed bytes until it `is_complete`.
 
-    __slots__ = ("_left", "_rest", "_state", "head", "reusable", "status")
+    One parser serves a connection for its whole life, since llhttp refers to the parser and the
+    parser to llhttp: `close` it, or each of them waits for the garbage collector.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_body_size",
+        "_complete",
+        "_head_end",
+        "_interim",
+        "_limit",
+        "_llhttp",
+        "_overhead",
+        "_parts",
+        "_raw",
+        "_until_close",
+        "begun",
+        "head",
+        "on_body",
+        "reusable",
+        "status",
+        "surplus",
+    )
 
     def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        #: llhttp's callback. Not a method, since every piece of every body passes here.
+        self.on_body = self._parts.append
+        self._llhttp: HttpResponseParser | None = HttpResponseParser(self)
+        self.begin()
+
+    def begin(self, max_body: int | None = MAX_BODY_BYTES) -> None:
+        """Expect the next response; `max_body` limits its body, None is for a stream."""
         #: Status code; 0 until the head is read.
         self.status = 0
+        #: Status line and headers, without the empty line.
         self.head = b""
-        #: Whether the server leaves the connection open after this answer.
+        #: Whether the server leaves the connection open after this response.
         self.reusable = True
-        self._state = _State.HEAD
-        self._left = 0
-        self._rest = b""
+        #: Whether anything of the response has been fed.
+        self.begun = False
+        #: Whether something followed the response; nobody asked for it.
+        self.surplus = False
+        self._limit = max_body
+        self._complete = False
+        self._until_close = False
+        self._interim = 0
+        self._raw = b""
+        self._head_end = 0
+        self._body_size = 0
+        self._overhead = 0
+
+    def close(self) -> None:
+        """Let go of llhttp; nothing can be fed any more."""
+        self._llhttp = None
 
     def is_complete(self) -> bool:
-        """Whether the whole answer has been fed."""
-        return self._state is _State.COMPLETE
-
-    @property
-    def begun(self) -> bool:
-        """Whether anything of the answer has been fed."""
-        return bool(self.status or self._rest)
-
-    @property
-    def surplus(self) -> bytes:
-        """What came after the answer; nobody asked for it."""
-        return self._rest if self._state is _State.COMPLETE else b""
+        """Whether the whole response has been fed."""
+        return self._complete
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes as they came; returns what they add to the body.
 
         Raises:
-            ProtocolError: this is no answer.
+            ProtocolError: this is no response, or one beyond its limits.
         """
-        if self._rest:
-            data, self._rest = self._rest + data, b""
-        while self._state is _State.HEAD:
-            end = data.find(b"\r\n\r\n")
-            if end < 0:
-                if len(data) > MOST_HEAD_BYTES:
-                    raise ProtocolError(f"a head of more than {MOST_HEAD_BYTES} bytes")
-                self._rest = data
-                return b""
-            self._read_head(data[:end])
-            data = data[end + 4 :]
-        if self._state is _State.LENGTH:
-            if len(data) < self._left:
-                self._left -= len(data)
-                return data
-            self._state = _State.COMPLETE
-            data, self._rest = data[: self._left], data[self._left :]
-            return data
-        if self._state is _State.UNTIL_CLOSE:
-            return data
-        if self._state is _State.COMPLETE:
-            self._rest = data
-            return b""
-        return self._feed_chunks(data)
+        llhttp = self._llhttp
+        if llhttp is None:
+            raise ProtocolError("the connection was closed")
+        self.begun = True
+        in_head = not self.status
+        if in_head:
+            self._raw += data
+        try:
+            llhttp.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            if not self._complete:
+                raise self._refusal(error) from None
+            self.surplus = True
+        if in_head:
+            if len(self._raw) > MAX_HEAD_BYTES and not self.status:
+                raise ProtocolError(f"a head of more than {MAX_HEAD_BYTES} bytes")
+            if self.status:
+                self._raw = b""
+        parts = self._parts
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        if body:
+            self._overhead = 0
+            self._body_size += len(body)
+            if self._limit is not None and self._body_size > self._limit:
+                raise BodyTooLargeError(f"a body of more than {self._limit} bytes")
+        elif not in_head:
+            self._overhead += len(data)
+            if self._overhead > MAX_OVERHEAD_BYTES:
+                raise ProtocolError(
+                    f"chunk extensions or trailers of more than {MAX_OVERHEAD_BYTES} bytes"
+                )
+        return body
 
     def feed_end(self) -> bool:
-        """The connection ended; whether that completes the answer."""
-        if self._state is _State.UNTIL_CLOSE:
-            self._state = _State.COMPLETE
-        return self._state is _State.COMPLETE
+        """Note the end of the connection; returns whether that completes the response."""
+        if self._until_close:
+            self._complete = True
+        return self._complete
 
-    def _read_head(self, head: bytes) -> None:
-        line = head.partition(b"\r\n")[0]
-        matched = _STATUS_LINE.fullmatch(line)
-        if matched is None:
-            raise ProtocolError(f"no HTTP/1.1 answer: {line[:80]!r}")
-        status = int(matched[2])
-        if status == _SWITCHING:
-            raise ProtocolError("the server switched protocols, which nobody asked for")
+    def _refusal(self, error: Exception) -> ProtocolError:
+        raised = error.__context__
+        if isinstance(raised, ProtocolError):
+            # By one of the callbacks below, on its way through llhttp.
+            return raised
+        if isinstance(error, HttpParserUpgrade):
+            return ProtocolError("the server switched protocols, which nobody asked for")
+        return ProtocolError(f"no HTTP/1.1 response: {error}")
+
+    # ------------------------------------------------------------------------- callbacks of llhttp
+
+    def on_message_begin(self) -> None:
+        """Refuse a second response."""
+        if self._complete:
+            raise ProtocolError("a response to no request")
+
+    def on_headers_complete(self) -> None:
+        """Take the head, and refuse framing that llhttp would let pass."""
+        raw = self._raw
+        # Empty lines may precede a status line.
+        start = raw.find(b"HTTP/", self._head_end)
+        end = raw.find(b"\r\n\r\n", start)
+        self._head_end = end + 4
+        if end > MAX_HEAD_BYTES:
+            raise ProtocolError(f"a head of more than {MAX_HEAD_BYTES} bytes")
+        head = raw[start:end]
+        llhttp = self._llhttp
+        assert llhttp is not None
+        status = llhttp.get_status_code()
+        if not head.startswith((b"HTTP/1.1 ", b"HTTP/1.0 ")) or status < 100:
+            raise ProtocolError(f"no HTTP/1.1 response: {head[:40]!r}")
         if status < 200:
-            # An interim answer: the real one follows.
+            self._count_interim(status)
             return
+        # No space can stand before a colon, and no line end within a value: llhttp saw to it.
+        lower = head.lower()
+        coded = b"\r\ntransfer-encoding:" in lower
+        if coded:
+            _check_chunked(lower)
+        elif status not in _NO_BODY and b"\r\ncontent-length:" not in lower:
+            self._until_close, self.reusable = True, False
         self.status, self.head = status, head
-        self.reusable = matched[1] == b"1"
-        length = -1
-        chunked = coded = False
-        for name, text in _FRAMING.findall(head):
-            kind, value = name.lower(), text.strip().lower()
-            if kind == b"content-length":
-                length = _length(value, length)
-            elif kind == b"connection":
-                if b"close" in value:
-                    self.reusable = False
-            else:
-                coded, chunked = True, value.endswith(b"chunked")
-        if status in _NO_BODY:
-            self._state = _State.COMPLETE
-        elif chunked:
-            self._state = _State.CHUNK_LINE
-        elif coded or length < 0:
-            self._state, self.reusable = _State.UNTIL_CLOSE, False
-        else:
-            self._state, self._left = _State.LENGTH, length
+        if status >= 400 and self._limit is not None:
+            self._limit = min(self._limit, MAX_ERROR_BYTES)
 
-    def _feed_chunks(self, data: bytes) -> bytes:
-        pieces: list[bytes] = []
-        at, size = 0, len(data)
-        while at < size:
-            if self._state is _State.CHUNK:
-                end = min(size, at + self._left)
-                pieces.append(data[at:end])
-                self._left -= end - at
-                at = end
-                if not self._left:
-                    self._state = _State.CHUNK_END
-                continue
-            end = data.find(b"\r\n", at)
-            if end < 0:
-                if size - at > MOST_CHUNK_LINE_BYTES:
-                    raise ProtocolError(f"a chunk line of more than {MOST_CHUNK_LINE_BYTES} bytes")
-                break
-            self._read_chunk_line(data[at:end])
-            at = end + 2
-            if self._state is _State.COMPLETE:
-                break
-        self._rest = data[at:]
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    def _count_interim(self, status: int) -> None:
+        self._interim += 1
+        if status == _SWITCHING_PROTOCOLS:
+            raise ProtocolError("the server switched protocols, which nobody asked for")
+        if self._interim > MAX_INTERIM_RESPONSES:
+            raise ProtocolError(f"more than {MAX_INTERIM_RESPONSES} interim responses")
 
-    def _read_chunk_line(self, line: bytes) -> None:
-        if self._state is _State.CHUNK_LINE:
-            if _CHUNK_SIZE.fullmatch(line) is None:
-                raise ProtocolError(f"no chunk size: {line[:80]!r}")
-            self._left = int(line.partition(b";")[0], 16)
-            self._state = _State.CHUNK if self._left else _State.TRAILER
-        elif self._state is _State.CHUNK_END:
-            if line:
-                raise ProtocolError(f"a chunk longer than it said: {line[:80]!r}")
-            self._state = _State.CHUNK_LINE
-        elif not line:
-            self._state = _State.COMPLETE
+    def on_message_complete(self) -> None:
+        """Note the end of the response, unless it is an interim one's."""
+        if self.status:
+            llhttp = self._llhttp
+            assert llhttp is not None
+            self._complete = True
+            self.reusable = llhttp.should_keep_alive()
 
 
-def _length(value: bytes, before: int) -> int:
-    if not value.isdigit() or len(value) > MOST_DIGITS or before not in (-1, int(value)):
-        raise ProtocolError(f"no content length: {value[:80]!r}")
-    return int(value)
+def _check_chunked(head: bytes) -> None:
+    """Refuse transfer codings other than chunked; `head` is lower case."""
+    codings = [
+        line.partition(b":")[2].strip(b" \t")
+        for line in head.split(b"\r\n")
+        if line.startswith(b"transfer-encoding:")
+    ]
+    if codings != [b"chunked"] or head.startswith(b"http/1.0"):
+        # gzip would have to be decoded, which is how a small body becomes a large one.
+        raise ProtocolError(
+            f"a transfer coding that is not supported: {b', '.join(codings)[:80]!r}"
+        )

@@ -24,10 +24,10 @@ from typing import Final
 
 from aiohappyeyeballs import AddrInfoType, addr_to_addr_infos, start_connection
 
-from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.errors import ConnectionFailed, RequestTimeout, ResponseTooLarge
 from scheduler.client.http.answer import Answer
 from scheduler.client.http.connection import Connection, ConnectionLost
-from scheduler.client.http.parsing import ProtocolError
+from scheduler.client.http.parsing import MAX_BODY_BYTES, BodyTooLargeError, ProtocolError
 from scheduler.client.http.stream import BodyStream
 from scheduler.client.http.tls import ResumingContext, generation_of
 
@@ -82,7 +82,14 @@ class ConnectionPool:
 
     # ------------------------------------------------------------------------------------ requests
 
-    async def exchange(self, verb: str, path: str, request: bytes, within: float) -> Answer:
+    async def exchange(
+        self,
+        verb: str,
+        path: str,
+        request: bytes,
+        within: float,
+        max_body: int = MAX_BODY_BYTES,
+    ) -> Answer:
         """Send one request and read the whole answer.
 
         Args:
@@ -90,9 +97,11 @@ class ConnectionPool:
             path: for errors.
             request: all its bytes.
             within: limit for everything, waiting for a connection included, seconds.
+            max_body: limit for the body of the answer, bytes.
 
         Raises:
             RequestTimeout: not complete in time.
+            ResponseTooLarge: the answer's body goes past `max_body`.
             ConnectionFailed: no connection, or it broke.
         """
         until = self._loop.time() + within
@@ -101,10 +110,12 @@ class ConnectionPool:
             used = connection.used
             began = self._loop.time()
             try:
-                answer = await connection.exchange(request, until - began)
+                answer = await connection.exchange(request, until - began, max_body)
             except TimeoutError as error:
                 self._abort_idle(began)
                 raise RequestTimeout(verb, path, f"timed out: {error}", sent=True) from error
+            except BodyTooLargeError as error:
+                raise ResponseTooLarge(verb, path, str(error), sent=True) from error
             except FAILURES as error:
                 again = used and verb == "GET"
                 if again and isinstance(error, ConnectionLost) and error.unanswered:
@@ -220,7 +231,7 @@ class ConnectionPool:
         except (*FAILURES, ValueError) as error:
             # ValueError: a host that cannot be a name.
             refused = isinstance(error, ConnectionRefusedError)
-            text = f"cannot connect to {address}: {error}"
+            text = f"cannot connect to {address}: {str(error) or type(error).__name__}"
             raise ConnectionFailed(verb, path, text, sent=False, refused=refused) from error
         finally:
             self._connecting -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http.connection import Connection
-from scheduler.client.http.parsing import AnswerParser, ProtocolError
+from scheduler.client.http.parsing import ProtocolError, ResponseParser
 
 
 class BodyStream:
@@ -12,7 +12,9 @@ class BodyStream:
 
     __slots__ = ("_connection", "_parser", "_path", "_verb")
 
-    def __init__(self, verb: str, path: str, connection: Connection, parser: AnswerParser) -> None:
+    def __init__(
+        self, verb: str, path: str, connection: Connection, parser: ResponseParser
+    ) -> None:
         self._verb = verb
         self._path = path
         self._connection = connection

@@ -105,6 +105,38 @@ async def test_a_server_that_is_not_believed_gets_no_request(
     assert server.requests == 0
 
 
+SUITES = {
+    # What Go's servers offer with TLS 1.2 by default, and what they once did.
+    "ECDHE-ECDSA-AES128-GCM-SHA256": True,
+    "ECDHE-ECDSA-AES256-GCM-SHA384": True,
+    "ECDHE-ECDSA-CHACHA20-POLY1305": True,
+    "ECDHE-ECDSA-AES128-SHA": False,
+    "ECDHE-ECDSA-AES256-SHA": False,
+    "ECDHE-ECDSA-AES128-SHA256": False,
+}
+
+
+@pytest.mark.parametrize(("suite", "spoken"), SUITES.items())
+async def test_tls_1_2_with_authenticated_encryption_only(
+    authority: Authority, suite: str, spoken: bool
+) -> None:
+    context = authority.server()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(f"{suite}:@SECLEVEL=0")
+    server = Server([sends(OK)])
+    async with (
+        serving(context, server) as port,
+        pooled(Address("localhost", port, authority.client())) as pool,
+    ):
+        if spoken:
+            assert (await post(pool)).body == b"ok"
+        else:
+            with pytest.raises(ConnectionFailed, match=r"cannot connect to .*: \w") as caught:
+                await post(pool)
+            assert not caught.value.outcome_unknown
+    assert server.requests == int(spoken)
+
+
 async def test_later_connections_resume_the_first_ones_session(authority: Authority) -> None:
     context = authority.server()
     server = Server([sends(LAST, close=True)] * 4)
