@@ -27,7 +27,7 @@ from benchmarks.templates import Object, csi_node, render, volume
 from scheduler.client import ClientConfiguration, Transport
 from scheduler.client.http import Answer
 from scheduler.client.http.request import HeaderBlock
-from scheduler.client.http.tls import client_context
+from scheduler.client.http.tls import ClientTls, TlsSettings
 
 WORKERS: Final = 30
 """Parallel writers, as upstream's createPods."""
@@ -383,7 +383,7 @@ async def _barrier(word: str) -> None:
 
 async def carry_out(plan: ops.Plan) -> ops.Observed:
     """Carry out a plan."""
-    tls = client_context(plan.ca)
+    tls = ClientTls(TlsSettings(Path(plan.ca) if plan.ca else None))
     # The writers, the watch, and what runs in the background.
     async with Transport(ClientConfiguration(plan.url, tls)) as transport:
         return await Generator(plan, transport).run()

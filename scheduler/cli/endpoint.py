@@ -276,6 +276,7 @@ async def _of_the_cluster(endpoint: Endpoint) -> tuple[str, str, ssl.SSLContext 
             kubeconfig=endpoint.kubeconfig or None, context=endpoint.context or None
         )
         header = await found.authorization()
+        context = None if found.tls is None else found.tls.context
     except ConfigurationError as error:
         if endpoint.kubeconfig or endpoint.context:
             raise click.ClickException(str(error)) from error
@@ -284,9 +285,9 @@ async def _of_the_cluster(endpoint: Endpoint) -> tuple[str, str, ssl.SSLContext 
         return (
             "",
             f"no token, but the client certificate, if any, of {found.source}",
-            (found.ssl_context),
+            context,
         )
-    return header, f"the token of {found.source}", found.ssl_context
+    return header, f"the token of {found.source}", context
 
 
 def _verifying(endpoint: Endpoint, context: ssl.SSLContext | None) -> ssl.SSLContext:

@@ -1,23 +1,24 @@
 """Where the API server is and how to prove who we are.
 
 Of `kubernetes_asyncio` only the configuration loaders are used (`kubeconfig_loaders`). They parse
-kubeconfig files and run exec plugins and identity providers; TLS contexts, token files and renewal
-are ours.
+kubeconfig files and ask OIDC providers; credential plugins (`exec_plugin`), TLS contexts
+(`http.tls`), token files and renewal are ours.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import os
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from scheduler.client import kubeconfig_loaders
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.credentials import (
+    RENEWAL_TIMEOUT_SECONDS,
     Credentials,
     Issued,
     IssuedCredentials,
@@ -25,7 +26,8 @@ from scheduler.client.credentials import (
     TokenFileCredentials,
 )
 from scheduler.client.errors import ConfigurationError
-from scheduler.client.http.tls import client_context
+from scheduler.client.exec_plugin import ExecCredential, ExecPlugin
+from scheduler.client.http.tls import ClientTls, TlsSettings
 from scheduler.client.kubeconfig_loaders import Loaders
 
 SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -46,7 +48,7 @@ class ClientConfiguration:
     """Everything needed to open connections. `server` has no trailing slash."""
 
     server: str
-    ssl_context: ssl.SSLContext | None = None
+    tls: ClientTls | None = None
     credentials: Credentials = field(default_factory=StaticCredentials)
     server_hostname: str | None = None
     proxy: str | None = None
@@ -86,7 +88,7 @@ async def load_configuration(
         return await _from_kubeconfig(str(default), context, master, clock)
     if master:
         server = master.rstrip("/")
-        tls = client_context() if server.startswith("https") else None
+        tls = ClientTls(clock=clock) if server.startswith("https") else None
         return ClientConfiguration(server, tls, source="--master")
     raise ConfigurationError(NOTHING_CONFIGURED.format(default=default))
 
@@ -116,7 +118,7 @@ def _in_cluster(
         raise ConfigurationError(msg) from error
     return ClientConfiguration(
         server=(master or target.host).rstrip("/"),
-        ssl_context=_ssl_context(target),
+        tls=_tls(target, clock),
         credentials=TokenFileCredentials(service_account / "token", clock),
         source="in-cluster",
     )
@@ -173,19 +175,25 @@ async def _load_kubeconfig(
     if master:
         # Before loading, so that the scheme decides about certificates.
         cluster["server"] = master
+    plugin = _exec_plugin(user, base, cluster, merged.value, selected.get("cluster"))
+    _check_provider(user)
     loader = loaders.kube_config_loader(
         config_dict=merged, active_context=chosen, config_base_path=None
     )
     target = _Loaded()
-    await loader.load_and_set(target)
+    await _load(loader, target)
     if not target.host:
         msg = f"the cluster of context {chosen!r} has no server"
         raise ConfigurationError(msg)
-    context_tls = _ssl_context(target)
+    tls = _tls(target, clock)
+    if plugin is not None:
+        credentials = await _plugin_credentials(plugin, tls, clock)
+    else:
+        credentials = _credentials(loader, target, user, base, clock)
     return ClientConfiguration(
         server=target.host,
-        ssl_context=context_tls,
-        credentials=_credentials(loader, target, user, base, context_tls, clock),
+        tls=tls,
+        credentials=credentials,
         server_hostname=target.tls_server_name,
         proxy=target.proxy,
         source=f"kubeconfig {paths}, context {chosen}",
@@ -209,65 +217,110 @@ def _user(config: Mapping[str, Any], name: str | None) -> tuple[dict[str, Any], 
     return entry.get("user") or {}, base
 
 
-def _credentials(
-    loader: Any,
-    target: _Loaded,
-    user: Mapping[str, Any],
+def _exec_plugin(
+    user: dict[str, Any],
     base: str,
-    context: ssl.SSLContext | None,
-    clock: Clock,
+    cluster: Mapping[str, Any],
+    config: Mapping[str, Any],
+    cluster_name: str | None,
+) -> ExecPlugin | None:
+    """The user's plugin, taken out of what the loader gets to see: it would start it itself."""
+    section = user.pop("exec", None)
+    if section is None:
+        return None
+    folder = _named(config, "clusters", cluster_name)[1]
+    return ExecPlugin(section, base, _cluster_info(cluster, folder))
+
+
+def _cluster_info(cluster: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """`spec.cluster` of an ExecCredential: what a plugin needs to reach the cluster itself."""
+    kept = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+    info = {name: cluster[name] for name in kept if cluster.get(name)}
+    if authority := cluster.get("certificate-authority-data"):
+        info["certificate-authority-data"] = authority
+    elif path := cluster.get("certificate-authority"):
+        try:
+            content = (Path(folder) / path).read_bytes()
+        except OSError as error:
+            msg = f"certificate-authority {path}: {error.strerror or error}"
+            raise ConfigurationError(msg) from error
+        info["certificate-authority-data"] = base64.b64encode(content).decode()
+    for extension in cluster.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            info["config"] = extension.get("extension")
+    return info
+
+
+def _check_provider(user: Mapping[str, Any]) -> None:
+    provider = (user.get("auth-provider") or {}).get("name")
+    if provider not in (None, "oidc"):
+        # The loader would start a program for gcp, and wait for it without limits.
+        msg = f"no auth provider found for name {provider!r}; use a credential plugin (exec)"
+        raise ConfigurationError(msg)
+
+
+async def _load(loader: Any, target: _Loaded) -> None:
+    """Load, which asks an identity provider where there is one."""
+    try:
+        async with asyncio.timeout(RENEWAL_TIMEOUT_SECONDS):
+            await loader.load_and_set(target)
+    except TimeoutError as error:
+        msg = f"the identity provider gave no token within {RENEWAL_TIMEOUT_SECONDS:g} s"
+        raise ConfigurationError(msg) from error
+
+
+async def _plugin_credentials(
+    plugin: ExecPlugin, tls: ClientTls | None, clock: Clock
+) -> Credentials:
+    async def issue() -> Issued:
+        return _issued(await plugin.run(), tls)
+
+    return IssuedCredentials(issue, await issue(), clock)
+
+
+def _issued(credential: ExecCredential, tls: ClientTls | None) -> Issued:
+    if credential.key and tls is not None:
+        try:
+            tls.use_certificate(credential.certificate, credential.key)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"credential provider: {error}") from error
+    header = f"Bearer {credential.token}" if credential.token else None
+    return Issued(header, credential.expires_at)
+
+
+def _credentials(
+    loader: Any, target: _Loaded, user: Mapping[str, Any], base: str, clock: Clock
 ) -> Credentials:
     if user.get("tokenFile"):
         return TokenFileCredentials(Path(base) / str(user["tokenFile"]), clock)
-    if "exec" not in user and "auth-provider" not in user:
+    if "auth-provider" not in user:
         return StaticCredentials(target.api_key.get("BearerToken"))
 
-    # The files of the certificate in use; others that the loader names are still to be loaded.
-    loaded = target.cert_file, target.key_file
-
     def issued() -> Issued:
+        # Looked at again soon; the loader itself knows when the provider's token ends.
         header = target.api_key.get("BearerToken")
-        if "exec" not in user:
-            # Looked at again soon; the loader itself knows when the provider's token ends.
-            return Issued(header, due_at=clock.now() + PROVIDER_CHECK_SECONDS)
-        expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
-        return Issued(header, None if expiry is None else expiry.timestamp())
+        return Issued(header, due_at=clock.now() + PROVIDER_CHECK_SECONDS)
 
     async def issue() -> Issued:
-        nonlocal loaded
-        # Without this the loader hands out the same exec credential until five minutes before its
-        # expiry.
-        vars(loader).pop("exec_plugin_expiry", None)
         try:
             await loader.load_and_set(target)
         # The boundary to a third-party loader, as in _from_kubeconfig.
         except Exception as error:
             msg = f"credential provider: {str(error) or type(error).__name__}"
             raise ConfigurationError(msg) from error
-        pair = target.cert_file, target.key_file
-        if context is not None and target.cert_file and pair != loaded:
-            try:
-                context.load_cert_chain(target.cert_file, target.key_file)
-            except (ssl.SSLError, OSError) as error:
-                msg = f"credential provider: client certificate: {error}"
-                raise ConfigurationError(msg) from error
-            loaded = pair
         return issued()
 
     return IssuedCredentials(issue, issued(), clock)
 
 
-def _ssl_context(target: _Loaded) -> ssl.SSLContext | None:
+def _tls(target: _Loaded, clock: Clock) -> ClientTls | None:
     if not target.host.startswith("https"):
         return None
+    files = target.ssl_ca_cert, target.cert_file, target.key_file
+    authority, certificate, key = (None if file is None else Path(file) for file in files)
+    settings = TlsSettings(authority, certificate, key, verify=bool(target.verify_ssl))
     try:
-        context = client_context(target.ssl_ca_cert)
-        if not target.verify_ssl:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if target.cert_file:
-            context.load_cert_chain(target.cert_file, target.key_file)
-    except (ssl.SSLError, OSError) as error:
+        return ClientTls(settings, clock)
+    except ConfigurationError as error:
         msg = f"certificates for {target.host}: {error}"
         raise ConfigurationError(msg) from error
-    return context

@@ -25,6 +25,9 @@ TOKEN_FILE_SECONDS: Final = 60.0
 """How long a token file's content is trusted; kubelet rotates it long before the old token
 expires."""
 
+MAX_TOKEN_BYTES: Final = 64 * 1024
+"""Of a token file: a server takes no header that is longer."""
+
 RENEWAL_TIMEOUT_SECONDS: Final = 30.0
 """For an exec plugin or identity provider to answer."""
 
@@ -90,6 +93,8 @@ class TokenFileCredentials:
         """
         self._path = path
         self._clock = clock
+        # Why the file could not be read the last time, so that it is logged once.
+        self._failure = ""
         self._header = self._read()
         self._due = clock.monotonic() + TOKEN_FILE_SECONDS
 
@@ -97,12 +102,17 @@ class TokenFileCredentials:
         try:
             # A few hundred bytes on a local disk: reading here is shorter than handing it to a
             # thread.
-            token = self._path.read_text().strip()
+            with self._path.open("rb") as file:
+                content = file.read(MAX_TOKEN_BYTES + 1)
         except OSError as error:
             msg = f"token file {self._path}: {error.strerror or error}"
             raise ConfigurationError(msg) from error
+        token = content.decode("ascii", "replace").strip()
         if not token:
             msg = f"token file {self._path} is empty"
+            raise ConfigurationError(msg)
+        if len(content) > MAX_TOKEN_BYTES or not (token.isascii() and token.isprintable()):
+            msg = f"token file {self._path} holds something else than one token"
             raise ConfigurationError(msg)
         return f"Bearer {token}"
 
@@ -112,15 +122,18 @@ class TokenFileCredentials:
             try:
                 await self.renew()
             except ConfigurationError as error:
-                _log.warning(
-                    "token file cannot be read again, using the old token", error=str(error)
-                )
+                if str(error) != self._failure:
+                    self._failure = str(error)
+                    _log.warning(
+                        "token file cannot be read again, using the old token", error=str(error)
+                    )
                 self._due = self._clock.monotonic() + TOKEN_FILE_SECONDS
         return self._header
 
     async def renew(self) -> None:
         """Read the file now."""
         self._header = self._read()
+        self._failure = ""
         self._due = self._clock.monotonic() + TOKEN_FILE_SECONDS
 
     async def close(self) -> None:

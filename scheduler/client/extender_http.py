@@ -8,8 +8,6 @@ Knows HTTP, not what extenders do: bytes go in and come out, and everything that
 from __future__ import annotations
 
 import base64
-import ssl
-import tempfile
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -18,9 +16,11 @@ from typing import Final, NoReturn, Self
 import aiohttp
 from yarl import URL
 
+from scheduler.client.clock import Clock
 from scheduler.client.errors import ConfigurationError, RequestError
-from scheduler.client.http.tls import restrict
+from scheduler.client.http.tls import ClientTls, Pem, ResumingContext, TlsSettings
 from scheduler.client.proxied import raise_mapped, read_body
+from scheduler.client.sessions import RenewedSession
 
 MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """What an answer may have on top of the size of its request: an extender that sends nodes back
@@ -53,14 +53,13 @@ class ExtenderTLS:
     ca_data: str = ""
 
 
-def ssl_context(tls: ExtenderTLS) -> ssl.SSLContext:
-    """The context behind the settings.
+def client_tls(tls: ExtenderTLS, clock: Clock | None = None) -> ClientTls:
+    """The TLS contexts behind the settings; files are read again when they change.
 
     Raises:
         ConfigurationError: they contradict each other, or a file or key cannot be used.
     """
     authority = bool(tls.ca_file or tls.ca_data)
-    insecure = tls.insecure or (tls.lenient and not authority)
     if tls.insecure and authority:
         raise ConfigurationError(
             "specifying a root certificates file with the insecure flag is not allowed"
@@ -69,41 +68,21 @@ def ssl_context(tls: ExtenderTLS) -> ssl.SSLContext:
     if has_cert != has_key:
         raise ConfigurationError("a client certificate needs both a certificate and a key")
     try:
-        if tls.ca_data:
-            context = ssl.create_default_context(cadata=base64.b64decode(tls.ca_data).decode())
-        else:
-            context = ssl.create_default_context(cafile=tls.ca_file or None)
-        restrict(context)
-        # As Go: chains that RFC 5280 would have otherwise are common with private authorities, and
-        # whatever certificate is given is believed, be it an intermediate one.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        if insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if has_cert:
-            _load_client_certificate(context, tls)
-    except (ssl.SSLError, OSError, ValueError) as error:
+        settings = TlsSettings(
+            _pem(tls.ca_data, tls.ca_file),
+            _pem(tls.cert_data, tls.cert_file),
+            _pem(tls.key_data, tls.key_file),
+            verify=not (tls.insecure or (tls.lenient and not authority)),
+        )
+        return ClientTls(settings, clock)
+    except (ConfigurationError, ValueError) as error:
         raise ConfigurationError(f"cannot use the TLS files or data: {error}") from error
-    return context
 
 
-def _load_client_certificate(context: ssl.SSLContext, tls: ExtenderTLS) -> None:
-    # The ssl module reads certificates from files only.
-    with tempfile.TemporaryDirectory(prefix="kubestow-") as folder:
-        paths = []
-        for name, data, path in (
-            ("tls.crt", tls.cert_data, tls.cert_file),
-            ("tls.key", tls.key_data, tls.key_file),
-        ):
-            if data:
-                target = Path(folder) / name
-                target.touch(mode=0o600)
-                target.write_bytes(base64.b64decode(data))
-                paths.append(str(target))
-            else:
-                paths.append(path)
-        context.load_cert_chain(*paths)
+def _pem(data: str, file: str) -> Pem | None:
+    if data:
+        return base64.b64decode(data)
+    return Path(file) if file else None
 
 
 class ExtenderHttp:
@@ -135,10 +114,10 @@ class ExtenderHttp:
         #: Without the password that may be in it.
         self._shown = str(url.with_user(None)).rstrip("/")
         self._tls = tls or ExtenderTLS()
-        self._ssl = ssl_context(self._tls) if url.scheme == "https" else None
+        contexts = client_tls(self._tls) if url.scheme == "https" else None
+        self._session = RenewedSession(contexts, _open_session)
         self._timeout = timeout
         self._most = most_answer_bytes
-        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -148,9 +127,7 @@ class ExtenderHttp:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._session.close()
 
     def url(self, verb: str) -> str:
         """Where requests of `verb` go, for people."""
@@ -164,7 +141,8 @@ class ExtenderHttp:
         """
         url = self.url(verb)
         try:
-            async with self._open().post(
+            session = await self._session.current()
+            async with session.post(
                 URL(f"{self._prefix}/{verb}"),
                 data=body,
                 headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
@@ -186,15 +164,14 @@ class ExtenderHttp:
             raise ExtenderAnswerTooLarge(_VERB, url, f"the answer is longer than {limit} bytes")
         return content
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=self._ssl or True),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                trust_env=False,
-            )
-        return self._session
+
+def _open_session(context: ResumingContext | None) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context or True),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+    )
 
 
 def _raise(url: str, seconds: float, error: Exception) -> NoReturn:

@@ -1,8 +1,7 @@
 """The API server behind an HTTP proxy (`proxy-url` of a kubeconfig), by aiohttp.
 
 Tunnels, proxies with credentials and TLS within them are a library's work; few need them, so they
-need not be fast. Same answers and errors as `http`. With a new client certificate a new session
-begins; the one before is left to what is under way, and closed with the next.
+need not be fast. Same answers and errors as `http`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from scheduler.client.errors import ConnectionFailed, RequestTimeout, ResponseTo
 from scheduler.client.http import Answer
 from scheduler.client.http.parsing import MAX_ERROR_BYTES
 from scheduler.client.http.request import HeaderBlock
-from scheduler.client.http.tls import generation_of
+from scheduler.client.http.tls import ResumingContext
+from scheduler.client.sessions import RenewedSession
 
 
 class ProxiedStream:
@@ -63,35 +63,18 @@ class ProxiedConnections:
         self._limit = limit
         self._keepalive = keepalive
         self._connect_timeout = connect_timeout
-        self._generation = generation_of(configuration.ssl_context)
-        self._session = self._new_session()
-        self._previous: aiohttp.ClientSession | None = None
+        self._session = RenewedSession(configuration.tls, self._open_session)
 
-    def _new_session(self) -> aiohttp.ClientSession:
+    def _open_session(self, context: ResumingContext | None) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._limit,
-                keepalive_timeout=self._keepalive,
-                ssl=self._configuration.ssl_context or True,
+                limit=self._limit, keepalive_timeout=self._keepalive, ssl=context or True
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
         )
-
-    async def _current_session(self) -> aiohttp.ClientSession:
-        generation = generation_of(self._configuration.ssl_context)
-        if generation != self._generation:
-            self._generation = generation
-            outdated, self._previous, self._session = (
-                self._previous,
-                self._session,
-                self._new_session(),
-            )
-            if outdated is not None:
-                await outdated.close()
-        return self._session
 
     async def exchange(
         self,
@@ -146,7 +129,7 @@ class ProxiedConnections:
         body: bytes | None,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (aiohttp's own record)
     ) -> aiohttp.ClientResponse:
-        session = await self._current_session()
+        session = await self._session.current()
         return await session.request(
             verb,
             URL(self._configuration.server + target, encoded=True),
@@ -160,9 +143,7 @@ class ProxiedConnections:
 
     async def close(self) -> None:
         """Close the sessions and their connections."""
-        for session in (self._previous, self._session):
-            if session is not None:
-                await session.close()
+        await self._session.close()
 
 
 async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:

@@ -37,7 +37,7 @@ from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.http import Answer
 from scheduler.client.http.parsing import MAX_BODY_BYTES, MAX_PAGE_BYTES, MAX_UNPAGED_BYTES
 from scheduler.client.http.request import HeaderBlock
-from scheduler.client.http.tls import generation_of
+from scheduler.client.http.tls import ResumingContext
 from scheduler.client.metrics import ClientMetrics, NullMetrics
 from scheduler.client.outages import OutageLog
 from scheduler.client.rate_limit import RateLimiter
@@ -129,7 +129,7 @@ class ApiClient:
         self.metrics: ClientMetrics = metrics or NullMetrics()
         self.outages = OutageLog(self.clock, transport.configuration.server)
         self._credentials = transport.configuration.credentials
-        self._tls = transport.configuration.ssl_context
+        self._tls = transport.configuration.tls
         # The server gives up when we do, so that a bind hardly ever lands after it was settled.
         self._binding = f"binding?timeout={bind_timeout:g}s"
         # By path of a collection: the page size that was small enough, where PAGE_SIZE was not.
@@ -401,11 +401,13 @@ class ApiClient:
                 raise ConnectionFailed(verb, path, str(error), sent=False) from error
             self._authorization = authorization
 
-    def _credential(self) -> tuple[str | None, int]:
+    def _credential(self) -> tuple[str | None, ResumingContext | None]:
         """Who we are for a request that leaves now: its header, and which certificate."""
-        return self._authorization, generation_of(self._tls)
+        return self._authorization, None if self._tls is None else self._tls.current()
 
-    async def _replace(self, refused: tuple[str | None, int], verb: str, path: str) -> bool:
+    async def _replace(
+        self, refused: tuple[str | None, ResumingContext | None], verb: str, path: str
+    ) -> bool:
         """Have another credential than the one the server refused; False when there is none."""
         await self._authorize(verb, path)
         if self._credential() == refused:
@@ -413,6 +415,8 @@ class ApiClient:
                 await self._credentials.renew()
             except ConfigurationError as error:
                 raise ConnectionFailed(verb, path, str(error), sent=False) from error
+            if self._tls is not None:
+                self._tls.reload()
             await self._authorize(verb, path)
         return self._credential() != refused
 

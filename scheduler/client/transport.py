@@ -20,7 +20,7 @@ from scheduler.client.http import Address, Answer, BodyStream, ConnectionPool
 from scheduler.client.http.answer import header
 from scheduler.client.http.parsing import MAX_BODY_BYTES, MAX_ERROR_BYTES
 from scheduler.client.http.request import HeaderBlock, request_bytes
-from scheduler.client.http.tls import client_context
+from scheduler.client.http.tls import ClientTls
 from scheduler.client.proxied import ProxiedConnections
 
 CONNECTION_LIMIT: Final = 256
@@ -243,7 +243,7 @@ class _Direct:
         address = Address(
             server.hostname or "",
             server.port or (443 if encrypted else 80),
-            (configuration.ssl_context or client_context()) if encrypted else None,
+            (configuration.tls or ClientTls()) if encrypted else None,
             configuration.server_hostname,
         )
         self._pool = ConnectionPool(

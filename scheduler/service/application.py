@@ -12,9 +12,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeVar
 
 import structlog
 import uvloop
@@ -45,6 +45,8 @@ from scheduler.service.wiring import Wiring, seconds
 
 _log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_FORCED: Final = 130
@@ -62,6 +64,9 @@ cycles, so Python's default of 700 only makes pauses."""
 
 def run(options: RunOptions) -> int:
     """Run until a signal; returns the exit code. Raises ConfigurationError with all problems."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # As the first process of a container, one without a handler is deaf to signals.
+        signal.signal(number, _leave)
     gc.set_threshold(*GC_THRESHOLDS)
     raise_soft_limit()
     logs.configure(options.logging.format, options.logging.verbosity)
@@ -70,6 +75,15 @@ def run(options: RunOptions) -> int:
     for warning in options.warnings:
         _log.warning(warning)
     return uvloop.run(Application(configuration, registry, options).serve())
+
+
+def _leave(*_: object) -> NoReturn:
+    """End the process before there is anything to stop."""
+    raise SystemExit(EXIT_OK)
+
+
+class _Stopped(Exception):  # noqa: N818  (says what happened)
+    """Told to stop during the start."""
 
 
 class Application:
@@ -118,13 +132,36 @@ class Application:
             async with AsyncExitStack() as stack:
                 transport = await self._connect(stack)
                 return await self._serve(transport, stack)
+        except _Stopped:
+            return EXIT_OK
         except ClientConfigurationError as problem:
             raise ConfigurationError(str(problem)) from problem
 
+    async def _unless_stopped(self, step: Coroutine[Any, Any, T]) -> T:
+        """Await a step of the start that may take long, such as a credential plugin.
+
+        Raises:
+            _Stopped: told to stop before; the step has been cancelled and has ended.
+        """
+        starting = asyncio.create_task(step, name="start")
+        stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
+        try:
+            await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                raise _Stopped
+            return starting.result()
+        finally:
+            stopping.cancel()
+            starting.cancel()
+            # Its error, if it ends with one, matters to nobody any more.
+            await asyncio.gather(starting, return_exceptions=True)
+
     async def _load(self) -> ClientConfiguration:
         connection = self._configuration.effective.client_connection
-        return await load_configuration(
-            kubeconfig=connection.kubeconfig or None, master=self._options.master
+        return await self._unless_stopped(
+            load_configuration(
+                kubeconfig=connection.kubeconfig or None, master=self._options.master
+            )
         )
 
     async def _connect(self, stack: AsyncExitStack) -> Transport:
@@ -151,7 +188,7 @@ class Application:
             # Reviews are no writes of the scheduler: replicas that do not lead serve as well.
             ApiClient(transport, user_agent="kubestow/access", metrics=self.metrics.client),
         )
-        await stack.enter_async_context(endpoints)
+        await self._unless_stopped(stack.enter_async_context(endpoints))
         try:
             await self._run(wiring, elector, endpoints)
         except* LeadershipLostError as lost:

@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from scheduler.client.http.answer import Answer
 from scheduler.client.http.parsing import MAX_BODY_BYTES, ProtocolError, ResponseParser
+from scheduler.client.http.tls import ResumingContext
 
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 """What a stream may hold before its reader comes; beyond it, the server has to wait."""
@@ -44,7 +45,7 @@ class Connection(asyncio.Protocol):
         "_timer",
         "_transport",
         "_waiter",
-        "generation",
+        "context",
         "held_back",
         "idle_since",
         "used",
@@ -55,8 +56,8 @@ class Connection(asyncio.Protocol):
     ) -> None:
         #: When it became idle, seconds of the loop's clock.
         self.idle_since = 0.0
-        #: Of its TLS context when it was begun.
-        self.generation = 0
+        #: The TLS context it was begun with; None without TLS.
+        self.context: ResumingContext | None = None
         #: Whether it has carried an exchange already.
         self.used = False
         #: Whether a stream's reader is so late that reading from the socket has stopped.

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from scheduler.client.http.answer import Answer
 from scheduler.client.http.connection import Connection, ConnectionLost
 from scheduler.client.http.parsing import MAX_BODY_BYTES, BodyTooLargeError, ProtocolError
 from scheduler.client.http.stream import BodyStream
-from scheduler.client.http.tls import ResumingContext, generation_of
+from scheduler.client.http.tls import ClientTls, ResumingContext
 
 FAILURES: Final = (OSError, ProtocolError)
 """Everything an exchange can raise: ConnectionLost, TimeoutError and TLS errors are OSErrors."""
@@ -44,7 +43,7 @@ class Address:
 
     host: str
     port: int
-    tls: ssl.SSLContext | None = None
+    tls: ClientTls | None = None
     #: The name in the certificate, where it is not the host.
     server_hostname: str | None = None
 
@@ -173,11 +172,11 @@ class ConnectionPool:
 
     def _take_idle(self) -> Connection | None:
         oldest = self._loop.time() - self._keepalive
-        generation = generation_of(self._address.tls)
+        context = self._context()
         while self._idle:
             connection = self._idle.pop()
             if connection.open:
-                if connection.idle_since >= oldest and connection.generation == generation:
+                if connection.idle_since >= oldest and connection.context is context:
                     return connection
                 connection.abort()
         return None
@@ -213,8 +212,7 @@ class ConnectionPool:
 
     async def _connect(self, verb: str, path: str, until: float) -> Connection:
         address = self._address
-        # Before the handshake: a certificate that is loaded meanwhile may come too late for it.
-        generation = generation_of(address.tls)
+        context = self._context()
         self._connecting += 1
         limit = min(until, self._loop.time() + self._connect_timeout)
         try:
@@ -222,7 +220,7 @@ class ConnectionPool:
                 _, connection = await self._loop.create_connection(
                     lambda: Connection(self._loop, self._lost),
                     sock=await self._reach(),
-                    ssl=address.tls,
+                    ssl=context,
                     server_hostname=self._server_hostname,
                 )
         except TimeoutError as error:
@@ -240,7 +238,7 @@ class ConnectionPool:
             connection.abort()
             text = f"cannot connect to {address}: the connection was lost at once"
             raise ConnectionFailed(verb, path, text, sent=False)
-        connection.generation = generation
+        connection.context = context
         self._all.add(connection)
         self._none_left.clear()
         return connection
@@ -265,10 +263,14 @@ class ConnectionPool:
         address = self._address
         return None if address.tls is None else address.server_hostname or address.host
 
+    def _context(self) -> ResumingContext | None:
+        tls = self._address.tls
+        return None if tls is None else tls.current()
+
     def _remember(self, connection: Connection) -> None:
-        tls, handshake = self._address.tls, connection.handshake
-        if isinstance(tls, ResumingContext) and handshake is not None:
-            tls.remember(handshake, connection.generation)
+        context, handshake = connection.context, connection.handshake
+        if context is not None and handshake is not None:
+            context.remember(handshake)
 
     def _release(self, connection: Connection) -> None:
         if connection.reusable and not self._closed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -12,6 +11,7 @@ import pytest
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http import Address, Answer, ConnectionPool
 from scheduler.client.http.connection import Connection
+from scheduler.client.http.tls import ClientTls
 from tests.integration.client.faulty_server import until
 
 REQUEST = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -316,7 +316,7 @@ async def test_closing_does_not_make_half_a_body_a_whole_one() -> None:
 
 @pytest.mark.parametrize("name", [".example", "a\0b"])
 async def test_a_host_that_can_be_none_is_an_error_of_the_request(name: str) -> None:
-    address = Address(name, 1, ssl.create_default_context())
+    address = Address(name, 1, ClientTls())
     pool = ConnectionPool(address, limit=1, keepalive=1.0, connect_timeout=1.0)
     with pytest.raises(ConnectionFailed) as caught:
         await post(pool)
@@ -336,7 +336,7 @@ async def test_nobody_listens() -> None:
 
 async def test_a_server_without_tls_is_no_secret() -> None:
     async with serving(sends(OK)) as server:
-        address = Address("127.0.0.1", server.port, ssl.create_default_context())
+        address = Address("127.0.0.1", server.port, ClientTls())
         pool = ConnectionPool(address, limit=1, keepalive=1.0, connect_timeout=0.2)
         with pytest.raises((ConnectionFailed, RequestTimeout)) as caught:
             await post(pool)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http.request import HeaderBlock
-from scheduler.client.http.tls import client_context
+from scheduler.client.http.tls import ClientTls
 from scheduler.client.transport import Transport
 from scheduler.service.serving.self_signed import make_pair
 from tests.integration.client.faulty_server import until
@@ -42,11 +41,8 @@ async def test_a_watch_through_the_proxy() -> None:
         assert (stream.status, await stream.read_all()) == (200, b"onetwo")
 
 
-async def test_a_new_client_certificate_is_not_shown_on_old_connections(tmp_path: Path) -> None:
-    pair = tmp_path / "tls.crt", tmp_path / "tls.key"
-    for path, content in zip(pair, make_pair(datetime.now(UTC), timedelta(days=1)), strict=True):
-        path.write_bytes(content)
-    tls = client_context()
+async def test_a_new_client_certificate_is_not_shown_on_old_connections() -> None:
+    tls = ClientTls()
     async with serving(*[sends(OK)] * 6) as server:
         proxy = f"http://127.0.0.1:{server.port}"
         configuration = ClientConfiguration("http://api.invalid", tls, proxy=proxy)
@@ -55,7 +51,7 @@ async def test_a_new_client_certificate_is_not_shown_on_old_connections(tmp_path
                 for _ in range(2):
                     answer = await transport.request("GET", "/x", HEADERS, None, 2.0)
                     assert (answer.body, server.connections) == (b"ok", expected)
-                tls.load_cert_chain(*pair)
+                tls.use_certificate(*make_pair(datetime.now(UTC), timedelta(days=1)))
             # Only the last one and the one before are kept.
             await until(lambda: server.ended == 1)
         await until(lambda: server.ended == 3)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -13,14 +15,14 @@ from typing import Any, Self
 
 import pytest
 
-from scheduler.client import transport
+from scheduler.client import exec_plugin, transport
 from scheduler.client.errors import ConnectionFailed
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.transport import Transport
 from scheduler.framework import Code, Status
 from scheduler.service import application
 from scheduler.service.application import EXIT_FAILED, EXIT_FORCED, EXIT_OK, Application
-from scheduler.service.options import RunOptions, ServingOptions
+from scheduler.service.options import AccessOptions, RunOptions, ServingOptions
 from simulator import EmbeddedCluster, FaultRule
 from simulator.objects import JsonObject
 from tests.integration.service.harness import (
@@ -365,3 +367,97 @@ async def test_one_signal_ends_the_process_cleanly(
     finally:
         with suppress(ProcessLookupError):
             process.kill()
+
+
+class TestACredentialPluginThatHangs:
+    """At the start, and at whatever call of it."""
+
+    def kubeconfig(self, cluster: EmbeddedCluster, folder: Path, *, hangs_at: int) -> Path:
+        """A kubeconfig whose plugin answers until its call number `hangs_at`."""
+        credential = (
+            '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",'
+            '"status":{"token":"t"}}'
+        )
+        script = folder / "plugin.sh"
+        script.write_text(
+            f"#!/bin/sh\ncd '{folder}'\necho >>calls\n"
+            f"if [ $(wc -l <calls) -lt {hangs_at} ]; then echo '{credential}'; exit; fi\n"
+            "trap '' TERM\necho $$ >pid.part\nmv pid.part pid\nwhile :; do sleep 60; done\n"
+        )
+        script.chmod(0o755)
+        path = folder / "exec.kubeconfig"
+        user = {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": str(script),
+                "interactiveMode": "Never",
+            }
+        }
+        document = {
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": cluster.url}}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        }
+        path.write_text(json.dumps(document))
+        return path
+
+    # The scheduler's own connections, the Lease's, and those of delegated authentication.
+    @pytest.mark.parametrize("call", [1, 2, 3])
+    async def test_does_not_keep_the_run_from_stopping(
+        self,
+        cluster: EmbeddedCluster,
+        tmp_path: Path,
+        call: int,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(exec_plugin, "END_SECONDS", 0.1)
+        path = self.kubeconfig(cluster, tmp_path, hangs_at=call)
+        connection = {"clientConnection": {"kubeconfig": str(path)}, "leaderElection": ELECTION}
+        loaded, registry = configuration((), connection)
+        options = RunOptions(
+            serving=ServingOptions(secure_port=free_port(), bind_address="127.0.0.1"),
+            access=AccessOptions(authentication_kubeconfig=str(path)),
+        )
+        application = Application(loaded, registry, options)
+        run = asyncio.create_task(application.serve(handle_signals=False))
+        await until((tmp_path / "pid").exists, "plugin hangs")
+        application.stop()
+        assert await run == EXIT_OK
+        pid = (tmp_path / "pid").read_text().strip()
+        await until(lambda: not alive(pid), "plugin gone")
+        assert len((tmp_path / "calls").read_text().splitlines()) == call
+
+    @pytest.mark.slow
+    async def test_does_not_keep_the_process_from_ending(
+        self, cluster: EmbeddedCluster, tmp_path: Path
+    ) -> None:
+        path = self.kubeconfig(cluster, tmp_path, hangs_at=1)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", "run", f"--kubeconfig={path}", "--secure-port=0",
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            await until((tmp_path / "pid").exists, "plugin hangs")
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(5):
+                output, _ = await process.communicate()
+            assert process.returncode == EXIT_OK, output.decode()
+            assert not alive((tmp_path / "pid").read_text().strip())
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def alive(pid: str) -> bool:
+    """Whether it runs; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

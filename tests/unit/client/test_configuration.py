@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from scheduler.client import kubeconfig_loaders
+from scheduler.client import configuration, kubeconfig_loaders
 from scheduler.client.configuration import (
     PROVIDER_CHECK_SECONDS,
     ClientConfiguration,
@@ -33,7 +33,7 @@ from scheduler.client.credentials import (
     TokenFileCredentials,
 )
 from scheduler.client.errors import ConfigurationError
-from scheduler.client.http.tls import generation_of
+from scheduler.client.http import tls as client_tls
 from tests.unit.client.virtual_clock import EPOCH, ManualClock
 
 
@@ -101,13 +101,13 @@ class TestKubeconfig:
         found = await load(kubeconfig(tmp_path, {"token": "secret"}))
         assert found.server == "https://one:6443"
         assert await found.authorization() == "Bearer secret"
-        assert found.ssl_context is not None
-        assert found.ssl_context.verify_mode is ssl.CERT_REQUIRED
+        assert found.tls is not None
+        assert found.tls.context.verify_mode is ssl.CERT_REQUIRED
 
     async def test_context(self, tmp_path: Path) -> None:
         found = await load(kubeconfig(tmp_path), context="two")
         assert found.server == "http://two:8080"
-        assert found.ssl_context is None
+        assert found.tls is None
         assert await found.authorization() is None
 
     async def test_master_overrides_the_server(self, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ class TestKubeconfig:
         user = {"client-certificate-data": certificate, "client-key-data": key}
         path = kubeconfig(tmp_path, user, **{"certificate-authority-data": certificate})
         found = await load(path)
-        assert found.ssl_context is not None
-        assert len(found.ssl_context.get_ca_certs()) == 1
+        assert found.tls is not None
+        assert len(found.tls.context.get_ca_certs()) == 1
 
     async def test_files_are_relative_to_the_kubeconfig(
         self, tmp_path: Path, pem: tuple[bytes, bytes]
@@ -133,8 +133,8 @@ class TestKubeconfig:
         path = kubeconfig(tmp_path, {"tokenFile": "tok"}, **{"certificate-authority": "ca.crt"})
         found = await load(path)
         assert await found.authorization() == "Bearer from-file"
-        assert found.ssl_context is not None
-        assert len(found.ssl_context.get_ca_certs()) == 1
+        assert found.tls is not None
+        assert len(found.tls.context.get_ca_certs()) == 1
 
     async def test_insecure_server_name_and_proxy(self, tmp_path: Path) -> None:
         more: dict[str, Any] = {
@@ -143,8 +143,8 @@ class TestKubeconfig:
             "proxy-url": "http://proxy:3128",
         }
         found = await load(kubeconfig(tmp_path, **more))
-        assert found.ssl_context is not None
-        assert found.ssl_context.verify_mode is ssl.CERT_NONE
+        assert found.tls is not None
+        assert found.tls.context.verify_mode is ssl.CERT_NONE
         assert (found.server_hostname, found.proxy) == ("kubernetes", "http://proxy:3128")
 
     async def test_basic_authentication(self, tmp_path: Path) -> None:
@@ -250,31 +250,63 @@ class TestExecPlugin:
             credential = {"apiVersion": version, "kind": "ExecCredential", "status": status}
             answer.write_text(json.dumps(credential))
 
-        def too_many_files(*_: object) -> None:
+        def too_many_files(*_: object, **__: object) -> None:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
         gives(*pem)
         clock = ManualClock()
         user = {"exec": {"apiVersion": version, "command": "cat", "args": [str(answer)]}}
         found = await load(kubeconfig(tmp_path, user), clock=clock)
-        first = generation_of(found.ssl_context)
+        assert found.tls is not None
+        first = found.tls.context
         certificate, key = make_pem()
         gives(certificate, pem[1])
         with pytest.raises(ConfigurationError, match="credential provider: client certificate: "):
             await found.credentials.renew()
-        assert generation_of(found.ssl_context) == first
+        assert found.tls.context is first
         gives(certificate, key)
         clock.jump(RENEWAL_PAUSE_SECONDS)
         with monkeypatch.context() as patch:
-            patch.setattr(found.ssl_context, "load_cert_chain", too_many_files)
+            patch.setattr(client_tls.ResumingContext, "load_cert_chain", too_many_files)
             with pytest.raises(ConfigurationError, match="Too many open files"):
                 await found.credentials.renew()
         clock.jump(RENEWAL_PAUSE_SECONDS)
         await found.credentials.renew()
-        assert generation_of(found.ssl_context) == first + 1
-        # The same once more is nothing new.
+        second = found.tls.context
+        assert second is not first
+        # The same once more is nothing new, nor are files that are read again.
         await found.credentials.renew()
-        assert generation_of(found.ssl_context) == first + 1
+        found.tls.reload()
+        assert found.tls.context is second
+
+    async def test_it_is_told_the_cluster_where_it_shall(self, tmp_path: Path) -> None:
+        (tmp_path / "ca.crt").write_bytes(make_pem()[0])
+        user = self.plugin(tmp_path, None)
+        (tmp_path / "told.py").write_text(
+            "import os, pathlib\n"
+            f"told = pathlib.Path({str(tmp_path / 'told')!r})\n"
+            "told.write_text(os.environ['KUBERNETES_EXEC_INFO'])\n"
+            f"exec(pathlib.Path({str(tmp_path / 'plugin.py')!r}).read_text())\n"
+        )
+        user["exec"] |= {"args": [str(tmp_path / "told.py")], "provideClusterInfo": True}
+        cluster: dict[str, Any] = {
+            "certificate-authority": "ca.crt",
+            "tls-server-name": "name",
+            "extensions": [
+                {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}},
+                {"name": "other", "extension": {}},
+            ],
+        }
+        path = kubeconfig(tmp_path, user, **cluster)
+        assert await (await load(path)).authorization() == "Bearer token-1"
+        told = json.loads((tmp_path / "told").read_text())["spec"]["cluster"]
+        authority = base64.b64decode(told.pop("certificate-authority-data"))
+        assert authority == (tmp_path / "ca.crt").read_bytes()
+        assert told == {
+            "server": "https://one:6443/",
+            "tls-server-name": "name",
+            "config": {"audience": "a"},
+        }
 
     async def test_a_failing_plugin_is_named(self, tmp_path: Path) -> None:
         user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/x"}}
@@ -283,6 +315,27 @@ class TestExecPlugin:
 
 
 class TestIdentityProvider:
+    @pytest.mark.parametrize("name", ["gcp", "azure"])
+    async def test_those_that_client_go_does_not_have_are_refused(
+        self, tmp_path: Path, name: str
+    ) -> None:
+        config = {"cmd-path": "/bin/false", "cmd-args": ""}
+        user = {"auth-provider": {"name": name, "config": config}}
+        with pytest.raises(ConfigurationError, match=f"no auth provider found for name '{name}'"):
+            await load(kubeconfig(tmp_path, user))
+
+    async def test_one_that_hangs_at_the_start_is_given_up(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def hangs(*_: object) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(kubeconfig_loaders.load().kube_config_loader, "load_and_set", hangs)
+        monkeypatch.setattr(configuration, "RENEWAL_TIMEOUT_SECONDS", 0.0)
+        user = {"auth-provider": {"name": "oidc", "config": {}}}
+        with pytest.raises(ConfigurationError, match="gave no token within"):
+            await load(kubeconfig(tmp_path, user))
+
     async def test_one_that_fails_costs_nothing_while_the_server_takes_its_token(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -8,7 +8,7 @@ import ssl
 import pytest
 
 from scheduler.client.errors import ConfigurationError
-from scheduler.client.extender_http import ExtenderHttp, ExtenderTLS, ssl_context
+from scheduler.client.extender_http import ExtenderHttp, ExtenderTLS, client_tls
 
 
 def verified(context: ssl.SSLContext) -> bool:
@@ -25,12 +25,12 @@ def verified(context: ssl.SSLContext) -> bool:
     ],
 )
 def test_what_is_verified(tls: ExtenderTLS, expected: bool) -> None:
-    assert verified(ssl_context(tls)) is expected
+    assert verified(client_tls(tls).context) is expected
 
 
 def test_any_certificate_given_is_an_authority() -> None:
     """Also an intermediate one, as in Go; OpenSSL wants the whole chain otherwise."""
-    assert ssl_context(ExtenderTLS()).verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+    assert client_tls(ExtenderTLS()).context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_any_certificate_given_is_an_authority() -> None:
 )
 def test_settings_that_cannot_work(tls: ExtenderTLS, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        ssl_context(tls)
+        client_tls(tls)
 
 
 @pytest.mark.parametrize("prefix", ["", "host:80/path", "ftp://h", "http://", "/scheduler"])

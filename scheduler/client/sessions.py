@@ -1,0 +1,49 @@
+"""An aiohttp session that follows the certificates of its server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import aiohttp
+
+from scheduler.client.http.tls import ClientTls, ResumingContext
+
+
+class RenewedSession:
+    """Gives the session whose connections are begun with the current TLS context.
+
+    With a new context a new session begins; the one before is left to what is under way, and closed
+    with the next.
+    """
+
+    def __init__(
+        self,
+        tls: ClientTls | None,
+        open_session: Callable[[ResumingContext | None], aiohttp.ClientSession],
+    ) -> None:
+        """Nothing is opened before `current`."""
+        self._tls = tls
+        self._open = open_session
+        self._context: ResumingContext | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._previous: aiohttp.ClientSession | None = None
+
+    async def current(self) -> aiohttp.ClientSession:
+        """The session for a request that leaves now."""
+        context = None if self._tls is None else self._tls.current()
+        session = self._session
+        if session is None or context is not self._context:
+            outdated, self._previous = self._previous, session
+            self._context = context
+            session = self._session = self._open(context)
+            if outdated is not None:
+                await outdated.close()
+        return session
+
+    async def close(self) -> None:
+        """Close the sessions and their connections."""
+        sessions = self._previous, self._session
+        self._previous = self._session = None
+        for session in sessions:
+            if session is not None:
+                await session.close()
