@@ -192,7 +192,9 @@ class RequestProtocol(web.RequestHandler):
         if status == 400:
             # Not the message: it quotes what was sent.
             self._log.warning(
-                "malformed request", client=self.connection.client, kind=type(exc).__name__
+                "malformed request",
+                client=self.connection.client,
+                kind="version" if exc is None else type(exc).__name__,
             )
         elif exc is not None:
             self._log.exception("cannot answer a request", exc)

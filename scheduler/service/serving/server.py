@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import structlog
-from aiohttp import web
+from aiohttp import HttpVersion10, web
+from yarl import URL
 
 from scheduler.service.limited_log import LimitedLog
 from scheduler.service.options import ServingOptions
@@ -155,6 +156,8 @@ class HttpsServer:
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         protocol = request.protocol
         assert isinstance(protocol, RequestProtocol)
+        if isinstance(request, _MalformedRequest):
+            return protocol.handle_error(request, 400)
         protocol.connection.started()
         return await self._handler(request)
 
@@ -189,6 +192,14 @@ class _Request(web.BaseRequest):
         response.headers["Connection"] = "close"
 
 
+class _MalformedRequest(_Request):
+    """Something before HTTP/1.0, which the parser lets pass; it may have no target."""
+
+
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> _Request:
     """Build a request, as `web.Server` would of another class."""
-    return _Request(message, payload, protocol, writer, task, asyncio.get_running_loop())
+    kind = _Request
+    if message.version < HttpVersion10:
+        kind = _MalformedRequest
+        message = message._replace(path="/", url=URL("/"), version=HttpVersion10)
+    return kind(message, payload, protocol, writer, task, asyncio.get_running_loop())

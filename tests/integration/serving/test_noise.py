@@ -15,6 +15,7 @@ from tests.integration.serving.conftest import Open, Site, Visitor, until_closed
 CANARY = b"canary-31337"
 MALFORMED = {
     "not http": CANARY + b" at all\r\n\r\n",
+    "before HTTP/1.0": b"CONNECT " + CANARY + b"\r\n\r\n",
     "version": b"GET / HTTP/" + CANARY + b"\r\n\r\n",
     "header": b"GET / HTTP/1.1\r\nHost: x\r\n" + CANARY + b"\r\n\r\n",
     "space before colon": b"GET / HTTP/1.1\r\nHost : " + CANARY + b"\r\n\r\n",

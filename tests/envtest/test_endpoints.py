@@ -1,0 +1,104 @@
+"""The endpoints before a real API server: whom it lets in, and that strangers keep nobody out."""
+
+from __future__ import annotations
+
+import http.client
+import resource
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tests.integration.serving
+from tests.envtest.control_plane import ControlPlane, ManagedProcess
+from tests.envtest.kubestow import start_kubestow
+from tests.envtest.ports import LOOPBACK
+
+pytestmark = pytest.mark.envtest
+
+SCRIPTS = Path(tests.integration.serving.__file__).parent
+STRANGERS = 10_000
+SOFT, HARD = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+@pytest.fixture(scope="module")
+def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
+    """Started with the soft limit of descriptors that shells and container runtimes often set."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, SOFT), HARD))
+    try:
+        process = start_kubestow(control_plane, arguments=("-v", "10"), name="kubestow-endpoints")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (SOFT, HARD))
+    yield process
+    process.stop()
+    assert process.returncode == 0, process.describe("did not end cleanly")
+
+
+def ask(process: ManagedProcess, path: str, token: str) -> tuple[int, str]:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(LOOPBACK, process.port, context=context, timeout=30)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    connection.request("GET", path, headers=headers)
+    response = connection.getresponse()
+    body = response.read().decode()
+    connection.close()
+    return response.status, body
+
+
+def test_the_api_server_decides_and_its_refusals_are_remembered(
+    control_plane: ControlPlane, kubestow: ManagedProcess
+) -> None:
+    nobody = control_plane.service_account_token("default", "default")
+    assert ask(kubestow, "/livez", "") == (200, "ok")
+    assert ask(kubestow, "/metrics", "")[0] == 403
+    for _ in range(20):
+        assert ask(kubestow, "/metrics", "made-up-token-of-a-stranger")[0] == 401
+        status, body = ask(kubestow, "/configz", nobody)
+        assert status == 403
+        assert 'User \\"system:serviceaccount:default:default\\" cannot get path' in body
+    status, page = ask(kubestow, "/metrics", control_plane.admin_token)
+    assert status == 200
+    # A TokenReview each for three tokens, and an access review for each of three users but the
+    # administrator's, whose group needs none. Everything else was remembered.
+    reviews = [
+        line
+        for line in page.splitlines()
+        if line.startswith("rest_client_requests_total{") and 'method="POST"' in line
+    ]
+    assert 0 < sum(float(line.rpartition(" ")[2]) for line in reviews) <= 10
+
+
+def script(name: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, SCRIPTS / name, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.skipif(
+    HARD != resource.RLIM_INFINITY and HARD < STRANGERS + 100,
+    reason=f"the hard limit of open files is {HARD}",
+)
+def test_every_probe_is_answered_beside_silent_connections(
+    control_plane: ControlPlane, kubestow: ManagedProcess
+) -> None:
+    port = str(kubestow.port)
+    strangers = script("strangers.py", port, str(STRANGERS), LOOPBACK)
+    prober = script("prober.py", port)
+    try:
+        assert strangers.stdout is not None
+        assert int(strangers.stdout.readline()) == STRANGERS
+        probes, answered = map(int, prober.communicate()[0].split())
+        # Reviews still reach the API server.
+        assert ask(kubestow, "/metrics", control_plane.admin_token)[0] == 200
+    finally:
+        strangers.communicate()
+    assert probes >= 66
+    assert answered == probes
