@@ -21,6 +21,7 @@ from config.durations import format_duration
 from config.feature_gates import FeatureGates
 from config.loading import Configuration
 from config.types import API_VERSION
+from scheduler.api.redaction import redact
 
 
 def to_data(configuration: Configuration) -> dict[str, Any]:
@@ -69,10 +70,6 @@ def to_yaml(data: Mapping[str, Any]) -> str:
     )
 
 
-HIDDEN = "hidden"
-"""Shown in place of secrets."""
-
-
 class _Dumper(yaml.SafeDumper):
     """Also quotes texts that only the YAML readers of Kubernetes' tools take for something else."""
 
@@ -83,21 +80,8 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+01234
 
 
 def configz(configuration: Configuration) -> dict[str, Any]:
-    """What `/configz` answers: the configuration without private keys."""
-    data = to_data(configuration)
-    for extender in data.get("extenders", ()):
-        tls = extender.get("tlsConfig", {})
-        if tls.get("keyData"):
-            tls["keyData"] = HIDDEN
-        extender["urlPrefix"] = _without_password(extender["urlPrefix"])
-    return {"componentconfig": data}
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    user, at, host = authority.rpartition("@")
-    return f"{scheme}{separator}{HIDDEN if user else ''}{at}{host}{slash}{path}"
+    """What `/configz` answers: the configuration without keys, passwords and tokens."""
+    return {"componentconfig": redact(to_data(configuration))}
 
 
 def _arguments(plugin: str, args: Mapping[str, Any], gates: FeatureGates) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from config import GATES, Configuration, FeatureGates, to_data, to_yaml, upstream_form
+from scheduler.api.redaction import redact
 from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
 from scheduler.cli.run import split_feature_gates
 from scheduler.framework.status import ConfigurationError
@@ -76,11 +77,15 @@ def validate(file: str, **values: Any) -> None:
     is_flag=True,
     help="Leave out what kube-scheduler would refuse: the key `kubestow` and plugins it lacks.",
 )
+@click.option(
+    "--show-secrets", is_flag=True, help="Print keys, passwords and tokens of the file as well."
+)
 @_reading_options
-def show(file: str | None, *, upstream: bool, **values: Any) -> None:
+def show(file: str | None, *, upstream: bool, show_secrets: bool, **values: Any) -> None:
     """Print the effective configuration of FILE, or of no file, as YAML.
 
-    Every default is filled in and plugin lists are merged, so this is what runs.
+    Every default is filled in and plugin lists are merged, so this is what runs. Keys, passwords
+    and tokens, such as an extender's keyData, are hidden; a file with hidden values does not load.
 
     \b
     Example:
@@ -88,7 +93,10 @@ def show(file: str | None, *, upstream: bool, **values: Any) -> None:
     """  # noqa: D301 - click wants the character itself
     configuration = _read(file or "", **values)
     data = upstream_form(configuration) if upstream else to_data(configuration)
-    click.echo(to_yaml(data), nl=False)
+    shown = data if show_secrets else redact(data)
+    if shown != data:
+        click.echo("warning: credentials are hidden; --show-secrets prints them", err=True)
+    click.echo(to_yaml(shown), nl=False)
 
 
 @command.command("gates")

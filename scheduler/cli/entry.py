@@ -18,7 +18,14 @@ from typing import Final, NoReturn
 import click
 
 from scheduler.cli.lean_imports import lean_imports
-from scheduler.cli.reporting import EXIT_FAILED, EXIT_INTERRUPTED, counted, report_problems
+from scheduler.cli.reporting import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    counted,
+    report_crashes,
+    report_problems,
+    show,
+)
 from scheduler.cli.version import version_option
 
 INTRODUCTION: Final = """\
@@ -112,7 +119,7 @@ def _run(command: click.Command, arguments: list[str], name: str) -> NoReturn:
     try:
         status = command.main(args=arguments, prog_name=name, standalone_mode=False)
     except click.ClickException as problem:
-        problem.show()
+        show(problem)
         sys.exit(problem.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
@@ -130,6 +137,7 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
     # Nobody multiplies matrices here, and to start a thread per core for it takes a fifth of the
     # time to start. NumPy's library reads it when it is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    report_crashes()
     given = sys.argv[1:] if arguments is None else list(arguments)
     called = Path(sys.argv[0]).name if name is None else name
     try:

@@ -197,6 +197,8 @@ def _log_format(text: str) -> LogFormat | None:
 def _write_configuration(options: RunOptions, path: Path) -> None:
     text = to_yaml(to_data(read_configuration(options)))
     try:
+        # It may hold keys of extenders: what is made here is for us alone.
+        path.touch(mode=0o600)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.FileError(str(path), error.strerror or str(error)) from error

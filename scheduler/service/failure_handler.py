@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from scheduler.api.pod import Pod
+from scheduler.api.redaction import redact_message
 from scheduler.engine import Attempt, Failure
 from scheduler.framework import Clock, Events, QueuedPodInfo
 from scheduler.queue import AlreadyQueuedError, SchedulingQueue
@@ -99,20 +100,20 @@ class FailureHandler:
             self._queue.nominator.add_nominated_pod(newest, failure.nominating)
         if not failure.message:
             return
+        # Plugins and extenders put what they like into their errors; these words are public.
+        message = redact_message(failure.message)
         _log.info(
             "pod not scheduled",
             pod=pod.key,
             reason=failure.reason,
             attempts=info.attempts,
-            message=failure.message,
+            message=message,
         )
-        self._events.record(
-            pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, failure.message
-        )
+        self._events.record(pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, message)
         if newest is not None:
-            self._write_status(info, newest, failure)
+            self._write_status(info, newest, failure, message)
 
-    def _write_status(self, info: QueuedPodInfo, pod: Pod, failure: Failure) -> None:
+    def _write_status(self, info: QueuedPodInfo, pod: Pod, failure: Failure, message: str) -> None:
         nominated = None if failure.nominating is None else failure.nominating.node_name
         if (
             self._gates is None
@@ -120,8 +121,8 @@ class FailureHandler:
             or self._statuses.nomination_differs(pod, nominated)
         ):
             more = self._conditions(pod, info)
-            self._statuses.not_scheduled(pod, failure.reason, failure.message, nominated, more)
+            self._statuses.not_scheduled(pod, failure.reason, message, nominated, more)
         elif not info.gated:
             # Many pods that a plugin holds may be let in at once and turned down again. (Where a
             # gate closed behind the pod, the gate's words are newer.)
-            self._gates.rejected(info, failure.reason, failure.message)
+            self._gates.rejected(info, failure.reason, message)

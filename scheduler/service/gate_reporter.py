@@ -23,6 +23,7 @@ from typing import Final, Protocol
 
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
+from scheduler.api.redaction import redact_message
 from scheduler.framework import Clock, QueuedPodInfo, Status
 from scheduler.service.plugin_conditions import ConditionSource, no_conditions
 
@@ -216,6 +217,7 @@ class GateReporter:
 
     def _want(self, info: QueuedPodInfo, reason: str, message: str, *, gated: bool) -> None:
         uid, now = info.uid, self._clock.monotonic()
+        message = redact_message(message)
         note = self._notes.get(uid) or self._begin(info, reason, now)
         same = note.due is not None and note.reason == reason and note.message == message
         note.info, note.gated, note.attempts = info, gated, info.attempts

@@ -1,8 +1,8 @@
 """Logs: structlog as JSON lines or coloured text, with a level that can be changed while running.
 
 Everything goes to one stream: our own lines and those of libraries that use `logging`. Invariant:
-no line carries a credential. Fields named like one, and bearer tokens inside texts, are blanked
-before anything is rendered, and tracebacks never show local variables.
+no line carries what `scheduler.api.redaction` recognises as a credential, at any level, and
+tracebacks never show local variables.
 
 A process has one log, so this is the one place that keeps process-wide state. Call `configure`
 once, before the first line.
@@ -12,27 +12,23 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
-from functools import lru_cache
 from typing import Any, Final, TextIO
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from scheduler.api.redaction import redact_field
 from scheduler.service.options import LogFormat
 
 DEBUG_VERBOSITY: Final = 4
 """`-v` from which on debug lines are written; kube-scheduler's own lines about single pods begin
 there too."""
 
-_SECRET_NAMES: Final = frozenset(
-    {"authorization", "token", "password", "secret", "credential", "private_key", "id_token"}
-)
-_SECRET_ENDINGS: Final = ("_token", "_password", "_secret", "_credential")
-_BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
-_BLANK: Final = "[redacted]"
+MAX_TEXT: Final = 64 * 1024
+"""Characters of one text in a line; the rest is cut off."""
+_OURS: Final = frozenset({"ts", "level", "logger"})
 _FIRST: Final = ("ts", "level", "logger", "msg")
 
 
@@ -175,24 +171,19 @@ def _to_json(fields: dict[str, Any], **_: Any) -> str:
 
 
 def redact(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
-    """Blank what looks like a credential, by name or by form.
+    """Blank credentials, and cut texts without end.
 
     >>> redact(None, "info", {"token": "x", "error": "sent Bearer abcdefgh.ijk to y"})
     {'token': '[redacted]', 'error': 'sent Bearer [redacted] to y'}
     """
     for name, value in fields.items():
-        if _secret_name(name):
-            fields[name] = _BLANK
-        elif isinstance(value, str):
-            # A tenth of the price of the expression, which has no fixed beginning to look for.
-            folded = value.casefold()
-            if "bearer" in folded or "basic" in folded:
-                fields[name] = _BEARER.sub(rf"\1 {_BLANK}", value)
+        if name in _OURS:
+            continue
+        fields[name] = redact_field(name, _cut(value))
     return fields
 
 
-@lru_cache(maxsize=1024)
-def _secret_name(name: str) -> bool:
-    # Names stand in our code and that of plugins: there are few.
-    lowered = name.lower()
-    return lowered in _SECRET_NAMES or lowered.endswith(_SECRET_ENDINGS)
+def _cut(value: object) -> object:
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        return f"{value[:MAX_TEXT]}... ({len(value) - MAX_TEXT} more)"
+    return value

@@ -177,11 +177,11 @@ class _Handlers:
 
     async def configz(self, _: web.BaseRequest) -> web.Response:
         """The effective configuration."""
-        return _json(self._endpoints.configz())
+        return await _json(self._endpoints.configz())
 
     async def version(self, _: web.BaseRequest) -> web.Response:
         """What this build is."""
-        return _json(self._endpoints.version)
+        return await _json(self._endpoints.version)
 
     async def set_verbosity(self, request: web.BaseRequest) -> web.Response:
         """Change the log level while running; the body is the number."""
@@ -194,7 +194,7 @@ class _Handlers:
 
     async def debug_index(self, _: web.BaseRequest) -> web.Response:
         """The names of the debug pages."""
-        return _json([f"/debug/{name}" for name in self._endpoints.debug.names()])
+        return await _json([f"/debug/{name}" for name in self._endpoints.debug.names()])
 
     async def debug_page(self, request: web.BaseRequest) -> web.Response:
         """One debug page."""
@@ -202,11 +202,12 @@ class _Handlers:
         if page is None:
             return not_found()
         try:
-            return _json(page(request.query))
+            data = page(request.query)
         except LookupError as error:
             return _error(404, str(error.args[0]) if error.args else "not found")
         except ValueError as error:
             return _error(400, str(error))
+        return await _json(data)
 
 
 class _Limit:
@@ -304,8 +305,9 @@ def _text(body: bytes, content_type: str = TEXT) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": content_type})
 
 
-def _json(data: object) -> web.Response:
-    body = debug_pages.encode(data)
+async def _json(data: object) -> web.Response:
+    # Encoded at once, so that it shows one moment; the rest holds nobody up.
+    body = await asyncio.to_thread(debug_pages.finish, debug_pages.compact(data))
     return _text(body, "application/json")
 
 

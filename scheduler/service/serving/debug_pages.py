@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.api.redaction import redact
+
 Page = Callable[[Mapping[str, str]], object]
 """`page(query)` gives JSON data, Structs or dataclasses. LookupError is a 404, ValueError a 400."""
 
@@ -49,9 +51,13 @@ class DebugPages:
         return self._pages.get(name)
 
 
-def encode(data: object) -> bytes:
-    """JSON of whatever a page returned, with a line end for terminals."""
-    return msgspec.json.format(compact(data), indent=2) + b"\n"
+def finish(encoded: bytes) -> bytes:
+    """JSON for readers: indented, without credentials, with a line end for terminals.
+
+    Takes a while for long pages, and may be called in a thread.
+    """
+    shown = redact(msgspec.json.decode(encoded), max_values=len(encoded))
+    return msgspec.json.format(msgspec.json.encode(shown), indent=2) + b"\n"
 
 
 def compact(data: object) -> bytes:

@@ -13,6 +13,8 @@ from typing import Final
 
 import structlog
 
+from scheduler.api.redaction import redact_text
+
 _log = structlog.get_logger(__name__)
 
 Check = Callable[[], str | None]
@@ -106,7 +108,7 @@ class HealthChecks:
         reason = self.reason(endpoint, name)
         if reason is None:
             return HealthAnswer(healthy=True, body="ok")
-        return HealthAnswer(healthy=False, body=f"internal server error: {reason}\n")
+        return HealthAnswer(healthy=False, body=f"internal server error: {redact_text(reason)}\n")
 
     def reason(self, endpoint: str, name: str) -> str | None:
         """Run one check; why it fails, or None. A check that raises fails."""

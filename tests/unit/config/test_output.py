@@ -112,8 +112,8 @@ def test_configz_shows_no_secrets_of_extenders() -> None:
         "- urlPrefix: http://plain/a@b\n"
     )
     first, second = configz(configuration)["componentconfig"]["extenders"]
-    assert first["urlPrefix"] == "https://hidden@h/x"
-    assert (first["tlsConfig"]["keyData"], first["tlsConfig"]["certData"]) == ("hidden", "YQ==")
+    assert first["urlPrefix"] == "https://[redacted]@h/x"
+    assert (first["tlsConfig"]["keyData"], first["tlsConfig"]["certData"]) == ("[redacted]", "YQ==")
     assert second["urlPrefix"] == "http://plain/a@b"
 
 

@@ -157,3 +157,12 @@ def test_arguments_fill_the_message() -> None:
     structlog.get_logger("x").error("%d of %d", 1, 2)
     structlog.get_logger("x").critical("100%")
     assert [line["msg"] for line in stream.lines()] == ["1 of 2", "100%"]
+
+
+def test_a_text_without_end_is_cut() -> None:
+    stream = Stream()
+    logs.configure(stream=stream)
+    structlog.get_logger("x").info("long", body="a" * (logs.MAX_TEXT + 7), nested={"token": "b"})
+    (line,) = stream.lines()
+    assert line["body"] == "a" * logs.MAX_TEXT + "... (7 more)"
+    assert line["nested"] == {"token": "[redacted]"}

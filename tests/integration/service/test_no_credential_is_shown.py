@@ -1,0 +1,280 @@
+"""Seeded credentials, every error path that a test can reach, and everything that people can read.
+
+None of them may be in a log line at `-v 10`, on a page, in a metric, an Event, a pod's condition,
+the output of a command, or a traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import structlog
+import yaml
+
+from scheduler.service import logs
+from scheduler.service.application import Application
+from scheduler.service.options import AccessOptions, LogFormat, RunOptions, ServingOptions
+from simulator import EmbeddedCluster
+from tests.integration.extenders.extender import Extender
+from tests.integration.service.harness import (
+    bound_to,
+    configuration,
+    event_notes,
+    node,
+    plugin,
+    pod,
+    until,
+)
+from tests.integration.service.test_application import NO_ELECTION
+
+CANARY = "canary7canary7canary7"
+WEB_TOKEN = f"eyJhbGciOiJSUzI1NiJ9.{CANARY}.{CANARY}"
+LABEL = "EC PRIVATE KEY"
+KEY = f"-----BEGIN {LABEL}-----\n{CANARY}\n-----END {LABEL}-----\n"
+ENCODED = base64.b64encode(KEY.encode()).decode()
+PAGES = (
+    *("/configz", "/metrics", "/metrics/resources", "/metrics/slis", "/version", "/debug"),
+    *("/debug/queue", "/debug/statistics", "/debug/cache", "/debug/cache?node=n1"),
+    *("/debug/explain?pod=default/raises", "/readyz?verbose", "/readyz/shutdown"),
+    *("/debug/explain?pod=default/extender", "/debug/explain?pod=default/nope"),
+)
+
+
+def assert_nothing_shown(text: str) -> None:
+    for secret in (CANARY, ENCODED[40:80]):
+        where = text.find(secret)
+        assert where < 0, text[max(0, where - 200) : where + 100]
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    root = logging.root
+    before, level = root.handlers[:], root.level
+    yield io.StringIO()
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = before
+    root.setLevel(level)
+    logs._Level.verbosity, logs._Level.threshold = 0, logging.INFO
+    structlog.reset_defaults()
+
+
+def raising(_: Any, pod: Any, *__: Any) -> None:
+    if pod.metadata.name == "raises":
+        login = {"password": CANARY, "env": [{"name": "API_TOKEN", "value": CANARY}]}
+        raise RuntimeError(
+            f"cannot ask https://joe:{CANARY}@licences/?api_key={CANARY} with {login}, "
+            f"Authorization: Bearer {CANARY}, {WEB_TOKEN}: {KEY}"
+        )
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+async def test_of_a_running_scheduler(
+    cluster: EmbeddedCluster, log: io.StringIO, log_format: LogFormat
+) -> None:
+    logs.configure(log_format, 10, log)
+    # Loggers of modules outlive this test otherwise, with its stream.
+    structlog.configure(cache_logger_on_first_use=False)
+    secretive = json.dumps({"spec": {"containers": [{"env": [{"name": "PWD", "value": CANARY}]}]}})
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": secretive}
+    cluster.create(node("n1", annotations={"password": CANARY}))
+    async with Extender() as extender:
+        extender.answers["filter"] = lambda _: {"Error": f"denied: token={CANARY}, {WEB_TOKEN}"}
+        url = extender.url.replace("://", f"://joe:{CANARY}@")
+        document = {
+            "leaderElection": NO_ELECTION,
+            "extenders": [
+                {
+                    "urlPrefix": url,
+                    "filterVerb": "filter",
+                    "managedResources": [{"name": "example.com/asks"}],
+                }
+            ],
+        }
+        loaded, registry = configuration((plugin("Raises", pre_filter=raising),), document)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        options = RunOptions(
+            master=cluster.url,
+            serving=ServingOptions(bind_address="127.0.0.1", secure_port=port),
+            access=AccessOptions(always_allow_paths=("/*",)),
+        )
+        application = Application(loaded, registry, options)
+        run = asyncio.create_task(application.serve(handle_signals=False))
+        for name, requests in (("raises", {}), ("extender", {"example.com/asks": "0"}), ("ok", {})):
+            made = pod(name, annotations=annotations)
+            made["metadata"]["annotations"] = made["spec"].pop("annotations")
+            made["spec"]["containers"][0]["resources"]["requests"].update(requests)
+            made["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": CANARY}]
+            cluster.create(made)
+        await until(lambda: bound_to(cluster, "ok") == "n1")
+        await until(lambda: len(event_notes(cluster, "FailedScheduling")) >= 2, "both failures")
+        shown = []
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=False), headers={"Authorization": f"Bearer {CANARY}"}
+        ) as session:
+            for path in PAGES:
+                async with session.get(f"https://127.0.0.1:{port}{path}") as response:
+                    shown.append(f"{path} {response.status}\n{await response.text()}")
+        application.stop()
+        await run
+    objects = [
+        json.dumps(version.obj)
+        for kind in ("events.events.k8s.io", "events")
+        for version in cluster.store.items(kind, "default")
+    ]
+    pods = cluster.store.items("pods", "default")
+    conditions = [json.dumps(version.obj.get("status", {})) for version in pods]
+    assert_nothing_shown("\n".join(shown))
+    assert_nothing_shown("\n".join(objects + conditions))
+    assert_nothing_shown(log.getvalue())
+    # They were there to be shown.
+    assert "[redacted]" in "\n".join(shown)
+    assert "[redacted]" in "\n".join(objects)
+    assert "[redacted]" in "\n".join(conditions)
+    assert "[redacted]" in log.getvalue()
+
+
+def command(*arguments: str, **environment: str) -> str:
+    """Everything a command writes. It fails before there is a cluster."""
+    result = subprocess.run(
+        [sys.executable, "-m", "scheduler", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "HOME": "/nonexistent", **environment},
+        check=False,
+    )
+    assert result.returncode != 0, result.stdout
+    return result.stdout + result.stderr
+
+
+def kubeconfig(user: dict[str, Any], **cluster: Any) -> dict[str, Any]:
+    # Nobody listens on the discard port of the loopback interface.
+    server = {"server": "https://127.0.0.1:9", **cluster}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": server}],
+        "users": [{"name": "x", "user": user}],
+    }
+
+
+def exec_user(script: str) -> dict[str, Any]:
+    return {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": ["-c", script, "--token", CANARY],
+            "env": [{"name": "API_TOKEN", "value": CANARY}],
+            "interactiveMode": "Never",
+        }
+    }
+
+
+FAILING_PLUGIN = f"echo 'token={CANARY} {WEB_TOKEN}' >&2; echo 'password: {CANARY}'; exit 1"
+KUBECONFIGS = {
+    "key that is none": kubeconfig(
+        {"client-certificate-data": ENCODED, "client-key-data": ENCODED}
+    ),
+    "key that is no base64": kubeconfig({"client-certificate-data": "%", "client-key-data": KEY}),
+    "authority that is none": kubeconfig(
+        {"token": WEB_TOKEN}, **{"certificate-authority-data": ENCODED}
+    ),
+    "exec plugin that fails": kubeconfig(exec_user(FAILING_PLUGIN)),
+    "exec plugin without JSON": kubeconfig(exec_user(f"echo 'password: {CANARY}'")),
+    "user that is no mapping": kubeconfig({}) | {"users": [{"name": "x", "user": [CANARY, KEY]}]},
+    "proxy with a password": kubeconfig(
+        {"token": CANARY}, **{"proxy-url": f"http://joe:{CANARY}@127.0.0.1:9"}
+    ),
+    "server with a password": kubeconfig({}, server=f"ftp://joe:{CANARY}@127.0.0.1:9"),
+}
+BROKEN = {
+    "tab": f"users:\n- name: x\n\tuser: {{token: {CANARY}}}\n",
+    "quote": f'users:\n- name: x\n  user: {{token: "{CANARY}\n',
+    "unhashable": f"users: {{[{CANARY}]: 1}}\n",
+    "no entry": f"current-context: y\nusers:\n- token: {CANARY}\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "content",
+    [*map(yaml.safe_dump, KUBECONFIGS.values()), *BROKEN.values()],
+    ids=[*KUBECONFIGS, *BROKEN],
+)
+def test_of_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(content)
+    shown = command(
+        *("queue", "--kubeconfig", str(path), "--server", "https://127.0.0.1:9"),
+    )
+    assert_nothing_shown(shown)
+
+
+EXTENDER = {"urlPrefix": f"https://joe:{CANARY}@x/", "filterVerb": "f"}
+CONFIGURATIONS: dict[str, Any] = {
+    "key that is no base64": {"extenders": [{**EXTENDER, "tlsConfig": {"keyData": f"{CANARY}%"}}]},
+    "key that is none": {
+        "extenders": [{**EXTENDER, "tlsConfig": {"keyData": ENCODED, "certData": ENCODED}}]
+    },
+    "key of another type": {"extenders": [{**EXTENDER, "tlsConfig": {"keyData": [CANARY]}}]},
+    "address": {"extenders": [{**EXTENDER, "urlPrefix": f"https://joe:{CANARY}@x:port/"}]},
+    "unknown field": {"extenders": [{**EXTENDER, "password": CANARY}]},
+    "plugin argument": {
+        "profiles": [{"pluginConfig": [{"name": "NodeAffinity", "args": {"password": CANARY}}]}]
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+@pytest.mark.parametrize("verb", [("config", "validate"), ("run", "-v", "10", "--config")])
+def test_of_a_configuration_that_cannot_be_used(
+    tmp_path: Path, part: dict[str, Any], verb: tuple[str, ...]
+) -> None:
+    header = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+    }
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(header | part))
+    assert_nothing_shown(command(*verb, str(path)))
+
+
+@pytest.mark.slow
+def test_of_a_crash(tmp_path: Path) -> None:
+    """An exception that nobody expects: of a plugin's module, here."""
+    (tmp_path / "broken.py").write_text(f"raise KeyError('token={CANARY} {WEB_TOKEN}')\n")
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{plugins: {multiPoint: {enabled: [{name: 'broken:Plugin'}]}}}]\n"
+    )
+    assert_nothing_shown(command("run", "--config", str(path), "--plugin-dir", str(tmp_path)))
+    script = (
+        "import sys, threading; from scheduler.cli import reporting; reporting.report_crashes()\n"
+        f"def fail(): raise ValueError('token={CANARY}')\n"
+        "class Fails:\n    def __del__(self): fail()\n"
+        "Fails(); thread = threading.Thread(target=fail); thread.start(); thread.join(); fail()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    # Each says what happened; a traceback would quote the line of the source as well.
+    assert result.stderr.count("ValueError: token=[redacted]") == 3
+    assert_nothing_shown(result.stderr)
