@@ -11,6 +11,7 @@ Watches bypass the rate limit and are opened by `open_watch`; `reflector` reads 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -40,6 +41,7 @@ from scheduler.client.http.request import HeaderBlock
 from scheduler.client.http.tls import ResumingContext
 from scheduler.client.metrics import ClientMetrics, NullMetrics
 from scheduler.client.outages import OutageLog
+from scheduler.client.paging import PageSizes
 from scheduler.client.rate_limit import RateLimiter
 from scheduler.client.resources import Resource, T
 from scheduler.client.transport import ByteStream, Transport
@@ -132,8 +134,7 @@ class ApiClient:
         self._tls = transport.configuration.tls
         # The server gives up when we do, so that a bind hardly ever lands after it was settled.
         self._binding = f"binding?timeout={bind_timeout:g}s"
-        # By path of a collection: the page size that was small enough, where PAGE_SIZE was not.
-        self._page_sizes: dict[str, int] = {}
+        self._page_sizes = PageSizes()
         # Headers are rebuilt only when the credential changes.
         self._authorization: str | None = None
         self._headers = self._build_headers(None)
@@ -185,9 +186,7 @@ class ApiClient:
     ) -> Page:
         """Read one page; `limit` 0 reads everything at once.
 
-        A page may have fewer items than asked for: one whose body goes past MAX_PAGE_BYTES is asked
-        for again in halves, and so are later pages of that collection. Otherwise a few hundred
-        large objects of one tenant would make the list unreadable.
+        A page may have fewer items than asked for: large objects come a few at a time (`paging`).
 
         Raises:
             ApiError: status 410 when `continue_token` has expired.
@@ -199,9 +198,12 @@ class ApiClient:
         path = resource.collection_path(namespace)
         answer = await self._request_page(path, query, limit)
         try:
-            page = _decoded_page(answer.body)
+            page = await _decoded_page(answer.body)
         except ValueError as error:
             raise MalformedAnswer("GET", path, f"not a list: {error}") from error
+        if limit:
+            size, length = int(query["limit"]), len(answer.body)
+            self._page_sizes.came(path, size, len(page.items or ()), length)
         if not page.metadata.resource_version:
             raise MalformedAnswer("GET", path, "a list without metadata.resourceVersion")
         return page
@@ -210,14 +212,13 @@ class ApiClient:
         if not limit:
             return await self.request("GET", path, query=query, max_body=MAX_UNPAGED_BYTES)
         while True:
-            size = min(limit, self._page_sizes.get(path, limit))
+            size = self._page_sizes.next(path, limit)
             query["limit"] = str(size)
             try:
                 return await self.request("GET", path, query=query, max_body=MAX_PAGE_BYTES)
             except ResponseTooLarge:
-                if size == 1:
+                if not self._page_sizes.too_large(path, size):
                     raise
-                self._page_sizes[path] = size // 2
 
     async def list(
         self,
@@ -510,11 +511,15 @@ def _encoded(resource: Resource[T], item: T | Body) -> Body:
     return resource.encode(item)
 
 
-def _decoded_page(body: bytes) -> Page:
+async def _decoded_page(body: bytes) -> Page:
     try:
         return _page_decoder.decode(body)
     except RecursionError:
-        pass
+        # Some 20 ns a byte, and most of it without the interpreter's lock.
+        return await asyncio.to_thread(_decoded_deep_page, body)
+
+
+def _decoded_deep_page(body: bytes) -> Page:
     # Splitting a page into items skips them by recursion as well. The items stay as they are.
     from scheduler.api.nesting import Nesting  # noqa: PLC0415 - see scheduler.api.decoding
 

@@ -13,6 +13,7 @@ from scheduler.api.meta import ObjectMeta
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.cli.cluster import Objects
+from scheduler.client import paging, rest
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.credentials import Issued, IssuedCredentials, TokenFileCredentials
 from scheduler.client.errors import (
@@ -330,6 +331,27 @@ async def test_reviews(server: FaultyServer, client: ApiClient) -> None:
     spec = server.seen[1].json["spec"]
     assert spec["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
     assert UserInfo().groups == ()
+
+
+async def test_large_objects_come_a_few_at_a_time(
+    server: FaultyServer, client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "MAX_PAGE_BYTES", 200_000)
+    monkeypatch.setattr(paging, "TARGET_PAGE_BYTES", 50_000)
+    nodes = [node(f"n{number}", text="x" * 20_000) for number in range(20)]
+
+    async def answer(request: web.Request) -> web.Response:
+        start = int(request.query.get("continue", "0"))
+        end = start + int(request.query["limit"])
+        metadata = {"resourceVersion": "1", "continue": str(end) if end < len(nodes) else ""}
+        return web.json_response({"metadata": metadata, "items": nodes[start:end]})
+
+    server.on("GET", "/api/v1/nodes", answer)
+    items = await client.list(NODES)
+    assert [item.name for item in items] == [f"n{number}" for number in range(20)]
+    limits = [seen.query["limit"] for seen in server.seen]
+    assert limits[:5] == ["500", "125", "31", "7", "2"]
+    assert set(limits[5:]) == {"2"}
 
 
 class TestDeepNesting:
