@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms
 from scheduler.api.shape import PodShape
@@ -18,8 +19,8 @@ from scheduler.framework import Handle, PodTerm
 
 NAMESPACES: Final = "namespaces"
 
-_MAX_REMEMBERED: Final = 16_384
-"""Terms, and pod templates, to remember at most."""
+_MAX_BYTES: Final = 32 << 20
+"""Of resolved terms; those of some 4,000 ordinary shapes."""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -50,11 +51,6 @@ class OwnTerms:
     required_keys: Mapping[str, int]
     """Topology keys of `required`, and how many terms have each."""
 
-    @property
-    def count(self) -> int:
-        """Number of terms."""
-        return len(self.required) + len(self.required_anti) + len(self.preferred)
-
     def all_required_match(self, pod: Pod) -> bool:
         """Whether every required affinity term speaks of `pod`; False without terms."""
         return bool(self.required) and all(each.matches(pod) for each in self.required)
@@ -66,8 +62,7 @@ class Terms:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._version = -1
-        self._own: dict[tuple[PodShape, str], OwnTerms] = {}
-        self._held = 0
+        self._own: BoundedMemory[tuple[PodShape, str], OwnTerms] = BoundedMemory(_MAX_BYTES)
 
     def compiled(self, pod: Pod) -> PodAffinityTerms:
         """The terms as they stand in the pod, with namespace selectors unresolved."""
@@ -76,15 +71,14 @@ class Terms:
     def own(self, pod: Pod) -> OwnTerms:
         """The terms of an incoming pod."""
         version = self._handle.table.version(NAMESPACES)
-        if version != self._version or self._held >= _MAX_REMEMBERED:
+        if version != self._version:
             self._version = version
             self._own.clear()
-            self._held = 0
         key = (pod.shape, pod.metadata.namespace)
         found = self._own.get(key)
         if found is None:
-            found = self._own[key] = self._resolved(self.compiled(pod))
-            self._held += 1 + found.count
+            found = self._resolved(self.compiled(pod))
+            self._own.put(key, found, pod.shape.weigh(found))
         return found
 
     def namespace_labels(self, pod: Pod) -> Mapping[str, str]:

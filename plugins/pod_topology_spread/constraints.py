@@ -15,6 +15,8 @@ from plugins.pod_topology_spread.arguments import (
     SCHEDULE_ANYWAY,
     PodTopologySpreadArgs,
 )
+from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.label_sets import labels_key
 from scheduler.api.limits import MAX_SPREAD_CONSTRAINTS, TOO_MANY
 from scheduler.api.meta import OwnerReference
 from scheduler.api.pod import Pod, TopologySpreadConstraint
@@ -40,7 +42,9 @@ OWNER_PLURALS: Final = {
 }
 REQUIRED_RESOURCES: Final = ("services", *OWNER_PLURALS.values())
 
-_MAX_REMEMBERED: Final = 4096
+_MAX_BYTES: Final = 16 << 20
+"""Of parsed constraints; those of some 2,000 ordinary shapes."""
+_MAX_SELECTORS: Final = 4096
 
 
 class Constraint(NamedTuple):
@@ -87,8 +91,8 @@ class Constraints:
         self._default_soft = self._parse(args.constraints, SCHEDULE_ANYWAY)
         self._default_written = _written(args.constraints, own=False)
         self._default_order = _order(args.constraints)
-        self._parsed: dict[PodShape, tuple[_Parsed, _Parsed]] = {}
-        self._written: dict[PodShape, Written] = {}
+        self._parsed: BoundedMemory[PodShape, tuple[_Parsed, _Parsed]] = BoundedMemory(_MAX_BYTES)
+        self._written: BoundedMemory[PodShape, Written] = BoundedMemory(_MAX_BYTES)
         self._selectors: dict[tuple[object, ...], CompiledLabelSelector] = {}
         self._versions: tuple[int, ...] = ()
 
@@ -126,10 +130,9 @@ class Constraints:
             return self._default_written
         found = self._written.get(shape)
         if found is None:
-            if len(self._written) >= _MAX_REMEMBERED:
-                self._written.clear()
             listed = listed[:MAX_SPREAD_CONSTRAINTS]
-            found = self._written[shape] = _written(listed, own=True)
+            found = _written(listed, own=True)
+            self._written.put(shape, found, shape.weigh(found))
         return found
 
     def divided(
@@ -152,13 +155,9 @@ class Constraints:
         shape = pod.shape
         pair = self._parsed.get(shape)
         if pair is None:
-            if len(self._parsed) >= _MAX_REMEMBERED:
-                self._parsed.clear()
             listed = shape.spec.topology_spread_constraints[:MAX_SPREAD_CONSTRAINTS]
-            pair = self._parsed[shape] = (
-                self._parse(listed, DO_NOT_SCHEDULE),
-                self._parse(listed, SCHEDULE_ANYWAY),
-            )
+            pair = self._parse(listed, DO_NOT_SCHEDULE), self._parse(listed, SCHEDULE_ANYWAY)
+            self._parsed.put(shape, pair, shape.weigh(pair))
         constraints, keys, problem = pair[kind]
         if problem is not None:
             raise problem
@@ -201,11 +200,11 @@ class Constraints:
     def _default_selector(self, pod: Pod) -> CompiledLabelSelector:
         version = self._handle.table.version
         versions = tuple([version(plural) for plural in REQUIRED_RESOURCES])
-        if versions != self._versions or len(self._selectors) >= _MAX_REMEMBERED:
+        if versions != self._versions or len(self._selectors) >= _MAX_SELECTORS:
             self._selectors.clear()
             self._versions = versions
         metadata, owner = pod.metadata, pod.shape.controller_owner
-        key = (metadata.namespace, owner, frozenset(metadata.labels.items()))
+        key = (metadata.namespace, owner, labels_key(metadata.labels))
         found = self._selectors.get(key)
         if found is None:
             found = self._selectors[key] = self._select(pod, owner)

@@ -18,6 +18,7 @@ from plugins.resource_quota.keys import (
     REQUESTS,
     is_quota_extended,
 )
+from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import NANO, Quantity
 from scheduler.api.requests import (
@@ -36,7 +37,7 @@ PODS: Final = "pods"
 COUNT_PODS: Final = "count/pods"
 
 _BASIC: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
-_MOST_CACHED: Final = 20_000
+_MAX_CACHED_BYTES: Final = 16 << 20
 
 
 def pod_usage(pod: Pod) -> Usage:
@@ -58,7 +59,7 @@ class UsageCache:
     __slots__ = ("_by_shape",)
 
     def __init__(self) -> None:
-        self._by_shape: dict[int, Usage] = {}
+        self._by_shape: BoundedMemory[int, Usage] = BoundedMemory(_MAX_CACHED_BYTES)
 
     def of(self, pod: Pod) -> Usage:
         """As `pod_usage`; pods of one shape share one mapping. Raises `QuantityError`."""
@@ -67,9 +68,8 @@ class UsageCache:
         shape = pod.shape.id
         usage = self._by_shape.get(shape)
         if usage is None:
-            if len(self._by_shape) >= _MOST_CACHED:
-                self._by_shape.clear()
-            usage = self._by_shape[shape] = pod_usage(pod)
+            usage = pod_usage(pod)
+            self._by_shape.put(shape, usage, pod.shape.weigh(usage))
         return usage
 
 

@@ -8,13 +8,26 @@ small and can index arrays.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from scheduler.api.packed_labels import PackedLabels, digest_of
+
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+MAX_PLAIN_LABELS: Final = 64
+"""A pod may have 50,000 labels. More than so many are packed, and a key of them is a digest."""
+
+
+def labels_key(labels: Mapping[str, str]) -> Hashable:
+    """Equal for equal labels, in whatever order, and small: to be kept as part of a key."""
+    if len(labels) <= MAX_PLAIN_LABELS:
+        return frozenset(labels.items())
+    return labels.digest if isinstance(labels, PackedLabels) else digest_of(labels)
 
 
 class UnbalancedReleaseError(RuntimeError):

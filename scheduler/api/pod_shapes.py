@@ -5,6 +5,9 @@ same object. Unreferenced shapes stay for reuse, least recently used going first
 shapes together fit into the given number of bytes; a flood of one-off shapes therefore cannot
 exhaust memory.
 
+The shape of a large pod is packed, so that it holds a fraction of the pod's JSON, and goes with its
+last pod.
+
 Interning also makes a pod share the heavy parts of its template, which is what lets 150,000 pods
 fit into memory.
 """
@@ -15,13 +18,18 @@ import itertools
 import sys
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from hashlib import blake2b
+from typing import Final, cast
 
+from scheduler.api import label_sets
 from scheduler.api.label_sets import UnbalancedReleaseError
+from scheduler.api.packed_labels import PackedLabels
+from scheduler.api.packed_spec import replaced
 from scheduler.api.pod import Pod, PodSpec
 from scheduler.api.pod_key import controller_owner, pod_pin, relevant_volumes, resize_of, shape_key
 from scheduler.api.requests import limits_differ
-from scheduler.api.shape import PodShape
+from scheduler.api.shape import PackedShape, PodShape
+from scheduler.api.unpacked_memory import UnpackedMemory
 
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of shapes beyond which unreferenced ones go: some 8,000 typical templates."""
@@ -30,6 +38,12 @@ DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 # with everything derived, at a key of 0.8 kB. Rounded up.
 _BYTES_PER_KEY_BYTE: Final = 7
 _BYTES_PER_SHAPE: Final = 2_000
+
+MAX_LISTED: Final = 64
+"""Finalizers that a pod keeps, and owners with which it keeps those that are no controllers."""
+
+PACK_BYTES: Final = 16 * 1024
+"""A shape with a longer key is packed. Templates that people write have keys of 1 or 2 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,10 @@ class PodShapeStatistics:
     """Shapes kept for reuse only."""
     references: int
     """Pods that hold a shape."""
+    packed: int
+    """Shapes of large pods, kept packed; part of `shapes`."""
+    unpacked_bytes: int
+    """Estimate of what is unpacked of them for now; not part of `bytes`."""
     bytes: int
     """Estimate of the memory held by all shapes."""
     max_bytes: int
@@ -84,7 +102,9 @@ class PodShapes:
         "_ids",
         "_max_bytes",
         "_misses",
+        "_packed",
         "_references",
+        "_unpacked",
     )
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
@@ -95,6 +115,8 @@ class PodShapes:
         self._idle: OrderedDict[int, _Entry] = OrderedDict()
         self._ids = itertools.count(1)
         self._references = 0
+        self._packed = 0
+        self._unpacked = UnpackedMemory()
         self._bytes = 0
         self._hits = 0
         self._misses = 0
@@ -118,12 +140,22 @@ class PodShapes:
         owner = controller_owner(pod)
         resize = resize_of(pod)
         key = shape_key(pod, pin=pin, volumes=volumes, owner=owner, resize=resize)
+        large = len(key) > PACK_BYTES
+        size = _BYTES_PER_SHAPE + _BYTES_PER_KEY_BYTE * sys.getsizeof(key)
+        if large:
+            key = blake2b(key, digest_size=32).digest()
         entry = self._entries.get(key)
         if entry is None:
             shape = PodShape(
-                next(self._ids), pod, pinned=bool(pin), volumes=volumes, owner=owner, resize=resize
+                next(self._ids),
+                pod,
+                pinned=bool(pin),
+                volumes=volumes,
+                owner=owner,
+                resize=resize,
+                nbytes=size,
             )
-            entry = self._add(key, shape)
+            entry = self._add_packed(key, shape) if large else self._add(key, shape, size)
         else:
             self._hits += 1
             if not entry.references:
@@ -149,6 +181,10 @@ class PodShapes:
         self._references -= 1
         if not entry.references:
             self._idle[shape.id] = entry
+            if isinstance(shape, PackedShape):
+                # It saves its next pod next to nothing.
+                self._idle.move_to_end(shape.id, last=False)
+                self._drop_oldest()
             self._evict()
 
     def statistics(self) -> PodShapeStatistics:
@@ -157,6 +193,8 @@ class PodShapes:
             shapes=len(self._entries),
             unreferenced=len(self._idle),
             references=self._references,
+            packed=self._packed,
+            unpacked_bytes=self._unpacked.nbytes,
             bytes=self._bytes,
             max_bytes=self._max_bytes,
             hits=self._hits,
@@ -164,9 +202,13 @@ class PodShapes:
             evictions=self._evictions,
         )
 
-    def _add(self, key: bytes, shape: PodShape) -> _Entry:
+    def _add_packed(self, key: bytes, shape: PodShape) -> _Entry:
+        packed = PackedShape.of(shape, self._unpacked)
+        self._packed += 1
+        return self._add(key, packed, _BYTES_PER_SHAPE + sys.getsizeof(packed.packed.data))
+
+    def _add(self, key: bytes, shape: PodShape, size: int) -> _Entry:
         self._misses += 1
-        size = _BYTES_PER_SHAPE + _BYTES_PER_KEY_BYTE * sys.getsizeof(key)
         entry = _Entry(key, shape, size)
         self._entries[key] = entry
         self._by_id[shape.id] = entry
@@ -176,25 +218,43 @@ class PodShapes:
 
     def _evict(self) -> None:
         while self._bytes > self._max_bytes and self._idle:
-            shape_id, entry = self._idle.popitem(last=False)
-            del self._entries[entry.key]
-            del self._by_id[shape_id]
-            self._bytes -= entry.size
-            self._evictions += 1
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        shape_id, entry = self._idle.popitem(last=False)
+        del self._entries[entry.key]
+        del self._by_id[shape_id]
+        self._bytes -= entry.size
+        self._evictions += 1
+        if isinstance(entry.shape, PackedShape):
+            self._packed -= 1
+            entry.shape.packed.forget()
 
 
 def _share(pod: Pod, entry: _Entry) -> None:
     """Replace what the pod decoded for itself by its siblings' equal objects."""
     shape = entry.shape
-    _share_spec(pod.spec, shape.spec, pinned=shape.pinned)
+    if isinstance(shape, PackedShape):
+        own = pod.spec
+        pod.spec = replaced(shape.spec, node_name=sys.intern(own.node_name))
+        pod.spec.scheduling_gates = own.scheduling_gates
+    else:
+        _share_spec(pod.spec, shape.spec, pinned=shape.pinned)
     meta, status = pod.metadata, pod.status
     meta.namespace = sys.intern(meta.namespace)
     if meta.labels == entry.labels:
         meta.labels = entry.labels
     else:
+        if len(meta.labels) > label_sets.MAX_PLAIN_LABELS:
+            meta.labels = cast("dict[str, str]", PackedLabels(meta.labels))
         entry.labels = meta.labels
     if entry.owners and len(meta.owner_references) == 1:
         meta.owner_references = entry.owners
+    elif len(meta.owner_references) > MAX_LISTED:
+        # Of the others nothing is read, and there may be thousands.
+        meta.owner_references = tuple([each for each in meta.owner_references if each.controller])
+    if len(meta.finalizers) > MAX_LISTED:
+        meta.finalizers = meta.finalizers[:MAX_LISTED]
     if not shape.resize and not limits_differ(pod):
         status.container_statuses = ()
         status.init_container_statuses = ()

@@ -28,6 +28,7 @@ from scheduler.api.node_selectors import (
     compile_preferred_terms,
     compile_required_node_affinity,
 )
+from scheduler.api.packed_spec import PackedSpec, pack
 from scheduler.api.pod import (
     Affinity,
     NodeSelector,
@@ -52,7 +53,9 @@ from scheduler.api.requests import (
     within_count,
 )
 from scheduler.api.selectors import IN, compile_map_selector
+from scheduler.api.sizes import deep_size
 from scheduler.api.tolerations import TolerationIndex
+from scheduler.api.unpacked_memory import Packed, UnpackedMemory
 
 FEATURE_RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
 """Declared feature a node needs for pods with a rule that restarts all containers."""
@@ -79,6 +82,7 @@ class PodShape:
         "id",
         "images",
         "named_nodes",
+        "nbytes",
         "non_zero",
         "pinned",
         "preferred_node_affinity",
@@ -94,6 +98,8 @@ class PodShape:
 
     id: int
     spec: PodSpec
+    nbytes: int
+    """Estimate of the memory that the shape holds, or anything else derived from it."""
     pinned: bool
     """Whether each pod of this shape may run on its own `pin` only."""
     controller_owner: OwnerReference | None
@@ -135,11 +141,13 @@ class PodShape:
         volumes: tuple[Volume, ...],
         owner: OwnerReference | None,
         resize: Resize,
+        nbytes: int = 0,
     ) -> None:
         """Take the shape from its first pod. Raises `QuantityError` for unreadable amounts."""
         spec = pod.spec
         affinity = unpinned_affinity(spec.affinity) if pinned and spec.affinity else spec.affinity
         self.id = shape_id
+        self.nbytes = nbytes
         self.spec = msgspec.structs.replace(
             spec, node_name="", scheduling_gates=(), volumes=volumes, affinity=affinity
         )
@@ -161,6 +169,10 @@ class PodShape:
             value = derive(self)
             setattr(self, name, value)
             return value
+
+    def weigh(self, value: object) -> int:
+        """Estimate of the bytes of something derived from the shape."""
+        return self.nbytes
 
     def __repr__(self) -> str:
         return f"<PodShape {self.id}>"
@@ -223,6 +235,49 @@ class PodShape:
             for each in self.spec.volumes
             if each.persistent_volume_claim is not None
         )
+
+
+class PackedShape(PodShape):
+    """The shape of a large pod: its spec is packed, and what is derived from it is not kept."""
+
+    __slots__ = ("packed",)
+
+    packed: Packed[PodSpec]
+
+    @classmethod
+    def of(cls, shape: PodShape, memory: UnpackedMemory) -> PackedShape:
+        """The same shape, packed; takes the place of `shape`."""
+        made = cls.__new__(cls)
+        made.packed = pack(shape.spec, memory)
+        made.spec = PackedSpec.of(made.packed, shape.spec)
+        made.nbytes = made.packed.unpacked_bytes
+        for name in _KEPT + (("requests", "assigned") if shape.resize else ()):
+            setattr(made, name, getattr(shape, name))
+        return made
+
+    def weigh(self, value: object) -> int:
+        """As of any shape, but by looking at it."""
+        return deep_size(value)
+
+    def pod_affinity_terms(self, namespace: str) -> PodAffinityTerms:
+        """As of any shape, compiled again when they were forgotten."""
+        found: PodAffinityTerms = self.packed.derived(
+            f"terms of {namespace}", lambda: compile_pod_affinity(self.spec.affinity, namespace)
+        )
+        return found
+
+    if not TYPE_CHECKING:
+        # Slots of derived facts stay empty.
+        def __getattr__(self, name: str) -> Any:
+            derive = _DERIVED.get(name) or _AMOUNTS.get(name)
+            if derive is None:
+                msg = f"'PackedShape' object has no attribute {name!r}"
+                raise AttributeError(msg)
+            return self.packed.derived(name, lambda: derive(self))
+
+
+_KEPT: Final = ("id", "pinned", "controller_owner", "resize", "non_zero")
+"""What a packed shape has of its own."""
 
 
 def _scoring(shape: PodShape) -> Resources:
@@ -297,6 +352,12 @@ def _required(spec: PodSpec) -> NodeSelector | None:
     affinity = spec.affinity.node_affinity if spec.affinity else None
     return affinity.required if affinity else None
 
+
+_AMOUNTS: Final[dict[str, Callable[[PodShape], object]]] = {
+    "requests": lambda shape: incoming_requests(Pod(spec=shape.spec)),
+    "assigned": lambda shape: countable(shape.requests),
+}
+"""What a shape that is not packed takes from its first pod."""
 
 _DERIVED: Final[dict[str, Callable[[PodShape], object]]] = {
     "scoring": _scoring,

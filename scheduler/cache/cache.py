@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from scheduler.api.node import Node
+from scheduler.api.packed_spec import replaced
 from scheduler.api.pod import Pod
 from scheduler.cache.node_table import NodeTable
 
@@ -214,4 +215,4 @@ class Cache:
 
 def with_node(pod: Pod, node_name: str) -> Pod:
     """The same pod with `spec.nodeName` set; everything else is shared."""
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
+    return msgspec.structs.replace(pod, spec=replaced(pod.spec, node_name=node_name))

@@ -15,13 +15,14 @@ that nobody asked for lately are dropped. The class does not know nodes: rows ar
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 import numpy as np
 
+from scheduler.api.packed_labels import PackedLabels
 from scheduler.api.pod import Pod
 from scheduler.api.selectors import EXISTS, IN, NOT_IN, CompiledLabelSelector, Requirement
 from scheduler.framework.nodes import Int32Column, PodTerm, Removable
@@ -31,6 +32,15 @@ DEFAULT_MAX_BYTES: Final = 32 << 20
 
 _ABOUT_VALUES: Final = (IN, NOT_IN)
 _NEED_LABEL: Final = (IN, EXISTS)
+
+MANY_LABELS: Final = 64
+"""A group with more labels is in no index by label, but looked at for every new column."""
+
+_BYTES_PER_COLUMN: Final = 1200
+"""A column without its counts and requirements; measured, as the following."""
+_BYTES_PER_REQUIREMENT: Final = 900
+_BYTES_PER_TEXT: Final = 150
+"""A value of a requirement, or the name of a namespace."""
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -71,7 +81,7 @@ class _Group:
 class _Column:
     """The count per row of one conjunction of terms."""
 
-    __slots__ = ("among", "counts", "needed", "terminating", "terms")
+    __slots__ = ("among", "counts", "needed", "selector_bytes", "terminating", "terms")
 
     def __init__(
         self,
@@ -86,6 +96,8 @@ class _Column:
         #: None: pods of every priority and schedulerName count.
         self.among = among
         self.counts: Int32Column = np.zeros(capacity, dtype=np.int32)
+        #: What it holds besides the counts.
+        self.selector_bytes = _BYTES_PER_COLUMN + sum(map(_size_of, terms))
         told = [selector.needed_labels for _, selector in terms]
         #: Labels of which every pod counted has one; None where nobody knows.
         self.needed = min((each for each in told if each is not None), key=len, default=None)
@@ -130,7 +142,11 @@ class SelectorCounts:
         #: Columns by the labels they need, and those without any: a thousand selectors, each for
         #: another label, need not be held against a thousand groups.
         self._by_need: dict[Label | None, dict[_Column, None]] = {}
+        #: Groups with `MANY_LABELS`.
+        self._many_labels: dict[_Key, _Group] = {}
         self._columns: OrderedDict[_ColumnKey, _Column] = OrderedDict()
+        #: Of columns, counts left out.
+        self._selector_bytes = 0
         self._misses = 0
         self._evictions = 0
 
@@ -164,14 +180,8 @@ class SelectorCounts:
             del peers[key]
             if not peers:
                 del self._by_namespace[group.namespace]
-            for label in group.labels.items():
-                alike = self._by_label[label]
-                del alike[key]
-                if not alike:
-                    del self._by_label[label]
-                self._keys[label[0]] -= 1
-                if not self._keys[label[0]]:
-                    del self._keys[label[0]]
+            if self._many_labels.pop(key, None) is None:
+                self._leave_labels(key, group)
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
@@ -229,8 +239,13 @@ class SelectorCounts:
         if operator in _ABOUT_VALUES:
             labels = self._by_label
             known = any((key, value) in labels for value in requirement.values)
+            known = known or any(
+                each.labels.get(key) in requirement.values for each in self._many_labels.values()
+            )
         else:
-            known = key in self._keys
+            known = key in self._keys or any(
+                key in each.labels for each in self._many_labels.values()
+            )
         return known or (None if operator in _NEED_LABEL else False)
 
     def _new_group(self, key: _Key, pod: Pod) -> _Group:
@@ -244,11 +259,24 @@ class SelectorCounts:
         ]
         self._groups[key] = group
         self._by_namespace.setdefault(namespace, {})[key] = group
+        if len(group.labels) > MANY_LABELS:
+            self._many_labels[key] = group
+            return group
         keys = self._keys
         for label in group.labels.items():
             self._by_label.setdefault(label, {})[key] = group
             keys[label[0]] = keys.get(label[0], 0) + 1
         return group
+
+    def _leave_labels(self, key: _Key, group: _Group) -> None:
+        for label in group.labels.items():
+            alike = self._by_label[label]
+            del alike[key]
+            if not alike:
+                del self._by_label[label]
+            self._keys[label[0]] -= 1
+            if not self._keys[label[0]]:
+                del self._keys[label[0]]
 
     def _new_column(self, key: _ColumnKey) -> _Column:
         self._misses += 1
@@ -260,6 +288,7 @@ class SelectorCounts:
                 for row, count in group.rows.items():
                     counts[row] += count
         self._columns[key] = column
+        self._selector_bytes += column.selector_bytes
         for label in _needs(column):
             self._by_need.setdefault(label, {})[column] = None
         self._drop_beyond_limit()
@@ -270,7 +299,12 @@ class SelectorCounts:
         if column.needed is not None:
             # No label twice in one group: its keys are unique, and so are those of one requirement.
             return [
-                group for label in column.needed for group in self._by_label.get(label, {}).values()
+                *(
+                    each
+                    for label in column.needed
+                    for each in self._by_label.get(label, {}).values()
+                ),
+                *self._many_labels.values(),
             ]
         named = [each.namespaces for each in column.terms if each.namespaces is not None]
         if not named:
@@ -284,8 +318,9 @@ class SelectorCounts:
 
     def _drop_beyond_limit(self) -> None:
         # The newest column stays whatever it weighs: its reader holds it.
-        while len(self._columns) > 1 and len(self._columns) * self._capacity * 4 > self._max_bytes:
+        while len(self._columns) > 1 and self._nbytes > self._max_bytes:
             _, dropped = self._columns.popitem(last=False)
+            self._selector_bytes -= dropped.selector_bytes
             self._evictions += 1
             for label in _needs(dropped):
                 peers = self._by_need[label]
@@ -296,6 +331,10 @@ class SelectorCounts:
                 if dropped in group.columns:
                     group.columns.remove(dropped)
 
+    @property
+    def _nbytes(self) -> int:
+        return len(self._columns) * self._capacity * 4 + self._selector_bytes
+
     # -- inspection ------------------------------------------------------------------------------
 
     def statistics(self) -> SelectorStatistics:
@@ -303,7 +342,7 @@ class SelectorCounts:
         return SelectorStatistics(
             groups=len(self._groups),
             columns=len(self._columns),
-            bytes=len(self._columns) * self._capacity * 4,
+            bytes=self._nbytes,
             misses=self._misses,
             evictions=self._evictions,
         )
@@ -323,7 +362,8 @@ class SelectorCounts:
                 yield f"selector counts: {terms} differs from the pods placed"
         if sum(map(len, self._by_namespace.values())) != len(self._groups):
             yield "selector counts: namespaces and groups differ"
-        labelled = sum(len(group.labels) for group in self._groups.values())
+        indexed = [each for key, each in self._groups.items() if key not in self._many_labels]
+        labelled = sum(len(group.labels) for group in indexed)
         if (
             sum(map(len, self._by_label.values())) != labelled
             or sum(self._keys.values()) != labelled
@@ -339,11 +379,19 @@ def _needs(column: _Column) -> Iterable[Label | None]:
     return (None,) if column.needed is None else column.needed
 
 
+def _size_of(term: PodTerm) -> int:
+    texts = len(term.namespaces or ())
+    requirements = term.selector.requirements
+    texts += sum(len(each.values) for each in requirements)
+    return _BYTES_PER_REQUIREMENT * len(requirements) + _BYTES_PER_TEXT * texts
+
+
 def _key_of(pod: Pod) -> _Key:
     metadata, spec = pod.metadata, pod.spec
+    labels: Mapping[str, str] = metadata.labels
     return (
         metadata.namespace,
-        _encode(metadata.labels),
+        labels.digest if type(labels) is PackedLabels else _encode(labels),
         metadata.deletion_timestamp is not None,
         spec.priority or 0,
         spec.scheduler_name,

@@ -2,7 +2,8 @@
 
 A cycle asks which terms speak of its pod; the answer is found per distinct term, never per pod, and
 remembered until a distinct term comes or goes. A term that is read gets a column of pods per row,
-kept up to date after.
+kept up to date after. The terms of a pod that has very many are not told apart from those of other
+pods: they make one block.
 
 Invariant, checked by `validate`: terms and their counts equal a recount over all placed pods.
 """
@@ -10,18 +11,29 @@ Invariant, checked by `validate`: terms and their counts equal a recount over al
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Affinity, Pod
 from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.api.shape import PodShape
+from scheduler.cache.term_block import TermBlock, TermClass
 from scheduler.framework.nodes import Int32Column, OwnedTerm, TermKind
 
 MAX_COLUMNS: Final = 512
-_MAX_ANSWERS: Final = 1024
+_MAX_ANSWER_BYTES: Final = 4 << 20
+_BYTES_PER_ANSWER: Final = 1000
+_BYTES_PER_MATCH: Final = 100
+_BYTES_PER_TERM: Final = 1600
+"""Measured for a term with one label and one namespace."""
+
+MANY_TERMS: Final = 64
+"""A shape with more terms keeps them as a block. What people write has one to five."""
 
 _TermKey = tuple[TermKind, int, AffinityTerm, int, str]
 """Kind, weight, term, and of its owners priority and schedulerName."""
@@ -29,32 +41,16 @@ _OwnerKey = tuple[PodShape, str]
 _Answer = tuple[OwnedTerm, ...]
 
 
-class _Term:
-    """One distinct term and the pods that have it; implements `framework.OwnedTerm`."""
+class _Counted:
+    """Pods per row that have something."""
 
-    __slots__ = (
-        "_counts",
-        "_index",
-        "key",
-        "kind",
-        "priority",
-        "rows",
-        "scheduler_name",
-        "term",
-        "weight",
-    )
+    __slots__ = ("_counts", "_index", "rows")
 
-    def __init__(self, key: _TermKey, index: TermIndex) -> None:
-        self.key = key
-        self.kind, self.weight, self.term, self.priority, self.scheduler_name = key
+    def __init__(self, index: TermIndex) -> None:
         #: Row to number of pods, without zeros.
         self.rows: dict[int, int] = {}
         self._counts: Int32Column | None = None
         self._index = index
-
-    @property
-    def topology_key(self) -> str:
-        return self.term.topology_key
 
     @property
     def counts(self) -> Int32Column:
@@ -87,14 +83,77 @@ class _Term:
         self._counts = None
 
 
+class _Term(_Counted):
+    """One distinct term and the pods that have it; implements `framework.OwnedTerm`."""
+
+    __slots__ = ("key", "kind", "priority", "scheduler_name", "term", "weight")
+
+    def __init__(self, key: _TermKey, index: TermIndex) -> None:
+        super().__init__(index)
+        self.key = key
+        self.kind, self.weight, self.term, self.priority, self.scheduler_name = key
+
+    @property
+    def topology_key(self) -> str:
+        return self.term.topology_key
+
+
+class _Block(_Counted):
+    """Many terms of one shape and namespace, and the pods that have them."""
+
+    __slots__ = ("band", "block")
+
+    def __init__(self, block: TermBlock, band: tuple[int, str], index: TermIndex) -> None:
+        super().__init__(index)
+        self.block = block
+        self.band = band
+
+
+class _TermOfBlock:
+    """Terms of a block that all match, and count alike; implements `framework.OwnedTerm`."""
+
+    __slots__ = ("_number", "_of", "kind", "priority", "scheduler_name", "topology_key", "weight")
+
+    def __init__(self, of: _Block, term_class: TermClass, number: int) -> None:
+        self._of = of
+        self._number = number
+        self.kind, self.weight, self.topology_key = term_class
+        self.priority, self.scheduler_name = of.band
+
+    @property
+    def rows(self) -> Mapping[int, int]:
+        """Row to number of pods, each counted with every one of the terms."""
+        rows, number = self._of.rows, self._number
+        return rows if number == 1 else {row: pods * number for row, pods in rows.items()}
+
+    @property
+    def counts(self) -> Int32Column:
+        """(capacity,): pods per row, each counted with every one of the terms."""
+        counts = self._of.counts
+        return counts if self._number == 1 else counts * self._number
+
+
 class _Owner:
     """What pods of one shape and namespace own."""
 
     __slots__ = ("pods", "terms")
 
-    def __init__(self, terms: list[_Term]) -> None:
+    def __init__(self, terms: Sequence[_Term | _Block]) -> None:
         self.terms = terms
         self.pods = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TermStatistics:
+    """Sizes of a `TermIndex`."""
+
+    terms: int
+    """Distinct terms, those in blocks left out."""
+    blocks: int
+    """Shapes with very many terms."""
+    block_terms: int
+    bytes: int
+    """Estimate of the memory held."""
 
 
 class TermIndex:
@@ -107,8 +166,12 @@ class TermIndex:
         #: Terms by the namespaces they list, and those that select namespaces by label.
         self._by_namespace: dict[str, dict[_TermKey, _Term]] = {}
         self._selecting: dict[_TermKey, _Term] = {}
-        self._columns: OrderedDict[int, _Term] = OrderedDict()
-        self._answers: dict[tuple[object, ...], _Answer] = {}
+        self._blocks: dict[_OwnerKey, _Block] = {}
+        #: How many of them select namespaces by label.
+        self._selecting_blocks = 0
+        self._columns: OrderedDict[int, _Counted] = OrderedDict()
+        self._answers: BoundedMemory[tuple[object, ...], _Answer]
+        self._answers = BoundedMemory(_MAX_ANSWER_BYTES)
 
     # -- pods ------------------------------------------------------------------------------------
 
@@ -120,24 +183,32 @@ class TermIndex:
         key = (pod.shape, pod.metadata.namespace)
         owner = self._owners.get(key)
         if owner is None:
-            owner = self._owners[key] = self._new_owner(pod)
+            owner = self._owners[key] = self._new_owner(pod, key)
         owner.pods += 1
         for term in owner.terms:
             term.change(row, 1)
 
     def remove(self, pod: Pod, row: int) -> None:
         """Stop counting the terms of a pod, given with the shape it was counted with."""
-        affinity = pod.shape.spec.affinity
-        if affinity is None or not _has_terms(affinity):
+        if not self._owners:
             return
         key = (pod.shape, pod.metadata.namespace)
-        owner = self._owners[key]
+        owner = self._owners.get(key)
+        if owner is None:
+            return
         owner.pods -= 1
         if not owner.pods:
             del self._owners[key]
+            block = self._blocks.pop(key, None)
+            if block is not None:
+                self._answers.clear()
+                self._selecting_blocks -= block.block.selects_namespaces
         for term in owner.terms:
             term.change(row, -1)
-            if not term.rows:
+            if term.rows:
+                continue
+            self._columns.pop(id(term), None)
+            if isinstance(term, _Term):
                 self._forget(term)
 
     def grow(self, capacity: int) -> None:
@@ -152,30 +223,42 @@ class TermIndex:
     @property
     def empty(self) -> bool:
         """Whether no placed pod has a term."""
-        return not self._terms
+        return not self._terms and not self._blocks
 
     def speaking_of(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> _Answer:
         """The distinct terms that match a pod."""
-        if not self._terms:
+        if not self._terms and not self._blocks:
             return ()
         # Namespace labels matter only where some term selects by them.
-        seen = frozenset(namespace_labels.items()) if self._selecting else None
-        key = (namespace, frozenset(labels.items()), seen)
+        selecting = self._selecting or self._selecting_blocks
+        seen = labels_key(namespace_labels) if selecting else None
+        key = (namespace, labels_key(labels), seen)
         answer = self._answers.get(key)
         if answer is None:
-            if len(self._answers) >= _MAX_ANSWERS:
-                self._answers.clear()
-            candidates = self._by_namespace.get(namespace, {}) | self._selecting
-            answer = self._answers[key] = tuple(
-                each
-                for each in candidates.values()
-                if each.term.matches(namespace, namespace_labels, labels)
-            )
+            answer = self._matching(namespace, labels, namespace_labels)
+            nbytes = _BYTES_PER_ANSWER + _BYTES_PER_MATCH * len(answer)
+            self._answers.put(key, answer, nbytes)
         return answer
 
-    def used(self, term: _Term) -> None:
+    def _matching(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> _Answer:
+        candidates = self._by_namespace.get(namespace, {}) | self._selecting
+        answer: list[OwnedTerm] = [
+            each
+            for each in candidates.values()
+            if each.term.matches(namespace, namespace_labels, labels)
+        ]
+        for block in self._blocks.values():
+            answer += [
+                _TermOfBlock(block, term_class, number)
+                for term_class, number in block.block.matching(namespace, labels, namespace_labels)
+            ]
+        return tuple(answer)
+
+    def used(self, term: _Counted) -> None:
         """Remember that a column was read; the ones read longest ago are dropped."""
         columns = self._columns
         columns[id(term)] = term
@@ -185,7 +268,7 @@ class TermIndex:
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _new_owner(self, pod: Pod) -> _Owner:
+    def _new_owner(self, pod: Pod, key: _OwnerKey) -> _Owner:
         compiled = pod.shape.pod_affinity_terms(pod.metadata.namespace)
         listed: list[tuple[TermKind, int, AffinityTerm]] = [
             *((TermKind.REQUIRED, 0, each) for each in compiled.required),
@@ -198,6 +281,10 @@ class TermIndex:
         band = spec.priority or 0, spec.scheduler_name
         if listed:
             self._answers.clear()
+        if len(listed) > MANY_TERMS:
+            made = self._blocks[key] = _Block(TermBlock(listed), band, self)
+            self._selecting_blocks += made.block.selects_namespaces
+            return _Owner([made])
         return _Owner([self._term((*each, *band)) for each in listed])
 
     def _term(self, key: _TermKey) -> _Term:
@@ -217,7 +304,6 @@ class TermIndex:
             # The same term twice on one pod: forgotten with its first occurrence.
             return
         self._answers.clear()
-        self._columns.pop(id(term), None)
         if term.term.namespace_selector is not None:
             del self._selecting[key]
         for namespace in term.term.namespaces:
@@ -228,6 +314,17 @@ class TermIndex:
 
     # -- inspection ------------------------------------------------------------------------------
 
+    def statistics(self) -> TermStatistics:
+        """Current sizes."""
+        blocks = sum(each.block.nbytes for each in self._blocks.values())
+        columns = 4 * self.capacity * len(self._columns)
+        return TermStatistics(
+            terms=len(self._terms),
+            blocks=len(self._blocks),
+            block_terms=sum(len(each.block) for each in self._blocks.values()),
+            bytes=_BYTES_PER_TERM * len(self._terms) + blocks + columns + self._answers.nbytes,
+        )
+
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
         """Every difference from a recount over (row, pod), as a sentence."""
         expected = TermIndex(self.capacity)
@@ -237,9 +334,13 @@ class TermIndex:
             key: term.rows for key, term in expected._terms.items()
         }:
             yield "affinity terms differ from those of the pods placed"
+        if {key: block.rows for key, block in self._blocks.items()} != {
+            key: block.rows for key, block in expected._blocks.items()
+        }:
+            yield "blocks of affinity terms differ from those of the pods placed"
         for term in self._columns.values():
             if not term.consistent():
-                yield f"affinity term {term.term}: the column differs from the counts"
+                yield f"{term}: the column differs from the counts"
         if {key: owner.pods for key, owner in self._owners.items()} != {
             key: owner.pods for key, owner in expected._owners.items()
         }:

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.cycle import Randomness
@@ -565,7 +566,7 @@ class Evaluator:
         ):
             return None, stamp
         metadata = pod.metadata
-        own = metadata.namespace, frozenset(metadata.labels.items()), pod.pin, pod.spec.node_name
+        own = metadata.namespace, labels_key(metadata.labels), pod.pin, pod.spec.node_name
         return (pod.shape.id, own, rules, state.variant), stamp
 
 

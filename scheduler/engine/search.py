@@ -203,7 +203,10 @@ class Search:
         entry = self.results.get(key, pod.uid)
         if entry is None or entry.capacity != self._table.capacity:
             entry = ShapeResult(
-                self._table.capacity, len(self.filtering.slots), len(self._framework.score)
+                self._table.capacity,
+                len(self.filtering.slots),
+                len(self._framework.score),
+                recorded_bytes=pod.shape.nbytes,
             )
             self.results.discard(key)
             self.results.put(key, entry, pod.uid)

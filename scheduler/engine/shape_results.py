@@ -47,6 +47,7 @@ class ShapeResult:
         "pre_filter",
         "pre_score",
         "raw",
+        "recorded_bytes",
         "score_ready",
         "score_sequence",
         "score_versions",
@@ -58,8 +59,12 @@ class ShapeResult:
         "verdict",
     )
 
-    def __init__(self, capacity: int, filters: int, scores: int) -> None:
+    def __init__(
+        self, capacity: int, filters: int, scores: int, *, recorded_bytes: int = 0
+    ) -> None:
+        """`recorded_bytes`: what plugins may have derived from the shape and recorded here."""
         self.capacity = capacity
+        self.recorded_bytes = recorded_bytes
         #: Change log position up to which codes and verdict are right; -1: nothing evaluated yet.
         self.sequence = -1
         #: Per filter plugin: its codes, as narrow as they can be, or None when all pass.
@@ -103,7 +108,7 @@ class ShapeResult:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by arrays."""
+        """Bytes held: by arrays, and by what plugins recorded, as far as the shape tells."""
         arrays = [
             *self.codes,
             *self.raw,
@@ -113,7 +118,7 @@ class ShapeResult:
             self.normalized,
             self.total,
         ]
-        held = sum(array.nbytes for array in arrays if array is not None)
+        held = self.recorded_bytes + sum(each.nbytes for each in arrays if each is not None)
         return held if self.ties is None else held + self.ties.nbytes
 
 

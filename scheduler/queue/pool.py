@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
+from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Pod
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.sieve import NOTHING_WANTED, Sieve, Wanted
@@ -36,7 +37,7 @@ def identity(pod: Pod) -> Hashable | None:
         return None
     # The shape itself, not its id(): the key must keep it alive, or a new shape could take its
     # address.
-    return (shape, pod.pin, pod.metadata.namespace, frozenset(pod.metadata.labels.items()))
+    return (shape, pod.pin, pod.metadata.namespace, labels_key(pod.metadata.labels))
 
 
 class Group:

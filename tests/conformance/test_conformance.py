@@ -51,6 +51,19 @@ def test_every_vector_of_the_family_agrees(family: str) -> None:
     assert (result.agree, result.total) == (COUNTS[family], COUNTS[family])
 
 
+@pytest.mark.parametrize("family", ["resources", "nodeaffinity", "spread", "interpod", "volumes"])
+def test_they_agree_when_every_pod_is_kept_as_a_large_one_is(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.api.pod_shapes.PACK_BYTES", 0)
+    monkeypatch.setattr("scheduler.api.unpacked_memory.MAX_UNPACKED_BYTES", 0)
+    monkeypatch.setattr("scheduler.api.label_sets.MAX_PLAIN_LABELS", 0)
+    monkeypatch.setattr("scheduler.cache.term_index.MANY_TERMS", 0)
+    monkeypatch.setattr("scheduler.cache.selector_counts.MANY_LABELS", 0)
+    result = run_file(VectorFile(VECTORS / f"{family}{SUFFIX}", family), select_aspects(()))
+    assert (result.findings, result.agree) == ([], COUNTS[family])
+
+
 def test_all_committed_files_are_found_in_the_order_of_the_table() -> None:
     families = [file.family for file in find_files([VECTORS])]
     assert families == [*FAMILIES, *(f"unit/{name}" for name in sorted(UNIT_FILES))]

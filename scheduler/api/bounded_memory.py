@@ -1,0 +1,46 @@
+"""BoundedMemory: what is derived from pods and kept for the next one, up to so many bytes.
+
+Pods are written by anybody: a pod of 1 MB makes a derived value of many, so a number of entries
+bounds nothing. Who puts a value in says what it holds; `PodShape.weigh` tells it of what follows
+from a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class BoundedMemory(Generic[K, V]):
+    """Values by key. Everything is forgotten at once when it is too much: simple, and rare."""
+
+    __slots__ = ("_values", "max_bytes", "nbytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        #: What the callers said that the values hold.
+        self.nbytes = 0
+        self._values: dict[K, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        """The value, None if it is not remembered."""
+        return self._values.get(key)
+
+    def put(self, key: K, value: V, nbytes: int) -> None:
+        """Remember a value that was not; one beyond the limit is not remembered."""
+        if self.nbytes + nbytes > self.max_bytes:
+            self.clear()
+        if nbytes <= self.max_bytes:
+            self._values[key] = value
+            self.nbytes += nbytes
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._values.clear()
+        self.nbytes = 0

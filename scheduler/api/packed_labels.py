@@ -1,0 +1,82 @@
+"""PackedLabels: the labels of a pod that has very many, as bytes in the order of keys' hashes.
+
+50,000 short labels are 0.7 MB of JSON and 7 MB as a dict. One label is found without reading the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+_BETWEEN: Final = "\0"
+"""Neither keys nor values can have it."""
+
+
+class PackedLabels(Mapping[str, str]):
+    """Reads as the dict it was made of."""
+
+    __slots__ = ("_data", "_ends", "_hashes", "digest")
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        #: Equal for equal labels.
+        self.digest: Final = digest_of(labels)
+        ordered = sorted(labels.items(), key=_hash_of_key)
+        texts = [f"{key}{_BETWEEN}{value}".encode() for key, value in ordered]
+        self._data: Final = b"".join(texts)
+        self._ends = np.cumsum(list(map(len, texts)), dtype=np.int64)
+        self._hashes = np.array([hash(key) for key, _ in ordered], dtype=np.int64)
+
+    def __getitem__(self, key: str) -> str:
+        wanted = hash(key)
+        at = int(np.searchsorted(self._hashes, wanted))
+        while at < len(self) and self._hashes[at] == wanted:
+            found, value = self._pair(at)
+            if found == key:
+                return value
+            at += 1
+        raise KeyError(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As of any mapping."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._pair(at)[0] for at in range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PackedLabels):
+            return self.digest == other.digest
+        return (
+            isinstance(other, Mapping)
+            and len(other) == len(self)
+            and digest_of(other) == self.digest
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def _pair(self, at: int) -> tuple[str, str]:
+        begin = int(self._ends[at - 1]) if at else 0
+        key, _, value = self._data[begin : int(self._ends[at])].decode().partition(_BETWEEN)
+        return key, value
+
+
+def digest_of(labels: Mapping[str, str]) -> bytes:
+    """Of 32 bytes, equal for equal labels in whatever order."""
+    return blake2b(_encode(labels), digest_size=32).digest()
+
+
+def _hash_of_key(label: tuple[str, str]) -> int:
+    return hash(label[0])

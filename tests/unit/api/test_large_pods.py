@@ -1,0 +1,304 @@
+"""Pods of 1 MB: how little is kept of one, that it reads the same, and that accounts are true.
+
+Memory is what tracemalloc says that objects take, so nothing here depends on the allocator.
+"""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api import Pod, PodShapes, QuantityError
+from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.label_sets import labels_key
+from scheduler.api.packed_labels import PackedLabels
+from scheduler.api.packed_spec import PACKED_FIELDS, replaced
+from scheduler.api.shape import PackedShape
+from scheduler.api.unpacked_memory import MAX_UNPACKED_BYTES
+from scheduler.cache.cache import with_node
+from tests.unit.api.objects import container, pod
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+MB = 1_000_000
+DERIVED = (
+    "requests",
+    "assigned",
+    "scoring",
+    "required_node_affinity",
+    "named_nodes",
+    "preferred_node_affinity",
+    "host_ports",
+    "images",
+    "required_features",
+)
+
+
+def _anti_affinity(seed: int) -> dict[str, Any]:
+    terms = [
+        {
+            "topologyKey": "host",
+            "labelSelector": {"matchLabels": {f"k{seed}-{i}": f"value-{i:040}"}},
+        }
+        for i in range(5000)
+    ]
+    return {"affinity": {"podAntiAffinity": {REQUIRED: terms}}}
+
+
+def _node_affinity(seed: int) -> dict[str, Any]:
+    terms = [
+        {"matchExpressions": [{"key": f"k{seed}-{i}", "operator": "In", "values": [f"v-{i:040}"]}]}
+        for i in range(7000)
+    ]
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
+
+
+def _resources(seed: int) -> dict[str, Any]:
+    names = {f"example.com/r{seed}-{i}": "0" for i in range(20_000)}
+    return {"containers": [container("c", requests={"cpu": "1m", **names})]}
+
+
+def _tolerations(seed: int) -> dict[str, Any]:
+    return {
+        "tolerations": [
+            {"key": f"k{seed}-{i}", "value": f"value-{i:040}", "effect": "NoSchedule"}
+            for i in range(9000)
+        ]
+    }
+
+
+def _node_selector(seed: int) -> dict[str, Any]:
+    return {"nodeSelector": {f"label-{seed}-{i}": f"value-{i:040}" for i in range(14_000)}}
+
+
+LARGE: dict[str, Callable[[int], dict[str, Any]]] = {
+    "anti-affinity": _anti_affinity,
+    "node affinity": _node_affinity,
+    "resources": _resources,
+    "tolerations": _tolerations,
+    "nodeSelector": _node_selector,
+}
+kinds = pytest.mark.parametrize("spec", LARGE.values(), ids=LARGE)
+
+
+def small(seed: int) -> dict[str, Any]:
+    """A shape as people write it, though not of any template that was seen before."""
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": f"app-{seed}"}}}
+    return {
+        "containers": [container("c", requests={"cpu": "100m", "memory": f"{seed}Mi"})],
+        "affinity": {"podAntiAffinity": {REQUIRED: [term]}},
+        "nodeSelector": {"disk": "ssd"},
+    }
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """Gives a function that says how many bytes were allocated within and are still held."""
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def derive(shape: Any) -> None:
+    for name in DERIVED:
+        getattr(shape, name)
+
+
+@kinds
+def test_a_large_pod_reads_as_it_was_written(spec: Callable[[int], dict[str, Any]]) -> None:
+    subject, plain = pod(spec(1)), pod(spec(1))
+    shape = PodShapes().intern(subject)
+    assert isinstance(shape, PackedShape)
+    for name in PACKED_FIELDS:
+        assert getattr(subject.spec, name) == getattr(plain.spec, name)
+        assert getattr(shape.spec, name) == getattr(plain.spec, name)
+    with pytest.raises(AttributeError):
+        _ = subject.spec.no_such_field  # type: ignore[attr-defined]
+    placed = with_node(subject, "n")
+    assert placed.spec.node_name == "n"
+    assert placed.spec.tolerations == plain.spec.tolerations
+    assert placed.spec != subject.spec
+    assert replaced(placed.spec, node_name="") == subject.spec
+
+
+@kinds
+def test_what_is_derived_from_a_large_pod_is_the_same_after_it_was_forgotten(
+    spec: Callable[[int], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = PodShapes().intern(pod(spec(1)))
+    monkeypatch.setattr("scheduler.api.pod_shapes.PACK_BYTES", 1 << 30)
+    plain = PodShapes().intern(pod(spec(1)))
+    assert not isinstance(plain, PackedShape)
+    for _ in range(2):
+        for name in DERIVED:
+            assert getattr(packed, name) == getattr(plain, name)
+        assert packed.non_zero == plain.non_zero
+        assert isinstance(packed, PackedShape)
+        packed.packed.forget()
+
+
+@pytest.mark.slow
+@kinds
+def test_live_large_pods_hold_a_fraction_of_their_json(
+    spec: Callable[[int], dict[str, Any]],
+) -> None:
+    shapes, live = PodShapes(), []
+    shapes.intern(pod(spec(0)))
+    with traced() as held:
+        for seed in range(1, 5):
+            live.append(pod(spec(seed)))
+            derive(shapes.intern(live[-1]))
+        statistics = shapes.statistics()
+        assert statistics.packed == 5
+        accounted = statistics.bytes + statistics.unpacked_bytes
+        assert statistics.unpacked_bytes <= MAX_UNPACKED_BYTES
+        assert held() / 1.5 < accounted < held() * 1.5
+        for each in live:
+            shape = each.shape
+            assert isinstance(shape, PackedShape)
+            shape.packed.forget()
+        assert shapes.statistics().unpacked_bytes < 15 * MB
+        assert held() < 4 * 0.5 * MB
+
+
+@pytest.mark.slow
+@kinds
+def test_large_pods_that_come_and_go_leave_nothing(
+    spec: Callable[[int], dict[str, Any]],
+) -> None:
+    shapes = PodShapes()
+    shapes.intern(pod(spec(0)))
+    with traced() as held:
+        for seed in range(1, 5):
+            subject = pod(spec(seed))
+            derive(shapes.intern(subject))
+            shapes.release(subject)
+        del subject
+        assert (shapes.statistics().shapes, shapes.statistics().unreferenced) == (1, 0)
+        assert held() < MB
+
+
+@pytest.mark.slow
+def test_the_account_of_ordinary_shapes_is_true() -> None:
+    shapes, live = PodShapes(), []
+    derive(shapes.intern(pod(small(0))))
+    before = shapes.statistics().bytes
+    with traced() as held:
+        for seed in range(1, 1001):
+            live.append(pod(small(seed)))
+            derive(shapes.intern(live[-1]))
+        accounted = shapes.statistics().bytes - before
+        assert held() / 1.5 < accounted < held() * 1.5
+    assert shapes.statistics().packed == 0
+
+
+def test_the_last_pod_takes_a_large_shape_along() -> None:
+    shapes = PodShapes()
+    first, second, ordinary = pod(_tolerations(1)), pod(_tolerations(1)), pod({"priority": 1})
+    assert shapes.intern(first) is shapes.intern(second)
+    shapes.intern(ordinary)
+    shapes.release(ordinary)
+    shapes.release(first)
+    assert shapes.statistics().packed == 1
+    shapes.release(second)
+    assert (shapes.statistics().packed, shapes.statistics().shapes) == (0, 1)
+    assert len(second.spec.tolerations) == 9000, "a late reader still finds all"
+    assert shapes.intern(pod(_tolerations(1))) is not first.shape
+
+
+def test_a_large_pod_with_unreadable_amounts_is_left_as_it_was() -> None:
+    names: dict[str, Any] = {f"example.com/r{i}": "0" for i in range(3000)}
+    subject = pod({"containers": [container("c", requests={**names, "cpu": "much"})]})
+    shapes = PodShapes()
+    with pytest.raises(QuantityError):
+        shapes.intern(subject)
+    assert subject.interned is None
+    assert len(shapes) == 0
+
+
+def test_a_key_of_many_labels_is_small_and_still_tells_them_apart() -> None:
+    labels = {f"key-{i}": f"value-{i}" for i in range(1000)}
+    key = labels_key(labels)
+    assert isinstance(key, bytes)
+    assert len(key) == 32
+    assert key == labels_key(dict(reversed(labels.items())))
+    assert key != labels_key(labels | {"key-1": "other"})
+    assert labels_key({"a": "b"}) == frozenset({("a", "b")})
+
+
+def test_a_bounded_memory_forgets_when_it_is_told_of_too_many_bytes() -> None:
+    memory: BoundedMemory[str, int] = BoundedMemory(100)
+    memory.put("a", 1, 60)
+    memory.put("b", 2, 40)
+    assert (memory.get("a"), memory.get("b"), memory.nbytes) == (1, 2, 100)
+    memory.put("c", 3, 1)
+    assert (memory.get("a"), memory.get("c"), memory.nbytes, len(memory)) == (None, 3, 1, 1)
+    memory.put("d", 4, 101)
+    assert (memory.get("d"), len(memory), memory.nbytes) == (None, 0, 0)
+
+
+def test_a_large_pod_is_decoded_as_any_other() -> None:
+    text = msgspec.json.encode({"metadata": {"name": "p"}, "spec": _tolerations(1)})
+    subject = msgspec.json.decode(text, type=Pod)
+    PodShapes().intern(subject)
+    assert len(subject.spec.tolerations) == 9000
+
+
+def _labels(seed: int) -> dict[str, str]:
+    return {f"{seed}{i:x}": f"{i:x}" for i in range(50_000)}
+
+
+def test_very_many_labels_read_as_they_were_written() -> None:
+    plain = _labels(1)
+    first, second = (pod(metadata={"labels": plain}) for _ in range(2))
+    shapes = PodShapes()
+    for each in (first, second):
+        shapes.intern(each)
+    labels: Any = first.metadata.labels
+    assert isinstance(labels, PackedLabels)
+    assert second.metadata.labels is first.metadata.labels
+    assert (dict(labels), len(labels)) == (plain, 50_000)
+    assert labels == plain
+    assert labels != plain | {"1ff": "other"}
+    assert (labels["1ff"], labels.get("1ff"), labels.get("none")) == ("ff", "ff", None)
+    assert "1ff" in labels
+    assert "none" not in labels
+    assert labels_key(labels) == labels_key(plain)
+    with pytest.raises(KeyError):
+        labels["none"]
+
+
+@pytest.mark.slow
+def test_live_pods_with_very_many_labels_hold_no_more_than_their_json() -> None:
+    shapes, live = PodShapes(), [pod(metadata={"labels": _labels(0)})]
+    shapes.intern(live[0])
+    json = len(msgspec.json.encode(_labels(1)))
+    with traced() as held:
+        for seed in range(1, 9):
+            live.append(pod(metadata={"labels": _labels(seed)}))
+            shapes.intern(live[-1])
+            # What selectors ask for unpacks nothing.
+            assert live[-1].metadata.labels.get("app") is None
+        assert shapes.statistics().unpacked_bytes == 0
+        assert held() < 8 * json
+
+
+def test_of_thousands_of_owners_the_controller_is_kept() -> None:
+    owners: list[dict[str, Any]] = [
+        {"kind": "ConfigMap", "name": f"o{i}", "uid": f"u{i}"} for i in range(1000)
+    ]
+    owners.append({"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True})
+    subject = pod(metadata={"ownerReferences": owners, "finalizers": ["example.com/f"] * 1000})
+    shape = PodShapes().intern(subject)
+    assert [each.name for each in subject.metadata.owner_references] == ["rs"]
+    assert shape.controller_owner is not None
+    assert len(subject.metadata.finalizers) == 64
