@@ -577,6 +577,8 @@ class Wiring:
             "cache": self.cache.statistics(),
             "engine": self.engine.statistics(),
             "shapes": self.shapes.statistics(),
+            "selectors": self.cache.table.selector_counts.statistics(),
+            "terms": self.cache.table.terms.statistics(),
             "dispatcher": self.dispatcher.statistics(),
             "events": self.recorder.statistics(),
             "bridge": None if self.bridge is None else self.bridge.statistics(),

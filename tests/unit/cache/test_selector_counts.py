@@ -162,6 +162,7 @@ def test_assumed_pods_count_until_they_are_forgotten() -> None:
 
 def test_columns_read_longest_ago_are_dropped_and_no_longer_kept_up_to_date() -> None:
     probe = SelectorCounts(capacity=4)
+    probe.add(labelled("p", "a"), 1)
     probe.counts((PodTerm(None, A),), terminating=True)
     room = 2 * probe.statistics().bytes
     index = SelectorCounts(capacity=4, max_bytes=room)
@@ -324,3 +325,24 @@ def test_a_group_with_many_labels_goes_without_comparing_its_key_for_each(
 
     assert compared <= 2
     assert index.statistics().groups == 0
+
+
+def test_thousands_of_terms_are_one_block_and_gone_with_their_pod() -> None:
+    index, other = TermIndex(capacity=2), anti("a")
+    index.add(other, 0)
+    terms = [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {f"k{number}": "v"}}}
+        for number in range(2000)
+    ]
+    owner = pod({"affinity": {"podAntiAffinity": {REQUIRED: terms}}})
+    index.add(owner, 1)
+    statistics = index.statistics()
+    assert (statistics.terms, statistics.blocks, statistics.block_terms) == (1, 1, 2000)
+    assert statistics.bytes < 2000 * 60
+    (found,) = index.speaking_of("default", {"k7": "v", "k8": "v", "k9": "other"}, {})
+    assert found.counts.tolist() == [0, 2], "each of the terms that match counts"
+    assert index.speaking_of("default", {"k7": "other"}, {}) == ()
+    index.remove(owner, 1)
+    assert index.speaking_of("default", {"k7": "v"}, {}) == ()
+    assert index.statistics().blocks == 0
+    assert not list(index.validate([(0, other)]))
