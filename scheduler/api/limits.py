@@ -21,7 +21,7 @@ from scheduler.api.pod import (
 
 MAX_POD_TERMS: Final = 2500
 """Terms of pod affinity and anti-affinity with their requirements beyond the first."""
-MAX_NODE_CONDITIONS: Final = 5000
+MAX_NODE_CONDITIONS: Final = 3000
 """Terms and requirements of nodeSelector and node affinity."""
 MAX_VALUES: Final = 25_000
 """Values in one such list, and namespaces."""

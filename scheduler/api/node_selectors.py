@@ -225,7 +225,7 @@ def compile_node_selector_term(term: NodeSelectorTerm, path: str) -> CompiledNod
     fields: list[Requirement] = []
     errors: list[SelectorError] = []
     for i, each in enumerate(term.match_expressions):
-        made = Requirement.valid(each.key, each.operator, each.values)
+        made = Requirement.valid(each.key, each.operator, each.values, node=True)
         if made is not None:
             labels.append(made)
             continue

@@ -45,6 +45,7 @@ _ATTACHABLE_VOLUMES: Final = "attachable-volumes-"
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
 _QUOTA_PREFIX: Final = "requests."
 
+_FEW_NAMES: Final = 16
 _Amounts = dict[str, Quantity]
 
 
@@ -114,7 +115,8 @@ def non_zero_requests(pod: Pod) -> tuple[int, int]:
     if _has_pod_level_requests(pod):
         stated = pod_requests(pod, with_status=True)
         defaults = {name: amount for name, amount in _DEFAULTS.items() if name not in stated}
-    amounts, zero = pod_requests(pod, with_status=True, defaults=defaults), Quantity(0)
+    amounts = pod_requests(pod, with_status=True, defaults=defaults, names=_DEFAULTS)
+    zero = Quantity(0)
     return amounts.get(CPU, zero).milli_value(), amounts.get(MEMORY, zero).value()
 
 
@@ -145,8 +147,9 @@ def pod_requests(
     with_status: bool = False,
     defaults: Mapping[str, Quantity] | None = None,
     pod_level: bool = True,
+    names: Mapping[str, object] | None = None,
 ) -> dict[str, Quantity]:
-    """Requests of a pod by resource, as exact quantities.
+    """Requests of a pod by resource, as exact quantities; `names` are those that matter.
 
     `with_status` counts an in-place resize under way, `defaults` are amounts for containers that do
     not state the resource, `pod_level` lets `spec.resources` replace sums. Raises `QuantityError`.
@@ -158,6 +161,9 @@ def pod_requests(
     def amounts(container: Container, statuses: Mapping[str, ContainerStatus]) -> _Amounts:
         status = statuses.get(container.name)
         stated = effective_container_requests(container, status, infeasible=infeasible)
+        if names is not None and len(stated) > _FEW_NAMES:
+            # Containers may name thousands, which would all be added up.
+            stated = {name: amount for name, amount in stated.items() if name in names}
         return {**defaults, **stated} if defaults else stated
 
     total = _sum_containers(

@@ -96,14 +96,17 @@ class Requirement:
         self._hash = hash((key, operator, self.values))
 
     @classmethod
-    def valid(cls, key: str, operator: str, values: tuple[str, ...]) -> Requirement | None:
-        """The requirement of a label selector; None if anything is wrong, which `checked` tells."""
-        counts = _COUNTS.get(operator)
-        if counts is None or len(values) not in counts or operator in _COMPARISONS:
+    def valid(
+        cls, key: str, operator: str, values: tuple[str, ...], *, node: bool = False
+    ) -> Requirement | None:
+        """The requirement; None if anything is wrong with it, which `checked` tells."""
+        counts, compares = _COUNTS.get(operator), operator in _COMPARISONS
+        if counts is None or len(values) not in counts or (compares and not node):
             return None
-        if is_qualified_name(key) and all(map(is_label_value, values)):
-            return cls(key, operator, values)
-        return None
+        if not is_qualified_name(key) or not all(map(is_label_value, values)):
+            return None
+        made = cls(key, operator, values)
+        return None if compares and made.number is None else made
 
     @classmethod
     def checked(

@@ -9,6 +9,7 @@ import pytest
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import (
     DEFAULT_MEMORY,
+    DEFAULT_MILLI_CPU,
     Resources,
     assigned_requests,
     incoming_requests,
@@ -266,3 +267,17 @@ def test_an_unreadable_amount_is_reported_with_its_text() -> None:
         incoming_requests(pod({"containers": cpus("lots")}))
     with pytest.raises(QuantityError, match="many"):
         node_allocatable(node(status={"allocatable": {"pods": "many"}}))
+
+
+def test_only_cpu_and_memory_count_for_scoring_however_many_resources_are_named() -> None:
+    many = {f"example.com/r{index}": "1" for index in range(40)}
+    made = pod(
+        spec={
+            "containers": [
+                {"name": "c", "resources": {"requests": {**many, "cpu": "250m"}}},
+                {"name": "d", "resources": {"requests": {**many, "memory": "1Mi"}}},
+            ]
+        }
+    )
+
+    assert non_zero_requests(made) == (250 + DEFAULT_MILLI_CPU, (1 << 20) + DEFAULT_MEMORY)
