@@ -1,13 +1,12 @@
 """Where the API server is and how to prove who we are.
 
-Of `kubernetes_asyncio` only the configuration loaders are used (`kubeconfig_loaders`). They parse
-kubeconfig files and ask OIDC providers; credential plugins (`exec_plugin`), TLS contexts
+Of `kubernetes_asyncio` only the configuration loaders are used (`kubeconfig_loaders`), to parse
+kubeconfig files. Credential plugins (`exec_plugin`), identity providers (`oidc`), TLS contexts
 (`http.tls`), token files and renewal are ours.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 from collections.abc import Mapping
@@ -18,7 +17,6 @@ from typing import Any, Final
 from scheduler.client import kubeconfig_loaders
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.credentials import (
-    RENEWAL_TIMEOUT_SECONDS,
     Credentials,
     Issued,
     IssuedCredentials,
@@ -29,6 +27,7 @@ from scheduler.client.errors import ConfigurationError
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin
 from scheduler.client.http.tls import ClientTls, TlsSettings
 from scheduler.client.kubeconfig_loaders import Loaders
+from scheduler.client.oidc import OidcProvider
 
 SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -37,10 +36,6 @@ NOTHING_CONFIGURED: Final = (
     "KUBERNETES_SERVICE_HOST), KUBECONFIG is not set and {default} does not exist; "
     "give --kubeconfig or --master, or set KUBECONFIG"
 )
-
-PROVIDER_CHECK_SECONDS: Final = 60.0
-"""How often an identity provider's token is looked at; the loader renews it when its expiry is
-near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +171,22 @@ async def _load_kubeconfig(
         # Before loading, so that the scheme decides about certificates.
         cluster["server"] = master
     plugin = _exec_plugin(user, base, cluster, merged.value, selected.get("cluster"))
-    _check_provider(user)
+    provider = _provider(user, base, clock)
     loader = loaders.kube_config_loader(
         config_dict=merged, active_context=chosen, config_base_path=None
     )
     target = _Loaded()
-    await _load(loader, target)
+    await loader.load_and_set(target)
     if not target.host:
         msg = f"the cluster of context {chosen!r} has no server"
         raise ConfigurationError(msg)
     tls = _tls(target, clock)
     if plugin is not None:
         credentials = await _plugin_credentials(plugin, tls, clock)
+    elif provider is not None:
+        credentials = IssuedCredentials(provider.issue, await provider.first(), clock)
     else:
-        credentials = _credentials(loader, target, user, base, clock)
+        credentials = _credentials(target, user, base, clock)
     return ClientConfiguration(
         server=target.host,
         tls=tls,
@@ -251,22 +248,15 @@ def _cluster_info(cluster: Mapping[str, Any], folder: str) -> dict[str, Any]:
     return info
 
 
-def _check_provider(user: Mapping[str, Any]) -> None:
-    provider = (user.get("auth-provider") or {}).get("name")
-    if provider not in (None, "oidc"):
-        # The loader would start a program for gcp, and wait for it without limits.
-        msg = f"no auth provider found for name {provider!r}; use a credential plugin (exec)"
+def _provider(user: dict[str, Any], base: str, clock: Clock) -> OidcProvider | None:
+    """The user's identity provider, taken out of what the loader gets to see, as the plugin."""
+    section = user.pop("auth-provider", None)
+    if section is None:
+        return None
+    if section.get("name") != "oidc":
+        msg = f"no auth provider found for name {section.get('name')!r}; use exec"
         raise ConfigurationError(msg)
-
-
-async def _load(loader: Any, target: _Loaded) -> None:
-    """Load, which asks an identity provider where there is one."""
-    try:
-        async with asyncio.timeout(RENEWAL_TIMEOUT_SECONDS):
-            await loader.load_and_set(target)
-    except TimeoutError as error:
-        msg = f"the identity provider gave no token within {RENEWAL_TIMEOUT_SECONDS:g} s"
-        raise ConfigurationError(msg) from error
+    return OidcProvider(section.get("config") or {}, base, clock)
 
 
 async def _plugin_credentials(
@@ -288,29 +278,10 @@ def _issued(credential: ExecCredential, tls: ClientTls | None) -> Issued:
     return Issued(header, credential.expires_at)
 
 
-def _credentials(
-    loader: Any, target: _Loaded, user: Mapping[str, Any], base: str, clock: Clock
-) -> Credentials:
+def _credentials(target: _Loaded, user: Mapping[str, Any], base: str, clock: Clock) -> Credentials:
     if user.get("tokenFile"):
         return TokenFileCredentials(Path(base) / str(user["tokenFile"]), clock)
-    if "auth-provider" not in user:
-        return StaticCredentials(target.api_key.get("BearerToken"))
-
-    def issued() -> Issued:
-        # Looked at again soon; the loader itself knows when the provider's token ends.
-        header = target.api_key.get("BearerToken")
-        return Issued(header, due_at=clock.now() + PROVIDER_CHECK_SECONDS)
-
-    async def issue() -> Issued:
-        try:
-            await loader.load_and_set(target)
-        # The boundary to a third-party loader, as in _from_kubeconfig.
-        except Exception as error:
-            msg = f"credential provider: {str(error) or type(error).__name__}"
-            raise ConfigurationError(msg) from error
-        return issued()
-
-    return IssuedCredentials(issue, issued(), clock)
+    return StaticCredentials(target.api_key.get("BearerToken"))
 
 
 def _tls(target: _Loaded, clock: Clock) -> ClientTls | None:

@@ -19,8 +19,8 @@ from yarl import URL
 from scheduler.client.clock import Clock
 from scheduler.client.errors import ConfigurationError, RequestError
 from scheduler.client.http.tls import ClientTls, Pem, ResumingContext, TlsSettings
-from scheduler.client.proxied import raise_mapped, read_body
-from scheduler.client.sessions import RenewedSession
+from scheduler.client.proxied import raise_mapped
+from scheduler.client.sessions import RenewedSession, read_body
 
 MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """What an answer may have on top of the size of its request: an extender that sends nodes back

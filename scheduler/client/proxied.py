@@ -18,7 +18,7 @@ from scheduler.client.http import Answer
 from scheduler.client.http.parsing import MAX_ERROR_BYTES
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.http.tls import ResumingContext
-from scheduler.client.sessions import RenewedSession
+from scheduler.client.sessions import RenewedSession, read_body
 
 
 class ProxiedStream:
@@ -144,19 +144,6 @@ class ProxiedConnections:
     async def close(self) -> None:
         """Close the sessions and their connections."""
         await self._session.close()
-
-
-async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
-    """The whole body; None, and the connection closed, where it has more than `limit` bytes."""
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in response.content.iter_any():
-        size += len(chunk)
-        if size > limit:
-            response.close()
-            return None
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _head(response: aiohttp.ClientResponse) -> bytes:

@@ -1,4 +1,4 @@
-"""An aiohttp session that follows the certificates of its server."""
+"""What the users of aiohttp share: sessions that follow certificates, and bodies with a limit."""
 
 from __future__ import annotations
 
@@ -47,3 +47,16 @@ class RenewedSession:
         for session in sessions:
             if session is not None:
                 await session.close()
+
+
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """The whole body; None, and the connection closed, where it has more than `limit` bytes."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > limit:
+            response.close()
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)

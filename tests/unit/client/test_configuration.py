@@ -20,9 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from scheduler.client import configuration, kubeconfig_loaders
 from scheduler.client.configuration import (
-    PROVIDER_CHECK_SECONDS,
     ClientConfiguration,
     load_configuration,
 )
@@ -323,36 +321,6 @@ class TestIdentityProvider:
         user = {"auth-provider": {"name": name, "config": config}}
         with pytest.raises(ConfigurationError, match=f"no auth provider found for name '{name}'"):
             await load(kubeconfig(tmp_path, user))
-
-    async def test_one_that_hangs_at_the_start_is_given_up(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        async def hangs(*_: object) -> None:
-            await asyncio.Event().wait()
-
-        monkeypatch.setattr(kubeconfig_loaders.load().kube_config_loader, "load_and_set", hangs)
-        monkeypatch.setattr(configuration, "RENEWAL_TIMEOUT_SECONDS", 0.0)
-        user = {"auth-provider": {"name": "oidc", "config": {}}}
-        with pytest.raises(ConfigurationError, match="gave no token within"):
-            await load(kubeconfig(tmp_path, user))
-
-    async def test_one_that_fails_costs_nothing_while_the_server_takes_its_token(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        payload = base64.b64encode(b'{"sub":"jane"}').decode().rstrip("=")
-        provider = {"name": "oidc", "config": {"id-token": f"head.{payload}.signature"}}
-        clock = ManualClock()
-        found = await load(kubeconfig(tmp_path, {"auth-provider": provider}), clock=clock)
-
-        async def fails(*_: object) -> None:
-            msg = "provider is down"
-            raise OSError(msg)
-
-        monkeypatch.setattr(kubeconfig_loaders.load().kube_config_loader, "load_and_set", fails)
-        clock.jump(10 * PROVIDER_CHECK_SECONDS)
-        assert await found.authorization() == f"Bearer head.{payload}.signature"
-        with pytest.raises(ConfigurationError, match="credential provider: provider is down"):
-            await found.credentials.renew()
 
 
 class TestInCluster:
