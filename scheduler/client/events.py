@@ -106,8 +106,8 @@ class _Entry:
 
     def __init__(self, key: Key, event: tuple[Any, ...], now: float) -> None:
         self.key = key
-        # What `_body` needs; kept as a plain tuple because most events are recorded in the hot
-        # path.
+        # What `_build` needs; kept as a plain tuple because most events are recorded in the hot
+        # path. Once sent, references stand in it for the objects.
         self.event = event
         self.count = 1
         self.last_observed = now
@@ -182,7 +182,8 @@ class EventRecorder:
         entry = self._entries.get(key)
         if entry is None:
             self._sequence += 1
-            event = (regarding, related, note, now, self._sequence)
+            # Cut now, a character too long, so that `truncated` sees that it was longer.
+            event = (regarding, related, note[: NOTE_BYTES + 1], now, self._sequence)
             entry = self._entries[key] = _Entry(key, event, now)
             if len(self._entries) > self._options.series_size:
                 self._forget(self._entries[next(iter(self._entries))])
@@ -352,6 +353,10 @@ class EventRecorder:
         regarding, related, note, at, sequence = entry.event
         _, _, reason, action, kind, controller = entry.key
         reference = _reference(regarding)
+        involved = None if related is None else _reference(related)
+        # An entry is remembered for minutes: it must not keep a deleted pod alive, which may be
+        # as large as the API server takes.
+        entry.event = (reference, involved, note, at, sequence)
         series = None
         if count > 1:
             series = EventSeries(count=count, last_observed_time=micro_time(entry.last_observed))
@@ -366,7 +371,7 @@ class EventRecorder:
             action=action,
             reason=reason,
             regarding=reference,
-            related=None if related is None else _reference(related),
+            related=involved,
             note=truncated(note),
             type=kind,
         )

@@ -24,6 +24,10 @@ MAX_LINE_BYTES: Final = 32 * 1024 * 1024
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
+_NAMING: Final = ("name", "namespace", "uid", "resourceVersion")
+"""Fields of `metadata` that say which object it is; all are texts."""
+
+
 class WatchType(Enum):
     """The `type` of a watch line."""
 
@@ -164,7 +168,8 @@ class WatchDecoder(Generic[T]):
         try:
             loose = decode_json(self._any, data)
             metadata = loose.get("metadata") or {}
-            texts = {key: text for key, text in metadata.items() if isinstance(text, str)}
+            # Any other field may be the one of a wrong type.
+            texts = {key: metadata[key] for key in _NAMING if isinstance(metadata.get(key), str)}
             return msgspec.convert({"metadata": texts}, Named)
         except (ValueError, AttributeError):
             return Named()

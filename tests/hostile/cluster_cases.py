@@ -48,7 +48,7 @@ def cluster_cases() -> Iterator[HostileCase]:
 
 
 def counted(
-    plural: str, what: str, full: int, make: Make, *, small: int = 100, **more: Any
+    plural: str, what: str, full: int, make: Make, *, small: int = 50, **more: Any
 ) -> HostileCase:
     """A case of COUNT."""
     return HostileCase(

@@ -37,7 +37,7 @@ def _depth(plural: str) -> Iterator[HostileCase]:
 
 
 def _counts(plural: str) -> Iterator[HostileCase]:
-    def count(what: str, make: Make, full: int, small: int = 200) -> HostileCase:
+    def count(what: str, make: Make, full: int, small: int = 50) -> HostileCase:
         return HostileCase(
             name=f"{plural}-{what}",
             plural=plural,

@@ -93,7 +93,7 @@ def _pending() -> Iterator[HostileCase]:
 def _counts() -> Iterator[HostileCase]:
     yield _count("resource-names", 20_000, resource_names)
     yield _count("resource-names-of-nodes", 9_000, _amounts_of_zero)
-    yield _count("node-affinity-terms", 7_000, node_affinity_terms)
+    yield _count("node-affinity-terms", 7_000, lambda size, _: node_affinity_terms(size))
     yield _count("node-affinity-preferred", 7_000, _preferred_node_terms)
     yield _count("node-affinity-expressions", 9_000, _node_expressions)
     yield _count("node-affinity-values", 100_000, _node_values)
@@ -131,7 +131,7 @@ def _count(what: str, full: int, spec: Spec, **more: Any) -> HostileCase:
         dimension=Dimension.COUNT,
         make=_pod(what, spec),
         unit=what,
-        small=100,
+        small=50,
         full=full,
         **more,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -76,6 +77,21 @@ async def running(recorder: EventRecorder) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_event_that_was_sent_keeps_neither_pod_nor_long_note(
+    server: FaultyServer, recorder: EventRecorder
+) -> None:
+    server.on("POST", EVENTS_PATH, server.json({}, 201))
+    pod, note = a_pod(), "x" * 1_000_000
+    before = sys.getrefcount(pod), sys.getrefcount(note)
+    async with running(recorder):
+        recorder.event(pod, None, "Warning", "FailedScheduling", "Scheduling", note, "kubestow")
+        assert sys.getrefcount(note) == before[1], "cut when it was recorded"
+        await until(lambda: recorder.statistics().sent)
+        assert recorder.statistics().remembered == 1
+    assert (sys.getrefcount(pod), sys.getrefcount(note)) == before
+    assert server.seen[0].json["note"] == truncated(note)
 
 
 async def test_the_event_as_sent(server: FaultyServer, recorder: EventRecorder) -> None:

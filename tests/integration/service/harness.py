@@ -143,27 +143,35 @@ async def scheduling(
     **document: Any,
 ) -> AsyncIterator[Wiring]:
     """Run a scheduler; it has synced when the context is entered."""
-    async with Transport(ClientConfiguration(server=cluster.url)) as transport:
-        wiring = wire(transport, plugins, document, fence, options, clock)
-        async with asyncio.TaskGroup() as group:
-            tasks: list[asyncio.Task[Any]] = [
-                group.create_task(reflector.run()) for reflector in wiring.reflectors
-            ]
-            tasks.append(group.create_task(wiring.recorder.run()))
-            tasks.append(group.create_task(wiring.dispatcher.run()))
-            for reflector in wiring.reflectors:
-                await reflector.synced.wait()
-            wiring.subscriptions.publish_synced()
-            tasks.append(group.create_task(wiring.loop.run()))
-            tasks += [group.create_task(work, name=name) for name, work in wiring.leaders_work()]
-            try:
-                yield wiring
-                wiring.cache.validate()
-                wiring.queue.validate()
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await wiring.close()
+    async with (
+        Transport(ClientConfiguration(server=cluster.url)) as transport,
+        running(wire(transport, plugins, document, fence, options, clock)) as wiring,
+    ):
+        yield wiring
+
+
+@asynccontextmanager
+async def running(wiring: Wiring) -> AsyncIterator[Wiring]:
+    """Run what `wire` made; it has synced when the context is entered."""
+    async with asyncio.TaskGroup() as group:
+        tasks: list[asyncio.Task[Any]] = [
+            group.create_task(reflector.run()) for reflector in wiring.reflectors
+        ]
+        tasks.append(group.create_task(wiring.recorder.run()))
+        tasks.append(group.create_task(wiring.dispatcher.run()))
+        for reflector in wiring.reflectors:
+            await reflector.synced.wait()
+        wiring.subscriptions.publish_synced()
+        tasks.append(group.create_task(wiring.loop.run()))
+        tasks += [group.create_task(work, name=name) for name, work in wiring.leaders_work()]
+        try:
+            yield wiring
+            wiring.cache.validate()
+            wiring.queue.validate()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await wiring.close()
 
 
 async def until(condition: Callable[[], object], what: str = "") -> None:

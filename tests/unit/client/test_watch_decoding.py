@@ -84,6 +84,7 @@ def test_an_error_of_a_kind_without_conflicting_fields_is_recognised() -> None:
     [
         ({"name": "p", "resourceVersion": "5"}, "p", "5"),
         ({"name": "p", "resourceVersion": "5", "labels": 7}, "p", "5"),
+        ({"name": "p", "resourceVersion": "5", "finalizers": "f", "generation": "g"}, "p", "5"),
         ({"name": 7}, "", ""),
         (None, "", ""),
         ("x", "", ""),
