@@ -85,6 +85,14 @@ bench-plot: $(STAMP) ## Draw docs/performance.svg from the last `make bench`, an
 	$(BIN)/python -m benchmarks.plot build/bench.json docs/performance.svg
 	$(BIN)/python -m benchmarks.markdown build/bench.json
 
+# More options: `make hostile HOSTILE="--nodes 1000 --case pods-resource-names"`.
+HOSTILE ?=
+
+.PHONY: hostile
+hostile: envtest-build ## Measure what hostile pods do to kubestow and kube-scheduler (about half an hour)
+	@mkdir -p build
+	$(BIN)/python -m benchmarks.hostile --json build/hostile.json $(HOSTILE)
+
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

@@ -158,22 +158,21 @@ def _container(**parts: object) -> JsonObject:
 
 def resource_names(size: int, _serial: int = 0) -> JsonObject:
     """Requests of that many extended resources which no node has."""
-    # Limits only: the API server copies them into requests, so this is half of what it stores.
-    return _container(resources={"limits": dict.fromkeys(keys(size, "h.io/"), "1")})
+    # What the API server stores anyway: extended resources have limits, and requests equal to them.
+    amounts = dict.fromkeys(keys(size, "h.io/"), "1")
+    return _container(resources={"limits": amounts, "requests": amounts})
 
 
 def _amounts_of_zero(size: int, _serial: int) -> JsonObject:
     """Requests of nothing, spread over containers: every name is summed, and fits everywhere."""
     per = 100
-    containers = [
-        {
-            "name": f"c{first}",
-            "image": IMAGE,
-            "resources": {"limits": dict.fromkeys(keys(min(per, size - first), "h.io/"), "0")},
-        }
-        for first in range(0, size, per)
-    ]
-    return {"containers": containers}
+
+    def container(first: int) -> JsonObject:
+        amounts = dict.fromkeys(keys(min(per, size - first), "h.io/"), "0")
+        resources = {"limits": amounts, "requests": amounts}
+        return {"name": f"c{first}", "image": IMAGE, "resources": resources}
+
+    return {"containers": [container(first) for first in range(0, size, per)]}
 
 
 def node_affinity_terms(size: int, serial: int = 0) -> JsonObject:
@@ -518,7 +517,8 @@ def _request(resource: str, amount: object) -> Spec:
 
 
 def _limit(resource: str, amount: object) -> Spec:
-    return _always(_container(resources={"limits": {resource: amount}}))
+    amounts = {resource: amount}
+    return _always(_container(resources={"limits": amounts, "requests": amounts}))
 
 
 def _summed(amount: str) -> Spec:
