@@ -60,12 +60,16 @@ envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envt
 envtest: envtest-build ## Run the tests against a real kube-apiserver
 	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m envtest $(PYTEST_ARGS)
 
-# How long `make soak` churns; `make soak SECONDS=900` for a quarter of an hour.
+# How long `make soak` churns and `make fuzz` fuzzes; `make soak SECONDS=900` for a quarter of an hour.
 SECONDS ?= 60
 
 .PHONY: soak
 soak: $(STAMP) ## Churn pods under quota with random faults; nothing may be exceeded, lost or left
 	$(BIN)/python -m benchmarks.quota_soak --seconds $(SECONDS)
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## Fuzz what reads bytes of others, for SECONDS together; finds go to build/fuzz
+	$(BIN)/python -m tests.fuzzing --seconds $(SECONDS)
 
 CONTENDERS := --contender kubestow --contender kube-scheduler \
   --contender "kube-scheduler, batching off" --contender "kube-scheduler, all nodes"
