@@ -7,6 +7,7 @@ one place. Nothing here looks names up or knows what they mean.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -14,6 +15,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN: Final = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 )
+# Possessive: it never looks back, and 100,000 values need no stack.
+_VALUES: Final = re.compile(r"(?:(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\n)*+")
 _MAX_PREFIX: Final = 253
 _MAX_VALUE: Final = 63
 _VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
@@ -48,6 +51,18 @@ def is_label_value(text: str) -> bool:
     (True, True, False)
     """
     return not text or _NAME.fullmatch(text) is not None
+
+
+def are_label_values(texts: Sequence[str]) -> bool:
+    """Whether each of `texts` may be the value of a label; one look at all of them together.
+
+    >>> are_label_values(("a", "", "v1.2")), are_label_values(("a", "-5"))
+    (True, False)
+    """
+    if len(texts) == 1:
+        return is_label_value(texts[0])
+    together = "\n".join((*texts, ""))
+    return together.count("\n") == len(texts) and _VALUES.fullmatch(together) is not None
 
 
 def is_object_name(text: str) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.api.meta import LabelSelector
-from scheduler.api.names import is_label_value, is_qualified_name, label_value_faults
+from scheduler.api.names import are_label_values, is_qualified_name, label_value_faults
 
 IN: Final = "In"
 NOT_IN: Final = "NotIn"
@@ -103,7 +103,7 @@ class Requirement:
         counts, compares = _COUNTS.get(operator), operator in _COMPARISONS
         if counts is None or len(values) not in counts or (compares and not node):
             return None
-        if not is_qualified_name(key) or not all(map(is_label_value, values)):
+        if not is_qualified_name(key) or not are_label_values(values):
             return None
         made = cls(key, operator, values)
         return None if compares and made.number is None else made
@@ -242,10 +242,13 @@ def _needed_labels(requirements: Sequence[Requirement]) -> frozenset[tuple[str, 
     for each in requirements:
         if each.operator == IN and (fewest is None or len(each.values) < len(fewest.values)):
             fewest = each
-    if fewest is None:
+    if fewest is None or len(fewest.values) > _MAX_NEEDED_LABELS:
         return None
     return frozenset([(fewest.key, value) for value in fewest.values])
 
+
+_MAX_NEEDED_LABELS: Final = 1_000
+"""Beyond that looking each of them up costs more than the index saves."""
 
 NOTHING: Final = CompiledLabelSelector(nothing=True)
 """What an absent (null) label selector means."""

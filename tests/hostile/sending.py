@@ -22,8 +22,9 @@ TIMEOUT_SECONDS: Final = 60.0
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 DELETE_NOW: Final = b'{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0}'
-BATCH: Final = b'{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0,\
-"propagationPolicy":"Background"}'
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Answers without the objects: those of many large ones would take the API server's whole time."""
 
 _BY_KIND: Final = {(each.api_version, each.kind): each for each in RESOURCES.values()} | {
     (CORE_EVENTS.api_version, CORE_EVENTS.kind): CORE_EVENTS
@@ -67,11 +68,11 @@ class HostileSender:
         """Create an object, and write its status where the API server drops it at creation."""
         resource = _resource(obj)
         path = resource.collection_path(_namespace(obj))
-        reply = self.exchange("POST", path, encode(obj))
+        reply = self.exchange("POST", path, encode(obj), accept=METADATA)
         if not reply.ok or "status" not in obj or resource.plural == "nodes":
             return reply
         patch = encode({"status": obj["status"]})
-        return self.exchange("PATCH", f"{_path(obj)}/status", patch, MERGE_PATCH)
+        return self.exchange("PATCH", f"{_path(obj)}/status", patch, MERGE_PATCH, METADATA)
 
     def create_all(self, objects: Iterable[JsonObject]) -> None:
         """Create objects. Raises AssertionError when one is refused."""
@@ -89,20 +90,26 @@ class HostileSender:
         """Delete an object at once, whatever its finalizers say."""
         if obj["metadata"].get("finalizers"):
             body = b'{"metadata":{"finalizers":null}}'
-            self.exchange("PATCH", _path(obj), body, MERGE_PATCH)
-        return self.exchange("DELETE", _path(obj), DELETE_NOW)
+            self.exchange("PATCH", _path(obj), body, MERGE_PATCH, METADATA)
+        return self.exchange("DELETE", _path(obj), DELETE_NOW, accept=METADATA)
 
     def delete_pods(self, namespace: str) -> Reply:
         """Delete all pods of a namespace at once."""
-        return self.exchange("DELETE", f"/api/v1/namespaces/{namespace}/pods", DELETE_NOW)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        return self.exchange("DELETE", path, DELETE_NOW, accept=METADATA_LIST)
 
     def exchange(
-        self, method: str, path: str, body: bytes | None = None, content_type: str = JSON
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> Reply:
         """Send a request and read the answer."""
         headers = {
             "Authorization": f"Bearer {self._token}",
-            "Accept": JSON,
+            "Accept": accept,
             "Content-Type": content_type,
         }
         try:

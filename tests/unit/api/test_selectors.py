@@ -209,3 +209,15 @@ def test_the_labels_needed_are_the_fewest() -> None:
     assert selector.needed_labels == frozenset([("tier", "c")])
     assert CompiledLabelSelector([Requirement("x", "Exists")]).needed_labels is None
     assert NOTHING.needed_labels == frozenset()
+
+
+def test_a_selector_of_thousands_of_values_is_for_no_index_and_matches_all_the_same() -> None:
+    values = tuple(f"v{number}" for number in range(5_000))
+    requirement = LabelSelectorRequirement(key="a", operator="In", values=values)
+    compiled = compile_label_selector(LabelSelector(match_expressions=(requirement,)))
+    assert compiled.needed_labels is None
+    assert compiled.matches({"a": "v4999"})
+    assert not compiled.matches({"a": "v5000"})
+    spoilt = LabelSelectorRequirement(key="a", operator="In", values=(*values, "v\nw"))
+    with pytest.raises(SelectorError, match=r"values\[5000\]"):
+        compile_label_selector(LabelSelector(match_expressions=(spoilt,)))
