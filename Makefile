@@ -67,6 +67,14 @@ SECONDS ?= 60
 soak: $(STAMP) ## Churn pods under quota with random faults; nothing may be exceeded, lost or left
 	$(BIN)/python -m benchmarks.quota_soak --seconds $(SECONDS)
 
+# How many rounds `make robustness` takes: 5 to 20 seconds each.
+ROUNDS ?= 20
+
+.PHONY: robustness
+robustness: envtest-build ## Let processes, connections and clocks fail at random; the audit log judges
+	@mkdir -p build
+	$(BIN)/python -m benchmarks.robustness --rounds $(ROUNDS) --json build/robustness.json
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## Fuzz what reads bytes of others, for SECONDS together; finds go to build/fuzz
 	$(BIN)/python -m tests.fuzzing --seconds $(SECONDS)

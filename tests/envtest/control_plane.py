@@ -268,13 +268,34 @@ class ControlPlane:
         )
         return process
 
-    def start_process(self, name: str, command: Sequence[str], *, port: int) -> ManagedProcess:
-        """Start any other component that serves /readyz over HTTPS at `port`, and wait for it."""
-        environment = self._environment() | {"PYTHONPATH": str(Path.cwd())}
-        process = self._processes.start(name, command, port=port, environment=environment)
-        process.wait_until(
-            lambda: serves_ok(port, "/readyz"), timeout=START_TIMEOUT_SECONDS, what="ready"
-        )
+    def start_process(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        port: int,
+        wait: bool = True,
+        environment: Mapping[str, str] | None = None,
+    ) -> ManagedProcess:
+        """Start any other component that serves /readyz over HTTPS at `port`.
+
+        Args:
+            name: of the process and its log.
+            command: its command line.
+            port: where it serves.
+            wait: until it is ready; without, it may not even have begun to listen.
+            environment: in addition to what every component gets.
+        """
+        variables = {
+            **self._environment(),
+            "PYTHONPATH": str(Path.cwd()),
+            **(environment or {}),
+        }
+        process = self._processes.start(name, command, port=port, environment=variables)
+        if wait:
+            process.wait_until(
+                lambda: serves_ok(port, "/readyz"), timeout=START_TIMEOUT_SECONDS, what="ready"
+            )
         return process
 
     def kubectl(

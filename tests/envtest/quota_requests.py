@@ -111,10 +111,11 @@ CASES: Final = [
             "two": {"hard": {"limits.cpu": "2", "limits.memory": "2Gi"}},
         },
         [
-            # Never against both: which of them the real server names is random.
-            pod("a", {"cpu": "1"}, {"cpu": "1", "memory": "1Gi"}),
+            # Each is refused by one quota at most: where both refuse, the real server names
+            # whichever its map yields first. So the two large ones come while nothing is used.
             pod("b", {"cpu": "2", "memory": "2Gi"}, {"cpu": "2", "memory": "2Gi"}),
             pod("c", {"cpu": "500m", "memory": "512Mi"}, {"cpu": "3", "memory": "3Gi"}),
+            pod("a", {"cpu": "1"}, {"cpu": "1", "memory": "1Gi"}),
             pod("d", {"cpu": "500m", "memory": "512Mi"}, {"cpu": "1", "memory": "1Gi"}),
             pod("e", {"cpu": "501m", "memory": "513Mi"}, {"cpu": "1", "memory": "1Gi"}),
         ],

@@ -1,0 +1,36 @@
+"""A short robustness run; `make robustness` is the long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks.robustness.faults import FAULTS
+from benchmarks.robustness.replicas import site
+from benchmarks.robustness.rounds import Rounds
+from tests.envtest.binaries import Binaries
+
+pytestmark = pytest.mark.envtest
+
+CHOSEN = (
+    "kill the leader",
+    "stop and continue the leader",
+    "stall the leader's connections",
+    "set all clocks",
+    "kill the API server",
+)
+
+
+def test_pods_are_bound_once_whatever_fails(envtest_binaries: Binaries, tmp_path: Path) -> None:
+    """One site for all: what a fault leaves behind is what the next one meets."""
+    named = {fault.name: fault for fault in FAULTS}
+    with site(tmp_path, envtest_binaries) as running:
+        rounds = Rounds(running, Random(1))
+        rounds.prepare()
+        for name in CHOSEN:
+            rounds.run(named[name])
+    assert rounds.report.problems == []
+    assert rounds.report.rounds == len(CHOSEN)
+    assert rounds.report.takeovers > 0, "a leader was killed"
