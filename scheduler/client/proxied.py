@@ -7,6 +7,8 @@ need not be fast. Same answers and errors as `http`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import NoReturn
 
 import aiohttp
@@ -74,6 +76,7 @@ class ProxiedConnections:
             auto_decompress=False,
             trust_env=False,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            trace_configs=[_guarding()],
         )
 
     async def exchange(
@@ -84,13 +87,14 @@ class ProxiedConnections:
         body: bytes | None,
         within: float,
         max_body: int,
+        guard: Callable[[], None] | None,
     ) -> Answer:
         """Send one request and read the whole answer; errors as of `http`."""
         timeout = aiohttp.ClientTimeout(
             total=within, sock_connect=min(within, self._connect_timeout)
         )
         try:
-            response = await self._send(verb, target, headers, body, timeout)
+            response = await self._send(verb, target, headers, body, timeout, guard)
             try:
                 limit = min(max_body, MAX_ERROR_BYTES) if response.status >= 400 else max_body
                 content = await read_body(response, limit)
@@ -128,6 +132,7 @@ class ProxiedConnections:
         headers: HeaderBlock,
         body: bytes | None,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (aiohttp's own record)
+        guard: Callable[[], None] | None = None,
     ) -> aiohttp.ClientResponse:
         session = await self._session.current()
         return await session.request(
@@ -139,11 +144,26 @@ class ProxiedConnections:
             allow_redirects=False,
             proxy=self._configuration.proxy,
             server_hostname=self._configuration.server_hostname,
+            trace_request_ctx=guard,
         )
 
     async def close(self) -> None:
         """Close the sessions and their connections."""
         await self._session.close()
+
+
+def _guarding() -> aiohttp.TraceConfig:
+    """Has aiohttp call the guard of a request that had to wait for its connection."""
+
+    async def waited(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
+        guard = context.trace_request_ctx
+        if guard is not None:
+            guard()
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(waited)
+    trace.on_connection_queued_end.append(waited)
+    return trace
 
 
 def _head(response: aiohttp.ClientResponse) -> bytes:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -44,7 +45,7 @@ from scheduler.client.outages import OutageLog
 from scheduler.client.paging import PageSizes
 from scheduler.client.rate_limit import RateLimiter
 from scheduler.client.resources import Resource, T
-from scheduler.client.transport import ByteStream, Transport
+from scheduler.client.transport import ByteStream, Guard, Transport
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -437,13 +438,14 @@ class ApiClient:
         while True:
             await self._wait_for_turn(verb)
             await self._authorize(verb, path)
-            # Asked last: every wait above may have taken longer than the lease.
-            if verb != "GET" and not self._fence.allowed():
-                raise NotLeader(verb, path)
-            if objection is not None and (reason := objection()):
-                raise Withdrawn(verb, path, reason)
+            guard = None
+            if verb != "GET":
+                # Asked last: every wait above may have taken longer than the lease. And again by
+                # the transport, should it have to wait.
+                guard = partial(self._check, verb, path, objection)
+                guard()
             sent_with = self._credential()
-            answer = await self._exchange(verb, target, body, content_type, within, max_body)
+            answer = await self._exchange(verb, target, body, content_type, within, max_body, guard)
             status = answer.status
             if status < 400:
                 return answer
@@ -457,6 +459,12 @@ class ApiClient:
                 await self.clock.sleep(error.retry_after)
             else:
                 raise error
+
+    def _check(self, verb: str, path: str, objection: Objection | None) -> None:
+        if not self._fence.allowed():
+            raise NotLeader(verb, path)
+        if objection is not None and (reason := objection()):
+            raise Withdrawn(verb, path, reason)
 
     def _api_error(
         self, verb: str, path: str, status: int, body: bytes, retry_after: str | None
@@ -479,6 +487,7 @@ class ApiClient:
         content_type: str,
         within: float,
         max_body: int,
+        guard: Guard | None,
     ) -> Answer:
         headers = self._headers.get(content_type if body is not None else "")
         if headers is None:
@@ -486,7 +495,9 @@ class ApiClient:
         started = self.clock.monotonic()
         code = "<error>"
         try:
-            answer = await self.transport.request(verb, target, headers, body, within, max_body)
+            answer = await self.transport.request(
+                verb, target, headers, body, within, max_body, guard
+            )
             code = str(answer.status)
             return answer
         except RequestTimeout:

@@ -8,7 +8,7 @@ redirects are not followed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
@@ -33,6 +33,9 @@ one."""
 
 ERROR_BODY_SECONDS: Final = 10.0
 """How long the body of an error may take that was the answer to a stream's request."""
+
+Guard = Callable[[], None]
+"""Raises where a request must not be sent any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,9 @@ class Connections(Protocol):
         body: bytes | None,
         within: float,
         max_body: int,
+        guard: Guard | None,
     ) -> Answer:
-        """Send one request and read the whole answer."""
+        """Send one request and read the whole answer; `guard` as of `Transport.request`."""
         ...
 
     async def open_stream(
@@ -190,10 +194,13 @@ class Transport:
         body: bytes | None,
         within: float,
         max_body: int = MAX_BODY_BYTES,
+        guard: Guard | None = None,
     ) -> Answer:
         """Send one request and read the whole answer; any status is an answer.
 
         `target` is path and query, quoted already. `max_body` limits the answer's body, bytes.
+        `guard` is called when the request had to wait for a connection and is about to leave; what
+        it raises keeps the request from being sent.
 
         Raises:
             RequestTimeout: not complete within `within` seconds, waiting for a connection included.
@@ -204,7 +211,7 @@ class Transport:
         self._requests += 1
         self._in_flight += 1
         try:
-            return await connections.exchange(verb, target, headers, body, within, max_body)
+            return await connections.exchange(verb, target, headers, body, within, max_body, guard)
         except RequestTimeout:
             self._timed_out += 1
             raise
@@ -260,10 +267,11 @@ class _Direct:
         body: bytes | None,
         within: float,
         max_body: int,
+        guard: Guard | None,
     ) -> Answer:
         path = target.partition("?")[0]
         request = self._request(verb, path, target, headers, body)
-        return await self._pool.exchange(verb, path, request, within, max_body)
+        return await self._pool.exchange(verb, path, request, within, max_body, guard)
 
     async def open_stream(
         self, verb: str, target: str, headers: HeaderBlock, silence: float

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
@@ -88,6 +88,7 @@ class ConnectionPool:
         request: bytes,
         within: float,
         max_body: int = MAX_BODY_BYTES,
+        guard: Callable[[], None] | None = None,
     ) -> Answer:
         """Send one request and read the whole answer.
 
@@ -97,6 +98,8 @@ class ConnectionPool:
             request: all its bytes.
             within: limit for everything, waiting for a connection included, seconds.
             max_body: limit for the body of the answer, bytes.
+            guard: called before the request is written if that had to wait for a connection; what
+                it raises keeps the request from being sent.
 
         Raises:
             RequestTimeout: not complete in time.
@@ -105,10 +108,14 @@ class ConnectionPool:
         """
         until = self._loop.time() + within
         while True:
-            connection = await self._acquire(verb, path, until)
+            connection = self._take_idle()
+            if waited := connection is None:
+                connection = await self._acquire(verb, path, until)
             used = connection.used
             began = self._loop.time()
             try:
+                if waited and guard is not None:
+                    guard()
                 answer = await connection.exchange(request, until - began, max_body)
             except TimeoutError as error:
                 self._abort_idle(began)

@@ -84,6 +84,19 @@ async def get(pool: ConnectionPool, within: float = 2.0) -> Answer:
     return await pool.exchange("GET", "/x", REQUEST, within)
 
 
+class TooLateError(Exception):
+    """What a guard raises."""
+
+
+async def guarded_post(pool: ConnectionPool, calls: list[str], *, late: bool) -> Answer:
+    def guard() -> None:
+        calls.append("asked")
+        if late:
+            raise TooLateError
+
+    return await pool.exchange("POST", "/x", REQUEST, 2.0, guard=guard)
+
+
 async def post(pool: ConnectionPool, within: float = 2.0) -> Answer:
     return await pool.exchange("POST", "/x", REQUEST, within)
 
@@ -423,3 +436,45 @@ class TestStreams:
             stream = await pool.open_stream("GET", "/x", REQUEST, 2.0)
             assert server.connections == 2
             stream.close()
+
+
+class TestAWriteThatWaitedForItsConnection:
+    """Meanwhile the Lease may have been lost: its guard is asked once more."""
+
+    async def test_is_not_sent_on_a_new_connection(self) -> None:
+        calls: list[str] = []
+        async with serving(sends(OK)) as server, pooled(server) as pool:
+            with pytest.raises(TooLateError):
+                await guarded_post(pool, calls, late=True)
+            assert calls == ["asked"]
+            # The connection is as good as new.
+            await post(pool)
+            assert (server.connections, server.requests) == (1, 1)
+
+    async def test_is_not_sent_on_one_that_became_free(self) -> None:
+        go_on = asyncio.Event()
+
+        async def slow(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await go_on.wait()
+            writer.write(OK)
+
+        calls: list[str] = []
+        async with serving(slow, sends(OK)) as server, pooled(server, limit=1) as pool:
+            first = asyncio.create_task(post(pool))
+            await until(lambda: server.requests == 1)
+            second = asyncio.create_task(guarded_post(pool, calls, late=True))
+            await asyncio.sleep(0)
+            go_on.set()
+            await first
+            with pytest.raises(TooLateError):
+                await second
+            await post(pool)
+            assert (server.connections, server.requests) == (1, 2)
+
+    async def test_is_sent_without_asking_where_it_had_not_to_wait(self) -> None:
+        calls: list[str] = []
+        async with serving(sends(OK), sends(OK)) as server, pooled(server) as pool:
+            await post(pool)
+            await guarded_post(pool, calls, late=True)
+            assert calls == []
+            assert server.requests == 2

@@ -76,3 +76,26 @@ async def test_a_proxy_that_is_not_there() -> None:
         with pytest.raises(ConnectionFailed) as caught:
             await transport.request("POST", "/x", HEADERS, b"{}", 2.0)
         assert not caught.value.outcome_unknown
+
+
+async def test_a_write_that_waited_for_its_connection_is_guarded() -> None:
+    """As directly: meanwhile the Lease may have been lost."""
+    calls: list[str] = []
+
+    def guard() -> None:
+        calls.append("asked")
+        if len(calls) == 1:
+            raise LookupError("too late")
+
+    async with serving(sends(OK), sends(OK)) as server, through(server.port) as transport:
+
+        async def post() -> None:
+            await transport.request("POST", "/x", HEADERS, b"{}", 2.0, guard=guard)
+
+        with pytest.raises(LookupError, match="too late"):
+            await post()
+        assert server.requests == 0
+        await post()
+        assert calls == ["asked", "asked"]
+        await post()
+        assert (calls, server.requests) == (["asked", "asked"], 2)

@@ -450,3 +450,22 @@ async def test_a_closed_transport_says_so(transport: Transport) -> None:
     await transport.close()
     with pytest.raises(RuntimeError, match="async with"):
         await ApiClient(transport).get(NODES, "a")
+
+
+async def test_no_write_leaves_after_the_fence_shut_while_it_connected(
+    server: FaultyServer, transport: Transport
+) -> None:
+    """The event loop was blocked, say, while the connection was made."""
+
+    class ShutsWhileConnecting:
+        asked = 0
+
+        def allowed(self) -> bool:
+            self.asked += 1
+            return self.asked == 1
+
+    client = ApiClient(transport, fence=ShutsWhileConnecting())
+    with pytest.raises(NotLeader) as caught:
+        await client.bind(a_pod(), "node-1")
+    assert not caught.value.outcome_unknown
+    assert server.seen == []
