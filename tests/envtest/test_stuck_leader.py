@@ -34,6 +34,8 @@ QUICKLY: Final = {
 RENEWALS_WHILE_BLOCKED: Final = 12
 """Two lease durations' worth: were the Lease not renewed, it would have changed hands."""
 
+PODS: Final = 60
+
 AUDIT_POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -98,7 +100,7 @@ class Stage:
         self._plugins = plugins
         self.replicas: list[ManagedProcess] = []
 
-    def start(self, name: str, *, watchdog: str) -> ManagedProcess:
+    def start(self, name: str, *, watchdog: str = "60s", qps: int = 50) -> ManagedProcess:
         kubeconfig = self.control_plane.service_account_kubeconfig(NAMESPACE, name)
         profile = {
             "schedulerName": "kubestow",
@@ -108,6 +110,7 @@ class Stage:
             self.control_plane,
             {
                 "leaderElection": QUICKLY,
+                "clientConnection": {"qps": qps, "burst": 10},
                 "kubestow": {"bindTimeout": "500ms", "watchdogTimeout": watchdog},
                 "profiles": [profile],
             },
@@ -125,6 +128,21 @@ class Stage:
 
     def until_blocked(self) -> None:
         until((self._plugins / "blocked").exists, "the leader is blocked")
+
+    def until_leading(self) -> str:
+        """Wait until somebody leads; who."""
+        until(lambda: self.lease.get("holderIdentity"), "a leader")
+        return str(self.lease["holderIdentity"])
+
+    def until_taken_over(self, holder: str) -> None:
+        until(lambda: self.lease["holderIdentity"] not in ("", holder), "taken over")
+
+    def check_one_writer(self) -> None:
+        """The first wrote nothing after the second began, but for vain renewals."""
+        writes = self.writes()
+        began = min(each.at for each in writes if each.replica == "second" and each.status < 300)
+        last = max(each.at for each in writes if each.replica == "first" and each.what != "leases")
+        assert last < began
 
     def go_on(self) -> None:
         (self._plugins / "go-on").touch()
@@ -192,10 +210,9 @@ def test_a_cycle_longer_than_the_lease_keeps_it(stage: Stage) -> None:
     """The loop is blocked by Python code that uses all of its time, for two lease durations."""
     with Workload(stage.control_plane, NAMESPACE) as work:
         work.node("stuck-1", cpu="4")
-        first = stage.start("first", watchdog="60s")
-        until(lambda: stage.lease.get("holderIdentity"), "a leader")
-        holder = stage.lease["holderIdentity"]
-        second = stage.start("second", watchdog="60s")
+        first = stage.start("first")
+        holder = stage.until_leading()
+        second = stage.start("second")
         work.pod("slow")
         stage.until_blocked()
         renewals = set()
@@ -224,14 +241,13 @@ def test_a_loop_that_does_not_come_back_loses_it(stage: Stage) -> None:
     with Workload(stage.control_plane, NAMESPACE) as work:
         work.node("stuck-1", cpu="4")
         first = stage.start("first", watchdog="2s")
-        until(lambda: stage.lease.get("holderIdentity"), "a leader")
-        holder = stage.lease["holderIdentity"]
-        second = stage.start("second", watchdog="60s")
+        holder = stage.until_leading()
+        second = stage.start("second")
         work.pod("early")
         work.until_bound("early")
         work.pod("slow")
         stage.until_blocked()
-        until(lambda: stage.lease["holderIdentity"] != holder, "taken over")
+        stage.until_taken_over(holder)
         work.pod("late")
         work.until_bound("slow", "late")
         assert first.running
@@ -242,9 +258,7 @@ def test_a_loop_that_does_not_come_back_loses_it(stage: Stage) -> None:
         assert "it executes block (" in log
         assert "another replica may schedule now" in log
         # Whatever it had decided: nothing of it was written.
-        writes = stage.writes()
-        began = min(each.at for each in writes if each.replica == "second" and each.status < 300)
-        assert max(each.at for each in writes if each.replica == "first") < began
+        stage.check_one_writer()
         assert set(work.bindings().values()) == {1}
         assert len(work.events("Scheduled")) == 3
         second.stop()
@@ -254,9 +268,9 @@ def test_a_loop_that_does_not_come_back_loses_it(stage: Stage) -> None:
 @blocking("pass")
 def test_a_successor_begins_a_lease_duration_after_the_last_renewal(stage: Stage) -> None:
     with Workload(stage.control_plane, NAMESPACE) as work:
-        first = stage.start("first", watchdog="60s")
-        until(lambda: stage.lease.get("holderIdentity"), "a leader")
-        second = stage.start("second", watchdog="60s")
+        first = stage.start("first")
+        stage.until_leading()
+        second = stage.start("second")
         first.kill()
         last = stage.lease
         until(lambda: stage.lease["holderIdentity"] != last["holderIdentity"], "taken over")
@@ -266,5 +280,29 @@ def test_a_successor_begins_a_lease_duration_after_the_last_renewal(stage: Stage
         work.node("stuck-1", cpu="4")
         work.pod("a")
         work.until_bound("a")
+        second.stop()
+        assert second.returncode == 0, second.describe("did not end cleanly")
+
+
+@blocking("pass")
+def test_a_process_that_was_stopped_for_a_while_writes_nothing_more(stage: Stage) -> None:
+    """SIGSTOP stops the thread as well; of a suspended machine only the clock is different."""
+    with Workload(stage.control_plane, NAMESPACE) as work:
+        work.node("stuck-1", cpu="40", pods=PODS)
+        first = stage.start("first", qps=20)
+        holder = stage.until_leading()
+        second = stage.start("second")
+        for number in range(PODS):
+            work.pod(f"pod-{number:02}")
+        until(lambda: len(work.bound()) > 5, "some bound")
+        first.pause()
+        assert len(work.bound()) < PODS, "this is the middle"
+        stage.until_taken_over(holder)
+        work.until_bound()
+        first.resume()
+        until(lambda: not first.running, "the one that was stopped ends")
+        assert first.returncode == 1, first.describe("ended otherwise")
+        stage.check_one_writer()
+        assert set(work.bindings().values()) == {1}
         second.stop()
         assert second.returncode == 0, second.describe("did not end cleanly")
