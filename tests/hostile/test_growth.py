@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from scheduler.api.bounded_memory import BoundedMemory
 from tests.hostile.catalogue import Dimension, HostileCase, chosen
 from tests.hostile.templates import TEMPLATES
 from tests.hostile.world import HostileWorld, hostile_world
@@ -40,6 +41,13 @@ async def cost(world: HostileWorld, case: HostileCase, size: int, serial: int) -
     with world.work.counting():
         await come_and_go(world, case, size, serial)
     return world.work.lines
+
+
+def remember_little() -> None:
+    """Have all that is derived from pods given back soon, not after many megabytes."""
+    for each in gc.get_objects():
+        if isinstance(each, BoundedMemory):
+            each.max_bytes = 10_000
 
 
 @pytest.mark.slow
@@ -92,6 +100,7 @@ async def test_a_deleted_pod_leaves_nothing_that_grows_with_its_size(dimension: 
     serials = count()
     pods = 3
     async with hostile_world() as world:
+        remember_little()
         # What lives as long as the test need not be looked at each time.
         gc.freeze()
         for case in chosen(plural="pods", dimension=dimension):
@@ -105,6 +114,27 @@ async def test_a_deleted_pod_leaves_nothing_that_grows_with_its_size(dimension: 
                 left[case.name] = blocks
         gc.unfreeze()
     assert not left, "blocks of memory left after deletion, in two rounds"
+
+
+@pytest.mark.slow
+async def test_large_pods_of_which_no_two_are_alike_leave_no_more_and_more() -> None:
+    left = {}
+    serials = count()
+    pods, size = 5, 2_000
+    async with hostile_world() as world:
+        remember_little()
+        gc.freeze()
+        for case in chosen(plural="pods", dimension=Dimension.UNIQUENESS):
+            blocks = []
+            for _ in range(3):
+                before = _blocks()
+                for _ in range(pods):
+                    await come_and_go(world, case, size, next(serials))
+                blocks.append(_blocks() - before)
+            if min(blocks[1:]) > pods * MAX_BLOCKS:
+                left[case.name] = blocks
+        gc.unfreeze()
+    assert not left, "blocks of memory left after deletion, in three rounds"
 
 
 def _blocks() -> int:
