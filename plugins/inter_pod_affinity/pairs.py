@@ -123,7 +123,7 @@ class Pairs:
         index = selector(table, table.rows)
         codes = table.label_column(key)[index]
         slots = np.where(codes < 0, np.int32(size), codes)
-        # float64 is exact: weights are at most 100, and pods far below 2**46.
+        # float64 is exact: weights of one pod sum up to 250,000 at most, and pods stay below 2**35.
         sums: Int64Column = np.bincount(
             slots, weights=per_row[index], minlength=size + 1
         ).astype(np.int64)  # fmt: skip

@@ -22,7 +22,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 class LabelColumns:
     """Columns by label key. Written by the node table only."""
 
-    __slots__ = ("_absent", "_capacity", "_columns", "_holders")
+    __slots__ = ("_absent", "_capacity", "_columns", "_holders", "version")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -31,9 +31,15 @@ class LabelColumns:
         self._holders: dict[str, int] = {}
         #: For all keys that no node has.
         self._absent = LabelColumn(capacity)
+        #: Another whenever a key came to the first node, or went with the last.
+        self.version = 0
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
+
+    def has(self, key: str) -> bool:
+        """Whether some node has a key."""
+        return key in self._holders
 
     def of(self, key: str, nodes: Sequence[Node | None]) -> LabelColumn:
         """The column of a key; `nodes` by row, for a column that is yet to be made."""
@@ -78,8 +84,11 @@ class LabelColumns:
     def _count(self, before: Iterable[str], after: Iterable[str]) -> None:
         holders = self._holders
         for key in after:
-            holders[key] = holders.get(key, 0) + 1
+            number = holders.get(key, 0)
+            self.version += not number
+            holders[key] = number + 1
         for key in before:
             holders[key] -= 1
             if not holders[key]:
+                self.version += 1
                 del holders[key]

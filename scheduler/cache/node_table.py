@@ -72,7 +72,7 @@ class NodeTable:
         self._images = ImageIndex()
         self._ports = PortIndex()
         self.selector_counts = SelectorCounts(self.columns.capacity)
-        self.terms = TermIndex(self.columns.capacity)
+        self.terms = TermIndex(self.columns.capacity, self._labels)
         self._versions: dict[str, int] = {}
         #: Grows with named versions that somebody may depend on without naming them.
         self.revision = 0

@@ -11,9 +11,10 @@ Invariant, checked by `validate`: terms and their counts equal a recount over al
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import product
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -22,8 +23,8 @@ from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Affinity, Pod
 from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.api.shape import PodShape
-from scheduler.cache.term_block import TermBlock, TermClass
-from scheduler.framework.nodes import Int32Column, OwnedTerm, TermKind
+from scheduler.cache.term_block import ClassMatch, HashedPod, TermBlock
+from scheduler.framework.nodes import BoolColumn, Int32Column, OwnedTerm, TermKind
 
 MAX_COLUMNS: Final = 512
 _MAX_ANSWER_BYTES: Final = 4 << 20
@@ -35,10 +36,28 @@ _BYTES_PER_TERM: Final = 1600
 MANY_TERMS: Final = 64
 """A shape with more terms keeps them as a block. What people write has one to five."""
 
+_MAX_BLOCK_ANSWERS: Final = 16
+"""Of one block: kinds of pods told apart by what its terms mention."""
+
 _TermKey = tuple[TermKind, int, AffinityTerm, int, str]
 """Kind, weight, term, and of its owners priority and schedulerName."""
 _OwnerKey = tuple[PodShape, str]
+_Need = tuple[str | None, tuple[str, str] | None]
+"""A namespace, None for any; and a label, None for any."""
 _Answer = tuple[OwnedTerm, ...]
+
+
+class NodeKeys(Protocol):
+    """The label keys that nodes have."""
+
+    @property
+    def version(self) -> int:
+        """Another whenever a key came or went."""
+        ...
+
+    def has(self, key: str) -> bool:
+        """Whether some node has a key."""
+        ...
 
 
 class _Counted:
@@ -101,23 +120,50 @@ class _Term(_Counted):
 class _Block(_Counted):
     """Many terms of one shape and namespace, and the pods that have them."""
 
-    __slots__ = ("band", "block")
+    __slots__ = ("_answers", "_counting", "_keys_version", "band", "block")
 
     def __init__(self, block: TermBlock, band: tuple[int, str], index: TermIndex) -> None:
         super().__init__(index)
         self.block = block
         self.band = band
+        self._answers: dict[bytes, list[_TermOfBlock]] = {}
+        #: (classes,): whether nodes have the topology key; as of a version of the nodes' keys.
+        self._counting = self._counting_classes()
+        self._keys_version = index.node_keys.version
+
+    def matching(self, pod: HashedPod) -> Sequence[_TermOfBlock]:
+        """Its terms that match a pod."""
+        mentioned = self.block.mentioned(pod)
+        if mentioned is None:
+            return ()
+        keys = self._index.node_keys
+        if self._keys_version != keys.version:
+            self._keys_version = keys.version
+            self._counting = self._counting_classes()
+            self._answers.clear()
+        answer = self._answers.get(mentioned)
+        if answer is None:
+            if len(self._answers) >= _MAX_BLOCK_ANSWERS:
+                self._answers.clear()
+            found = self.block.matching(pod, self._counting)
+            answer = self._answers[mentioned] = [_TermOfBlock(self, each) for each in found]
+        return answer
+
+    def _counting_classes(self) -> BoolColumn:
+        has = self._index.node_keys.has
+        return np.array([has(key) for _, key in self.block.classes], dtype=np.bool_)
 
 
 class _TermOfBlock:
-    """Terms of a block that all match, and count alike; implements `framework.OwnedTerm`."""
+    """Matching terms of a block, of one kind and topology key; implements `OwnedTerm`."""
 
     __slots__ = ("_number", "_of", "kind", "priority", "scheduler_name", "topology_key", "weight")
 
-    def __init__(self, of: _Block, term_class: TermClass, number: int) -> None:
+    def __init__(self, of: _Block, match: ClassMatch) -> None:
         self._of = of
-        self._number = number
-        self.kind, self.weight, self.topology_key = term_class
+        (self.kind, self.topology_key), number, self.weight = match
+        # Preferred terms are summed up in their weight.
+        self._number = 1 if self.weight else number
         self.priority, self.scheduler_name = of.band
 
     @property
@@ -159,19 +205,25 @@ class TermStatistics:
 class TermIndex:
     """Affinity terms of placed pods. Written by the node table only."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, node_keys: NodeKeys) -> None:
         self.capacity = capacity
+        #: Terms about a topology that no node has are no answer.
+        self.node_keys = node_keys
         self._owners: dict[_OwnerKey, _Owner] = {}
         self._terms: dict[_TermKey, _Term] = {}
-        #: Terms by the namespaces they list, and those that select namespaces by label.
-        self._by_namespace: dict[str, dict[_TermKey, _Term]] = {}
-        self._selecting: dict[_TermKey, _Term] = {}
+        #: Terms by each namespace they list, or None where they select namespaces by label; and by
+        #: the labels they need, or None: others need not be held against a pod.
+        self._by_need: dict[_Need, dict[_TermKey, _Term]] = {}
+        #: How many of them select namespaces by label.
+        self._selecting = 0
         self._blocks: dict[_OwnerKey, _Block] = {}
         #: How many of them select namespaces by label.
         self._selecting_blocks = 0
         self._columns: OrderedDict[int, _Counted] = OrderedDict()
         self._answers: BoundedMemory[tuple[object, ...], _Answer]
         self._answers = BoundedMemory(_MAX_ANSWER_BYTES)
+        #: Of the nodes' label keys, which the answers follow from.
+        self._keys_version = node_keys.version
 
     # -- pods ------------------------------------------------------------------------------------
 
@@ -231,6 +283,9 @@ class TermIndex:
         """The distinct terms that match a pod."""
         if not self._terms and not self._blocks:
             return ()
+        if self._keys_version != self.node_keys.version:
+            self._keys_version = self.node_keys.version
+            self._answers.clear()
         # Namespace labels matter only where some term selects by them.
         selecting = self._selecting or self._selecting_blocks
         seen = labels_key(namespace_labels) if selecting else None
@@ -245,18 +300,26 @@ class TermIndex:
     def _matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> _Answer:
-        candidates = self._by_namespace.get(namespace, {}) | self._selecting
+        has = self.node_keys.has
         answer: list[OwnedTerm] = [
             each
-            for each in candidates.values()
-            if each.term.matches(namespace, namespace_labels, labels)
+            for each in self._candidates(namespace, labels)
+            if has(each.term.topology_key)
+            and each.term.matches(namespace, namespace_labels, labels)
         ]
-        for block in self._blocks.values():
-            answer += [
-                _TermOfBlock(block, term_class, number)
-                for term_class, number in block.block.matching(namespace, labels, namespace_labels)
-            ]
+        if self._blocks:
+            pod = HashedPod(namespace, labels, namespace_labels)
+            for block in self._blocks.values():
+                answer += block.matching(pod)
         return tuple(answer)
+
+    def _candidates(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Term]:
+        by_need = self._by_need
+        for named in (namespace, None) if self._selecting else (namespace,):
+            for label in (None, *labels.items()):
+                found = by_need.get((named, label))
+                if found is not None:
+                    yield from found.values()
 
     def used(self, term: _Counted) -> None:
         """Remember that a column was read; the ones read longest ago are dropped."""
@@ -291,11 +354,9 @@ class TermIndex:
         found = self._terms.get(key)
         if found is None:
             found = self._terms[key] = _Term(key, self)
-            term = found.term
-            if term.namespace_selector is not None:
-                self._selecting[key] = found
-            for namespace in term.namespaces:
-                self._by_namespace.setdefault(namespace, {})[key] = found
+            self._selecting += found.term.namespace_selector is not None
+            for need in _needs(found.term):
+                self._by_need.setdefault(need, {})[key] = found
         return found
 
     def _forget(self, term: _Term) -> None:
@@ -304,13 +365,12 @@ class TermIndex:
             # The same term twice on one pod: forgotten with its first occurrence.
             return
         self._answers.clear()
-        if term.term.namespace_selector is not None:
-            del self._selecting[key]
-        for namespace in term.term.namespaces:
-            peers = self._by_namespace[namespace]
+        self._selecting -= term.term.namespace_selector is not None
+        for need in _needs(term.term):
+            peers = self._by_need[need]
             del peers[key]
             if not peers:
-                del self._by_namespace[namespace]
+                del self._by_need[need]
 
     # -- inspection ------------------------------------------------------------------------------
 
@@ -327,7 +387,7 @@ class TermIndex:
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
         """Every difference from a recount over (row, pod), as a sentence."""
-        expected = TermIndex(self.capacity)
+        expected = TermIndex(self.capacity, self.node_keys)
         for row, pod in placed:
             expected.add(pod, row)
         if {key: term.rows for key, term in self._terms.items()} != {
@@ -345,6 +405,13 @@ class TermIndex:
             key: owner.pods for key, owner in expected._owners.items()
         }:
             yield "owners of affinity terms differ from the pods placed"
+
+
+def _needs(term: AffinityTerm) -> Iterable[_Need]:
+    """Where a term is kept: a pod that it matches looks into exactly one of them."""
+    namespaces = term.namespaces if term.namespace_selector is None else (None,)
+    labels = term.selector.needed_labels
+    return product(namespaces, (None,) if labels is None else labels)
 
 
 def _has_terms(affinity: Affinity) -> bool:

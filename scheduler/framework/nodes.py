@@ -216,7 +216,7 @@ class OwnedTerm(Protocol):
 
     @property
     def weight(self) -> int:
-        """The weight of a preferred term, 0 for a required one."""
+        """The weight of a preferred term, or of several of one pod; 0 for a required one."""
         ...
 
     @property
@@ -381,7 +381,8 @@ class NodeTableView(Protocol):
     ) -> Sequence[OwnedTerm]:
         """Affinity terms of placed pods that match a pod with `labels` in `namespace`.
 
-        Lists that cannot be parsed have no terms.
+        Lists that cannot be parsed have no terms. Terms with a topology key that no node has are
+        left out: they concern no node.
         """
         ...
 

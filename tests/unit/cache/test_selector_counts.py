@@ -5,6 +5,7 @@ The recount here walks over pods; it knows nothing of groups, columns or their l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,12 +26,13 @@ from scheduler.api.selectors import (
 from scheduler.cache import selector_counts
 from scheduler.cache.cache import CacheError
 from scheduler.cache.selector_counts import SelectorCounts
+from scheduler.cache.term_block import ClassMatch, TermBlock
 from scheduler.cache.term_index import TermIndex
 from scheduler.framework import PodTerm, TermKind
 from tests.unit.cache.objects import node
 from tests.unit.cache.objects import pod as plain_pod
 from tests.unit.plugins.clusters import Cluster, pod
-from tests.unit.plugins.random_neighbours import REQUIRED, SPACES, Maker, seeds
+from tests.unit.plugins.random_neighbours import PREFERRED, REQUIRED, SPACES, Maker, seeds
 
 A = compile_label_selector(LabelSelector(match_labels={"app": "a"}))
 NO_TIER = CompiledLabelSelector((Requirement("tier", DOES_NOT_EXIST),))
@@ -100,12 +102,9 @@ def test_owned_terms_equal_a_walk_over_pods_after_any_sequence_of_events(seed: i
     for _ in range(5):
         space = maker.space()
         space_labels = {"team": "t"} if space == "one" else {}
-        found = {
-            (each.kind, each.weight, each.topology_key): 0
-            for each in cluster.table.owned_terms(space, labels, space_labels)
-        }
+        found: Counter[tuple[TermKind, str]] = Counter()
         for each in cluster.table.owned_terms(space, labels, space_labels):
-            found[each.kind, each.weight, each.topology_key] += int(each.counts.sum())
+            found[each.kind, each.topology_key] += int(each.counts.sum()) * (each.weight or 1)
         assert found == _walked(cluster, space, labels, space_labels)
         maker.change(cluster)
         cluster.cache.validate()
@@ -113,8 +112,11 @@ def test_owned_terms_equal_a_walk_over_pods_after_any_sequence_of_events(seed: i
 
 def _walked(
     cluster: Cluster, space: str, labels: dict[str, str], space_labels: dict[str, str]
-) -> dict[tuple[TermKind, int, str], int]:
-    found: dict[tuple[TermKind, int, str], int] = {}
+) -> Counter[tuple[TermKind, str]]:
+    """By kind and topology key that some node has, the number of terms or the sum of weights."""
+    found: Counter[tuple[TermKind, str]] = Counter()
+    nodes = [cluster.table.node(row) for row in range(cluster.table.capacity)]
+    known = {key for each in nodes if each for key in each.metadata.labels}
     for row in range(cluster.table.capacity):
         for owner in cluster.table.pods_on(row).values():
             terms = compile_pod_affinity(owner.spec.affinity, owner.metadata.namespace)
@@ -125,9 +127,8 @@ def _walked(
                 *((TermKind.PREFERRED_ANTI, weight, each) for weight, each in terms.preferred_anti),
             ]
             for kind, weight, each in listed:
-                if each.matches(space, space_labels, labels):
-                    key = (kind, weight, each.topology_key)
-                    found[key] = found.get(key, 0) + 1
+                if each.topology_key in known and each.matches(space, space_labels, labels):
+                    found[kind, each.topology_key] += weight or 1
     return found
 
 
@@ -235,6 +236,17 @@ def test_nothing_is_left_when_the_last_pod_goes() -> None:
     assert index.statistics().groups == 0
 
 
+class AllKeys:
+    """Nodes have every label key but `absent`."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.absent: set[str] = set()
+
+    def has(self, key: str) -> bool:
+        return key not in self.absent
+
+
 def anti(app: str, key: str = "zone", uid: str = "owner") -> Pod:
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
     spec = {"affinity": {"podAntiAffinity": {REQUIRED: [term, term]}}}
@@ -242,7 +254,7 @@ def anti(app: str, key: str = "zone", uid: str = "owner") -> Pod:
 
 
 def test_identical_terms_of_different_pods_are_one() -> None:
-    index = TermIndex(capacity=4)
+    index = TermIndex(4, AllKeys())
     index.add(anti("a"), 0)
     index.add(anti("a"), 2)
     (found,) = index.speaking_of("default", {"app": "a"}, {})
@@ -252,7 +264,7 @@ def test_identical_terms_of_different_pods_are_one() -> None:
 
 
 def test_terms_vanish_with_their_last_owner_also_from_remembered_answers() -> None:
-    index = TermIndex(capacity=2)
+    index = TermIndex(2, AllKeys())
     first, second = anti("a"), anti("a", key="rack")
     index.add(first, 0)
     assert len(index.speaking_of("default", {"app": "a"}, {})) == 1
@@ -267,7 +279,7 @@ def test_terms_vanish_with_their_last_owner_also_from_remembered_answers() -> No
 
 
 def test_terms_that_select_namespaces_look_at_their_labels_anew() -> None:
-    index = TermIndex(capacity=1)
+    index = TermIndex(1, AllKeys())
     term = {
         "labelSelector": {},
         "topologyKey": "zone",
@@ -281,7 +293,7 @@ def test_terms_that_select_namespaces_look_at_their_labels_anew() -> None:
 
 def test_term_columns_grow_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.cache.term_index.MAX_COLUMNS", 1)
-    index = TermIndex(capacity=1)
+    index = TermIndex(1, AllKeys())
     index.add(anti("a"), 0)
     index.add(anti("a", key="rack"), 0)
     for _ in range(2):
@@ -328,7 +340,7 @@ def test_a_group_with_many_labels_goes_without_comparing_its_key_for_each(
 
 
 def test_thousands_of_terms_are_one_block_and_gone_with_their_pod() -> None:
-    index, other = TermIndex(capacity=2), anti("a")
+    index, other = TermIndex(2, AllKeys()), anti("a")
     index.add(other, 0)
     terms = [
         {"topologyKey": "zone", "labelSelector": {"matchLabels": {f"k{number}": "v"}}}
@@ -346,3 +358,108 @@ def test_thousands_of_terms_are_one_block_and_gone_with_their_pod() -> None:
     assert index.speaking_of("default", {"k7": "v"}, {}) == ()
     assert index.statistics().blocks == 0
     assert not list(index.validate([(0, other)]))
+
+
+def crowd(index: TermIndex, number: int, terms: int = 100) -> list[Pod]:
+    """Pods of another namespace, each with terms of its own about all pods."""
+    owners = []
+    for owner in range(number):
+        listed = [
+            {
+                "topologyKey": ("zone", f"absent-{owner}-{each}")[each % 2],
+                "namespaceSelector": {},
+                "labelSelector": {
+                    "matchExpressions": [
+                        {"key": f"k{owner}-{each}", "operator": "DoesNotExist"},
+                        {"key": "role", "operator": "NotIn", "values": ["hermit"]},
+                    ]
+                },
+            }
+            for each in range(terms)
+        ]
+        owners.append(
+            pod({"affinity": {"podAntiAffinity": {REQUIRED: listed}}}, metadata={"uid": f"{owner}"})
+        )
+    return owners
+
+
+@pytest.fixture
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[TermBlock]:
+    """Blocks whose terms were held against a pod, in order."""
+    seen: list[TermBlock] = []
+    matching = TermBlock.matching
+
+    def counted(self: TermBlock, *arguments: Any) -> list[ClassMatch]:
+        seen.append(self)
+        return matching(self, *arguments)
+
+    monkeypatch.setattr(TermBlock, "matching", counted)
+    return seen
+
+
+def test_a_block_more_or_less_holds_no_other_against_the_pod_again(
+    evaluations: list[TermBlock],
+) -> None:
+    index = TermIndex(4, AllKeys())
+    owners = crowd(index, 10)
+    for each in owners[:9]:
+        index.add(each, 1)
+    assert len(index.speaking_of("other", {"app": "a"}, {})) == 9 * 51
+    assert len(evaluations) == 9
+
+    index.add(owners[9], 2)
+    index.speaking_of("other", {"app": "a"}, {})
+    assert len(evaluations) == 10
+    index.remove(owners[9], 2)
+    index.speaking_of("other", {"app": "a"}, {})
+    # Pods that differ in what no term mentions are alike.
+    for number in range(20):
+        index.speaking_of(f"ns{number}", {"app": "b", "index": f"{number}"}, {"team": "t"})
+    assert len(evaluations) == 10
+    assert index.speaking_of("other", {"role": "hermit"}, {}) == ()
+    assert len(evaluations) == 19
+
+
+def test_terms_about_topologies_that_no_node_has_are_no_answer() -> None:
+    keys = AllKeys()
+    keys.absent = {f"absent-{owner}-{each}" for owner in range(3) for each in range(100)}
+    index = TermIndex(4, keys)
+    for each in (*crowd(index, 3), anti("a", key="absent-0-1")):
+        index.add(each, 1)
+    found = index.speaking_of("default", {"app": "a"}, {})
+    assert [(each.topology_key, each.counts[1]) for each in found] == [("zone", 50)] * 3
+
+    keys.absent.remove("absent-0-1")
+    keys.version += 1
+    found = index.speaking_of("default", {"app": "a"}, {})
+    assert sorted(each.counts[1] for each in found) == [1, 2, 50, 50, 50]
+
+
+def test_weights_of_many_preferred_terms_are_one_sum() -> None:
+    index = TermIndex(2, AllKeys())
+    listed = [
+        {"weight": weight, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {}}}
+        for weight in range(1, 101)
+    ]
+    index.add(pod({"affinity": {"podAffinity": {PREFERRED: listed}}}), 0)
+    (found,) = index.speaking_of("default", {}, {})
+    assert (found.kind, found.weight, found.counts[0]) == (TermKind.PREFERRED, 5050, 1)
+
+
+def test_a_term_is_held_only_against_pods_that_have_a_label_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index = TermIndex(2, AllKeys())
+    for number in range(500):
+        index.add(anti(f"app{number}", uid=f"{number}"), 0)
+    held = 0
+    matches = CompiledLabelSelector.matches
+
+    def counted(self: CompiledLabelSelector, labels: Any) -> bool:
+        nonlocal held
+        held += 1
+        return matches(self, labels)
+
+    monkeypatch.setattr(CompiledLabelSelector, "matches", counted)
+    assert len(index.speaking_of("default", {"app": "app7", "tier": "x"}, {})) == 1
+    assert held == 1
