@@ -48,6 +48,7 @@ OUTSTANDING: Final = 120
 """Pods of a team that exist at a time: a few times what fits."""
 LIFE_SECONDS: Final = 0.3
 """A bound pod ends after at most so long."""
+START_TIMEOUT_SECONDS: Final = 60.0
 STUCK_SECONDS: Final = 90.0
 """Without any progress while pods are left."""
 TICK_SECONDS: Final = 0.02
@@ -205,6 +206,21 @@ class Scheduler:
         """Whether it is still there."""
         return self._process.returncode is None
 
+    async def ready(self) -> None:
+        """Wait until it schedules: a loaded machine needs seconds to start a process.
+
+        Raises:
+            TimeoutError: it is not ready after START_TIMEOUT_SECONDS.
+        """
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
+            while self.running:
+                try:
+                    await self._get("/readyz")
+                except aiohttp.ClientError:
+                    await asyncio.sleep(TICK_SECONDS)
+                else:
+                    return
+
     async def statistics(self) -> dict[str, Any]:
         """`/debug/statistics`."""
         found: dict[str, Any] = json.loads(await self._get("/debug/statistics"))
@@ -274,6 +290,7 @@ async def soak(seconds: float, seed: int, say: Callable[[str], None]) -> Report:
         source = random.Random(seed)
         teams = [Team(cluster, name, source) for name in TEAMS]
         scheduler = await stack.enter_async_context(_scheduler(cluster.url, directory))
+        await scheduler.ready()
         trouble = Trouble(cluster, source)
         began = time.monotonic()
         await _churn(teams, trouble, scheduler, began + seconds, say)
