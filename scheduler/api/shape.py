@@ -238,7 +238,7 @@ class PodShape:
 
 
 class PackedShape(PodShape):
-    """The shape of a large pod: its spec is packed, and what is derived from it is not kept."""
+    """The shape of a large pod: its spec is packed, and what is derived from it is hardly kept."""
 
     __slots__ = ("packed",)
 
@@ -251,8 +251,16 @@ class PackedShape(PodShape):
         made.packed = pack(shape.spec, memory)
         made.spec = PackedSpec.of(made.packed, shape.spec)
         made.nbytes = made.packed.unpacked_bytes
-        for name in _KEPT + (("requests", "assigned") if shape.resize else ()):
+        for name in _KEPT:
             setattr(made, name, getattr(shape, name))
+        # A dry run of preemption takes hundreds of pods out and puts them back: none is unpacked
+        # for it. What is large itself stays packed.
+        for name in ("requests", "assigned"):
+            amounts: Resources = getattr(shape, name)
+            if shape.resize or len(amounts.scalars) <= _FEW:
+                setattr(made, name, amounts)
+        if len(shape.host_ports) <= _FEW:
+            made.host_ports = shape.host_ports
         return made
 
     def weigh(self, value: object) -> int:
@@ -278,6 +286,8 @@ class PackedShape(PodShape):
 
 _KEPT: Final = ("id", "pinned", "controller_owner", "resize", "non_zero")
 """What a packed shape has of its own."""
+_FEW: Final = 16
+"""Scalar resources and host ports that a packed shape has of its own, too."""
 
 
 def _scoring(shape: PodShape) -> Resources:

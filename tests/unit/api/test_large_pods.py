@@ -20,9 +20,10 @@ from scheduler.api.label_sets import labels_key
 from scheduler.api.packed_labels import PackedLabels
 from scheduler.api.packed_spec import PACKED_FIELDS, replaced
 from scheduler.api.shape import PackedShape
-from scheduler.api.unpacked_memory import MAX_UNPACKED_BYTES
+from scheduler.api.unpacked_memory import MAX_UNPACKED_BYTES, Packed
+from scheduler.cache import Cache, NodeOverlay
 from scheduler.cache.cache import with_node
-from tests.unit.api.objects import container, pod
+from tests.unit.api.objects import container, node, pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 MB = 1_000_000
@@ -144,6 +145,29 @@ def test_what_is_derived_from_a_large_pod_is_the_same_after_it_was_forgotten(
         assert packed.non_zero == plain.non_zero
         assert isinstance(packed, PackedShape)
         packed.packed.forget()
+
+
+def test_a_dry_run_of_preemption_unpacks_no_victim(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = container("c", ports=[{"hostPort": 80}], requests={"cpu": "1", "example.com/gpu": "2"})
+    victims = [
+        pod({**_anti_affinity(seed), "containers": [gpu]}, metadata={"uid": f"{seed}"})
+        for seed in (1, 2)
+    ]
+    shapes, cluster = PodShapes(), Cache()
+    cluster.set_node(node("n"))
+    for each in victims:
+        shapes.intern(each)
+        assert isinstance(each.shape, PackedShape)
+        each.shape.packed.forget()
+    monkeypatch.setattr(Packed, "unpack", lambda _self: pytest.fail("unpacked"))
+    overlay = NodeOverlay(cluster.table, 0)
+    for each in victims:
+        overlay.add_pod(each)
+    assert overlay.requested.scalars == (("example.com/gpu", 4),)
+    overlay.remove_pod(victims[0])
+    overlay.add_pod(victims[0])
+    assert overlay.requested.milli_cpu == 2000
+    assert overlay.used_ports == {("TCP", 80): {"0.0.0.0": 2}}
 
 
 @pytest.mark.slow
