@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +43,7 @@ class Provider:
         self.forms: list[dict[str, Any]] = []
         self.url = ""
         self.token_url = ""
-        self.answer: web.StreamResponse | None = None
+        self.answer: Callable[[], web.StreamResponse] | None = None
         self.hangs = False
 
     async def discover(self, _: web.Request) -> web.Response:
@@ -56,7 +56,7 @@ class Provider:
             await asyncio.Event().wait()
         number = len(self.forms)
         tokens = {"id_token": jwt(str(number), EPOCH + 3600), "refresh_token": f"r{number}"}
-        return self.answer or web.json_response(tokens)
+        return self.answer() if self.answer else web.json_response(tokens)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -128,17 +128,17 @@ async def test_the_authority_may_be_data(provider: Provider, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "answer",
     [
-        web.Response(status=400, text=CANARY),
-        web.Response(status=302, headers={"Location": "https://localhost:1/"}),
-        web.Response(text=CANARY),
-        web.Response(text="[" * 5000),
-        web.Response(body=b" " * (1 << 20) + b"{}"),
-        web.json_response({"id_token": CANARY}),
-        web.json_response({"id_token": 1, "x": CANARY}),
+        lambda: web.Response(status=400, text=CANARY),
+        lambda: web.Response(status=302, headers={"Location": "https://localhost:1/"}),
+        lambda: web.Response(text=CANARY),
+        lambda: web.Response(text="[" * 5000),
+        lambda: web.Response(body=b" " * (1 << 20) + b"{}"),
+        lambda: web.json_response({"id_token": CANARY}),
+        lambda: web.json_response({"id_token": 1, "x": CANARY}),
     ],
 )
 async def test_an_answer_that_is_none_is_not_shown(
-    provider: Provider, tmp_path: Path, answer: web.Response
+    provider: Provider, tmp_path: Path, answer: Callable[[], web.Response]
 ) -> None:
     provider.answer = answer
     made = OidcProvider(provider.config(), str(tmp_path), ManualClock())
