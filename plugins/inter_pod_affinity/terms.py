@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms
-from scheduler.api.shape import PodShape
 from scheduler.framework import Handle, PodTerm
 
 NAMESPACES: Final = "namespaces"
@@ -62,7 +61,7 @@ class Terms:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._version = -1
-        self._own: BoundedMemory[tuple[PodShape, str], OwnTerms] = BoundedMemory(_MAX_BYTES)
+        self._own: BoundedMemory[tuple[int, str], OwnTerms] = BoundedMemory(_MAX_BYTES)
 
     def compiled(self, pod: Pod) -> PodAffinityTerms:
         """The terms as they stand in the pod, with namespace selectors unresolved."""
@@ -74,7 +73,8 @@ class Terms:
         if version != self._version:
             self._version = version
             self._own.clear()
-        key = (pod.shape, pod.metadata.namespace)
+        # Not the shape itself: that of a large pod must go with its last pod.
+        key = (pod.shape.id, pod.metadata.namespace)
         found = self._own.get(key)
         if found is None:
             found = self._resolved(self.compiled(pod))

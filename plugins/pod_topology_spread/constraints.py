@@ -29,7 +29,6 @@ from scheduler.api.selectors import (
     compile_label_selector,
     compile_map_selector,
 )
-from scheduler.api.shape import PodShape
 from scheduler.framework import Handle
 
 MATCH_LABEL_KEYS_GATE: Final = "MatchLabelKeysInPodTopologySpread"
@@ -91,8 +90,9 @@ class Constraints:
         self._default_soft = self._parse(args.constraints, SCHEDULE_ANYWAY)
         self._default_written = _written(args.constraints, own=False)
         self._default_order = _order(args.constraints)
-        self._parsed: BoundedMemory[PodShape, tuple[_Parsed, _Parsed]] = BoundedMemory(_MAX_BYTES)
-        self._written: BoundedMemory[PodShape, Written] = BoundedMemory(_MAX_BYTES)
+        #: By shape, as its id: that of a large pod must go with its last pod.
+        self._parsed: BoundedMemory[int, tuple[_Parsed, _Parsed]] = BoundedMemory(_MAX_BYTES)
+        self._written: BoundedMemory[int, Written] = BoundedMemory(_MAX_BYTES)
         self._selectors: dict[tuple[object, ...], CompiledLabelSelector] = {}
         self._versions: tuple[int, ...] = ()
 
@@ -128,11 +128,11 @@ class Constraints:
         listed = shape.spec.topology_spread_constraints
         if not listed:
             return self._default_written
-        found = self._written.get(shape)
+        found = self._written.get(shape.id)
         if found is None:
             listed = listed[:MAX_SPREAD_CONSTRAINTS]
             found = _written(listed, own=True)
-            self._written.put(shape, found, shape.weigh(found))
+            self._written.put(shape.id, found, shape.weigh(found))
         return found
 
     def divided(
@@ -153,11 +153,11 @@ class Constraints:
 
     def _own(self, pod: Pod, kind: int) -> tuple[Constraint, ...]:
         shape = pod.shape
-        pair = self._parsed.get(shape)
+        pair = self._parsed.get(shape.id)
         if pair is None:
             listed = shape.spec.topology_spread_constraints[:MAX_SPREAD_CONSTRAINTS]
             pair = self._parse(listed, DO_NOT_SCHEDULE), self._parse(listed, SCHEDULE_ANYWAY)
-            self._parsed.put(shape, pair, shape.weigh(pair))
+            self._parsed.put(shape.id, pair, shape.weigh(pair))
         constraints, keys, problem = pair[kind]
         if problem is not None:
             raise problem

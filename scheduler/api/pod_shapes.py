@@ -42,6 +42,9 @@ _BYTES_PER_SHAPE: Final = 2_000
 MAX_LISTED: Final = 64
 """Finalizers that a pod keeps, and owners with which it keeps those that are no controllers."""
 
+_IDS: Final = itertools.count(1)
+"""For all interners of the process, so that nobody takes shapes of two for one."""
+
 PACK_BYTES: Final = 16 * 1024
 """A shape with a longer key is packed. Templates that people write have keys of 1 or 2 kB."""
 
@@ -99,7 +102,6 @@ class PodShapes:
         "_evictions",
         "_hits",
         "_idle",
-        "_ids",
         "_max_bytes",
         "_misses",
         "_packed",
@@ -113,7 +115,6 @@ class PodShapes:
         self._entries: dict[bytes, _Entry] = {}
         self._by_id: dict[int, _Entry] = {}
         self._idle: OrderedDict[int, _Entry] = OrderedDict()
-        self._ids = itertools.count(1)
         self._references = 0
         self._packed = 0
         self._unpacked = UnpackedMemory()
@@ -147,7 +148,7 @@ class PodShapes:
         entry = self._entries.get(key)
         if entry is None:
             shape = PodShape(
-                next(self._ids),
+                next(_IDS),
                 pod,
                 pinned=bool(pin),
                 volumes=volumes,

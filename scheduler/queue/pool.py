@@ -35,9 +35,8 @@ def identity(pod: Pod) -> Hashable | None:
     shape = pod.interned
     if shape is None:
         return None
-    # The shape itself, not its id(): the key must keep it alive, or a new shape could take its
-    # address.
-    return (shape, pod.pin, pod.metadata.namespace, labels_key(pod.metadata.labels))
+    # Not the shape itself: who remembers pods that are gone must not keep large shapes alive.
+    return (shape.id, pod.pin, pod.metadata.namespace, labels_key(pod.metadata.labels))
 
 
 class Group:

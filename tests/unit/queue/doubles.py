@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
 from typing import Any
 
 from scheduler.api.meta import ObjectMeta
@@ -25,6 +27,14 @@ NODE_ADD = ClusterEvent("Node", ActionType.ADD)
 NODE_LABEL = ClusterEvent("Node", ActionType.UPDATE_NODE_LABEL)
 WILDCARD = ClusterEvent("*", ActionType.ALL, "UnschedulableTimeout")
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
+_SHAPE_IDS = count(1)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """All that the queue reads of a shape."""
+
+    id: int
 
 
 class FakeClock:
@@ -76,8 +86,14 @@ def make_pod(
             scheduling_gates=tuple(PodSchedulingGate(name=gate) for gate in gates),
         ),
         status=PodStatus(nominated_node_name=nominated),
-        interned=shape,
+        interned=None if shape is None else _shape_of(shape),
     )
+
+
+@cache
+def _shape_of(mark: object) -> object:
+    """A shape with an id of its own, or `mark` itself if it is one."""
+    return mark if hasattr(mark, "id") else _Shape(next(_SHAPE_IDS))
 
 
 def priority_sort(info: QueuedPodInfo) -> Any:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework.queued import PostFilterOutcome
-from scheduler.queue.fruitless import ROUND_SECONDS
+from scheduler.api import Pod, PodShapes
+from scheduler.api.pod import PodSpec
+from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
+from scheduler.queue.fruitless import ROUND_SECONDS, likeness
 from tests.unit.queue.doubles import (
     NODE_ADD,
     NODE_LABEL,
@@ -172,3 +174,16 @@ def test_the_loop_is_woken_when_a_pod_held_back_may_be_tried() -> None:
     assert woken == []
     world.happen(NODE_LABEL)
     assert woken == [True]
+
+
+def test_what_is_remembered_of_pods_that_are_gone_does_not_keep_their_shapes() -> None:
+    subject = Pod(spec=PodSpec(scheduler_name="kubestow"))
+    shape = PodShapes().intern(subject)
+    alike = likeness(QueuedPodInfo(subject, timestamp=0.0))
+    assert alike is not None
+    assert shape not in flattened(alike)
+
+
+def flattened(value: object) -> list[object]:
+    """All that is in nested tuples."""
+    return [x for each in value for x in flattened(each)] if isinstance(value, tuple) else [value]
