@@ -29,11 +29,12 @@ class PackedLabels(Mapping[str, str]):
         ordered = sorted(labels.items(), key=_hash_of_key)
         texts = [f"{key}{_BETWEEN}{value}".encode() for key, value in ordered]
         self._data: Final = b"".join(texts)
-        self._ends = np.cumsum(list(map(len, texts)), dtype=np.int64)
-        self._hashes = np.array([hash(key) for key, _ in ordered], dtype=np.int64)
+        # 32 bits are enough: an object is far below 2 GiB, and equal hashes are told apart.
+        self._ends = np.cumsum(list(map(len, texts)), dtype=np.int32)
+        self._hashes = np.array([_hash(key) for key, _ in ordered], dtype=np.int32)
 
     def __getitem__(self, key: str) -> str:
-        wanted = hash(key)
+        wanted = np.int32(_hash(key))
         at = int(np.searchsorted(self._hashes, wanted))
         while at < len(self) and self._hashes[at] == wanted:
             found, value = self._pair(at)
@@ -78,5 +79,9 @@ def digest_of(labels: Mapping[str, str]) -> bytes:
     return blake2b(_encode(labels), digest_size=32).digest()
 
 
+def _hash(key: str) -> int:
+    return hash(key) & 0x7FFF_FFFF
+
+
 def _hash_of_key(label: tuple[str, str]) -> int:
-    return hash(label[0])
+    return _hash(label[0])
