@@ -55,8 +55,9 @@ def main(
     """Measure what hostile pods do to schedulers, on a real etcd and kube-apiserver.
 
     Needs the binaries of `make envtest-build`. For each case and scheduler: the longest wait for
-    /livez, which is the longest block of kubestow's event loop; how late an ordinary pod of another
-    namespace is bound behind the hostile ones; memory at the most, and after all were deleted.
+    /livez, which is the longest block of kubestow's event loop; when a watch delivers an ordinary
+    pod of another namespace behind the hostile ones, and how much later it is bound; memory at the
+    most, and after all were deleted.
 
     \b
     Examples:

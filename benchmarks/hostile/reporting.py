@@ -25,7 +25,8 @@ def _mebibytes(value: float) -> str:
 COLUMNS: Final[Sequence[Column]] = (
     ("longest block ms", lambda each: _milliseconds(each.longest_block)),
     ("(idle)", lambda each: _milliseconds(each.idle_block)),
-    ("ordinary pod s", lambda each: _seconds(each.ordinary_delay)),
+    ("delivered s", lambda each: _seconds(each.delivery_delay)),
+    ("bound s", lambda each: _seconds(each.ordinary_delay)),
     ("CPU s", lambda each: _seconds(each.cpu)),
     ("MiB before", lambda each: _mebibytes(each.memory_before)),
     ("peak", lambda each: _mebibytes(each.memory_peak)),

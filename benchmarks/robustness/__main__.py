@@ -52,6 +52,8 @@ def _show(report: Report, seconds: float, console: Console) -> None:
         "binds refused as conflicts": str(report.conflicts),
         "seconds from the end of a fault to the last bind": (
             f"median {statistics.median(recovery):.1f}, most {recovery[-1]:.1f}"
+            if recovery
+            else "-"
         ),
         "minutes": f"{seconds / 60:.1f}",
         "problems": str(len(report.problems)),
@@ -72,21 +74,26 @@ def main() -> int:
     arguments = _arguments()
     console = Console()
     started = time.monotonic()
+    report = Report()
     with tempfile.TemporaryDirectory(prefix="kubestow-robustness-") as temporary:
         directory = arguments.keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        with site(directory.resolve()) as running, Progress(console=console) as progress:
-            rounds = Rounds(running, random.Random(arguments.seed))
-            rounds.prepare()
-            task = progress.add_task("rounds", total=arguments.rounds)
-            for _ in range(arguments.rounds):
-                rounds.run(_NAMES.get(arguments.fault))
-                problems = len(rounds.report.problems)
-                progress.update(task, advance=1, description=f"rounds, {problems} problems")
-    report = rounds.report
-    if arguments.json:
-        arguments.json.write_text(json.dumps(asdict(report), indent=2) + "\n")
-    _show(report, time.monotonic() - started, console)
+        try:
+            with site(directory.resolve()) as running, Progress(console=console) as progress:
+                rounds = Rounds(running, random.Random(arguments.seed), report)
+                rounds.prepare()
+                task = progress.add_task("rounds", total=arguments.rounds)
+                for _ in range(arguments.rounds):
+                    rounds.run(_NAMES.get(arguments.fault))
+                    text = f"rounds, {len(report.problems)} problems"
+                    progress.update(task, advance=1, description=text)
+        except KeyboardInterrupt:
+            report.problems.append("interrupted")
+        finally:
+            # After hours, what was found must not be lost with a control plane that fails.
+            if arguments.json:
+                arguments.json.write_text(json.dumps(asdict(report), indent=2) + "\n")
+            _show(report, time.monotonic() - started, console)
     return 1 if report.problems else 0
 
 

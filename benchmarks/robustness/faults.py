@@ -1,7 +1,7 @@
 """What goes wrong in a round: each fault begins, lasts a while, and ends.
 
-While it lasts, replicas that ended are started again, as a Deployment would; the API server and
-etcd stay away until the fault ends.
+While it lasts, replicas that ended are started again, as a Deployment would. The API server and
+etcd stay away until all faults of the round have ended: an API server does not start without etcd.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Fault:
 
 
 def _nothing() -> None:
-    """End a fault that ended by itself."""
+    """End a fault of which nothing stays; what it ended, the round starts again."""
 
 
 def _kill(choose: Callable[[Site], list[Replica]]) -> Callable[[Site, Random], End]:
@@ -90,7 +90,7 @@ def _stop_api_server(*, kill: bool) -> Callable[[Site, Random], End]:
             plane.kill_apiserver()
         else:
             plane.stop_apiserver()
-        return site.ensure_running
+        return _nothing
 
     return begin
 
@@ -103,7 +103,7 @@ def _pause_api_server(site: Site, _: Random) -> End:
 
 def _kill_etcd(site: Site, _: Random) -> End:
     site.control_plane.etcd.kill()
-    return site.ensure_running
+    return _nothing
 
 
 def _pause_etcd(site: Site, _: Random) -> End:

@@ -48,13 +48,13 @@ class Report:
 class Rounds:
     """Runs rounds on a site; nodes are created by `prepare`."""
 
-    def __init__(self, site: Site, random: Random) -> None:
+    def __init__(self, site: Site, random: Random, report: Report) -> None:
         self._site = site
         self._random = random
         self._admin = site.control_plane.admin
         self._pods: list[str] = []
         self._number = 0
-        self.report = Report()
+        self.report = report
 
     def prepare(self) -> None:
         """Create the nodes and start the replicas."""

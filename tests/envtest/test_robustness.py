@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.robustness.faults import FAULTS
 from benchmarks.robustness.replicas import site
-from benchmarks.robustness.rounds import Rounds
+from benchmarks.robustness.rounds import Report, Rounds
 from tests.envtest.binaries import Binaries
 
 pytestmark = pytest.mark.envtest
@@ -27,7 +27,7 @@ def test_pods_are_bound_once_whatever_fails(envtest_binaries: Binaries, tmp_path
     """One site for all: what a fault leaves behind is what the next one meets."""
     named = {fault.name: fault for fault in FAULTS}
     with site(tmp_path, envtest_binaries) as running:
-        rounds = Rounds(running, Random(1))
+        rounds = Rounds(running, Random(1), Report())
         rounds.prepare()
         for name in CHOSEN:
             rounds.run(named[name])

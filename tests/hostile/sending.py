@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import ssl
 from collections.abc import Iterable
+from http import HTTPStatus
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -19,6 +20,7 @@ from tests.envtest.ports import LOOPBACK
 from tests.hostile.case import JsonObject, encode, name_of
 
 TIMEOUT_SECONDS: Final = 60.0
+MAX_ATTEMPTS: Final = 3
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 DELETE_NOW: Final = b'{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0}'
@@ -68,7 +70,7 @@ class HostileSender:
         """Create an object, and write its status where the API server drops it at creation."""
         resource = _resource(obj)
         path = resource.collection_path(_namespace(obj))
-        reply = self.exchange("POST", path, encode(obj), accept=METADATA)
+        reply = self._post(path, encode(obj))
         if not reply.ok or "status" not in obj or resource.plural == "nodes":
             return reply
         patch = encode({"status": obj["status"]})
@@ -97,6 +99,18 @@ class HostileSender:
         """Delete all pods of a namespace at once."""
         path = f"/api/v1/namespaces/{namespace}/pods"
         return self.exchange("DELETE", path, DELETE_NOW, accept=METADATA_LIST)
+
+    def _post(self, path: str, body: bytes) -> Reply:
+        """Create, again after each time-out of an API server that large objects keep busy."""
+        reply = self.exchange("POST", path, body, accept=METADATA)
+        for _ in range(1, MAX_ATTEMPTS):
+            if reply.status != HTTPStatus.GATEWAY_TIMEOUT:
+                break
+            reply = self.exchange("POST", path, body, accept=METADATA)
+            if reply.status == HTTPStatus.CONFLICT:
+                # The attempt that timed out was carried out all the same.
+                return Reply(HTTPStatus.CREATED, reply.body)
+        return reply
 
     def exchange(
         self,

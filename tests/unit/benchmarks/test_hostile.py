@@ -19,6 +19,7 @@ GOOD = Measured(
     bytes=1_500_000,
     idle_block=0.001,
     longest_block=0.05,
+    delivery_delay=2.0,
     ordinary_delay=0.25,
     cpu=1.5,
     memory_before=100.0,
@@ -33,8 +34,8 @@ def test_the_markdown_names_a_case_once() -> None:
     other = msgspec.structs.replace(GOOD, scheduler="kube-scheduler", ordinary_delay=math.nan)
     *_, ours, theirs = markdown([GOOD, other]).splitlines()
     cells = [cell.strip() for cell in ours.strip("|").split("|")]
-    assert cells[:5] == ["100 resource-names, 1.50 MB each", "kubestow", "50", "1", "0.25"]
-    assert theirs.startswith("|  | kube-scheduler | 50 | 1 | never |")
+    assert cells[:6] == ["100 resource-names, 1.50 MB each", "kubestow", "50", "1", "2.00", "0.25"]
+    assert theirs.startswith("|  | kube-scheduler | 50 | 1 | 2.00 | never |")
 
 
 def test_only_what_kubestow_misses_is_beyond_a_limit() -> None:
