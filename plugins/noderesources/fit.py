@@ -178,14 +178,14 @@ class NodeResourcesFit:
             if amount > 0:
                 yield Demand(name, amount, bit)
             bit <<= 1
+        ignoring = bool(self._ignored or self._ignored_groups)
         for name, amount in requests.scalars:
-            if amount > 0 and not self._ignores(name):
+            if amount > 0 and not (ignoring and self._ignores(name)):
                 yield Demand(name, amount, bit)
-            bit = min(bit << 1, _OTHERS)
+            if bit < _OTHERS:
+                bit <<= 1
 
     def _ignores(self, name: str) -> bool:
-        if not self._ignored and not self._ignored_groups:
-            return False
         return is_extended_resource_name(name) and (
             name in self._ignored or name.partition("/")[0] in self._ignored_groups
         )

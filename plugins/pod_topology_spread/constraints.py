@@ -17,7 +17,7 @@ from plugins.pod_topology_spread.arguments import (
 )
 from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.api.label_sets import labels_key
-from scheduler.api.limits import MAX_SPREAD_CONSTRAINTS, TOO_MANY
+from scheduler.api.limits import MAX_SPREAD_CONSTRAINTS, spread_excess
 from scheduler.api.meta import OwnerReference
 from scheduler.api.pod import Pod, TopologySpreadConstraint
 from scheduler.api.selectors import (
@@ -29,6 +29,7 @@ from scheduler.api.selectors import (
     compile_label_selector,
     compile_map_selector,
 )
+from scheduler.api.shape import PodShape
 from scheduler.framework import Handle
 
 MATCH_LABEL_KEYS_GATE: Final = "MatchLabelKeysInPodTopologySpread"
@@ -69,6 +70,14 @@ class _Parsed(NamedTuple):
     error: SelectorError | None = None
 
 
+class _Own(NamedTuple):
+    """What the constraints of one shape say; `excess` where they are too many to be read."""
+
+    hard: _Parsed
+    soft: _Parsed
+    excess: str
+
+
 class Written(NamedTuple):
     """The hard constraints of a pod as they were written, for whoever may soften them."""
 
@@ -91,7 +100,7 @@ class Constraints:
         self._default_written = _written(args.constraints, own=False)
         self._default_order = _order(args.constraints)
         #: By shape, as its id: that of a large pod must go with its last pod.
-        self._parsed: BoundedMemory[int, tuple[_Parsed, _Parsed]] = BoundedMemory(_MAX_BYTES)
+        self._parsed: BoundedMemory[int, _Own] = BoundedMemory(_MAX_BYTES)
         self._written: BoundedMemory[int, Written] = BoundedMemory(_MAX_BYTES)
         self._selectors: dict[tuple[object, ...], CompiledLabelSelector] = {}
         self._versions: tuple[int, ...] = ()
@@ -101,26 +110,22 @@ class Constraints:
         """Whether pods without constraints of their own may get hard ones."""
         return bool(self._default_hard.constraints)
 
-    @staticmethod
-    def excess(pod: Pod) -> str:
+    def excess(self, pod: Pod) -> str:
         """What is said of a pod with more constraints than are read; empty for all others."""
-        number = len(pod.shape.spec.topology_spread_constraints)
-        if number <= MAX_SPREAD_CONSTRAINTS:
-            return ""
-        what = f"{number} topology spread constraints"
-        return TOO_MANY.format(what=what, limit=MAX_SPREAD_CONSTRAINTS)
+        shape = pod.shape
+        return self._own(shape).excess if shape.spec.topology_spread_constraints else ""
 
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
         """DoNotSchedule constraints, in the pod's order; SelectorError if one cannot be parsed."""
         if not pod.shape.spec.topology_spread_constraints:
             return self._deduced(self._default_hard, pod)
-        return self._own(pod, 0)
+        return _of(self._own(pod.shape).hard, pod)
 
     def soft(self, pod: Pod) -> tuple[Constraint, ...]:
         """ScheduleAnyway constraints; otherwise as `hard`."""
         if not pod.shape.spec.topology_spread_constraints:
             return self._deduced(self._default_soft, pod)
-        return self._own(pod, 1)
+        return _of(self._own(pod.shape).soft, pod)
 
     def written(self, pod: Pod) -> Written:
         """The hard constraints' keys and criteria."""
@@ -151,27 +156,17 @@ class Constraints:
             tuple(each for _, each in merged),
         )
 
-    def _own(self, pod: Pod, kind: int) -> tuple[Constraint, ...]:
-        shape = pod.shape
-        pair = self._parsed.get(shape.id)
-        if pair is None:
-            listed = shape.spec.topology_spread_constraints[:MAX_SPREAD_CONSTRAINTS]
-            pair = self._parse(listed, DO_NOT_SCHEDULE), self._parse(listed, SCHEDULE_ANYWAY)
-            self._parsed.put(shape.id, pair, shape.weigh(pair))
-        constraints, keys, problem = pair[kind]
-        if problem is not None:
-            raise problem
-        if not any(keys):
-            return constraints
-        labels = pod.metadata.labels
-        return tuple(
-            each._replace(
-                selector=each.selector.also(
-                    [Requirement(key, IN, (labels[key],)) for key in names if key in labels]
-                )
-            )
-            for each, names in zip(constraints, keys, strict=True)
-        )
+    def _own(self, shape: PodShape) -> _Own:
+        found = self._parsed.get(shape.id)
+        if found is None:
+            listed = shape.spec.topology_spread_constraints
+            excess = spread_excess(listed)
+            if excess:
+                listed = ()
+            hard, soft = self._parse(listed, DO_NOT_SCHEDULE), self._parse(listed, SCHEDULE_ANYWAY)
+            found = _Own(hard, soft, excess)
+            self._parsed.put(shape.id, found, shape.weigh(found))
+        return found
 
     def _parse(self, listed: tuple[TopologySpreadConstraint, ...], kind: str) -> _Parsed:
         wanted = [each for each in listed if each.when_unsatisfiable == kind]
@@ -232,6 +227,24 @@ class Constraints:
         if plural is None:
             return None
         return self._handle.listers[plural].get(owner.name, namespace)
+
+
+def _of(parsed: _Parsed, pod: Pod) -> tuple[Constraint, ...]:
+    """The constraints as they read for a pod with its labels."""
+    constraints, keys, problem = parsed
+    if problem is not None:
+        raise problem
+    if not any(keys):
+        return constraints
+    labels = pod.metadata.labels
+    return tuple(
+        each._replace(
+            selector=each.selector.also(
+                [Requirement(key, IN, (labels[key],)) for key in names if key in labels]
+            )
+        )
+        for each, names in zip(constraints, keys, strict=True)
+    )
 
 
 def _readable(selector: Any) -> CompiledLabelSelector:

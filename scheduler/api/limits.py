@@ -7,7 +7,7 @@ limit is unschedulable and says so; one that somebody else bound counts as if it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.api.meta import LabelSelector
@@ -17,10 +17,12 @@ from scheduler.api.pod import (
     NodeSelectorTerm,
     PodAffinityTerm,
     PreferredSchedulingTerm,
+    TopologySpreadConstraint,
 )
 
 MAX_POD_TERMS: Final = 2500
-"""Terms of pod affinity and anti-affinity with their requirements beyond the first."""
+"""Terms of pod affinity and anti-affinity with their requirements beyond the first; requirements
+and label keys of topology spread constraints."""
 MAX_NODE_CONDITIONS: Final = 3000
 """Terms and requirements of nodeSelector and node affinity."""
 MAX_VALUES: Final = 25_000
@@ -65,6 +67,23 @@ def node_selector_excess(
 def preferred_terms_excess(terms: Iterable[PreferredSchedulingTerm]) -> str:
     """What is too much about the nodes that a pod prefers; empty for nothing."""
     return _node_terms_excess((each.preference for each in terms), 0)
+
+
+def spread_excess(constraints: Sequence[TopologySpreadConstraint]) -> str:
+    """What is too much about how a pod wants to be spread; empty for nothing."""
+    if len(constraints) > MAX_SPREAD_CONSTRAINTS:
+        return _excess("topology spread constraints", len(constraints), MAX_SPREAD_CONSTRAINTS)
+    conditions, values = 0, 0
+    for each in constraints:
+        conditions += len(each.match_label_keys)
+        if each.label_selector is not None:
+            more, longer = _size(each.label_selector)
+            conditions += more
+            values += longer
+    what = "requirements in topology spread constraints"
+    return _excess(what, conditions, MAX_POD_TERMS) or _excess(
+        "values in topology spread constraints", values, MAX_VALUES
+    )
 
 
 def _node_terms_excess(terms: Iterable[NodeSelectorTerm], conditions: int) -> str:

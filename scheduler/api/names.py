@@ -80,6 +80,15 @@ def _is_subdomain(text: str) -> bool:
     return _SUBDOMAIN.fullmatch(text) is not None
 
 
+def is_simple_name(text: str) -> bool:
+    """Whether `text` may be the part of a qualified name after its prefix.
+
+    >>> is_simple_name("gpu"), is_simple_name(""), is_simple_name("a/b")
+    (True, False, False)
+    """
+    return _NAME.fullmatch(text) is not None
+
+
 def is_qualified_name(text: str) -> bool:
     """Whether `text` is `name` or `dns.sub.domain/name`, as label keys and resource names must be.
 

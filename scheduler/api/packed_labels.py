@@ -6,7 +6,7 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -18,6 +18,15 @@ _BETWEEN: Final = "\0"
 """Neither keys nor values can have it."""
 
 
+class _Items(ItemsView[str, str]):
+    """All labels, read in one go."""
+
+    _mapping: PackedLabels
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return self._mapping.pairs()
+
+
 class PackedLabels(Mapping[str, str]):
     """Reads as the dict it was made of."""
 
@@ -27,7 +36,7 @@ class PackedLabels(Mapping[str, str]):
         #: Equal for equal labels.
         self.digest: Final = digest_of(labels)
         ordered = sorted(labels.items(), key=_hash_of_key)
-        texts = [f"{key}{_BETWEEN}{value}".encode() for key, value in ordered]
+        texts = [f"{key}{_BETWEEN}{value}{_BETWEEN}".encode() for key, value in ordered]
         self._data: Final = b"".join(texts)
         # 32 bits are enough: an object is far below 2 GiB, and equal hashes are told apart.
         self._ends = np.cumsum(list(map(len, texts)), dtype=np.int32)
@@ -51,7 +60,16 @@ class PackedLabels(Mapping[str, str]):
             return default
 
     def __iter__(self) -> Iterator[str]:
-        return (self._pair(at)[0] for at in range(len(self)))
+        return (key for key, _ in self.pairs())
+
+    def items(self) -> ItemsView[str, str]:
+        """As of any mapping."""
+        return _Items(self)
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """(key, value) of each label."""
+        texts = self._data.decode().split(_BETWEEN)
+        return zip(texts[:-1:2], texts[1::2], strict=True)
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -70,7 +88,7 @@ class PackedLabels(Mapping[str, str]):
 
     def _pair(self, at: int) -> tuple[str, str]:
         begin = int(self._ends[at - 1]) if at else 0
-        key, _, value = self._data[begin : int(self._ends[at])].decode().partition(_BETWEEN)
+        key, value, _ = self._data[begin : int(self._ends[at])].decode().split(_BETWEEN)
         return key, value
 
 

@@ -70,7 +70,9 @@ _PLAIN_FIELDS: Final = tuple(
 
 def pack(spec: PodSpec, memory: UnpackedMemory) -> Packed[PodSpec]:
     """The spec as compressed bytes."""
-    return Packed(spec, _decode, memory)
+    packed = Packed(spec, _decode, memory)
+    memory.keep(packed, spec)
+    return packed
 
 
 def replaced(spec: PodSpec, *, node_name: str) -> PodSpec:

@@ -119,6 +119,9 @@ class Quantity:
     def __lt__(self, other: Quantity) -> bool:
         return self.nano < other.nano
 
+    def __gt__(self, other: Quantity) -> bool:
+        return self.nano > other.nano
+
     def __hash__(self) -> int:
         return hash(self.nano)
 
@@ -249,4 +252,6 @@ def _away_from_zero(number: int, divisor: int) -> int:
 
 
 def _saturate(number: int) -> int:
+    if -MAX_INT64 <= number <= MAX_INT64:
+        return number
     return max(-MAX_INT64 - 1, min(MAX_INT64, number))

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from scheduler.api.meta import ResourceList
-from scheduler.api.names import is_qualified_name
+from scheduler.api.names import is_object_name, is_qualified_name, is_simple_name
 from scheduler.api.node import Node
 from scheduler.api.pod import Container, ContainerStatus, Pod, ResourceRequirements
 from scheduler.api.quantity import NANO, Quantity, milli_value, parse, value
@@ -46,6 +46,7 @@ _NATIVE_DOMAIN: Final = "kubernetes.io/"
 _QUOTA_PREFIX: Final = "requests."
 
 _FEW_NAMES: Final = 16
+_UNJUDGED: Final = object()
 _Amounts = dict[str, Quantity]
 
 
@@ -83,11 +84,37 @@ def is_extended_resource_name(name: str) -> bool:
 
 def is_scalar_resource_name(name: str) -> bool:
     """Whether the scheduler counts the resource beside CPU, memory and ephemeral storage."""
-    return (
-        name.startswith((_HUGE_PAGES, _ATTACHABLE_VOLUMES))
-        or _NATIVE_DOMAIN in name
-        or is_extended_resource_name(name)
-    )
+    return bool(scalar_resource_names((name,)))
+
+
+def scalar_resource_names(names: Iterable[str]) -> list[str]:
+    """Those of `names` that the scheduler counts beside CPU, memory and ephemeral storage.
+
+    A pod or a node may have 20,000 names, most of one domain: each domain is judged once.
+    """
+    found = []
+    domains: dict[str, bool | None] = {}
+    for name in names:
+        domain, slash, own = name.rpartition("/")
+        if not slash:
+            if name.startswith((_HUGE_PAGES, _ATTACHABLE_VOLUMES)):
+                found.append(name)
+            continue
+        scalar = domains.get(domain, _UNJUDGED)
+        if scalar is _UNJUDGED:
+            scalar = domains[domain] = _all_scalar(domain)
+        if scalar or (scalar is None and is_simple_name(own)):
+            found.append(name)
+    return found
+
+
+def _all_scalar(domain: str) -> bool | None:
+    """Whether all resources of a domain are scalar, or none; None: those with a valid name are."""
+    if domain.startswith((_HUGE_PAGES, _ATTACHABLE_VOLUMES)) or _NATIVE_DOMAIN in f"{domain}/":
+        return True
+    if domain.startswith(_QUOTA_PREFIX) or not is_object_name(_QUOTA_PREFIX + domain):
+        return False
+    return None
 
 
 def is_pod_level_resource_name(name: str) -> bool:
@@ -131,7 +158,7 @@ def scoring_requests(pod: Pod) -> Resources:
 def node_allocatable(node: Node) -> tuple[Resources, int]:
     """(allocatable resources, number of pods allowed) of a node. Raises `QuantityError`."""
     stated = node.status.allocatable
-    scalars = [(name, value(raw)) for name, raw in stated.items() if is_scalar_resource_name(name)]
+    scalars = [(name, value(stated[name])) for name in scalar_resource_names(stated)]
     resources = Resources(
         milli_cpu=milli_value(stated.get(CPU, 0)),
         memory=value(stated.get(MEMORY, 0)),
@@ -213,9 +240,7 @@ def pod_limits(pod: Pod, *, with_status: bool = False) -> dict[str, Quantity]:
 def to_resources(amounts: Mapping[str, Quantity]) -> Resources:
     """Round amounts up to the integers that scheduling counts; other resource names are dropped."""
     zero = Quantity(0)
-    scalars = [
-        (name, amount.value()) for name, amount in amounts.items() if is_scalar_resource_name(name)
-    ]
+    scalars = [(name, amounts[name].value()) for name in scalar_resource_names(amounts)]
     return Resources(
         milli_cpu=amounts.get(CPU, zero).milli_value(),
         memory=amounts.get(MEMORY, zero).value(),
@@ -231,13 +256,9 @@ has as much: 9 PB, or 9 x 10^12 CPUs."""
 
 def countable(resources: Resources) -> Resources:
     """The same with every amount within `MOST_USED`; the very object where it is already."""
-    numbers = (
-        resources.milli_cpu,
-        resources.memory,
-        resources.ephemeral_storage,
-        *(amount for _, amount in resources.scalars),
-    )
-    if all(-MOST_USED <= each <= MOST_USED for each in numbers):
+    numbers = [amount for _, amount in resources.scalars]
+    numbers += (resources.milli_cpu, resources.memory, resources.ephemeral_storage)
+    if min(numbers) >= -MOST_USED and max(numbers) <= MOST_USED:
         return resources
     return Resources(
         milli_cpu=within_count(resources.milli_cpu),
@@ -339,8 +360,11 @@ def _resized(
     spec: ResourceList, actuated: ResourceRequirements, allocated: ResourceList, *, infeasible: bool
 ) -> _Amounts:
     total = {} if infeasible else _parsed(spec)
-    _raise_to(total, _parsed(actuated.requests))
-    _raise_to(total, _parsed(allocated))
+    for stated in (actuated.requests, allocated):
+        for name, raw in stated.items():
+            amount = parse(raw)
+            if name not in total or amount > total[name]:
+                total[name] = amount
     return total
 
 
@@ -376,6 +400,9 @@ def _sum_containers(
 
 
 def _add(total: _Amounts, amounts: _Amounts) -> None:
+    if not total:
+        total |= amounts
+        return
     for name, amount in amounts.items():
         total[name] = total[name] + amount if name in total else amount
 

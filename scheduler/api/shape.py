@@ -11,6 +11,7 @@ A pod's own labels and namespace are not here: selectors that read them make the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -259,6 +260,8 @@ class PackedShape(PodShape):
             amounts: Resources = getattr(shape, name)
             if shape.resize or len(amounts.scalars) <= _FEW:
                 setattr(made, name, amounts)
+            else:
+                made.packed.derived(name, partial(getattr, shape, name))
         if len(shape.host_ports) <= _FEW:
             made.host_ports = shape.host_ports
         return made

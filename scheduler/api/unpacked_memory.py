@@ -59,6 +59,12 @@ class UnpackedMemory:
         self._drop_oldest()
         return found
 
+    def keep(self, packed: Packed[Any], value: object) -> None:
+        """Remember the value that was just packed, for it is likely to be read next."""
+        self._known[packed] = _Unpacked(value, packed.unpacked_bytes)
+        self.nbytes += packed.unpacked_bytes
+        self._drop_oldest()
+
     def derived(self, packed: Packed[Any], name: str, derive: Callable[[], Any]) -> Any:
         """A fact about a packed value, derived again when it was forgotten."""
         value = self.of(packed).derived.get(name, _MISSING)

@@ -409,8 +409,8 @@ class NodeTable:
         requested[1, row] += sign * assigned.memory
         if assigned.ephemeral_storage:
             requested[2, row] += sign * assigned.ephemeral_storage
-        for name, amount in assigned.scalars:
-            columns.scalar_requested.add(name, row, sign * amount)
+        if assigned.scalars:
+            columns.scalar_requested.add_all(assigned.scalars, row, sign)
         cpu, memory = shape.non_zero
         columns.non_zero_requested[0, row] += sign * cpu
         columns.non_zero_requested[1, row] += sign * memory

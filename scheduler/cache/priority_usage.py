@@ -69,8 +69,8 @@ class PriorityUsage:
         amounts[1, row] += sign * assigned.memory
         if assigned.ephemeral_storage:
             amounts[2, row] += sign * assigned.ephemeral_storage
-        for name, amount in assigned.scalars:
-            usage.scalars.add(name, row, sign * amount)
+        if assigned.scalars:
+            usage.scalars.add_all(assigned.scalars, row, sign)
         usage.pods[row] += sign
         usage.total += sign
         if not usage.total:

@@ -8,7 +8,7 @@ Invariant: which of both it is shows nowhere but in memory; rows never mentioned
 from __future__ import annotations
 
 import sys
-from collections.abc import KeysView
+from collections.abc import Iterable, KeysView
 from typing import Final
 
 import numpy as np
@@ -88,8 +88,21 @@ class ScalarAmounts:
             column[row] += amount
             if amount < 0 and not column[row]:
                 self._drop_if_empty(name, column)
-        else:
-            self.put(name, row, self.at(name, row) + amount)
+            return
+        few = self._few.get(name)
+        if few is not None:
+            amount += few.get(row, 0)
+        self.put(name, row, amount)
+
+    def add_all(self, amounts: Iterable[tuple[str, int]], row: int, sign: int) -> None:
+        """Add amounts by name (+1), or take them away (-1). None is beyond 64 bits."""
+        few, many = self._few, self._many
+        for name, amount in amounts:
+            if amount and name not in few and name not in many and self._capacity >= _SCARCE_SHARE:
+                # A pod may have thousands of names that nothing else has.
+                few[name] = {row: sign * amount}
+            else:
+                self.add(name, row, sign * amount)
 
     def _drop_if_empty(self, name: str, column: Int64Column) -> None:
         if not column.any():

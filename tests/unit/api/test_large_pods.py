@@ -291,6 +291,7 @@ def test_very_many_labels_read_as_they_were_written() -> None:
     assert isinstance(labels, PackedLabels)
     assert second.metadata.labels is first.metadata.labels
     assert (dict(labels), len(labels)) == (plain, 50_000)
+    assert dict(labels.items()) == plain
     assert labels == plain
     assert labels != plain | {"1ff": "other"}
     assert (labels["1ff"], labels.get("1ff"), labels.get("none")) == ("ff", "ff", None)

@@ -13,9 +13,11 @@ from scheduler.api.requests import (
     Resources,
     assigned_requests,
     incoming_requests,
+    is_extended_resource_name,
     node_allocatable,
     non_zero_requests,
     pod_limits,
+    scalar_resource_names,
     scoring_requests,
 )
 from tests.unit.api.objects import container, node, pod
@@ -267,6 +269,21 @@ def test_an_unreadable_amount_is_reported_with_its_text() -> None:
         incoming_requests(pod({"containers": cpus("lots")}))
     with pytest.raises(QuantityError, match="many"):
         node_allocatable(node(status={"allocatable": {"pods": "many"}}))
+
+
+def test_thousands_of_names_are_told_apart_as_one_is() -> None:
+    domains = ("a.io", "b.io", "A.io", "requests.a.io", "x.kubernetes.io", "hugepages-a.io", "a/b")
+    own = ("gpu", "", "-", "a" * 63, "a" * 64)
+    listed = [f"{domain}/{name}" for domain in domains for name in own]
+    listed += ["cpu", "memory", "pods", "gpu", "hugepages-2Mi", "attachable-volumes-x", "/", ""]
+
+    assert scalar_resource_names(listed) == [
+        name
+        for name in listed
+        if name.startswith(("hugepages-", "attachable-volumes-"))
+        or "kubernetes.io/" in name
+        or is_extended_resource_name(name)
+    ]
 
 
 def test_only_cpu_and_memory_count_for_scoring_however_many_resources_are_named() -> None:

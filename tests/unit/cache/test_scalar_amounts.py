@@ -20,6 +20,8 @@ _steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.sampled_from(NAMES), _rows, _amounts),
         st.tuples(st.just("add"), st.sampled_from(NAMES), _rows, _amounts),
+        st.tuples(st.just("add all"), st.just(""), _rows, st.just(1)),
+        st.tuples(st.just("add all"), st.just(""), _rows, st.just(-1)),
         st.tuples(st.just("grow"), st.just(""), st.just(0), st.just(0)),
     ),
     max_size=60,
@@ -42,6 +44,10 @@ def test_after_any_sequence_of_writes_it_equals_a_dense_block(
             case "add":
                 amounts.add(name, row, amount)
                 dense[name][row] += amount
+            case "add all":
+                amounts.add_all([(SHARED, 2), (RARE, 1)], row, amount)
+                dense[SHARED][row] += 2 * amount
+                dense[RARE][row] += amount
             case _ if capacity < 8 * CAPACITY:
                 capacity *= 2
                 amounts.grow(capacity)

@@ -13,7 +13,7 @@ import pytest
 
 from plugins import PodTopologySpread
 from plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
-from scheduler.api import Pod, ReplicaSet, ReplicationController, Service
+from scheduler.api import Pod, ReplicaSet, ReplicationController, Service, selectors
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -386,5 +386,43 @@ def test_a_pod_with_more_constraints_than_are_read_is_refused(made: Any) -> None
 
     status = plugin.pre_filter(CycleState(), cluster.intern(hostile), cluster.table)
 
-    assert status == unresolvable("12000 topology spread constraints: kubestow reads at most 250")
+    message = "too many topology spread constraints: kubestow reads at most 250"
+    assert status == unresolvable(message)
     assert not cluster.table.selector_counts.statistics().columns
+
+
+@pytest.mark.parametrize(
+    ("parts", "what"),
+    [
+        (
+            {
+                "labelSelector": {
+                    "matchExpressions": [
+                        {"key": "k", "operator": "NotIn", "values": list(map(str, range(25_001)))}
+                    ]
+                }
+            },
+            "values in topology spread constraints: kubestow reads at most 25000",
+        ),
+        (
+            {"labelSelector": {"matchLabels": {f"k{index}": "v" for index in range(2_501)}}},
+            "requirements in topology spread constraints: kubestow reads at most 2500",
+        ),
+        (
+            {"matchLabelKeys": [f"k{index}" for index in range(2_501)]},
+            "requirements in topology spread constraints: kubestow reads at most 2500",
+        ),
+    ],
+    ids=["values", "requirements", "label keys"],
+)
+def test_a_constraint_too_large_to_be_read_is_refused_uncompiled(
+    parts: dict[str, Any], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster([node("a", labels={ZONE: "1"})])
+    plugin = PodTopologySpread(None, cluster.handle())
+    hostile = cluster.intern(asking({**constraint(), **parts}))
+    monkeypatch.setattr(selectors.Requirement, "__init__", None)
+
+    assert plugin.pre_filter(CycleState(), hostile, cluster.table) == unresolvable(
+        f"too many {what}"
+    )
