@@ -15,6 +15,7 @@ from plugins.pod_topology_spread.arguments import (
     SCHEDULE_ANYWAY,
     PodTopologySpreadArgs,
 )
+from plugins.pod_topology_spread.services import ServiceSelectors
 from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.api.label_sets import labels_key
 from scheduler.api.limits import MAX_SPREAD_CONSTRAINTS, spread_excess
@@ -102,6 +103,7 @@ class Constraints:
         #: By shape, as its id: that of a large pod must go with its last pod.
         self._parsed: BoundedMemory[int, _Own] = BoundedMemory(_MAX_BYTES)
         self._written: BoundedMemory[int, Written] = BoundedMemory(_MAX_BYTES)
+        self._services = ServiceSelectors()
         self._selectors: dict[tuple[object, ...], CompiledLabelSelector] = {}
         self._versions: tuple[int, ...] = ()
 
@@ -207,11 +209,8 @@ class Constraints:
 
     def _select(self, pod: Pod, owner: OwnerReference | None) -> CompiledLabelSelector:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        merged: dict[str, str] = {}
-        for service in self._handle.listers["services"].list(namespace):
-            chosen = service.spec.selector
-            if chosen is not None and compile_map_selector(chosen).matches(labels):
-                merged |= chosen
+        services = self._handle.listers["services"].list(namespace)
+        merged = self._services.merged(namespace, services, labels)
         controller = self._controller(owner, namespace)
         if controller is None:
             return compile_map_selector(merged)
