@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-import uvloop
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from tests.integration.client.faulty_server import FaultyServer, running_server
+from tests.loop_time import UvLoop
 from tests.unit.client.virtual_clock import InstantClock
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Both loops: the service runs on uvloop, whose transports differ in small ways."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop, "uvloop": UvLoop}
 
 
 @pytest.fixture
@@ -39,4 +39,4 @@ async def transport(server: FaultyServer) -> AsyncIterator[Transport]:
 
 @pytest.fixture
 def client(transport: Transport, clock: InstantClock) -> ApiClient:
-    return ApiClient(transport, clock=clock, timeout=2.0, bind_timeout=2.0)
+    return ApiClient(transport, clock=clock, timeout=30.0, bind_timeout=30.0)

@@ -17,6 +17,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.loop_time import pass_time
+
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -104,12 +106,15 @@ class FaultyServer:
 
         return answer
 
-    def hang(self, then: Callable[[web.Request], None] | None = None) -> Answer:
-        """Do `then`, and never answer."""
+    def hang(
+        self, then: Callable[[web.Request], None] | None = None, *, seconds: float = 0.0
+    ) -> Answer:
+        """Do `then`, and never answer; so many seconds pass at once."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             if then is not None:
                 then(request)
+            pass_time(seconds)
             await self.forever.wait()
             return web.Response(status=503)
 
@@ -178,7 +183,7 @@ def pod(name: str, version: str = "1", uid: str = "", node_name: str = "") -> di
 
 async def until(condition: Callable[[], object], pause: float = 0.001) -> None:
     """Wait until `condition` holds, for what happens on the other side of a socket."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  (conditions are about objects without events)
             await asyncio.sleep(pause)
 

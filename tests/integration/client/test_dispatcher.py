@@ -73,7 +73,7 @@ async def running(dispatcher: Dispatcher) -> AsyncIterator[None]:
         yield
     finally:
         await dispatcher.close(0.0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await task
 
 
@@ -145,7 +145,7 @@ class TestStatusPatches:
         dispatcher.patch_status(a_patch("p", "new"))
         async with running(dispatcher):
             await until(lambda: dispatcher.statistics().status.sent)
-            await dispatcher.close(5.0)
+            await dispatcher.close(60.0)
         (seen,) = server.seen
         assert seen.json == {
             "metadata": {"uid": "uid-p"},
@@ -178,7 +178,7 @@ class TestStatusPatches:
             release.set()
             await until(lambda: len(server.seen) == 3)
             assert server.seen[2].json["status"]["conditions"][0]["message"] == "2"
-            assert await dispatcher.close(5.0) == 0
+            assert await dispatcher.close(60.0) == 0
 
     async def test_a_newer_patch_takes_over_what_failed_for_good(
         self, server: FaultyServer, client: ApiClient
@@ -197,7 +197,7 @@ class TestStatusPatches:
             dispatcher.patch_status(a_patch("p", "new"))
             release.set()
             await until(lambda: len(server.seen) == 5)
-            assert await dispatcher.close(5.0) == 0
+            assert await dispatcher.close(60.0) == 0
         status = server.seen[4].json["status"]
         assert status["conditions"][0]["message"] == "new"
         assert status["nominatedNodeName"] == "node-1"
@@ -236,7 +236,7 @@ class TestStatusPatches:
             await until(lambda: told)
             assert under_way(), "the next one"
             release.release()
-            assert await dispatcher.close(5.0) == 0
+            assert await dispatcher.close(60.0) == 0
         assert told == [("uid-p", "7"), ("uid-p", "")]
         assert not under_way()
 
@@ -257,7 +257,7 @@ class TestStatusPatches:
         dispatcher.on_nomination = lambda uid, version: heard.append((uid, version))
         async with running(dispatcher):
             dispatcher.patch_status(a_patch("p", nominated="node-1"))
-            assert await dispatcher.close(5.0) == 0
+            assert await dispatcher.close(60.0) == 0
         assert heard == told
         assert not dispatcher.nomination_under_way("uid-p")
 
@@ -273,7 +273,7 @@ class TestStatusPatches:
         dispatcher = Dispatcher(client, random=Random(1))
         async with running(dispatcher):
             dispatcher.patch_status(a_patch("p"))
-            assert await dispatcher.close(5.0) == 0
+            assert await dispatcher.close(60.0) == 0
         assert len(server.seen) == requests
         assert dispatcher.statistics().status.failed == (len(statuses) in (1, 4))
 
@@ -345,7 +345,7 @@ class TestClosing:
         dispatcher = Dispatcher(client)
         async with running(dispatcher):
             dispatcher.patch_status(a_patch("p"))
-            assert await dispatcher.close(5.0) == 0
+            assert await dispatcher.close(60.0) == 0
         assert len(server.seen) == 1
 
     async def test_gives_up_at_the_deadline(self, client: ApiClient) -> None:

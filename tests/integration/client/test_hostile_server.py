@@ -30,13 +30,16 @@ from scheduler.client.transport import Transport
 from tests.integration.client.faulty_server import until
 from tests.integration.client.test_http_pool import (
     OK,
+    PATIENCE,
     REQUEST,
+    WITHIN,
     Server,
     Step,
     pooled,
     sends,
     serving,
 )
+from tests.loop_time import pass_time
 from tests.unit.client.malformed_responses import CHUNKED, ENDLESS, MALFORMED, Endless, Malformed
 
 HEADERS = HeaderBlock({"Accept": "application/json"})
@@ -48,11 +51,11 @@ Call = Callable[[ConnectionPool], Awaitable[object]]
 
 
 async def exchange(pool: ConnectionPool) -> object:
-    return await pool.exchange("POST", "/x", REQUEST, 5.0, LIMIT)
+    return await pool.exchange("POST", "/x", REQUEST, PATIENCE, LIMIT)
 
 
 async def stream(pool: ConnectionPool) -> object:
-    body = await pool.open_stream("GET", "/x", REQUEST, 5.0)
+    body = await pool.open_stream("GET", "/x", REQUEST, PATIENCE)
     while await body.read():
         pass
     return body
@@ -73,14 +76,16 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def goes_on(head: bytes, piece: bytes) -> Step:
-    """Send the head, then the piece until nobody listens, at most 64 MiB."""
+    """Send the head, then the piece until nobody listens, 16 MiB in 2 * WITHIN seconds."""
 
     async def step(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         block = piece * (1 + 16384 // len(piece))
         writer.write(head)
-        for _number in range(64 * 1024 * 1024 // len(block)):
+        count = 16 * 1024 * 1024 // len(block)
+        for _number in range(count):
             writer.write(block)
             await writer.drain()
+            pass_time(2 * WITHIN / count)
 
     return step
 
@@ -93,7 +98,7 @@ async def test_a_malformed_response(case: Malformed, call: Call) -> None:
             await call(pool)
         assert caught.value.outcome_unknown
         await until(lambda: server.ended == 1)
-        assert (await pool.exchange("POST", "/x", REQUEST, 5.0)).body == b"ok"
+        assert (await pool.exchange("POST", "/x", REQUEST, PATIENCE)).body == b"ok"
         assert server.connections == 2
 
 
@@ -113,7 +118,7 @@ async def test_a_response_without_end(case: Endless, call: Call, taken: list[int
             await call(pool)
         assert sum(taken) < MAX_ERROR_BYTES + MAX_HEAD_BYTES + READ_AHEAD
         await until(lambda: server.ended == 1)
-        assert (await pool.exchange("POST", "/x", REQUEST, 5.0)).body == b"ok"
+        assert (await pool.exchange("POST", "/x", REQUEST, PATIENCE)).body == b"ok"
 
 
 def drips(piece: bytes, head: bytes = b"") -> Step:
@@ -124,7 +129,8 @@ def drips(piece: bytes, head: bytes = b"") -> Step:
         while True:
             writer.write(piece)
             await writer.drain()
-            await asyncio.sleep(0.01)
+            pass_time(WITHIN / 50)
+            await asyncio.sleep(0)
 
     return step
 
@@ -141,23 +147,23 @@ def drips(piece: bytes, head: bytes = b"") -> Step:
 async def test_a_byte_now_and_then_is_no_sign_of_life(step: Step, call: Call) -> None:
     async def soon(pool: ConnectionPool) -> object:
         if call is exchange:
-            return await pool.exchange("POST", "/x", REQUEST, 0.1)
-        body = await pool.open_stream("GET", "/x", REQUEST, 0.1)
+            return await pool.exchange("POST", "/x", REQUEST, WITHIN)
+        body = await pool.open_stream("GET", "/x", REQUEST, WITHIN)
         return await body.read()
 
     async with serving(step, sends(OK)) as server, pooled(server) as pool:
         with pytest.raises(RequestTimeout):
             await soon(pool)
         await until(lambda: server.ended == 1)
-        assert (await pool.exchange("POST", "/x", REQUEST, 5.0)).body == b"ok"
+        assert (await pool.exchange("POST", "/x", REQUEST, PATIENCE)).body == b"ok"
 
 
 async def test_a_body_byte_by_byte_ends_with_the_time_of_the_request() -> None:
     step = drips(b"1\r\nx\r\n", CHUNKED)
     async with serving(step, sends(OK)) as server, pooled(server) as pool:
         with pytest.raises(RequestTimeout):
-            await pool.exchange("POST", "/x", REQUEST, 0.1)
-        assert (await pool.exchange("POST", "/x", REQUEST, 5.0)).body == b"ok"
+            await pool.exchange("POST", "/x", REQUEST, WITHIN)
+        assert (await pool.exchange("POST", "/x", REQUEST, PATIENCE)).body == b"ok"
 
 
 # ------------------------------------------------------------------------------------- API requests
@@ -175,8 +181,8 @@ async def test_the_body_of_an_error_is_cut(proxied: bool) -> None:
     step = goes_on(b"HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n", b"5\r\nwrong\r\n")
     async with serving(step, step) as server, transport_to(server, proxied=proxied) as transport:
         with pytest.raises(ResponseTooLarge, match=f"more than {MAX_ERROR_BYTES} bytes"):
-            await transport.request("GET", "/x", HEADERS, None, 5.0)
-        async with transport.stream("GET", "/x", HEADERS, silence=5.0) as body:
+            await transport.request("GET", "/x", HEADERS, None, PATIENCE)
+        async with transport.stream("GET", "/x", HEADERS, silence=PATIENCE) as body:
             assert body.status == 500
             assert len(await body.read_all()) == MAX_ERROR_BYTES
 
@@ -260,13 +266,13 @@ async def test_a_response_without_end_through_a_proxy(case: Endless) -> None:
     script = goes_on(case.head, case.piece), sends(OK)
     async with serving(*script) as server, transport_to(server, proxied=True) as transport:
         with pytest.raises(RequestError):
-            await transport.request("POST", "/x", HEADERS, b"{}", 0.5, LIMIT)
+            await transport.request("POST", "/x", HEADERS, b"{}", WITHIN, LIMIT)
         await until(lambda: server.ended == 1)
-        assert (await transport.request("POST", "/x", HEADERS, b"{}", 2.0)).body == b"ok"
+        assert (await transport.request("POST", "/x", HEADERS, b"{}", PATIENCE)).body == b"ok"
 
 
 async def watch(transport: Transport) -> None:
-    async with transport.stream("GET", "/x", HEADERS, silence=0.5) as body:
+    async with transport.stream("GET", "/x", HEADERS, silence=WITHIN) as body:
         while await body.read():
             pass
 
@@ -288,7 +294,7 @@ async def test_a_watch_without_sense_through_a_proxy(case: Endless) -> None:
 async def test_an_extenders_answer_without_end(case: Endless) -> None:
     async with serving(goes_on(case.head, case.piece)) as server:
         url = f"http://127.0.0.1:{server.port}"
-        async with ExtenderHttp(url, timeout=0.5, most_answer_bytes=LIMIT) as http:
+        async with ExtenderHttp(url, timeout=WITHIN, most_answer_bytes=LIMIT) as http:
             with pytest.raises(RequestError):
                 await http.post("filter", b"{}")
             await until(lambda: server.ended == 1)

@@ -48,7 +48,7 @@ def resolve(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> Non
 
 
 def pooled() -> ConnectionPool:
-    return ConnectionPool(Address(NAME, 443), limit=1, keepalive=60.0, connect_timeout=5.0)
+    return ConnectionPool(Address(NAME, 443), limit=1, keepalive=60.0, connect_timeout=60.0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is nobody's address")

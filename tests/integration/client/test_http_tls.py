@@ -84,7 +84,7 @@ async def serving(
 
 @asynccontextmanager
 async def pooled(address: Address) -> AsyncIterator[ConnectionPool]:
-    pool = ConnectionPool(address, limit=2, keepalive=60.0, connect_timeout=2.0)
+    pool = ConnectionPool(address, limit=2, keepalive=60.0, connect_timeout=60.0)
     try:
         yield pool
     finally:
@@ -390,7 +390,7 @@ class TestRotation:
             configuration = await files.configuration(port, clock)
             async with Transport(configuration) as transport:
                 client = ApiClient(transport, clock=clock)
-                async with client.open_watch(PODS, "", {}, silence=5.0) as stream:
+                async with client.open_watch(PODS, "", {}, silence=60.0) as stream:
                     assert await stream.read() == b"one"
                     files.replace(server=False)
                     context.load_verify_locations(files.certificate)

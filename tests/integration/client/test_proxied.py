@@ -13,7 +13,15 @@ from scheduler.client.http.tls import ClientTls
 from scheduler.client.transport import Transport
 from scheduler.service.serving.self_signed import make_pair
 from tests.integration.client.faulty_server import until
-from tests.integration.client.test_http_pool import OK, Step, hang, sends, serving
+from tests.integration.client.test_http_pool import (
+    OK,
+    PATIENCE,
+    WITHIN,
+    Step,
+    never,
+    sends,
+    serving,
+)
 
 HEADERS = HeaderBlock({"Accept": "application/json"})
 
@@ -25,7 +33,7 @@ def through(port: int) -> Transport:
 async def test_the_proxy_is_asked_for_the_server() -> None:
     script = sends(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nno")
     async with serving(script) as server, through(server.port) as transport:
-        answer = await transport.request("GET", "/x?y=z", HEADERS, None, 2.0)
+        answer = await transport.request("GET", "/x?y=z", HEADERS, None, PATIENCE)
     # api.invalid resolves nowhere: only a proxy can have answered.
     assert (answer.status, answer.body, answer.header("retry-after")) == (429, b"no", "3")
 
@@ -36,7 +44,7 @@ async def test_a_watch_through_the_proxy() -> None:
     async with (
         serving(script) as server,
         through(server.port) as transport,
-        transport.stream("GET", "/x", HEADERS, silence=2.0) as stream,
+        transport.stream("GET", "/x", HEADERS, silence=PATIENCE) as stream,
     ):
         assert (stream.status, await stream.read_all()) == (200, b"onetwo")
 
@@ -49,7 +57,7 @@ async def test_a_new_client_certificate_is_not_shown_on_old_connections() -> Non
         async with Transport(configuration) as transport:
             for expected in (1, 2, 3):
                 for _ in range(2):
-                    answer = await transport.request("GET", "/x", HEADERS, None, 2.0)
+                    answer = await transport.request("GET", "/x", HEADERS, None, PATIENCE)
                     assert (answer.body, server.connections) == (b"ok", expected)
                 tls.use_certificate(*make_pair(datetime.now(UTC), timedelta(days=1)))
             # Only the last one and the one before are kept.
@@ -58,12 +66,14 @@ async def test_a_new_client_certificate_is_not_shown_on_old_connections() -> Non
 
 
 @pytest.mark.parametrize(
-    ("step", "error"), [(sends(close=True), ConnectionFailed), (hang, RequestTimeout)]
+    ("step", "error"), [(sends(close=True), ConnectionFailed), (never, RequestTimeout)]
 )
 async def test_faults_become_the_same_errors(step: Step, error: type[Exception]) -> None:
     async with serving(step) as server, through(server.port) as transport:
         with pytest.raises(error) as caught:
-            await transport.request("POST", "/x", HEADERS, b"{}", 0.2)
+            await transport.request(
+                "POST", "/x", HEADERS, b"{}", WITHIN if step is never else PATIENCE
+            )
         assert getattr(caught.value, "sent")  # noqa: B009 - both have it, their base does not
         statistics = transport.statistics()
         assert (statistics.failed, statistics.timed_out) == (
@@ -74,7 +84,7 @@ async def test_faults_become_the_same_errors(step: Step, error: type[Exception])
 async def test_a_proxy_that_is_not_there() -> None:
     async with through(1) as transport:
         with pytest.raises(ConnectionFailed) as caught:
-            await transport.request("POST", "/x", HEADERS, b"{}", 2.0)
+            await transport.request("POST", "/x", HEADERS, b"{}", PATIENCE)
         assert not caught.value.outcome_unknown
 
 
@@ -90,7 +100,7 @@ async def test_a_write_that_waited_for_its_connection_is_guarded() -> None:
     async with serving(sends(OK), sends(OK)) as server, through(server.port) as transport:
 
         async def post() -> None:
-            await transport.request("POST", "/x", HEADERS, b"{}", 2.0, guard=guard)
+            await transport.request("POST", "/x", HEADERS, b"{}", PATIENCE, guard=guard)
 
         with pytest.raises(LookupError, match="too late"):
             await post()

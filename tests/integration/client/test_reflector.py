@@ -26,6 +26,7 @@ from tests.integration.client.faulty_server import (
     node,
     pod,
 )
+from tests.loop_time import pass_time
 from tests.unit.client.deep_objects import deep_fields, deep_json, deep_line
 from tests.unit.client.virtual_clock import InstantClock
 
@@ -65,7 +66,7 @@ class Recorder:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` holds; it is looked at after each batch and now and then."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition():
                 self._changed.clear()
                 try:
@@ -445,8 +446,10 @@ class TestConnectionFaults:
             server.watch([bookmark("8")]),
             server.watch([line("ADDED", node("a", "9"))]),
         )
-        reflector = reflect(client, recorder, ReflectorOptions(silence=0.05))
+        reflector = reflect(client, recorder, ReflectorOptions(silence=5.0))
         async with running(reflector):
+            await recorder.until(lambda: reflector.statistics().resource_version == "8")
+            pass_time(5.0)
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
         assert server.requests("WATCH")[1].query["resourceVersion"] == "8"
         assert reflector.statistics().ends[EndCause.SILENCE] >= 1
@@ -455,8 +458,9 @@ class TestConnectionFaults:
         self, server: FaultyServer, client: ApiClient, recorder: Recorder
     ) -> None:
         server.on("GET", NODES_PATH, server.page([]))
-        server.on("WATCH", NODES_PATH, server.hang(), server.watch([line("ADDED", node("a", "9"))]))
-        reflector = reflect(client, recorder, ReflectorOptions(silence=0.05))
+        late = server.hang(seconds=5.0)
+        server.on("WATCH", NODES_PATH, late, server.watch([line("ADDED", node("a", "9"))]))
+        reflector = reflect(client, recorder, ReflectorOptions(silence=5.0))
         async with running(reflector):
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
 
@@ -471,8 +475,10 @@ class TestConnectionFaults:
             server.watch(),
             server.watch([line("ADDED", node("a", "6"))]),
         )
-        reflector = reflect(client, recorder, ReflectorOptions(silence=0.05))
+        reflector = reflect(client, recorder, ReflectorOptions(silence=1.0))
         async with running(reflector):
+            await recorder.until(lambda: server.requests("WATCH") != [])
+            pass_time(1.0)
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
         assert server.requests("WATCH")[1].query["resourceVersion"] == "5"
 

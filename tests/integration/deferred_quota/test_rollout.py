@@ -169,6 +169,7 @@ async def test_b39_a_restart_writes_nothing_to_held_pods(cluster: EmbeddedCluste
         stage.released("big", cpu="3")
         await stage.told("big", HELD)
         await until(lambda: stage.marks("big") == ["True"])
+        await until(lambda: len(stage.notes()) == 1, "told in an Event")
     version = cluster.get("v1", "Pod", "big")["metadata"]["resourceVersion"]
     async with staged(cluster, []) as stage:
         await stage.held("big")

@@ -15,6 +15,8 @@ from typing import Any, Final, Self
 
 from aiohttp import web
 
+from tests.loop_time import pass_time
+
 HANG: Final = object()
 Answer = Callable[[dict[str, Any]], Any]
 
@@ -102,3 +104,13 @@ def only(*allowed: str, reason: str = "not here") -> Answer:
 def hanging(_: dict[str, Any]) -> Any:
     """Answer when released."""
     return HANG
+
+
+def hanging_for(seconds: float) -> Answer:
+    """Answer when released, and let so much time pass at once."""
+
+    def answer(_: dict[str, Any]) -> Any:
+        pass_time(seconds)
+        return HANG
+
+    return answer

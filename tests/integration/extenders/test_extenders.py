@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.engine.failure import MOST_MESSAGE
 from simulator import EmbeddedCluster
-from tests.integration.extenders.extender import Extender, hanging, names, only
+from tests.integration.extenders.extender import Extender, hanging, hanging_for, names, only
 from tests.integration.service.harness import (
     bind,
     bound_to,
@@ -209,14 +209,14 @@ async def test_a_hanging_extender_is_given_up_and_soon_not_called_any_more(
     cluster: EmbeddedCluster, extender: Extender
 ) -> None:
     cluster.create(node("n1"))
-    extender.answers["filter"] = hanging
-    mine = entry(extender, "filter", **NAMES, httpTimeout="50ms")
+    extender.answers["filter"] = hanging_for(2)
+    mine = entry(extender, "filter", **NAMES, httpTimeout="2s")
     document = {**QUICK, "extenders": [mine], "kubestow": {"extenderFailures": 2}}
     async with scheduling(cluster, **document) as scheduler:
         for name in ("a", "b", "c"):
             cluster.create(pod(name))
         await until(lambda: all(message(cluster, name) for name in ("a", "b", "c")), "conditions")
-        late, skipped = "no answer within 0.05s", "is not called: it failed 2 times in a row"
+        late, skipped = "no answer within 2s", "is not called: it failed 2 times in a row"
         texts = [message(cluster, name) for name in ("a", "b", "c")]
         assert sum(late in text for text in texts) == 2
         assert sum(skipped in text for text in texts) == 1
@@ -232,9 +232,9 @@ async def test_a_verb_that_works_does_not_keep_one_that_hangs_in_use(
 ) -> None:
     cluster.create(node("n1", cpu="64"))
     cluster.create(node("n2", cpu="64"))
-    extender.answers["prioritize"] = hanging
     # Long enough for the verb that works on a loaded machine: it may not fail even once.
-    mine = entry(extender, "filter", "prioritize", **NAMES, httpTimeout="500ms", weight=1)
+    extender.answers["prioritize"] = hanging_for(10)
+    mine = entry(extender, "filter", "prioritize", **NAMES, httpTimeout="10s", weight=1)
     async with scheduling(cluster, extenders=[mine], kubestow={"extenderFailures": 2}) as scheduler:
         for index in range(10):
             cluster.create(pod(f"p{index}"))
@@ -251,8 +251,8 @@ async def test_nobody_waits_for_an_ignorable_extender_whose_circuit_is_open(
     cluster: EmbeddedCluster, extender: Extender
 ) -> None:
     cluster.create(node("n1", cpu="64"))
-    extender.answers["filter"] = hanging
-    mine = entry(extender, "filter", **NAMES, httpTimeout="50ms", ignorable=True)
+    extender.answers["filter"] = hanging_for(2)
+    mine = entry(extender, "filter", **NAMES, httpTimeout="2s", ignorable=True)
     async with scheduling(cluster, extenders=[mine], kubestow={"extenderFailures": 1}):
         for index in range(20):
             cluster.create(pod(f"p{index}"))

@@ -169,6 +169,7 @@ async def test_events_in_between_reach_the_queue_in_order_before_the_outcome(
         gate.set()
         # The cycle saw n1 only; what happened meanwhile counted as happened while in flight.
         await until(lambda: bound_to(cluster, "p") == "n4", "woken by n4")
+        await until(lambda: event_notes(cluster, "FailedScheduling"), "told")
     assert seen[:3] == ["n2", "n3", "n4"]
     assert event_notes(cluster, "FailedScheduling")[0] == "0/1 nodes are available: 1 not n4."
 
@@ -203,7 +204,9 @@ async def test_results_of_bindings_wait_for_the_cycle_as_well(
         assert scheduler.cache.statistics().assumed_pods == 1
         extender.release()
         await until(lambda: bound_to(cluster, "second"), "second is bound")
-        assert any("no luck" in note for note in event_notes(cluster, "FailedScheduling"))
+        await until(
+            lambda: any("no luck" in note for note in event_notes(cluster, "FailedScheduling"))
+        )
 
 
 async def test_no_cycle_ends_while_a_relist_is_being_applied(
@@ -235,7 +238,7 @@ async def test_stopping_does_not_wait_for_an_extender(
     async with scheduling(cluster, extenders=[mine]) as scheduler:
         await thinking(cluster, extender, "p")
         scheduler.loop.stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await scheduler.loop.drained()
         assert not scheduler.inbox.suspended
         assert not scheduler.queue.statistics().in_flight
@@ -284,7 +287,8 @@ async def test_an_async_pre_filter(
     cluster: EmbeddedCluster, answer: Any, reason: str, text: str
 ) -> None:
     cluster.create(node("n1"))
-    async with scheduling(cluster, [asking("Asks", answer, timeout=0.02)]):
+    timeout = 0.02 if answer in ("never", "deaf") else 60.0
+    async with scheduling(cluster, [asking("Asks", answer, timeout=timeout)]):
         cluster.create(pod("p"))
         await until(lambda: message(cluster), "condition")
         assert message(cluster).startswith(text)
@@ -322,7 +326,7 @@ async def test_an_async_post_filter(cluster: EmbeddedCluster, late: bool) -> Non
         await (asyncio.Event().wait() if late else asyncio.sleep(0))
         return PostFilterResult(None, NominatingInfo("n1"))
 
-    helper = plugin("Helper", post_filter=post_filter, timeout=0.02)
+    helper = plugin("Helper", post_filter=post_filter, timeout=0.02 if late else 60.0)
     document: dict[str, Any] = {"points": {"postFilter": {
         "disabled": [{"name": "*"}], "enabled": [{"name": "Helper"}]}}}  # fmt: skip
     async with scheduling(cluster, [helper], **document):

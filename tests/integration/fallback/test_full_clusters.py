@@ -15,7 +15,7 @@ from tests.integration.fallback.stage import (
     staged,
     zone_node,
 )
-from tests.integration.service.harness import delete, find
+from tests.integration.service.harness import delete, find, until
 
 
 def full(stage: Stage, balloon: str) -> None:
@@ -48,6 +48,7 @@ async def test_the_condition_wakes_a_pod_that_spreading_kept_from_preempting(
         stage.create(spread("p", f"{ZONE}={NPF}", priorityClassName="high"))
         await stage.attempted("p", 1)
         await stage.stays("p", 1)
+        await until(lambda: stage.events("FailedScheduling"))
         (note,) = set(stage.events("FailedScheduling"))
         assert note.endswith(f" (fallback waits for: zone: {NPF})")
         stage.provisioning("p", "False")

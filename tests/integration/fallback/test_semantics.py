@@ -39,6 +39,7 @@ async def test_a02_a_new_pod_is_tried_strictly_and_autoscalers_see_it(
         own = stage.condition("p")
         assert (own["status"], own["reason"]) == ("False", "AwaitingCriteria")
         assert own["message"].startswith("since=")
+        await until(lambda: stage.events("FailedScheduling"))
         (note,) = set(stage.events("FailedScheduling"))
         assert note.endswith(f" (fallback waits for: zone: {NPF})")
 

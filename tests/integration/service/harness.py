@@ -36,7 +36,7 @@ from simulator.objects import JsonObject
 from simulator.store import Change
 
 PROFILE: Final = "kubestow"
-PATIENCE_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 60.0
 """Before `until` gives up. Nothing here takes more than two; a loaded machine is slower."""
 
 

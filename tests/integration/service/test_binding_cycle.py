@@ -169,7 +169,8 @@ async def test_a_pod_turned_down_before_its_node_was_written_is_expected_nowhere
 
 async def test_a_wait_ends_with_its_timeout(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
-    async with scheduling(cluster, [Impatient]) as scheduler:
+    never_again: dict[str, Any] = {"podInitialBackoffSeconds": 600, "podMaxBackoffSeconds": 600}
+    async with scheduling(cluster, [Impatient], **never_again) as scheduler:
         cluster.create(pod("wait"))
         await until(lambda: condition(cluster, "wait"), "condition")
         assert condition(cluster, "wait")["message"].startswith(

@@ -128,6 +128,7 @@ async def test_evictions_that_fail_are_tried_again(cluster: EmbeddedCluster) -> 
         await until(lambda: bound_to(cluster, "p") == "n1", "preemptor bound")
         await settled(scheduler)
         assert sample(scheduler, "scheduler_preemption_attempts_total") >= 2
+        await until(lambda: event_notes(cluster, "Preempted"), "told")
         assert len(event_notes(cluster, "Preempted")) == 1
 
 

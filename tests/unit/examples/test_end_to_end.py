@@ -32,7 +32,7 @@ MODULES: Final = {
     "columnar_score": "node_cost",
     "gate_until": "not_before",
 }
-PATIENCE_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 60.0
 """Before a test gives up; what it waits for takes a fraction of a second."""
 
 

@@ -26,7 +26,7 @@ from scheduler.service.watchdog import LoopHeartbeat
 from tests.unit.client.lease_store import LeaseStore
 from tests.unit.client.virtual_clock import ManualClock
 
-PATIENCE_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 60.0
 
 
 class Lock:

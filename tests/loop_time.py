@@ -1,0 +1,102 @@
+"""Time of an event loop that passes at once, so that a limit is over when a test says so.
+
+A short limit ("no answer within 0.05 s") is over too early on a machine that is slow just then:
+before the request has arrived, or while the next one is under way. So limits are long, and what is
+not to be answered lets them pass once it has the request.
+
+    pass_time(2.0)
+
+A loop of asyncio takes this as it is, one of uvloop has to be a `UvLoop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from heapq import heappop, heappush
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import uvloop
+
+
+class UvLoop(uvloop.Loop):
+    """uvloop's loop. Its own timers know the machine's time only: so these are ours."""
+
+    ahead = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._number = 0
+        self._next: asyncio.TimerHandle | None = None
+
+    def time(self) -> float:
+        """The machine's monotonic clock and what was added to it."""
+        return float(super().time()) + self.ahead
+
+    def pass_time(self, seconds: float) -> None:
+        """Set the clock forward; timers are looked at in the next turn."""
+        self.ahead += seconds
+        self.call_soon(self._run_due)
+
+    def call_at(  # type: ignore[override]  # typeshed's TypeVarTuple adds nothing here
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As asyncio's."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._number += 1
+        heappush(self._timers, (when, self._number, handle))
+        self._set_next()
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As asyncio's."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """What asyncio's handles tell their loop: it is skipped when its time comes."""
+
+    def _run_due(self) -> None:
+        # The machine's timer may fire within the millisecond before.
+        now = self.time() + 0.001
+        while self._timers and self._timers[0][0] <= now:
+            handle = heappop(self._timers)[2]
+            if not handle.cancelled():
+                handle._run()
+        self._set_next()
+
+    def _set_next(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        if self._timers:
+            wait = max(0.0, self._timers[0][0] - self.time())
+            self._next = super().call_later(wait, self._run_due)
+
+
+_ahead: WeakKeyDictionary[asyncio.BaseEventLoop, float] = WeakKeyDictionary()
+
+
+def pass_time(seconds: float) -> None:
+    """Set the running loop's clock forward; whatever is due by then comes next."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, UvLoop):
+        loop.pass_time(seconds)
+        return
+    assert isinstance(loop, asyncio.BaseEventLoop)
+    if loop not in _ahead:
+        now = type(loop).time
+        # mypy knows that a method is not to be assigned to.
+        setattr(loop, "time", lambda: now(loop) + _ahead[loop])  # noqa: B010
+    _ahead[loop] = _ahead.get(loop, 0.0) + seconds
