@@ -205,19 +205,23 @@ def required_state(
         pods = table.pod_counts(everything, terminating=True)
         for key, terms in own.required_keys.items():
             state.affinity.add(table, key, pods if terms == 1 else pods * np.int64(terms))
-    anti = Sums(table)
-    for each in own.required_anti:
-        if anti.wants(each.topology_key):
-            anti.add(each.topology_key, table.pod_counts((each.pods,), terminating=True))
-    for key, counts in anti.columns().items():
-        state.anti.add(table, key, counts)
+    if own.required_anti:
+        anti = Sums(table)
+        for each in own.required_anti:
+            if anti.wants(each.topology_key):
+                anti.add(each.topology_key, table.pod_counts((each.pods,), terminating=True))
+        for key, counts in anti.columns().items():
+            state.anti.add(table, key, counts)
     return state
 
 
 def _count_existing(state: RequiredState, pod: Pod, table: NodeTableView) -> None:
     metadata = pod.metadata
+    terms = table.owned_terms(metadata.namespace, metadata.labels, state.namespace_labels)
+    if not terms:
+        return
     sums = Sums(table)
-    for term in table.owned_terms(metadata.namespace, metadata.labels, state.namespace_labels):
+    for term in terms:
         if term.kind is TermKind.REQUIRED_ANTI and sums.wants(term.topology_key):
             sums.add_term(term.topology_key, term)
     for key, counts in sums.columns().items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -26,16 +26,10 @@ class PreferredState:
 
     __slots__ = ("contributed", "pairs")
 
-    def __init__(self, table: NodeTableView, weights: Sums, pods: Sums) -> None:
-        """`weights` are those of the `pods` that terms are about."""
+    def __init__(self) -> None:
         self.pairs = Pairs()
-        for key, weighted in weights.columns().items():
-            self.pairs.add(table, key, weighted)
         #: Whether any pod took part at all; sums may still be 0.
-        self.contributed = any(
-            bool(((present > 0) & (table.label_column(key) >= 0)).any())
-            for key, present in pods.columns().items()
-        )
+        self.contributed = False
 
     def score(self, node: NodeInfo) -> int:
         """Sum over the node's labels; may be negative."""
@@ -59,21 +53,41 @@ def preferred_state(
     hard_weight: int,
 ) -> PreferredState:
     """Sum up weights over placed pods, terminating ones included."""
-    weights, pods = Sums(table), Sums(table)
+    state = PreferredState()
+    metadata = pod.metadata
+    others = table.owned_terms(metadata.namespace, metadata.labels, namespace_labels)
+    weighted = [(each, weight) for each in others if (weight := _weight(each, hard_weight))]
+    if not own.preferred and not weighted:
+        return state
+    weights = Sums(table)
     for each in own.preferred:
-        key = each.topology_key
-        if weights.wants(key):
+        if weights.wants(each.topology_key):
             counts = table.pod_counts((each.pods,), terminating=True)
-            weights.add(key, counts, each.weight)
-            pods.add(key, counts)
-    if table.has_owned_terms:
-        metadata = pod.metadata
-        for term in table.owned_terms(metadata.namespace, metadata.labels, namespace_labels):
-            weight = _weight(term, hard_weight)
-            if weight and weights.wants(term.topology_key):
-                weights.add_term(term.topology_key, term, weight)
-                pods.add_term(term.topology_key, term)
-    return PreferredState(table, weights, pods)
+            weights.add(each.topology_key, counts, each.weight)
+    for term, weight in weighted:
+        if weights.wants(term.topology_key):
+            weights.add_term(term.topology_key, term, weight)
+    for key, column in weights.columns().items():
+        state.pairs.add(table, key, column)
+    state.contributed = bool(state.pairs.keys) or _any_pod(
+        own, [term for term, _ in weighted], table
+    )
+    return state
+
+
+def _any_pod(own: OwnTerms, others: Sequence[OwnedTerm], table: NodeTableView) -> bool:
+    """Whether a pod on a node with the topology key takes part, where all weights sum up to 0."""
+    pods = Sums(table)
+    for each in own.preferred:
+        if pods.wants(each.topology_key):
+            pods.add(each.topology_key, table.pod_counts((each.pods,), terminating=True))
+    for term in others:
+        if pods.wants(term.topology_key):
+            pods.add_term(term.topology_key, term)
+    return any(
+        bool(((present > 0) & (table.label_column(key) >= 0)).any())
+        for key, present in pods.columns().items()
+    )
 
 
 def _weight(term: OwnedTerm, hard_weight: int) -> int:

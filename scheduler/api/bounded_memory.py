@@ -7,7 +7,7 @@ from a shape.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -17,20 +17,18 @@ V = TypeVar("V")
 class BoundedMemory(Generic[K, V]):
     """Values by key. Everything is forgotten at once when it is too much: simple, and rare."""
 
-    __slots__ = ("_values", "max_bytes", "nbytes")
+    __slots__ = ("_values", "get", "max_bytes", "nbytes")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         #: What the callers said that the values hold.
         self.nbytes = 0
         self._values: dict[K, V] = {}
+        #: The value, None if it is not remembered. The dict's own method: cycles ask several times.
+        self.get: Callable[[K], V | None] = self._values.get
 
     def __len__(self) -> int:
         return len(self._values)
-
-    def get(self, key: K) -> V | None:
-        """The value, None if it is not remembered."""
-        return self._values.get(key)
 
     def put(self, key: K, value: V, nbytes: int) -> None:
         """Remember a value that was not; one beyond the limit is not remembered."""

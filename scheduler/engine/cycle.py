@@ -141,9 +141,7 @@ class SchedulingAlgorithm:
         if not self._table.node_count:
             raise NoNodesError
         try:
-            found = self._find(state, pod)
-            self._stopwatch.cycle.check()
-            return self._choose(state, pod, found)
+            return self._choose(state, pod, self._find(state, pod))
         except FitError as unfit:
             return self._post_filter(state, pod, unfit)
         finally:
@@ -184,7 +182,7 @@ class SchedulingAlgorithm:
         whole table, `INFEASIBLE` where the pod does not fit. Do not modify the result.
         """
         stopwatch = self._stopwatch
-        started, outcome = stopwatch.monotonic(), Code.SUCCESS
+        started, outcome = stopwatch.start(), Code.SUCCESS
         try:
             self.scoring.pre_score(state, pod, found.rows, found.entry)
         except AttemptError:
@@ -192,7 +190,7 @@ class SchedulingAlgorithm:
             raise
         finally:
             stopwatch.point("PreScore", outcome.label, started)
-        started = stopwatch.monotonic()
+        started = stopwatch.start()
         try:
             return self._totals(state, pod, found)
         except AttemptError:

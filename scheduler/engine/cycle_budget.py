@@ -82,16 +82,14 @@ class CycleBudget:
         """A cycle that may use `limit` seconds begins; `now` is monotonic."""
         self._limit = limit
         self._spent = 0.0
-        self._start(now)
-
-    def _start(self, now: float) -> None:
-        if now - self._mark > _FRESH:
+        self.deadline = now + limit
+        self.running = True
+        slack = now - self._mark
+        if slack > _FRESH:
             self._begin_stretch(now)
         else:
             # What ran since the mark was not this cycle; it had this long at most.
-            self._slack = now - self._mark
-        self.deadline = now + self._limit - self._spent
-        self.running = True
+            self._slack = slack
 
     def _begin_stretch(self, now: float) -> None:
         self._mark, self._cpu_mark, self._slack = now, self._cpu(), 0.0
@@ -132,8 +130,10 @@ class CycleBudget:
 
     def resume(self) -> None:
         """The cycle goes on."""
-        self._mark = -math.inf
-        self._start(self._monotonic())
+        now = self._monotonic()
+        self._begin_stretch(now)
+        self.deadline = now + self._limit - self._spent
+        self.running = True
 
     @types.coroutine
     def metered(self, cycle: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:

@@ -145,11 +145,10 @@ class Engine:
     def attempt(self, info: QueuedPodInfo) -> Attempt:
         """The whole scheduling cycle: search, score, assume, reserve, permit."""
         attempt = self._begin(info)
-        if self._sets_aside(attempt):
+        limit = self._begin_budget(attempt)
+        if attempt.failure is not None:
             return attempt
         algorithm = self.algorithms[attempt.framework.profile_name]
-        limit = self._limit(attempt.pod)
-        self._budget.begin(attempt.started, limit)
         try:
             _conclude(attempt, algorithm.schedule(attempt.state, attempt.pod))
         except _EXITS:
@@ -195,21 +194,21 @@ class Engine:
 
     # -- the budget of a cycle -------------------------------------------------------------------
 
-    def _limit(self, pod: Pod) -> float:
-        """Seconds of CPU time that the next cycle of the pod may use."""
-        factor = self._overruns.factor(pod) if self._overruns else 1.0
-        return self._budget.seconds * factor
+    def _begin_budget(self, attempt: Attempt) -> float:
+        """Start measuring the cycle; returns the seconds of CPU time that it may use.
 
-    def _sets_aside(self, attempt: Attempt) -> bool:
-        """Whether the pod is not tried, because a cycle of one like it used its budget up."""
-        if not self._overruns:
-            return False
-        left = self._overruns.pause_left(attempt.pod, attempt.started)
-        if not left:
-            return False
-        attempt.failure = failure.set_aside(left)
-        self._metrics.cycle_over_budget(attempt.framework.profile_name, SET_ASIDE)
-        return True
+        Or fail the attempt, because a cycle of a pod like this one used its budget up.
+        """
+        limit = self._budget.seconds
+        if self._overruns.known:
+            left = self._overruns.pause_left(attempt.pod, attempt.started)
+            if left:
+                attempt.failure = failure.set_aside(left)
+                self._metrics.cycle_over_budget(attempt.framework.profile_name, SET_ASIDE)
+                return 0.0
+            limit *= self._overruns.factor(attempt.pod)
+        self._budget.begin(attempt.started, limit)
+        return limit
 
     def _over_budget(self, attempt: Attempt, problem: CycleBudgetError) -> Failure:
         overrun = self._overruns.overran(attempt.pod, self._clock.monotonic())
@@ -225,15 +224,17 @@ class Engine:
         if elapsed > self._budget.noticeable:
             attempt.cost = self._budget.used(now)
         self._budget.end()
-        if attempt.failure is not None and attempt.failure.pause:
-            return  # given up
-        if attempt.cost > limit:
-            self._finished_late(attempt, now)
-        elif self._overruns:
-            self._overruns.kept(attempt.pod)
+        if self._overruns.known or attempt.cost > limit:
+            self._learn(attempt, limit, now)
 
-    def _finished_late(self, attempt: Attempt, now: float) -> None:
-        """The last plugin used up the budget, so that no check came: what it found is kept."""
+    def _learn(self, attempt: Attempt, limit: float, now: float) -> None:
+        """Remember how the cycle did, unless it was given up."""
+        if attempt.failure is not None and attempt.failure.pause:
+            return
+        if attempt.cost <= limit:
+            self._overruns.kept(attempt.pod)
+            return
+        # The last plugin used up the budget, so that no check came: what it found is kept.
         overrun = self._overruns.overran(attempt.pod, now)
         self._metrics.cycle_over_budget(attempt.framework.profile_name, FINISHED_LATE)
         if attempt.failure is not None:
@@ -255,13 +256,12 @@ class Engine:
         then lets all of them in, and calls `commit` if there is no failure.
         """
         attempt = self._begin(info)
-        if self._sets_aside(attempt):
+        limit = self._begin_budget(attempt)
+        if attempt.failure is not None:
             return attempt
         attempt.sequence = self.cache.table.sequence
         algorithm = self.algorithms[attempt.framework.profile_name]
         assert isinstance(algorithm, SuspendedAlgorithm)
-        limit = self._limit(attempt.pod)
-        self._budget.begin(attempt.started, limit)
         try:
             await self._budget.metered(_decided(attempt, algorithm))
         except Exception as problem:  # noqa: BLE001 - cycle boundary
@@ -415,7 +415,7 @@ class Engine:
                 for name, algorithm in self.algorithms.items()
             },
             "waiting_pods": len(self.waiting_pods),
-            "templates_over_budget": len(self._overruns),
+            "templates_over_budget": len(self._overruns.known),
         }
 
 

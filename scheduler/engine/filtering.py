@@ -210,7 +210,8 @@ class Filtering:
             codes = self._ask(slot, state, pod, rows)
             column = entry.codes[slot.index]
             if column is None:
-                if not codes.any():
+                # For a few rows plain Python is quicker than NumPy.
+                if not (any(codes.tolist()) if len(picked) <= _SMALL else codes.any()):
                     continue
                 column = narrow_zeros(entry.capacity, codes)
             else:
@@ -319,13 +320,13 @@ class Filtering:
 
     def _ask(self, slot: FilterSlot, state: CycleState, pod: Pod, rows: Rows) -> Codes:
         """`call_filter_rows`, measured."""
-        stopwatch = self._stopwatch
-        if len(rows) > _SMALL:
+        stopwatch, count = self._stopwatch, len(rows)
+        if count > _SMALL:
             # Before the call, so that what the plugin before this one found out is kept.
             stopwatch.cycle.check()
         started = stopwatch.monotonic() if state.record_plugin_metrics else None
         codes = call_filter_rows(slot, state, pod, self._table, rows)
-        stopwatch.rows(slot.name, "Filter", len(rows), started)
+        stopwatch.rows(slot.name, "Filter", count, started)
         return codes
 
     def ask_scalar(

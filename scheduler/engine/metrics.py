@@ -86,6 +86,13 @@ class Stopwatch:
         #: The budget of the present cycle.
         self.cycle = cycle or CycleBudget(monotonic, float("inf"))
 
+    def start(self) -> float:
+        """The time, for `point`; CycleBudgetError when the cycle has used its budget up."""
+        now = self.monotonic()
+        if now > self.cycle.deadline:
+            self.cycle.look_closer(now)
+        return now
+
     def point(self, point: str, status: str, started: float) -> None:
         """An extension point that began at `started` has ended."""
         self.metrics.extension_point(point, status, self.profile, self.monotonic() - started)

@@ -46,37 +46,35 @@ class Overrun:
 class Overruns:
     """The templates whose cycles used up their budget. Times are monotonic seconds."""
 
-    __slots__ = ("_capacity", "_known")
+    __slots__ = ("_capacity", "known")
 
     def __init__(self, capacity: int = MAX_TEMPLATES) -> None:
         self._capacity = capacity
-        self._known: OrderedDict[Hashable, Overrun] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._known)
+        #: By template; usually empty, which every cycle looks at.
+        self.known: OrderedDict[Hashable, Overrun] = OrderedDict()
 
     def factor(self, pod: Pod) -> float:
         """How many times the ordinary budget the next attempt at the pod gets."""
-        known = self._known.get(_template(pod))
+        known = self.known.get(_template(pod))
         return 1.0 if known is None else known.factor
 
     def pause_left(self, pod: Pod, now: float) -> float:
         """Seconds for which no pod of this template is tried; 0 when it may be."""
         template = _template(pod)
-        known = self._known.get(template)
+        known = self.known.get(template)
         if known is None:
             return 0.0
-        self._known.move_to_end(template)
+        self.known.move_to_end(template)
         return max(0.0, known.until - now)
 
     def overran(self, pod: Pod, now: float) -> Overrun:
         """The budget was used up: begin the next pause, and enlarge the next budget."""
         template = _template(pod)
-        known = self._known.get(template)
+        known = self.known.get(template)
         if known is None:
-            known = self._known[template] = Overrun()
-            if len(self._known) > self._capacity:
-                self._known.popitem(last=False)
+            known = self.known[template] = Overrun()
+            if len(self.known) > self._capacity:
+                self.known.popitem(last=False)
         known.pause = min(2.0 * known.pause, MAX_PAUSE) if known.pause else FIRST_PAUSE
         known.until = now + known.pause
         known.factor = min(2.0 * known.factor, MAX_BUDGET_FACTOR)
@@ -84,7 +82,7 @@ class Overruns:
 
     def kept(self, pod: Pod) -> None:
         """A cycle ended within its budget: the next pause, if any, is a first one again."""
-        known = self._known.get(_template(pod))
+        known = self.known.get(_template(pod))
         if known is not None:
             known.pause = known.until = 0.0
 

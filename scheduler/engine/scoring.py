@@ -22,6 +22,7 @@ from scheduler.engine.ties import Ties
 from scheduler.framework import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
+    SKIP,
     Columns,
     CycleState,
     Int64Column,
@@ -106,22 +107,26 @@ class Scoring:
         self, state: CycleState, pod: Pod, feasible: Rows, entry: ShapeResult | None
     ) -> None:
         """Run PreScore; fills `state.skip_score`. Reusable answers are recorded in `entry`."""
+        worked = False
         for plugin in self._framework.pre_score:
             known = entry.pre_score.get(plugin.name) if entry is not None else None
             if known is not None:
-                state.data.update(known.writes)
+                if known.writes:
+                    state.data.update(known.writes)
                 answer = known.answer
             else:
+                if worked:
+                    self._stopwatch.cycle.check()
                 reusable = entry is not None and getattr(plugin, "pre_score_reusable", False)
                 state.recorder = [] if reusable else None
-                self._stopwatch.cycle.check()
                 answer = _call_pre_score(plugin, state, pod, self._table, feasible)
                 if reusable and entry is not None and state.recorder is not None:
                     entry.pre_score[plugin.name] = Recorded(
                         answer, tuple((key, state.data[key]) for key in state.recorder)
                     )
                 state.recorder = None
-            if answer is not None and answer.skip:
+                worked = answer is not SKIP
+            if answer is SKIP or (answer is not None and answer.skip):
                 state.skip_score.add(plugin.name)
 
     # -- totals with reuse -----------------------------------------------------------------------
@@ -276,6 +281,9 @@ class Scoring:
             return
         rows = np.array(picked, dtype=np.intp)
         scores = self._ask(slot, state, pod, rows)
+        if len(picked) <= _SMALL:
+            self._take_scores(entry, slot, picked, scores.tolist())
+            return
         if not _may_be_kept(slot, scores):
             entry.scored[slot.index] = False
         column = entry.raw[slot.index]
@@ -283,16 +291,27 @@ class Scoring:
             if not scores.any():
                 return
             column = entry.raw[slot.index] = np.zeros(entry.capacity, dtype=np.int64)
-        if len(picked) > _SMALL:
-            # With many templates many rows change between two pods of one.
-            if slot.normalizer is not None and not np.array_equal(column[rows], scores):
-                entry.normalized_dirty = True
-            column[rows] = scores
-            return
-        for row, score in zip(picked, scores.tolist(), strict=True):
+        # With many templates many rows change between two pods of one.
+        if slot.normalizer is not None and not np.array_equal(column[rows], scores):
+            entry.normalized_dirty = True
+        column[rows] = scores
+
+    def _take_scores(
+        self, entry: ShapeResult, slot: ScoreSlot, rows: list[int], scores: list[int]
+    ) -> None:
+        """Write the scores of a few rows: for these, plain Python is quicker than NumPy."""
+        column = entry.raw[slot.index]
+        if column is None:
+            if not any(scores):
+                return
+            column = entry.raw[slot.index] = np.zeros(entry.capacity, dtype=np.int64)
+        normalized = slot.normalizer is not None
+        if not normalized and (min(scores) < MIN_NODE_SCORE or max(scores) > MAX_NODE_SCORE):
+            entry.scored[slot.index] = False
+        for row, score in zip(rows, scores, strict=True):
             if column[row] != score:
                 column[row] = score
-                if slot.normalizer is not None:
+                if normalized:
                     entry.normalized_dirty = True
 
     def _check_doubtful(self, entry: ShapeResult, state: CycleState, rows: Rows) -> None:
@@ -377,12 +396,12 @@ class Scoring:
 
     def _ask(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
         """`call_score_rows`, measured."""
-        stopwatch = self._stopwatch
-        if len(rows) > _SMALL:
+        stopwatch, count = self._stopwatch, len(rows)
+        if count > _SMALL:
             stopwatch.cycle.check()
         started = stopwatch.monotonic() if state.record_plugin_metrics else None
         scores = call_score_rows(slot, state, pod, self._table, rows)
-        stopwatch.rows(slot.name, "Score", len(rows), started)
+        stopwatch.rows(slot.name, "Score", count, started)
         return scores
 
     def _with_volatile(

@@ -26,6 +26,7 @@ from scheduler.engine.shape_results import (
     ShapeResults,
 )
 from scheduler.framework import (
+    SKIP,
     Code,
     Codes,
     CycleState,
@@ -89,6 +90,18 @@ class Narrowing:
     rejections: list[Status] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class PreFilterSlot:
+    """How one PreFilter plugin of a profile is asked."""
+
+    plugin: Any
+    name: str
+    #: Whether its answer serves for other pods of the shape.
+    reusable: bool
+    #: It answers later, and only within a cycle that may be suspended.
+    awaited: bool
+
+
 class Search:
     """Finds feasible rows for pods of one profile. Owns its rotation index and shape results."""
 
@@ -121,6 +134,15 @@ class Search:
             and (not self._percentage or self._percentage >= _EVERY_NODE)
         )
         self._next_start = 0
+        self.pre_filters = tuple(
+            PreFilterSlot(
+                each,
+                each.name,
+                bool(getattr(each, "pre_filter_reusable", False)),
+                each.name in framework.awaited_pre_filters,
+            )
+            for each in framework.pre_filter
+        )
 
     @property
     def nodes_to_find(self) -> int | None:
@@ -135,8 +157,7 @@ class Search:
         diagnosis = Diagnosis(node_count=self._table.node_count)
         narrowing = self._prepare(state, pod, entry, diagnosis)
         stopwatch = self._stopwatch
-        stopwatch.cycle.check()
-        started, outcome = stopwatch.monotonic(), Code.SUCCESS
+        started, outcome = stopwatch.start(), Code.SUCCESS
         try:
             return self._filter(state, pod, entry, narrowing, diagnosis)
         except AttemptError:
@@ -237,19 +258,19 @@ class Search:
         """Run PreFilter; raises FitError when the pod is rejected."""
         narrowing = Narrowing()
         worked = False
-        for plugin in self._framework.pre_filter:
+        for slot in self.pre_filters:
             if worked:
                 # Not behind the last one: what was found out should not be lost.
                 self._stopwatch.cycle.check()
-            answer = self._call_pre_filter(plugin, state, pod, entry)
-            worked = False
-            if type(answer) is Status and answer.skip:
+                worked = False
+            answer = self._call_pre_filter(slot, state, pod, entry)
+            if answer is SKIP:
                 # The usual answer, and a quick one; a call less for each.
-                state.skip_filter.add(plugin.name)
+                state.skip_filter.add(slot.name)
                 continue
             worked = True
             if answer is not None:
-                self._heed_pre_filter(plugin, answer, state, narrowing, diagnosis)
+                self._heed_pre_filter(slot.plugin, answer, state, narrowing, diagnosis)
         return self._narrowed(narrowing, diagnosis)
 
     def _heed_pre_filter(
@@ -288,23 +309,25 @@ class Search:
         return narrowing
 
     def _call_pre_filter(
-        self, plugin: Any, state: CycleState, pod: Pod, entry: ShapeResult | None
+        self, slot: PreFilterSlot, state: CycleState, pod: Pod, entry: ShapeResult | None
     ) -> PreFilterResult | Status | None:
-        if entry is not None:
-            known = entry.pre_filter.get(plugin.name)
-            if known is not None:
+        if entry is not None and (known := entry.pre_filter.get(slot.name)) is not None:
+            if known.writes:
                 state.data.update(known.writes)
-                recorded: PreFilterResult | Status | None = known.answer
-                return recorded
-        if plugin.name in self._framework.awaited_pre_filters:
+            recorded: PreFilterResult | Status | None = known.answer
+            return recorded
+        plugin = slot.plugin
+        if slot.awaited:
             # Whoever looks without scheduling (`explain`, a what-if) cannot wait.
             raise failed(
                 f'running PreFilter plugin "{plugin.name}": {MUST_BE_AWAITED}', None, plugin.name
             )
-        reusable = entry is not None and getattr(plugin, "pre_filter_reusable", False)
+        reusable = entry is not None and slot.reusable
         state.recorder = [] if reusable else None
         try:
-            answer = pre_filter_answer(plugin.pre_filter(state, pod, self._table))
+            answer: PreFilterResult | Status | None = plugin.pre_filter(state, pod, self._table)
+            if answer is not SKIP:
+                answer = pre_filter_answer(answer)
         except AttemptError:
             raise
         except Exception as problem:

@@ -109,17 +109,12 @@ class ShapeResult:
     @property
     def nbytes(self) -> int:
         """Bytes held: by arrays, and by what plugins recorded, as far as the shape tells."""
-        arrays = [
-            *self.codes,
-            *self.raw,
-            self.verdict,
-            self.feasible,
-            self.base,
-            self.normalized,
-            self.total,
-        ]
-        held = self.recorded_bytes + sum(each.nbytes for each in arrays if each is not None)
-        return held if self.ties is None else held + self.ties.nbytes
+        own = (self.verdict, self.feasible, self.base, self.normalized, self.total, self.ties)
+        held = self.recorded_bytes
+        for each in (*self.codes, *self.raw, *own):
+            if each is not None:
+                held += each.nbytes
+        return held
 
 
 def narrow_zeros(capacity: int, codes: Codes) -> NarrowCodes:

@@ -73,8 +73,7 @@ class SuspendedSearch(Search):
         finally:
             self._stopwatch.point("PreFilter", outcome.label, started)
         diagnosis.unschedulable_plugins.update(narrowing.plugins)
-        self._stopwatch.cycle.check()
-        started = self._stopwatch.monotonic()
+        started = self._stopwatch.start()
         try:
             return await self._filter_suspended(
                 state, pod, entry, narrowing, diagnosis, consultation
@@ -97,15 +96,15 @@ class SuspendedSearch(Search):
         outside: Outside,
     ) -> Narrowing:
         narrowing = Narrowing()
-        for plugin in self._framework.pre_filter:
+        for slot in self.pre_filters:
             self._stopwatch.cycle.check()
             answer: PreFilterResult | Status | None
-            if plugin.name in self._framework.awaited_pre_filters:
-                answer = await _awaited_pre_filter(plugin, state, pod, self._table, outside)
+            if slot.awaited:
+                answer = await _awaited_pre_filter(slot.plugin, state, pod, self._table, outside)
             else:
-                answer = self._call_pre_filter(plugin, state, pod, entry)
+                answer = self._call_pre_filter(slot, state, pod, entry)
             if answer is not None:
-                self._heed_pre_filter(plugin, answer, state, narrowing, diagnosis)
+                self._heed_pre_filter(slot.plugin, answer, state, narrowing, diagnosis)
         return self._narrowed(narrowing, diagnosis)
 
     # -- Filter ----------------------------------------------------------------------------------
@@ -196,12 +195,12 @@ class SuspendedSearch(Search):
         state.skip_filter.intersection_update(awaited)
         narrowing, diagnosis = Narrowing(), Diagnosis(node_count=self._table.node_count)
         try:
-            for plugin in self._framework.pre_filter:
-                if plugin.name in awaited:
+            for slot in self.pre_filters:
+                if slot.awaited:
                     continue
-                answer = self._call_pre_filter(plugin, state, pod, None)
+                answer = self._call_pre_filter(slot, state, pod, None)
                 if answer is not None:
-                    self._heed_pre_filter(plugin, answer, state, narrowing, diagnosis)
+                    self._heed_pre_filter(slot.plugin, answer, state, narrowing, diagnosis)
             self._narrowed(narrowing, diagnosis)
         except FitError:
             return diagnosis.statuses.absent
@@ -245,7 +244,6 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
         consultation = self._extenders.consultation(pod)
         try:
             found = await self._find_suspended(state, pod, consultation)
-            self._stopwatch.cycle.check()
             return await self._choose_suspended(state, pod, found, consultation)
         except FitError as unfit:
             return await self._post_filter_suspended(state, pod, unfit)

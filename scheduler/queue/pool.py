@@ -163,7 +163,7 @@ class UnschedulablePool:
 
     def has_groups_of(self, plugins: Iterable[str]) -> bool:
         """Whether `groups_of` would find any."""
-        return any(plugin in self._by_plugin for plugin in plugins)
+        return not self._by_plugin.keys().isdisjoint(plugins)
 
     def violations(self) -> list[str]:
         """What is broken inside, for `validate()`."""

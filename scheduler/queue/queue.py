@@ -513,6 +513,8 @@ class SchedulingQueue(QueueInspection):
         return list(found.values())
 
     def _move(self, groups: Sequence[Group], occurrence: Occurrence) -> int:
+        if not groups:
+            return 0
         moved = self._wakeups.begin(groups, occurrence)
         if self._wakeups.left:
             self._signals.due(AT_ONCE)
