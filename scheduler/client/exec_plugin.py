@@ -167,10 +167,10 @@ class ExecPlugin:
     def _error(self, text: str) -> ConfigurationError:
         return ConfigurationError(f"exec: {self._argv[0]} {text}")
 
-    async def _output(self) -> bytes:
+    async def _start(self) -> tuple[asyncio.SubprocessTransport, _Process]:
         loop = asyncio.get_running_loop()
         try:
-            transport, process = await loop.subprocess_exec(
+            return await loop.subprocess_exec(
                 lambda: _Process(loop.create_future()),
                 *self._argv,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -184,6 +184,18 @@ class ExecPlugin:
             hint = f"\n{self._install_hint}" if self._install_hint else ""
             reason = getattr(error, "strerror", None) or str(error)
             raise self._error(f"cannot be started: {reason}{hint}") from error
+
+    async def _output(self) -> bytes:
+        # asyncio, cancelled while it starts a program, ends that one only, and waits until nobody
+        # has its pipes any more: as long as its children live. To start it takes a moment.
+        starting = asyncio.create_task(self._start())
+        try:
+            transport, process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            transport, process = await starting
+            await _end_group(transport.get_pid(), process)
+            transport.close()
+            raise
         ended = False
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):

@@ -183,6 +183,18 @@ class TestLimits:
             await running
         await until(lambda: not any(map(alive, pids(tmp_path))))
 
+    @pytest.mark.parametrize("turns", range(10))
+    async def test_cancellation_while_it_starts_does_not_wait_for_its_children(
+        self, tmp_path: Path, turns: int
+    ) -> None:
+        running = asyncio.create_task(plugin(tmp_path, "sleep 60 &\nwait").run())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+        async with asyncio.timeout(50):
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
     @pytest.mark.parametrize("stream", [1, 2])
     async def test_output_without_end(
         self, tmp_path: Path, stream: int, monkeypatch: pytest.MonkeyPatch
