@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from tests.envtest.ports import LOOPBACK
 
-REQUEST_TIMEOUT_SECONDS: Final = 30.0
+REQUEST_TIMEOUT_SECONDS: Final = 120.0
 PROBE_TIMEOUT_SECONDS: Final = 5.0
 CONTENT_TYPES: Final = {"PATCH": "application/merge-patch+json"}
 

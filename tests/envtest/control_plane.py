@@ -50,10 +50,10 @@ __all__ = [
     "ProcessError",
 ]
 
-START_TIMEOUT_SECONDS: Final = 60.0
+START_TIMEOUT_SECONDS: Final = 180.0
 """For each process to become ready: about two seconds, and many times that on a busy machine."""
 
-KUBECTL_TIMEOUT_SECONDS: Final = 60.0
+KUBECTL_TIMEOUT_SECONDS: Final = 180.0
 
 
 class KubectlError(RuntimeError):

@@ -286,6 +286,7 @@ def test_endpoints_are_open_to_whom_the_cluster_says(deployed: ControlPlane, sta
 def test_one_replica_binds_and_the_other_takes_over(deployed: ControlPlane, start: Start) -> None:
     token = scraper_token(deployed)
     with Workload(deployed, "replicas") as work:
+        work.follow()
         work.node("replicas", cpu="8")
         first = start(leaderElection=QUICKLY)
         until(lambda: get(deployed, LEASE)["spec"]["holderIdentity"], "a leader")

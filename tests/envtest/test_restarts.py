@@ -18,7 +18,7 @@ PODS = 200
 NODES = 10
 # So that there is a middle: two seconds for all pods. And only few binds are begun at a time, or
 # the drain after SIGTERM would complete all of them.
-SLOWLY = {"clientConnection": {"qps": 100, "burst": 10}, "kubestow": {"bindConcurrency": 1}}
+SLOWLY = {"clientConnection": {"qps": 10, "burst": 10}, "kubestow": {"bindConcurrency": 1}}
 
 
 def create(work: Workload) -> None:
@@ -51,6 +51,7 @@ def work(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterato
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["term", "kill"])
 def test_restart(control_plane: ControlPlane, work: Workload, number: signal.Signals) -> None:
+    work.follow()
     create(work)
     started: list[ManagedProcess] = []
     for restart in range(3):

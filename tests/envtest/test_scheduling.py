@@ -38,6 +38,7 @@ def work(
 
 
 def test_200_pods_go_to_50_nodes(work: Workload) -> None:
+    work.follow()
     # Full to the brim: 4 pods of 900m fit on a node of 4 CPUs, and there are 4 for each.
     for number in range(50):
         work.node(f"node-{number:02}", cpu="4")
@@ -149,6 +150,7 @@ def release(directory: Path, name: str) -> None:
 def test_a_bind_that_comes_too_late_is_not_a_failure(held: tuple[Workload, Path]) -> None:
     """409: somebody else bound the pod first. 404: it was deleted meanwhile."""
     work, directory = held
+    work.follow()
     work.node("node-first", cpu="1")
     work.pod("taken", cpu="400m")
     work.pod("deleted", cpu="400m")

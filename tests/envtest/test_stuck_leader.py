@@ -239,6 +239,7 @@ def test_a_cycle_longer_than_the_lease_keeps_it(stage: Stage) -> None:
 def test_a_loop_that_does_not_come_back_loses_it(stage: Stage) -> None:
     """And when it does come back after all, it writes nothing and ends."""
     with Workload(stage.control_plane, NAMESPACE) as work:
+        work.follow()
         work.node("stuck-1", cpu="4")
         first = stage.start("first", watchdog="2s")
         holder = stage.until_leading()
@@ -288,8 +289,10 @@ def test_a_successor_begins_a_lease_duration_after_the_last_renewal(stage: Stage
 def test_a_process_that_was_stopped_for_a_while_writes_nothing_more(stage: Stage) -> None:
     """SIGSTOP stops the thread as well; of a suspended machine only the clock is different."""
     with Workload(stage.control_plane, NAMESPACE) as work:
+        work.follow()
         work.node("stuck-1", cpu="40", pods=PODS)
-        first = stage.start("first", qps=20)
+        # Half a minute for all pods: on a slow machine it is still in the middle when it is told.
+        first = stage.start("first", qps=2)
         holder = stage.until_leading()
         second = stage.start("second")
         for number in range(PODS):

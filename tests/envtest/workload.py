@@ -12,7 +12,9 @@ that run at the same time would see each other's.
 from __future__ import annotations
 
 import http
+import http.client
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,7 @@ from scheduler.api.quantity import milli_value
 from tests.envtest.admin import ApiError
 from tests.envtest.control_plane import ControlPlane
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 120.0
 """Before `until` gives up; a loaded machine needs seconds for what otherwise takes a tenth."""
 POLL_SECONDS: Final = 0.05
 
@@ -55,6 +57,9 @@ class Workload:
         self.scheduler_name = scheduler_name
         self._base = f"/api/v1/namespaces/{namespace}"
         self._nodes: list[str] = []
+        self._history: list[Json] = []
+        self._over = threading.Event()
+        self._follower: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         self.control_plane.admin.ensure(
@@ -70,6 +75,9 @@ class Workload:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._over.set()
+        if self._follower is not None:
+            self._follower.join()
         now = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
         request = self.control_plane.admin.request
         request("DELETE", f"{self._base}/pods", now)
@@ -141,6 +149,9 @@ class Workload:
 
     def delete_pod(self, name: str) -> None:
         """Delete a pod at once."""
+        self._over.set()
+        if self._follower is not None:
+            self._follower.join()
         now = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
         self.control_plane.admin.request("DELETE", f"{self._base}/pods/{name}", now)
 
@@ -208,14 +219,45 @@ class Workload:
         }
         return {name: used[name] for name in size if used[name] > size[name]}
 
+    def follow(self) -> None:
+        """Keep every version of the pods from the start on, for `bindings`.
+
+        Asked for afterwards, the history may be gone: the API server keeps what is older than 75 s
+        only as long as it has room.
+        """
+        self._follower = threading.Thread(target=self._follow, name="history of the pods")
+        self._follower.start()
+
+    def _follow(self) -> None:
+        version = self.start
+        while not self._over.is_set():
+            path = f"{self._base}/pods?watch=1&resourceVersion={version}&timeoutSeconds=1"
+            try:
+                _, text = self.control_plane.admin.exchange("GET", path, None)
+            except (OSError, http.client.HTTPException):
+                self._over.wait(POLL_SECONDS)
+                continue
+            for line in text.splitlines():
+                event = json.loads(line)
+                self._history.append(event)
+                if event["type"] == "ERROR":
+                    return
+                version = event["object"]["metadata"]["resourceVersion"]
+
+    def _followed(self) -> bool:
+        """The history has the newest version of every pod; AssertionError where it broke off."""
+        assert self._follower is not None, "follow() before the first pod"
+        assert all(event["type"] != "ERROR" for event in self._history), self._history[-1]
+        seen = {event["object"]["metadata"]["resourceVersion"] for event in [*self._history]}
+        pods = self._get(f"{self._base}/pods")["items"]
+        return seen >= {pod["metadata"]["resourceVersion"] for pod in pods}
+
     def bindings(self) -> Counter[str]:
         """How often each pod (by UID) went from no node, or another one, to a node."""
-        path = f"{self._base}/pods?watch=1&resourceVersion={self.start}&timeoutSeconds=1"
-        history = self.control_plane.kubectl("get", "--raw", path)
+        until(self._followed, "the history of the pods")
         nodes: dict[str, str] = {}
         moves: Counter[str] = Counter()
-        for line in history.splitlines():
-            event = json.loads(line)
+        for event in [*self._history]:
             uid = event["object"]["metadata"]["uid"]
             node = event["object"]["spec"].get("nodeName", "")
             if node and nodes.get(uid) != node:

@@ -66,6 +66,7 @@ class _Quota:
         "highs",
         "in_flight",
         "level",
+        "meanwhile",
         "not_before",
         "shown",
         "uid",
@@ -83,6 +84,8 @@ class _Quota:
         self.shown: dict[str, int] | None = None
         #: resourceVersion of our last write: what is older tells nothing new.
         self.version = 0
+        #: The newest that the watch has shown while a write was under way: version and our keys.
+        self.meanwhile: tuple[int, dict[str, int]] = (0, {})
         self.not_before = 0.0
         self.in_flight = False
         self.due = NEVER
@@ -127,7 +130,14 @@ class Publications:
     def seen(self, key: Key, uid: str, version: int, used: Mapping[str, int], now: float) -> None:
         """The object as the watch shows it, our keys only; `version` is its resourceVersion."""
         quota = self._quotas.get(key)
-        if quota is None or quota.in_flight or quota.shown is None:
+        if quota is None:
+            return
+        if quota.in_flight:
+            # Of the write or of somebody after it: its answer will tell.
+            if uid == quota.uid:
+                quota.meanwhile = version, dict(used)
+            return
+        if quota.shown is None:
             return
         if uid != quota.uid:
             self._quotas[key] = fresh = self._fresh("")
@@ -169,7 +179,12 @@ class Publications:
             quota.version = max(quota.version, version)
             quota.shown = {key: int(text) for key, text in write.used.items()}
             quota.backoff.reset()
-            self._look(write.key, quota, quota.not_before)
+            due = quota.not_before
+            newest, used = quota.meanwhile
+            if newest > quota.version and used != quota.shown:
+                quota.shown = used
+                due += CORRECTION_DELAY
+            self._look(write.key, quota, due)
 
     def failed(self, write: Publication, now: float) -> float:
         """The write may not have been made; returns the seconds until the next try."""
@@ -226,6 +241,7 @@ class Publications:
             self._look(key, quota, wake)
             return None
         quota.in_flight = True
+        quota.meanwhile = (0, {})
         quota.not_before = now + INTERVAL
         self._in_flight += 1
         return Publication(key, quota.uid, {name: str(amount) for name, amount in goal.items()})

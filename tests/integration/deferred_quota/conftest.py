@@ -21,7 +21,7 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 async def _server(stack: AsyncExitStack, personality: str) -> Server:
     cluster = EmbeddedCluster(personality=personality, seed=1)  # type: ignore[arg-type]
     await stack.enter_async_context(cluster)
-    timeout = aiohttp.ClientTimeout(total=10)
+    timeout = aiohttp.ClientTimeout(total=60)
     session = aiohttp.ClientSession(cluster.url, timeout=timeout)
     return Server(cluster, await stack.enter_async_context(session))
 

@@ -23,7 +23,7 @@ from scheduler.cli.demo import command
 from simulator.demo import SCHEDULER
 
 PROGRAM = (sys.executable, "-c", "from scheduler.cli.demo import command; command()")
-LIMIT = 60
+LIMIT = 300
 """Seconds after which a run counts as hung."""
 TOTALS = re.compile(r"kubestow demo: (\d+) bound, (\d+) waiting")
 LAST = "kubestow demo: 203 bound, 6 waiting"

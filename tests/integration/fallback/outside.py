@@ -32,7 +32,7 @@ ANNOTATION: Final = "kubestow.io/topology-spread-fallback"
 CONDITION: Final = "kubestow.io/TopologySpreadFallback"
 PROVISIONING: Final = "NodeProvisioningInProgress"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
-PATIENCE: Final = 30.0
+PATIENCE: Final = 120.0
 GATES: Final = "PodTopologySpreadFallbackMode=true,ResourceQuotaDeferredEnforcement=true"
 
 Json = dict[str, Any]

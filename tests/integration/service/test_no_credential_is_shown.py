@@ -153,7 +153,7 @@ def command(*arguments: str, **environment: str) -> str:
         [sys.executable, "-m", "scheduler", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env={**os.environ, "HOME": "/nonexistent", **environment},
         check=False,
     )
@@ -273,7 +273,7 @@ def test_of_a_crash(tmp_path: Path) -> None:
         "Fails(); thread = threading.Thread(target=fail); thread.start(); thread.join(); fail()"
     )
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False
     )
     # Each says what happened; a traceback would quote the line of the source as well.
     assert result.stderr.count("ValueError: token=[redacted]") == 3

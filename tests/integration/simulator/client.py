@@ -12,7 +12,7 @@ import aiohttp
 from simulator.objects import JsonObject, decode_json, encode_json
 
 PODS: Final = "/api/v1/namespaces/default/pods"
-_SECONDS: Final = 5.0
+_SECONDS: Final = 60.0
 
 
 class Watch:
@@ -84,7 +84,7 @@ class Client:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the event loop run until `condition` holds; fails after five seconds."""
+    """Let the event loop run until `condition` holds; fails after a minute."""
     async with asyncio.timeout(_SECONDS):
         while not condition():  # noqa: ASYNC110 - any state may be asked for, not only events
             await asyncio.sleep(0)

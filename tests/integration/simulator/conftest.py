@@ -22,6 +22,6 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 async def client(cluster: EmbeddedCluster) -> AsyncIterator[Client]:
-    timeout = aiohttp.ClientTimeout(total=10)
+    timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(cluster.url, timeout=timeout) as session:
         yield Client(session)

@@ -62,7 +62,7 @@ class _Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             output, _ = await process.communicate()
         text = output.decode()
         assert process.returncode == code, text

@@ -25,7 +25,7 @@ async def native() -> AsyncIterator[Client]:
     clock = SimClock(start=START, rate=0.0, source=lambda: 0.0)
     async with (
         EmbeddedCluster(clock=clock, seed=1, personality="native") as cluster,
-        aiohttp.ClientSession(cluster.url, timeout=aiohttp.ClientTimeout(total=10)) as session,
+        aiohttp.ClientSession(cluster.url, timeout=aiohttp.ClientTimeout(total=60)) as session,
     ):
         yield Client(session)
 

@@ -21,7 +21,7 @@ from benchmarks.robustness.proxy import Mode, Proxy
 from benchmarks.robustness.wall_clock import WallClock, build
 from tests.envtest.ports import LOOPBACK
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 def binding(

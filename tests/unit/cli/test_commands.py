@@ -200,14 +200,14 @@ def test_the_api_server_announces_itself_serves_and_stops(tmp_path: Path) -> Non
     try:
         lines = [process.stdout.readline().split() for _ in range(3)]
         url = lines[0][-1]
-        with urlopen(f"{url}/api/v1/namespaces", timeout=10) as answer:
+        with urlopen(f"{url}/api/v1/namespaces", timeout=60) as answer:
             assert json.load(answer)["kind"] == "NamespaceList"
         assert lines[1] == ["control:", f"{url}/_kubestow/"]
         assert lines[2] == ["kubeconfig:", str(kubeconfig)]
         written = yaml.safe_load(kubeconfig.read_text())
         assert written["clusters"][0]["cluster"]["server"] == url
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=300) == 0
     finally:
         process.kill()
         process.stdout.close()

@@ -141,5 +141,5 @@ async def running(*candidates: Candidate) -> AsyncIterator[list[asyncio.Task[Non
             candidate.lock.fault = ""
         for task in tasks:
             task.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -59,7 +59,7 @@ def read(kubeconfig: Path, before: str = "", after: str = "") -> dict[str, Any]:
     program = READ.format(before=before, after=after)
     done = subprocess.run(
         [sys.executable, "-c", program, str(kubeconfig)],
-        check=True, capture_output=True, text=True, timeout=120,
+        check=True, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert (answer["server"], answer["authorization"]) == ("http://one:8080", "Bearer secret")
@@ -71,7 +71,7 @@ def test_nothing_is_imported_at_the_import() -> None:
         "import sys, scheduler.client.configuration; print('kubernetes_asyncio' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=600
     )
     assert done.stdout.strip() == "False"
 
@@ -115,6 +115,6 @@ except RuntimeError as error:
     print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=600
     )
     assert done.stdout.strip() == "Configuration was not loaded: pass load_and_set() a target"

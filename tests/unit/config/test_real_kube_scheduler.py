@@ -95,7 +95,7 @@ def kube_scheduler(tmp_path: Path) -> Completed:
         connection = {"clientConnection": {"kubeconfig": str(kubeconfig)}}
         given.write_text(to_yaml(data | connection), encoding="utf-8")
         options = [f"--config={given}", f"--write-config-to={written}", "--secure-port=0"]
-        result = subprocess.run([binary, *options], capture_output=True, timeout=60, check=False)
+        result = subprocess.run([binary, *options], capture_output=True, timeout=600, check=False)
         if result.returncode:
             return None
         completed = yaml.safe_load(written.read_text(encoding="utf-8"))

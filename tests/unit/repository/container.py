@@ -138,7 +138,7 @@ class Image:
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
 
 
@@ -203,7 +203,7 @@ def _run(command: str, directory: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert result.returncode == 0, (
         f"RUN {command}\n{result.stdout}{result.stderr}\n"

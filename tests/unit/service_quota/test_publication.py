@@ -143,6 +143,19 @@ def test_b44_what_others_write_over_us_is_put_right(world: World) -> None:
     assert [amount for _, amount in world.history] == ["3", "3"]
 
 
+@pytest.mark.parametrize("others_come_last", [True, False])
+def test_what_others_write_before_our_write_is_answered_is_put_right(
+    world: World, others_come_last: bool
+) -> None:
+    world.use(5)
+    (write,), _ = world.publications.plan(world.now)
+    world.see({CPU: 5}, 2)
+    world.see({CPU: 77}, 3)
+    world.publications.written(write, 2 if others_come_last else 4)
+    world.advance(10.0)
+    assert [text for _, text in world.history] == (["5"] if others_come_last else [])
+
+
 def test_an_old_object_tells_nothing(world: World) -> None:
     world.use(3)
     world.advance(10)
