@@ -453,12 +453,17 @@ class ApiClient:
             tries += 1
             if status == 401 and not renewed:
                 renewed = True
-                if not await self._replace(sent_with, verb, path):
-                    raise error
+                if await self._replace(sent_with, verb, path):
+                    continue
             elif status == 429 and error.retry_after is not None and tries < THROTTLED_TRIES:
                 await self.clock.sleep(error.retry_after)
-            else:
+                continue
+            try:
                 raise error
+            finally:
+                # Its traceback holds this frame and all callers', with their pods of 1 MB: as a
+                # cycle they would stay until the next garbage collection.
+                del error
 
     def _check(self, verb: str, path: str, objection: Objection | None) -> None:
         if not self._fence.allowed():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 from random import Random
 
@@ -46,6 +48,22 @@ def a_pod() -> Pod:
 class ShutFence:
     def allowed(self) -> bool:
         return False
+
+
+async def test_a_refused_request_leaves_no_cycle_that_holds_its_callers(
+    server: FaultyServer, client: ApiClient
+) -> None:
+    server.on("GET", NODE_PATH, server.status(404, "NotFound"))
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ApiError) as caught:
+            await client.get(NODES, "a")
+        error = weakref.ref(caught.value)
+        del caught
+        assert error() is None
+    finally:
+        gc.enable()
 
 
 async def test_get_decodes_into_the_struct(server: FaultyServer, client: ApiClient) -> None:
