@@ -105,6 +105,11 @@ hostile: envtest-build ## Measure what hostile pods do to kubestow and kube-sche
 	@mkdir -p build
 	$(BIN)/python -m benchmarks.hostile --json build/hostile.json $(HOSTILE)
 
+.PHONY: hostile-memory
+hostile-memory: envtest-build ## Measure what hostile pods that came and went leave in memory (hours)
+	@mkdir -p build
+	$(BIN)/python -m benchmarks.hostile.memory --json build/hostile-memory.json $(HOSTILE)
+
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

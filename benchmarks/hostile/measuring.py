@@ -24,6 +24,7 @@ WRITERS: Final = 8
 POLL_SECONDS: Final = 0.02
 QUIET_CPU: Final = 0.2
 """Cores in use below which a scheduler counts as idle."""
+DELETE_ATTEMPTS: Final = 10
 ORDINARY: Final = "tenant"
 """The namespace of the ordinary pod."""
 
@@ -62,7 +63,7 @@ class Session:
         self._patience = patience
         with HostileSender(control_plane) as sender:
             sender.create_all(map(namespace, (NAMESPACE, ORDINARY)))
-        self._create(node(f"node-{number:05d}") for number in range(nodes))
+        self.create(node(f"node-{number:05d}") for number in range(nodes))
 
     def run(self, case: HostileCase, contender: Contender, pods: int, size: int) -> Measured:
         """Measure one case with a scheduler that is started for it."""
@@ -76,7 +77,7 @@ class Session:
                 return self._measure(case, contender, scheduler, probe, watch, sender, pods, size)
         finally:
             scheduler.kill()
-            self._clear()
+            self.clear()
 
     def _measure(
         self,
@@ -92,21 +93,21 @@ class Session:
         pid = scheduler.pid
         # The first pod makes it allocate what it needs anyway.
         self._bind_ordinary(sender, contender, watch, "first")
-        self._until_quiet(scheduler)
+        self.until_quiet(scheduler)
         before, cpu = resident(pid), cpu_seconds(pid)
         probe.longest()
         time.sleep(1)
         idle = probe.longest()
         sender.create_all(case.beside(size, 0))
-        hostile = [_of(contender, case.object(size, serial)) for serial in range(pods)]
-        self._create(hostile)
+        hostile = [of(contender, case.object(size, serial)) for serial in range(pods)]
+        self.create(hostile)
         delivery, delay = self._bind_ordinary(sender, contender, watch, "behind")
-        self._until_quiet(scheduler)
+        self.until_quiet(scheduler)
         block = probe.longest() if scheduler.running else math.nan
         used = cpu_seconds(pid) - cpu if scheduler.running else math.nan
         peak = peak_memory(pid) if scheduler.running else math.nan
-        self._clear()
-        self._until_quiet(scheduler)
+        self.clear()
+        self.until_quiet(scheduler)
         return Measured(
             case=case.name,
             scheduler=contender.label,
@@ -140,7 +141,7 @@ class Session:
             time.sleep(POLL_SECONDS)
         return watch.delivered(name, 0.0) - created, math.nan
 
-    def _until_quiet(self, scheduler: ManagedProcess) -> None:
+    def until_quiet(self, scheduler: ManagedProcess) -> None:
         """Wait until the scheduler has used hardly any CPU for two seconds."""
         end = time.monotonic() + self._patience
         quiet = 0
@@ -150,14 +151,19 @@ class Session:
             time.sleep(1)
             quiet = quiet + 1 if cpu_seconds(scheduler.pid) - before < QUIET_CPU else 0
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Delete all pods."""
         with HostileSender(self._control_plane) as sender:
             for each in (NAMESPACE, ORDINARY):
-                reply = sender.delete_pods(each)
-                if not reply.ok:
+                for _ in range(DELETE_ATTEMPTS):
+                    # The API server gives up after a minute, with part of them deleted.
+                    reply = sender.delete_pods(each)
+                    if reply.ok:
+                        break
+                else:
                     raise RuntimeError(f"cannot delete the pods of {each}: {message(reply)}")
 
-    def _create(self, objects: Iterable[JsonObject]) -> None:
+    def create(self, objects: Iterable[JsonObject]) -> None:
         """Create objects over several connections."""
         todo = list(objects)
         parts = [todo[first::WRITERS] for first in range(WRITERS)]
@@ -169,7 +175,7 @@ class Session:
             sender.create_all(objects)
 
 
-def _of(contender: Contender, obj: JsonObject) -> JsonObject:
+def of(contender: Contender, obj: JsonObject) -> JsonObject:
     """The pod as one of this scheduler's."""
     spec: dict[str, Any] = obj["spec"]
     obj["spec"] = {**spec, "schedulerName": contender.scheduler_name}

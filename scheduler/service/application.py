@@ -37,6 +37,7 @@ from scheduler.framework import ConfigurationError, Registry
 from scheduler.service import logs
 from scheduler.service.endpoints import Endpoints
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
+from scheduler.service.memory_upkeep import malloc_trim, return_memory
 from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
 from scheduler.service.serving.descriptors import raise_soft_limit
@@ -203,6 +204,9 @@ class Application:
                 tasks.create_task(watch_loop(self.metrics, self._heartbeat), name="watchdog"),
                 tasks.create_task(wiring.dispatcher.run(), name="dispatcher"),
             ]
+            if self._owns_process:
+                upkeep = return_memory(self._clock, malloc_trim())
+                background.append(tasks.create_task(upkeep, name="memory upkeep"))
 
             async def fill() -> bool:
                 background.extend(

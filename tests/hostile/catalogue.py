@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.hostile.case import Dimension, HostileCase, JsonObject, Verdict, encode, name_of
 from tests.hostile.cluster_cases import cluster_cases
+from tests.hostile.large_cases import large_cases
 from tests.hostile.metadata_cases import metadata_cases
 from tests.hostile.pod_cases import pod_cases
 from tests.hostile.storage_cases import storage_cases
@@ -31,7 +32,13 @@ __all__ = [
 CASES: Final[Mapping[str, HostileCase]] = MappingProxyType(
     {
         case.name: case
-        for case in (*metadata_cases(), *pod_cases(), *cluster_cases(), *storage_cases())
+        for case in (
+            *metadata_cases(),
+            *pod_cases(),
+            *large_cases(),
+            *cluster_cases(),
+            *storage_cases(),
+        )
     }
 )
 """Every case by name."""

@@ -129,7 +129,7 @@ def _count(what: str, full: int, spec: Spec, **more: Any) -> HostileCase:
         name=f"pods-{what}",
         plural="pods",
         dimension=Dimension.COUNT,
-        make=_pod(what, spec),
+        make=pod_of(what, spec),
         unit=what,
         small=50,
         full=full,
@@ -137,7 +137,7 @@ def _count(what: str, full: int, spec: Spec, **more: Any) -> HostileCase:
     )
 
 
-def _pod(what: str, parts: Spec) -> Make:
+def pod_of(what: str, parts: Spec) -> Make:
     """A pod with more of a spec; what is under `metadata` and `status` goes there."""
 
     def make(size: int, serial: int) -> JsonObject:
@@ -400,7 +400,7 @@ def _size(what: str, full: int, spec: Spec) -> HostileCase:
         name=f"pods-{what}",
         plural="pods",
         dimension=Dimension.SIZE,
-        make=_pod(what, spec),
+        make=pod_of(what, spec),
         unit="bytes",
         small=10_000,
         full=full,
@@ -431,7 +431,7 @@ def _unique(what: str, full: int, spec: Spec) -> HostileCase:
         name=f"pods-{what}",
         plural="pods",
         dimension=Dimension.UNIQUENESS,
-        make=_pod(what, spec),
+        make=pod_of(what, spec),
         unit=what,
         small=20,
         full=full,
@@ -502,7 +502,7 @@ def _odd(
         name=f"pods-{name}",
         plural="pods",
         dimension=dimension,
-        make=_pod(name, spec),
+        make=pod_of(name, spec),
         verdict=verdict,
     )
 
