@@ -18,8 +18,8 @@ from scheduler.framework import Handle, PodTerm
 
 NAMESPACES: Final = "namespaces"
 
-_MAX_BYTES: Final = 32 << 20
-"""Of resolved terms; those of some 4,000 ordinary shapes."""
+_MAX_BYTES: Final = 8 << 20
+"""Of resolved terms; those of some 1,000 ordinary shapes."""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 

@@ -17,7 +17,7 @@ from plugins.pod_topology_spread.arguments import (
 )
 from plugins.pod_topology_spread.services import ServiceSelectors
 from scheduler.api.bounded_memory import BoundedMemory
-from scheduler.api.label_sets import labels_key
+from scheduler.api.label_sets import MAX_PLAIN_LABELS, labels_key
 from scheduler.api.limits import MAX_SPREAD_CONSTRAINTS, spread_excess
 from scheduler.api.meta import OwnerReference
 from scheduler.api.pod import Pod, TopologySpreadConstraint
@@ -43,9 +43,15 @@ OWNER_PLURALS: Final = {
 }
 REQUIRED_RESOURCES: Final = ("services", *OWNER_PLURALS.values())
 
-_MAX_BYTES: Final = 16 << 20
-"""Of parsed constraints; those of some 2,000 ordinary shapes."""
-_MAX_SELECTORS: Final = 4096
+_MAX_BYTES: Final = 8 << 20
+"""Of parsed constraints; those of some 1,000 ordinary shapes. Half as many for what is written."""
+_MAX_SELECTOR_BYTES: Final = 8 << 20
+"""Of deduced selectors and the labels they were deduced for; some 4,000 ordinary ones."""
+_BYTES_PER_SELECTOR: Final = 500
+_BYTES_PER_LABEL: Final = 170
+"""A label in a key, without its text."""
+_BYTES_PER_REQUIREMENT: Final = 900
+"""One of a selector; its text is that of the Service or controller."""
 
 
 class Constraint(NamedTuple):
@@ -102,9 +108,10 @@ class Constraints:
         self._default_order = _order(args.constraints)
         #: By shape, as its id: that of a large pod must go with its last pod.
         self._parsed: BoundedMemory[int, _Own] = BoundedMemory(_MAX_BYTES)
-        self._written: BoundedMemory[int, Written] = BoundedMemory(_MAX_BYTES)
+        self._written: BoundedMemory[int, Written] = BoundedMemory(_MAX_BYTES // 2)
         self._services = ServiceSelectors()
-        self._selectors: dict[tuple[object, ...], CompiledLabelSelector] = {}
+        self._selectors: BoundedMemory[tuple[object, ...], CompiledLabelSelector]
+        self._selectors = BoundedMemory(_MAX_SELECTOR_BYTES)
         self._versions: tuple[int, ...] = ()
 
     @property
@@ -197,14 +204,15 @@ class Constraints:
     def _default_selector(self, pod: Pod) -> CompiledLabelSelector:
         version = self._handle.table.version
         versions = tuple([version(plural) for plural in REQUIRED_RESOURCES])
-        if versions != self._versions or len(self._selectors) >= _MAX_SELECTORS:
+        if versions != self._versions:
             self._selectors.clear()
             self._versions = versions
         metadata, owner = pod.metadata, pod.shape.controller_owner
         key = (metadata.namespace, owner, labels_key(metadata.labels))
         found = self._selectors.get(key)
         if found is None:
-            found = self._selectors[key] = self._select(pod, owner)
+            found = self._select(pod, owner)
+            self._selectors.put(key, found, _bytes_of(metadata.labels, found))
         return found
 
     def _select(self, pod: Pod, owner: OwnerReference | None) -> CompiledLabelSelector:
@@ -244,6 +252,15 @@ def _of(parsed: _Parsed, pod: Pod) -> tuple[Constraint, ...]:
         )
         for each, names in zip(constraints, keys, strict=True)
     )
+
+
+def _bytes_of(labels: Mapping[str, str], selector: CompiledLabelSelector) -> int:
+    """Estimate of a deduced selector and its key: 64 labels may have 24 kB."""
+    nbytes = _BYTES_PER_SELECTOR + _BYTES_PER_REQUIREMENT * len(selector.requirements)
+    if len(labels) > MAX_PLAIN_LABELS:
+        # The key has a digest of them.
+        return nbytes
+    return nbytes + sum(_BYTES_PER_LABEL + len(key) + len(value) for key, value in labels.items())
 
 
 def _readable(selector: Any) -> CompiledLabelSelector:

@@ -37,7 +37,8 @@ PODS: Final = "pods"
 COUNT_PODS: Final = "count/pods"
 
 _BASIC: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
-_MAX_CACHED_BYTES: Final = 16 << 20
+_MAX_CACHED_BYTES: Final = 8 << 20
+"""Those of some 1,000 ordinary shapes."""
 
 
 def pod_usage(pod: Pod) -> Usage:

@@ -6,6 +6,7 @@ others.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import ItemsView, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
@@ -85,6 +86,12 @@ class PackedLabels(Mapping[str, str]):
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        held = self._data, self._ends, self._hashes, self.digest
+        return sum(map(sys.getsizeof, held)) + sys.getsizeof(self)
 
     def _pair(self, at: int) -> tuple[str, str]:
         begin = int(self._ends[at - 1]) if at else 0

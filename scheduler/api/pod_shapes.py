@@ -63,6 +63,8 @@ class PodShapeStatistics:
     """Shapes of large pods, kept packed; part of `shapes`."""
     unpacked_bytes: int
     """Estimate of what is unpacked of them for now; not part of `bytes`."""
+    label_bytes: int
+    """Bytes of the labels of pods that have very many; not part of `bytes`."""
     bytes: int
     """Estimate of the memory held by all shapes."""
     max_bytes: int
@@ -102,9 +104,11 @@ class PodShapes:
         "_evictions",
         "_hits",
         "_idle",
+        "_label_bytes",
         "_max_bytes",
         "_misses",
         "_packed",
+        "_packed_labels",
         "_references",
         "_unpacked",
     )
@@ -118,6 +122,9 @@ class PodShapes:
         self._references = 0
         self._packed = 0
         self._unpacked = UnpackedMemory()
+        #: How many pods share packed labels, by their identity.
+        self._packed_labels: dict[int, int] = {}
+        self._label_bytes = 0
         self._bytes = 0
         self._hits = 0
         self._misses = 0
@@ -166,6 +173,7 @@ class PodShapes:
         pod.interned = entry.shape
         pod.pin = pin
         _share(pod, entry)
+        self._count_labels(pod, 1)
         return entry.shape
 
     def release(self, pod: Pod) -> None:
@@ -180,7 +188,10 @@ class PodShapes:
             raise UnbalancedReleaseError(msg)
         entry.references -= 1
         self._references -= 1
+        self._count_labels(pod, -1)
         if not entry.references:
+            # Whoever comes next brings its own; these may be far larger than the shape.
+            entry.labels = {}
             self._idle[shape.id] = entry
             if isinstance(shape, PackedShape):
                 # It saves its next pod next to nothing.
@@ -196,12 +207,26 @@ class PodShapes:
             references=self._references,
             packed=self._packed,
             unpacked_bytes=self._unpacked.nbytes,
+            label_bytes=self._label_bytes,
             bytes=self._bytes,
             max_bytes=self._max_bytes,
             hits=self._hits,
             misses=self._misses,
             evictions=self._evictions,
         )
+
+    def _count_labels(self, pod: Pod, pods: int) -> None:
+        """Account for the labels of a pod that came (1) or went (-1), if they are packed."""
+        labels: object = pod.metadata.labels
+        if not isinstance(labels, PackedLabels):
+            return
+        before = self._packed_labels.get(id(labels), 0)
+        after = before + pods
+        if after:
+            self._packed_labels[id(labels)] = after
+        else:
+            del self._packed_labels[id(labels)]
+        self._label_bytes += labels.nbytes * (bool(after) - bool(before))
 
     def _add_packed(self, key: bytes, shape: PodShape) -> _Entry:
         packed = PackedShape.of(shape, self._unpacked)

@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.api.sizes import deep_size
 
-MAX_UNPACKED_BYTES: Final = 32 << 20
+MAX_UNPACKED_BYTES: Final = 16 << 20
 """Of unpacked values and what is derived from them; the one used longest ago goes first."""
 
 T = TypeVar("T")

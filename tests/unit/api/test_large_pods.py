@@ -313,9 +313,34 @@ def test_live_pods_with_very_many_labels_hold_little_more_than_their_json() -> N
             shapes.intern(live[-1])
             # What selectors ask for unpacks nothing.
             assert live[-1].metadata.labels.get("app") is None
-        assert shapes.statistics().unpacked_bytes == 0
+        statistics = shapes.statistics()
+        assert statistics.unpacked_bytes == 0
+        assert held() / 1.5 < statistics.label_bytes < held() * 1.5
         # Eight bytes a label beside its text, where JSON has five: the shortest labels there are.
         assert held() < 8 * 1.3 * json
+
+
+def test_labels_that_pods_share_are_accounted_for_once_and_until_the_last_has_gone() -> None:
+    shapes = PodShapes()
+    pods = [pod(metadata={"labels": _labels(1)}) for _ in range(3)]
+    for each in pods:
+        shapes.intern(each)
+    held = shapes.statistics().label_bytes
+    labels: Any = pods[0].metadata.labels
+    assert held == labels.nbytes > 200_000
+    for each in pods:
+        assert shapes.statistics().label_bytes == held
+        shapes.release(each)
+    assert shapes.statistics().label_bytes == 0
+
+
+def test_a_shape_without_pods_keeps_the_labels_of_none() -> None:
+    shapes = PodShapes()
+    first, second = (pod(metadata={"labels": {"app": "a"}}) for _ in range(2))
+    shape = shapes.intern(first)
+    shapes.release(first)
+    assert shapes.intern(second) is shape
+    assert second.metadata.labels is not first.metadata.labels
 
 
 def test_of_thousands_of_owners_the_controller_is_kept() -> None:

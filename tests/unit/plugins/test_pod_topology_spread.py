@@ -13,6 +13,7 @@ import pytest
 
 from plugins import PodTopologySpread
 from plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
+from plugins.pod_topology_spread.constraints import Constraints
 from scheduler.api import Pod, ReplicaSet, ReplicationController, Service, selectors
 from scheduler.framework import (
     ActionType,
@@ -426,3 +427,17 @@ def test_a_constraint_too_large_to_be_read_is_refused_uncompiled(
     assert plugin.pre_filter(CycleState(), hostile, cluster.table) == unresolvable(
         f"too many {what}"
     )
+
+
+def test_deduced_selectors_are_remembered_up_to_so_many_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("plugins.pod_topology_spread.constraints._MAX_SELECTOR_BYTES", 100_000)
+    made = cluster()
+    constraints = Constraints(PodTopologySpreadArgs(), made.handle())
+    remembered = constraints._selectors
+    for number in range(30):
+        labels = {f"{key:0200}/name": f"{number:063}" for key in range(60)}
+        constraints.soft(pod(metadata={"labels": labels}))
+        # The values alone have nearly 4 kB, the keys 12.
+        assert 16_000 * len(remembered) < remembered.nbytes <= 100_000
