@@ -121,13 +121,12 @@ class Pairs:
         values = table.label_values(key)
         size = len(values.ids)
         index = selector(table, table.rows)
-        codes = table.label_column(key)[index]
-        slots = np.where(codes < 0, np.int32(size), codes)
+        # Nodes without the key, code -1, are counted first.
+        slots = table.label_column(key)[index] + np.int32(1)
         # float64 is exact: weights of one pod sum up to 250,000 at most, and pods stay below 2**35.
-        sums: Int64Column = np.bincount(
-            slots, weights=per_row[index], minlength=size + 1
-        ).astype(np.int64)  # fmt: skip
-        sums[size] = 0
+        counted = np.bincount(slots, weights=per_row[index], minlength=size + 1)
+        sums: Int64Column = np.zeros(size + 1, dtype=np.int64)
+        sums[:size] = counted[1:]
         if not sums.any():
             return
         known = self._base.get(key)

@@ -258,9 +258,7 @@ def hard_state(
     index = selector(table, rows)
     keys = dict.fromkeys(each.topology_key for each in constraints)
     columns = {key: table.label_column(key)[index] for key in keys}
-    complete = np.ones(len(rows), dtype=np.bool_)
-    for column in columns.values():
-        complete &= column >= 0
+    complete = np.logical_and.reduce([column >= 0 for column in columns.values()])
     masks = inclusion.masks(constraints, pod, table, rows, index)
     domains, smallest = [], []
     for constraint, mask in zip(constraints, masks, strict=True):
