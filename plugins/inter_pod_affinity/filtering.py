@@ -7,7 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from plugins.inter_pod_affinity.pairs import Pairs, Sums
+from plugins.inter_pod_affinity.counting import (
+    anti_pods,
+    removable_anti_pods,
+    removable_required_pods,
+    required_pods,
+)
+from plugins.inter_pod_affinity.pairs import Column, Pairs, Sums
 from plugins.inter_pod_affinity.terms import OwnTerms
 from plugins.row_selection import selector
 from scheduler.api.pod import Pod
@@ -16,7 +22,6 @@ from scheduler.framework import (
     BoolColumn,
     Codes,
     EmptiedTableView,
-    Int32Column,
     Int64Column,
     NodeInfo,
     NodeTableView,
@@ -97,11 +102,7 @@ class RequiredState:
         for key in self.existing.keys:
             left = _remaining(self.existing, table, key, index, gone.get(key))
             codes[left > 0] = EXISTING_ANTI_AFFINITY
-        removable = Sums(table)
-        for each in self.own.required_anti:
-            if removable.wants(each.topology_key):
-                removable.add(each.topology_key, table.removable_counts((each.pods,)))
-        freed = removable.columns()
+        freed = removable_anti_pods(self.own, table)
         for key in self.anti.keys:
             remaining = _remaining(self.anti, table, key, index, freed.get(key))
             codes[remaining > 0] = ANTI_AFFINITY
@@ -111,13 +112,10 @@ class RequiredState:
 
     def removals_matter(self, pod: Pod, table: EmptiedTableView, rows: Rows) -> BoolColumn:
         """Whether pods of a row that may go are counted anywhere."""
-        columns: list[Int32Column | Int64Column] = list(self._gone_with_terms(pod, table).values())
-        removable = Sums(table)
-        for each in self.own.required_anti:
-            removable.add("", table.removable_counts((each.pods,)))
-        columns += removable.columns().values()
+        columns: list[Column] = list(self._gone_with_terms(pod, table).values())
+        columns += removable_anti_pods(self.own, table).values()
         if self.own.required:
-            columns.append(table.removable_counts(tuple(each.pods for each in self.own.required)))
+            columns.append(removable_required_pods(self.own, table))
         matter: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
         for column in columns:
             matter |= column[rows] > 0
@@ -133,11 +131,10 @@ class RequiredState:
             if term.matches(metadata.namespace, self.namespace_labels, metadata.labels):
                 _change(self.existing, term.topology_key, labels, by)
         if self.own.all_required_match(other):
-            for each in self.own.required:
-                _change(self.affinity, each.topology_key, labels, by)
-        for each in self.own.required_anti:
-            if each.matches(other):
-                _change(self.anti, each.topology_key, labels, by)
+            for key, number in self.own.required_keys.items():
+                _change(self.affinity, key, labels, by * number)
+        for key, number in self.own.anti_matching(other).items():
+            _change(self.anti, key, labels, by * number)
 
     @property
     def _starts_group(self) -> bool:
@@ -158,9 +155,7 @@ class RequiredState:
         near: BoolColumn = np.logical_and.reduce(masks)
         return near
 
-    def _gone_with_terms(
-        self, pod: Pod, table: EmptiedTableView
-    ) -> dict[str, Int32Column | Int64Column]:
+    def _gone_with_terms(self, pod: Pod, table: EmptiedTableView) -> dict[str, Column]:
         """By topology key: anti-affinity terms against the pod that go with their owners."""
         gone = Sums(table)
         metadata = pod.metadata
@@ -173,7 +168,7 @@ class RequiredState:
 
     def _near_emptied(self, table: EmptiedTableView, index: slice | Rows) -> BoolColumn:
         """As `_near_mask`, each row without the pods that go; they may end a group, too."""
-        gone = table.removable_counts(tuple(each.pods for each in self.own.required))
+        gone = removable_required_pods(self.own, table)
         keys = self.own.required_keys
         present = {key: table.label_column(key)[index] >= 0 for key in keys}
         # A pod that goes was counted once per term whose label the node has.
@@ -201,16 +196,11 @@ def required_state(
         _count_existing(state, pod, table)
     if own.required:
         # One pod must match all terms: what is counted is their conjunction.
-        everything = tuple(each.pods for each in own.required)
-        pods = table.pod_counts(everything, terminating=True)
+        pods = required_pods(own, table)
         for key, terms in own.required_keys.items():
             state.affinity.add(table, key, pods if terms == 1 else pods * np.int64(terms))
     if own.required_anti:
-        anti = Sums(table)
-        for each in own.required_anti:
-            if anti.wants(each.topology_key):
-                anti.add(each.topology_key, table.pod_counts((each.pods,), terminating=True))
-        for key, counts in anti.columns().items():
+        for key, counts in anti_pods(own, table).items():
             state.anti.add(table, key, counts)
     return state
 
@@ -244,7 +234,7 @@ def _remaining(
     table: NodeTableView,
     key: str,
     index: slice | Rows,
-    gone: Int32Column | Int64Column | None,
+    gone: Column | None,
 ) -> Int64Column:
     """Per row what its domain has without what goes from this row; 0 or less without the label."""
     left: Int64Column = pairs.per_value(table, key)[table.label_column(key)[index]]

@@ -20,6 +20,9 @@ from scheduler.framework import (
     OwnedTerm,
 )
 
+Column = Int32Column | Int64Column
+"""(capacity,): numbers per row."""
+
 _MAX_HELD: Final = 64
 """Columns to hold before they are added up: each takes 4 bytes a node."""
 _FEW_ROWS: Final = 16
@@ -38,9 +41,9 @@ class Sums:
         self._table = table
         self._present: dict[str, bool] = {}
         #: By key and identity of a column: its weight so far, and the column.
-        self._found: dict[tuple[str, int], tuple[int, Int32Column]] = {}
+        self._found: dict[tuple[str, int], tuple[int, Column]] = {}
         #: Never written to: they may be columns of the table.
-        self._sums: dict[str, Int32Column | Int64Column] = {}
+        self._sums: dict[str, Column] = {}
         self._few: dict[str, Int64Column] = {}
 
     def wants(self, key: str) -> bool:
@@ -50,7 +53,7 @@ class Sums:
             present = self._present[key] = bool(self._table.label_values(key).ids)
         return present
 
-    def add(self, key: str, column: Int32Column, weight: int = 1) -> None:
+    def add(self, key: str, column: Column, weight: int = 1) -> None:
         """Take a column in; it must not change before `columns` is called."""
         mark = (key, id(column))
         known = self._found.get(mark)
@@ -70,7 +73,7 @@ class Sums:
         for row, pods in rows.items():
             total[row] += pods * weight
 
-    def columns(self) -> dict[str, Int32Column | Int64Column]:
+    def columns(self) -> dict[str, Column]:
         """The sum of each topology key, to be read only."""
         self._fold()
         for key, total in self._few.items():
@@ -83,7 +86,7 @@ class Sums:
             self._put(key, column if weight == 1 else column * np.int64(weight))
         self._found.clear()
 
-    def _put(self, key: str, column: Int32Column | Int64Column) -> None:
+    def _put(self, key: str, column: Column) -> None:
         known = self._sums.get(key)
         self._sums[key] = column if known is None else known + column
 
@@ -115,7 +118,7 @@ class Pairs:
         return [*dict.fromkeys([*self._base, *(key for key, _ in self._changes)])]
 
     def add(
-        self, table: NodeTableView, key: str, per_row: Int32Column | Int64Column
+        self, table: NodeTableView, key: str, per_row: Column
     ) -> None:  # fmt: skip
         """Add a column (capacity,) to the pairs of its rows; rows without the key do not count."""
         values = table.label_values(key)

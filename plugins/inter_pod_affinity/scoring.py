@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from plugins.inter_pod_affinity.counting import add_preferred
 from plugins.inter_pod_affinity.pairs import Pairs, Sums
 from plugins.inter_pod_affinity.terms import OwnTerms
 from plugins.row_selection import selector
@@ -60,10 +61,7 @@ def preferred_state(
     if not own.preferred and not weighted:
         return state
     weights = Sums(table)
-    for each in own.preferred:
-        if weights.wants(each.topology_key):
-            counts = table.pod_counts((each.pods,), terminating=True)
-            weights.add(each.topology_key, counts, each.weight)
+    add_preferred(own, table, weights)
     for term, weight in weighted:
         if weights.wants(term.topology_key):
             weights.add_term(term.topology_key, term, weight)
@@ -78,9 +76,7 @@ def preferred_state(
 def _any_pod(own: OwnTerms, others: Sequence[OwnedTerm], table: NodeTableView) -> bool:
     """Whether a pod on a node with the topology key takes part, where all weights sum up to 0."""
     pods = Sums(table)
-    for each in own.preferred:
-        if pods.wants(each.topology_key):
-            pods.add(each.topology_key, table.pod_counts((each.pods,), terminating=True))
+    add_preferred(own, table, pods, weighted=False)
     for term in others:
         if pods.wants(term.topology_key):
             pods.add_term(term.topology_key, term)

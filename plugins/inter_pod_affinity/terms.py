@@ -7,11 +7,12 @@ selector that accepts a namespace without labels therefore covers every namespac
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.many_terms import MANY_TERMS, ManyTerms
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms
 from scheduler.framework import Handle, PodTerm
@@ -50,9 +51,33 @@ class OwnTerms:
     required_keys: Mapping[str, int]
     """Topology keys of `required`, and how many terms have each."""
 
+    many_required: ManyTerms | None
+    """`required` once more where they are very many, taken together."""
+    many_anti: Mapping[str, ManyTerms]
+    """`required_anti` once more where they are very many, by topology key."""
+    many_preferred: Mapping[str, ManyTerms]
+    """As `many_anti`, of `preferred`."""
+
     def all_required_match(self, pod: Pod) -> bool:
         """Whether every required affinity term speaks of `pod`; False without terms."""
+        if self.many_required is not None:
+            metadata = pod.metadata
+            return bool(self.many_required.matching(metadata.namespace, metadata.labels)[0])
         return bool(self.required) and all(each.matches(pod) for each in self.required)
+
+    def anti_matching(self, pod: Pod) -> Mapping[str, int]:
+        """How many required anti-affinity terms of each topology key speak of `pod`."""
+        if self.many_anti:
+            namespace, labels = pod.metadata.namespace, pod.metadata.labels
+            numbers = {
+                key: terms.matching(namespace, labels)[0] for key, terms in self.many_anti.items()
+            }
+            return {key: number for key, number in numbers.items() if number}
+        found: dict[str, int] = {}
+        for each in self.required_anti:
+            if each.matches(pod):
+                found[each.topology_key] = found.get(each.topology_key, 0) + 1
+        return found
 
 
 class Terms:
@@ -90,15 +115,25 @@ class Terms:
         return labels
 
     def _resolved(self, terms: PodAffinityTerms) -> OwnTerms:
+        required = tuple(self._term(each) for each in terms.required)
+        required_anti = tuple(self._term(each) for each in terms.required_anti)
+        preferred = (
+            *(self._term(each, weight) for weight, each in terms.preferred),
+            *(self._term(each, -weight) for weight, each in terms.preferred_anti),
+        )
         return OwnTerms(
-            required=tuple(self._term(each) for each in terms.required),
-            required_anti=tuple(self._term(each) for each in terms.required_anti),
-            preferred=(
-                *(self._term(each, weight) for weight, each in terms.preferred),
-                *(self._term(each, -weight) for weight, each in terms.preferred_anti),
-            ),
+            required=required,
+            required_anti=required_anti,
+            preferred=preferred,
             parsing_problem=terms.parsing_problem if terms.errors else "",
             required_keys=Counter(each.topology_key for each in terms.required),
+            many_required=(
+                ManyTerms([each.pods for each in required], together=True)
+                if len(required) > MANY_TERMS
+                else None
+            ),
+            many_anti=_many_by_key(required_anti),
+            many_preferred=_many_by_key(preferred),
         )
 
     def _term(self, term: AffinityTerm, weight: int = 0) -> OwnTerm:
@@ -117,3 +152,16 @@ class Terms:
             if chosen.matches(each.metadata.labels)
         )
         return term.namespaces.union(known)
+
+
+def _many_by_key(terms: Sequence[OwnTerm]) -> Mapping[str, ManyTerms]:
+    """The terms by topology key; nothing where they are few."""
+    if len(terms) <= MANY_TERMS:
+        return {}
+    by_key: dict[str, list[OwnTerm]] = {}
+    for each in terms:
+        by_key.setdefault(each.topology_key, []).append(each)
+    return {
+        key: ManyTerms([each.pods for each in alike], [each.weight for each in alike])
+        for key, alike in by_key.items()
+    }

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from scheduler.api.many_terms import ManyTerms
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, node_allocatable
@@ -201,6 +202,10 @@ class NodeTable:
         """Pods per row that match all terms; the column is built on first use."""
         return self.selector_counts.counts(terms, terminating=terminating)
 
+    def summed_pods(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
+        """Pods per row, once for each term that matches, and with its weight."""
+        return self.selector_counts.summed(terms)
+
     def owned_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[OwnedTerm]:
@@ -215,6 +220,10 @@ class NodeTable:
     def removable_counts(self, terms: Sequence[PodTerm], gone: Removable) -> Int32Column:
         """As `EmptiedTableView.removable_counts`, where `gone` may go."""
         return self.selector_counts.counts(terms, terminating=True, among=gone)
+
+    def removable_sums(self, terms: ManyTerms, gone: Removable) -> tuple[Int64Column, Int64Column]:
+        """As `EmptiedTableView.removable_sums`, where `gone` may go."""
+        return self.selector_counts.summed(terms, among=gone)
 
     def kept_ports(self, protocol: str, port: int, gone: Removable) -> Mapping[str, BoolColumn]:
         """As `EmptiedTableView.kept_ports`, where `gone` may go."""

@@ -5,8 +5,9 @@ a group knows how many pods it has on each row. A selector that is asked for get
 once over the groups it matches; from then on a pod's coming or going touches the columns of its
 group and nothing else.
 
-A pod may have thousands of selectors, of which most match no pod, or exclude none. They are reduced
-to what they say of the pods there are, and get no column of their own.
+A selector that matches no pod, or excludes none, is reduced to what it says of the pods there are,
+and gets no column of its own. The terms of a pod that has very many are summed up in one walk over
+the groups, and nothing is kept.
 
 Invariant, checked by `validate`: groups and columns equal a recount over all placed pods. Columns
 that nobody asked for lately are dropped. The class does not know nodes: rows are the table's.
@@ -22,10 +23,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from scheduler.api.many_terms import ManyTerms
 from scheduler.api.packed_labels import PackedLabels
 from scheduler.api.pod import Pod
 from scheduler.api.selectors import EXISTS, IN, NOT_IN, CompiledLabelSelector, Requirement
-from scheduler.framework.nodes import Int32Column, PodTerm, Removable
+from scheduler.framework.nodes import Int32Column, Int64Column, PodTerm, Removable
 
 DEFAULT_MAX_BYTES: Final = 32 << 20
 """Bytes of columns to keep; at 8192 rows that is a thousand selectors."""
@@ -211,6 +213,35 @@ class SelectorCounts:
                 return self._new_column(key).counts
         self._columns.move_to_end(key)
         return column.counts
+
+    def summed(
+        self, terms: ManyTerms, *, among: Removable | None = None
+    ) -> tuple[Int64Column, Int64Column]:
+        """(capacity,) each: pods per row, once for each term that matches, and with its weight.
+
+        Terminating ones included. Not remembered.
+        """
+        rows: list[int] = []
+        numbers: list[int] = []
+        weights: list[int] = []
+        for namespace, groups in self._by_namespace.items():
+            if not terms.speak_of(namespace):
+                continue
+            for group in groups.values():
+                if among is not None and not among.includes(group.priority, group.scheduler_name):
+                    continue
+                number, weight = terms.matching(namespace, group.labels)
+                if number:
+                    rows += group.rows
+                    numbers += [pods * number for pods in group.rows.values()]
+                    weights += [pods * weight for pods in group.rows.values()]
+        return self._added_up(rows, numbers), self._added_up(rows, weights)
+
+    def _added_up(self, rows: list[int], amounts: list[int]) -> Int64Column:
+        index = np.array(rows, dtype=np.intp)
+        # float64 is exact up to 2**53.
+        added: Int64Column = np.bincount(index, amounts, self._capacity).astype(np.int64)
+        return added
 
     def _reduced(self, terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...] | None:
         """Terms that say the same of the pods there are; None when these match no pod."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from scheduler.api.many_terms import ManyTerms
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.framework import (
@@ -70,6 +71,10 @@ class EmptiedTable:
         """Matching pods per row that go."""
         return self._table.removable_counts(terms, self._gone)
 
+    def removable_sums(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
+        """As `NodeTable.summed_pods`, of pods that go."""
+        return self._table.removable_sums(terms, self._gone)
+
     def removable_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[OwnedTerm]:
@@ -98,6 +103,10 @@ class EmptiedTable:
     def pod_counts(self, *terms: Any, **options: Any) -> NoReturn:
         """Raises UnknownColumnError."""
         self._unknown("pod_counts")
+
+    def summed_pods(self, *arguments: Any) -> NoReturn:
+        """Raises UnknownColumnError."""
+        self._unknown("summed_pods")
 
     def owned_terms(self, *arguments: Any) -> NoReturn:
         """Raises UnknownColumnError."""

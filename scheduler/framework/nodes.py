@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.api.many_terms import ManyTerms
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources
@@ -376,6 +377,13 @@ class NodeTableView(Protocol):
         """
         ...
 
+    def summed_pods(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
+        """(capacity,) each: placed pods, once for each term that matches, and with its weight.
+
+        As `pod_counts`, terminating ones included, for a pod with very many terms.
+        """
+        ...
+
     def owned_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[OwnedTerm]:
@@ -426,6 +434,10 @@ class EmptiedTableView(NodeTableView, Protocol):
 
     def removable_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
         """(capacity,): pods per row that match all `terms` and go; terminating ones included."""
+        ...
+
+    def removable_sums(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
+        """As `NodeTableView.summed_pods`, of the pods that go only."""
         ...
 
     def removable_terms(

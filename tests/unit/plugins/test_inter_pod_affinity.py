@@ -14,7 +14,9 @@ from hypothesis import given
 from plugins import InterPodAffinity
 from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.api import Namespace, Pod, shape
+from scheduler.api.hashed_conditions import Conditions
 from scheduler.api.pod_affinity import compile_pod_affinity
+from scheduler.api.selectors import CompiledLabelSelector
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -367,7 +369,7 @@ def test_terms_are_compiled_once_for_all_who_read_them(monkeypatch: pytest.Monke
     assert compiled == ["default"]
 
 
-def test_terms_that_match_no_pod_get_no_column_and_those_that_match_are_added_up_once() -> None:
+def test_terms_of_a_pod_with_very_many_get_no_columns() -> None:
     made = cluster(a=pod(metadata={"labels": {"app": "a"}}))
     plugin = InterPodAffinity(None, made.handle())
     hostile = [
@@ -382,8 +384,46 @@ def test_terms_that_match_no_pod_get_no_column_and_those_that_match_are_added_up
     codes = plugin.filter_rows(state, waiting, made.table, made.table.rows)
 
     assert codes.tolist() == [2, 2, 0, 0]
-    assert made.table.selector_counts.statistics().columns == 1
+    assert not made.table.selector_counts.statistics().columns
     assert rejected(plugin, made, waiting)
+
+
+@pytest.mark.parametrize("kind", ["far", "near", "preferred"])
+def test_each_pod_is_held_against_very_many_terms_once(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = cluster(a=pod(metadata={"labels": {"app": "a"}}))
+    for index in range(100):
+        labels = {f"k{number}": "x" for number in range(index, index + 5)}
+        made.place(pod(metadata={"name": f"p{index}", "labels": labels}), "abcd"[index % 4])
+    for index in range(400):
+        made.place(pod(metadata={"name": f"q{index}", "labels": {"app": f"q{index}"}}), "a")
+    about = [{**term(), "labelSelector": absent(index)} for index in range(1_000)]
+    if kind == "preferred":
+        kind, about = "far", [{"weight": 1, "podAffinityTerm": each} for each in about]
+    waiting = made.intern(asking(**{kind: about}, app="w"))
+    plugin = InterPodAffinity(None, made.handle())
+    matched = []
+    matches = CompiledLabelSelector.matches
+    held = []
+    hold = Conditions.hold
+
+    def counted(self: CompiledLabelSelector, labels: Any) -> bool:
+        matched.append(labels)
+        return matches(self, labels)
+
+    def counted_too(self: Conditions, labels: Any) -> Any:
+        held.append(labels)
+        return hold(self, labels)
+
+    monkeypatch.setattr(CompiledLabelSelector, "matches", counted)
+    monkeypatch.setattr(Conditions, "hold", counted_too)
+    plugin.pre_filter(CycleState(), waiting, made.table)
+    plugin.pre_score(CycleState(), waiting, made.table, made.table.rows)
+    assert not matched
+    # Those without the labels that are mentioned are all answered at once.
+    assert 1 <= len(held) <= 2 * 102
+    assert not made.table.selector_counts.statistics().columns
 
 
 def absent(index: int) -> dict[str, Any]:

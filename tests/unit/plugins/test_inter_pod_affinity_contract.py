@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from plugins import InterPodAffinity
+from plugins.inter_pod_affinity import terms
 from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.api import Pod
 from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms, compile_pod_affinity
@@ -29,6 +31,16 @@ ARGUMENTS = (
     InterPodAffinityArgs(hard_pod_affinity_weight=7, ignore_preferred_terms_of_existing_pods=True),
 )
 arguments = st.sampled_from(ARGUMENTS)
+
+
+@pytest.fixture(
+    scope="module", autouse=True, params=[terms.MANY_TERMS, 0], ids=["few terms", "many terms"]
+)
+def many_terms(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test twice: as if all pods had so many terms that these are asked about together."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(terms, "MANY_TERMS", request.param)
+        yield
 
 
 @settings(QUICK, max_examples=80)
