@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -40,7 +41,9 @@ EXISTING_ANTI_AFFINITY: Final = 3
 class RequiredState:
     """What Filter reads. `clone` is cheap."""
 
-    __slots__ = ("affinity", "anti", "existing", "matches_itself", "namespace_labels", "own")
+    __slots__ = (
+        "affinity", "anti", "existing", "matches_itself", "namespace_labels", "own", "said",
+    )  # fmt: skip
 
     def __init__(self, own: OwnTerms, pod: Pod, namespace_labels: Mapping[str, str]) -> None:
         self.own = own
@@ -53,6 +56,8 @@ class RequiredState:
         self.anti = Pairs()
         #: Anti-affinity terms of other pods that match this one.
         self.existing = Pairs()
+        #: By shape and namespace of other pods: what `terms_against` says of them.
+        self.said: dict[tuple[int, str], Mapping[str, int]] = {}
 
     def clone(self) -> RequiredState:
         """A copy that may change on its own."""
@@ -63,6 +68,7 @@ class RequiredState:
         other.affinity = self.affinity.clone()
         other.anti = self.anti.clone()
         other.existing = self.existing.clone()
+        other.said = self.said
         return other
 
     @property
@@ -121,20 +127,42 @@ class RequiredState:
             matter |= column[rows] > 0
         return matter
 
-    def change(
-        self, pod: Pod, other: Pod, terms: PodAffinityTerms, node: NodeInfo, by: int
-    ) -> None:
-        """`other`, whose terms are `terms`, came to (+1) or left (-1) `node`."""
+    def change(self, other: Pod, against: Mapping[str, int], node: NodeInfo, by: int) -> None:
+        """`other`, with terms `against` this pod, came to (+1) or left (-1) `node`."""
         labels = node.labels
-        metadata = pod.metadata
-        for term in terms.required_anti:
-            if term.matches(metadata.namespace, self.namespace_labels, metadata.labels):
-                _change(self.existing, term.topology_key, labels, by)
+        for key, number in against.items():
+            _change(self.existing, key, labels, by * number)
         if self.own.all_required_match(other):
             for key, number in self.own.required_keys.items():
                 _change(self.affinity, key, labels, by * number)
         for key, number in self.own.anti_matching(other).items():
             _change(self.anti, key, labels, by * number)
+
+    def terms_against(
+        self,
+        pod: Pod,
+        other: Pod,
+        table: NodeTableView,
+        compiled: Callable[[Pod], PodAffinityTerms],
+    ) -> Mapping[str, int]:
+        """How many anti-affinity terms of each topology key `other` has that match `pod`.
+
+        A dry run takes the same pods out and puts them back on many nodes, and each may have
+        thousands of terms, so what they say is found out once.
+        """
+        key = (other.shape.id, other.metadata.namespace)
+        found = self.said.get(key)
+        if found is None:
+            namespace, labels = pod.metadata.namespace, pod.metadata.labels
+            found = table.anti_terms_of(other, namespace, labels, self.namespace_labels)
+            if found is None:
+                found = Counter(
+                    term.topology_key
+                    for term in compiled(other).required_anti
+                    if term.matches(namespace, self.namespace_labels, labels)
+                )
+            self.said[key] = found
+        return found
 
     @property
     def _starts_group(self) -> bool:

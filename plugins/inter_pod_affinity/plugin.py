@@ -79,6 +79,7 @@ class InterPodAffinity:
     def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
         args = args or InterPodAffinityArgs()
         require_valid(self.validate_args(args))
+        self._table = handle.table
         self._terms = Terms(handle)
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_others = args.ignore_preferred_terms_of_existing_pods
@@ -105,15 +106,20 @@ class InterPodAffinity:
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         """One pod more in the node's domains, with its own terms."""
-        _required(state).change(pod, added, self._terms.compiled(added), node, 1)
+        self._change(state, pod, added, node, 1)
         return None
 
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
     ) -> Status | None:
         """One pod less in the node's domains."""
-        _required(state).change(pod, removed, self._terms.compiled(removed), node, -1)
+        self._change(state, pod, removed, node, -1)
         return None
+
+    def _change(self, state: CycleState, pod: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+        found = _required(state)
+        against = found.terms_against(pod, other, self._table, self._terms.compiled)
+        found.change(other, against, node, by)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Own affinity, own anti-affinity, then that of placed pods."""

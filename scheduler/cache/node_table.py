@@ -212,6 +212,16 @@ class NodeTable:
         """Affinity terms of placed pods that match a pod."""
         return self.terms.speaking_of(namespace, labels, namespace_labels)
 
+    def anti_terms_of(
+        self,
+        owner: Pod,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+    ) -> Mapping[str, int] | None:
+        """Required anti-affinity terms of a placed pod with very many that match another."""
+        return self.terms.anti_terms_of(owner, namespace, labels, namespace_labels)
+
     @property
     def has_owned_terms(self) -> bool:
         """Whether any placed pod has an affinity term."""

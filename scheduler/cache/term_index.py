@@ -157,26 +157,26 @@ class _Block(_Counted):
 class _TermOfBlock:
     """Matching terms of a block, of one kind and topology key; implements `OwnedTerm`."""
 
-    __slots__ = ("_number", "_of", "kind", "priority", "scheduler_name", "topology_key", "weight")
+    __slots__ = ("_of", "kind", "number", "priority", "scheduler_name", "topology_key", "weight")
 
     def __init__(self, of: _Block, match: ClassMatch) -> None:
         self._of = of
         (self.kind, self.topology_key), number, self.weight = match
         # Preferred terms are summed up in their weight.
-        self._number = 1 if self.weight else number
+        self.number = 1 if self.weight else number
         self.priority, self.scheduler_name = of.band
 
     @property
     def rows(self) -> Mapping[int, int]:
         """Row to number of pods, each counted with every one of the terms."""
-        rows, number = self._of.rows, self._number
+        rows, number = self._of.rows, self.number
         return rows if number == 1 else {row: pods * number for row, pods in rows.items()}
 
     @property
     def counts(self) -> Int32Column:
         """(capacity,): pods per row, each counted with every one of the terms."""
         counts = self._of.counts
-        return counts if self._number == 1 else counts * self._number
+        return counts if self.number == 1 else counts * self.number
 
 
 class _Owner:
@@ -296,6 +296,26 @@ class TermIndex:
             nbytes = _BYTES_PER_ANSWER + _BYTES_PER_MATCH * len(answer)
             self._answers.put(key, answer, nbytes)
         return answer
+
+    def anti_terms_of(
+        self,
+        owner: Pod,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+    ) -> Mapping[str, int] | None:
+        """By topology key: required anti-affinity terms of a placed pod that match another.
+
+        None: the terms of that pod are no block.
+        """
+        block = self._blocks.get((owner.shape, owner.metadata.namespace))
+        if block is None:
+            return None
+        return {
+            each.topology_key: each.number
+            for each in block.matching(HashedPod(namespace, labels, namespace_labels))
+            if each.kind is TermKind.REQUIRED_ANTI
+        }
 
     def _matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]

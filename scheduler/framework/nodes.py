@@ -394,6 +394,19 @@ class NodeTableView(Protocol):
         """
         ...
 
+    def anti_terms_of(
+        self,
+        owner: Pod,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+    ) -> Mapping[str, int] | None:
+        """By topology key: required anti-affinity terms of one placed pod that match another.
+
+        None where it is quicker to ask the terms themselves, as of pods with a few.
+        """
+        ...
+
     @property
     def has_owned_terms(self) -> bool:
         """Whether any placed pod has an affinity or anti-affinity term towards pods."""

@@ -15,8 +15,9 @@ from plugins import InterPodAffinity
 from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.api import Namespace, Pod, shape
 from scheduler.api.hashed_conditions import Conditions
-from scheduler.api.pod_affinity import compile_pod_affinity
+from scheduler.api.pod_affinity import AffinityTerm, compile_pod_affinity
 from scheduler.api.selectors import CompiledLabelSelector
+from scheduler.cache import NodeOverlay
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -424,6 +425,42 @@ def test_each_pod_is_held_against_very_many_terms_once(
     # Those without the labels that are mentioned are all answered at once.
     assert 1 <= len(held) <= 2 * 102
     assert not made.table.selector_counts.statistics().columns
+
+
+def test_what_the_terms_of_a_victim_say_is_found_out_once_however_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = cluster()
+    plugin = InterPodAffinity(None, made.handle())
+    victims = [
+        made.place(
+            asking(far=[{**term(), "labelSelector": absent(index)} for index in range(500)]),
+            "ab"[number % 2],
+        )
+        for number in range(10)
+    ]
+    waiting = made.intern(asking(app="w"))
+    state = CycleState()
+    plugin.pre_filter(state, waiting, made.table)
+    compiled: list[Pod] = []
+    monkeypatch.setattr(shape, "compile_pod_affinity", compiled.append)
+    monkeypatch.setattr(AffinityTerm, "matches", None)
+    held = []
+    hold = Conditions.hold
+
+    def counted(self: Conditions, labels: Any) -> Any:
+        held.append(labels)
+        return hold(self, labels)
+
+    monkeypatch.setattr(Conditions, "hold", counted)
+    for number, victim in enumerate(victims):
+        on = NodeOverlay(made.table, number % 2)
+        assert plugin.filter(state, waiting, on) is not None
+        for by in (plugin.remove_pod, plugin.add_pod, plugin.remove_pod):
+            by(state, waiting, victim, on)
+    assert plugin.filter(state, waiting, NodeOverlay(made.table, 0)) is None
+    assert not compiled
+    assert len(held) <= len(victims)
 
 
 def absent(index: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from plugins import InterPodAffinity
 from plugins.inter_pod_affinity import terms
 from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.api import Pod
+from scheduler.api.many_terms import MANY_TERMS
 from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms, compile_pod_affinity
 from scheduler.cache import NodeOverlay
 from scheduler.framework import CycleState, NodeInfo, Status
@@ -34,7 +35,7 @@ arguments = st.sampled_from(ARGUMENTS)
 
 
 @pytest.fixture(
-    scope="module", autouse=True, params=[terms.MANY_TERMS, 0], ids=["few terms", "many terms"]
+    scope="module", autouse=True, params=[MANY_TERMS, 0], ids=["few terms", "many terms"]
 )
 def many_terms(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test twice: as if all pods had so many terms that these are asked about together."""
