@@ -16,7 +16,7 @@ pytestmark = pytest.mark.envtest
 
 PODS = 200
 NODES = 10
-# So that there is a middle: two seconds for all pods. And only few binds are begun at a time, or
+# So that there is a middle: twenty seconds for all pods. And only few binds are begun at a time, or
 # the drain after SIGTERM would complete all of them.
 SLOWLY = {"clientConnection": {"qps": 10, "burst": 10}, "kubestow": {"bindConcurrency": 1}}
 

@@ -174,7 +174,7 @@ async def test_b55_a_flood_of_gated_pods_costs_others_nothing(cluster: EmbeddedC
         stage.ungate(*(f"f{number}" for number in range(0, flood, 2)))
         await until(lambda: stage.ledger.statistics().held == flood // 2, "half held")
         # Gated pods are known and stand nowhere; held ones stand in one line.
-        assert stage.ledger.statistics().reserved == 0
+        await until(lambda: stage.ledger.statistics().reserved == 0, "seen bound")
         writes = stage.wiring.dispatcher.statistics().status
         stage.released("fits", cpu="3")
         cluster.create(pod("other", "1"))

@@ -115,7 +115,7 @@ async def test_b56_upgrade_rollback_upgrade(cluster: EmbeddedCluster) -> None:
         await stage.bound("gated")
         await stage.quiet()
         assert stage.used() == {CPU: "1000"}
-        assert stage.ledger.statistics().reserved == 0
+        await until(lambda: stage.ledger.statistics().reserved == 0, "seen bound")
 
 
 MARKS: dict[str, dict[str, Any]] = {

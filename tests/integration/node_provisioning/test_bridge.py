@@ -46,6 +46,14 @@ def bridging(
     return scheduling(cluster, options=options, kubestow={"nodeProvisioningBridge": bridge})
 
 
+def seen(wiring: Wiring, cluster: EmbeddedCluster, name: str) -> bool:
+    """The scheduler has the pod as it is stored; Events come in a stream of their own."""
+    known: Any = wiring.listers["pods"].get(name, "default")
+    stored = find(cluster, name)
+    assert stored is not None
+    return bool(known and known.metadata.resource_version == stored["metadata"]["resourceVersion"])
+
+
 def write(cluster: EmbeddedCluster, name: str, status: str, reason: str) -> None:
     """Somebody else writes the condition."""
     body = {"status": {"conditions": [{"type": CONDITION, "status": status, "reason": reason}]}}
@@ -210,6 +218,7 @@ async def test_a58_a_writer_that_uses_our_words_is_another_one_all_the_same(
         emit(cluster, event(other, "NotTriggerScaleUp", NOT_TRIGGERED))
         await until(lambda: says(cluster, "b") == FAILED)
         write(cluster, "a", "True", "TriggeredScaleUp")
+        await until(lambda: seen(wiring, cluster, "a"), "seen written")
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
         await until(lambda: sample(wiring, "kubestow_node_provisioning_bridge_yielded") == 1)
         assert says(cluster) == ("True", "TriggeredScaleUp")
@@ -326,11 +335,12 @@ async def test_it_can_be_off(cluster: EmbeddedCluster, gate: bool, mode: str) ->
 
 
 async def test_a_bound_pod_keeps_its_condition_and_gets_no_other(cluster: EmbeddedCluster) -> None:
-    async with bridging(cluster):
+    async with bridging(cluster) as wiring:
         made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED, time=at(-20)))
         await until(lambda: says(cluster) == FAILED)
         bind(cluster, "a", "elsewhere")
+        await until(lambda: seen(wiring, cluster, "a"), "seen bound")
         emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED))
         emit(cluster, event(other, "TriggeredScaleUp", TRIGGERED))
         await until(lambda: says(cluster, "b")[0] == "True")
