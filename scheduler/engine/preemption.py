@@ -437,11 +437,11 @@ class Evaluator:
             lasting[look].tolist(),
             strict=True,
         ):
-            self._check()
             trial = reduced if by_itself else whole
             slots = trial.slots if all_filters else trial.dynamic
             answer = known.get(row) if lasts else None
             if answer is None:
+                self._check()
                 try:
                     answer, claims = self._without_victims(trial, row, slots)
                 except AttemptError as problem:
