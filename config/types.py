@@ -191,10 +191,10 @@ class NodeProvisioningBridgeConfiguration(Section, frozen=True):
     #: profiles.
     scope: Literal["FallbackPods", "All"] = "FallbackPods"
     #: How long after the failure of all node groups (or node claims) asked to grow for a pod the
-    #: autoscaler may still try again before the condition becomes False. 60 s: several of its
-    #: loops.
-    suspect_window: timedelta = timedelta(seconds=60)
-    #: How long a pod may wait after nodes were promised for it. 20 min: more than
+    #: autoscaler may still try again before the condition becomes False. None: 5 min 30 s for
+    #: cluster-autoscaler and 3 min for Karpenter, longer than they leave out repeated events.
+    suspect_window: timedelta | None = None
+    #: How long a pod may wait after nodes were first promised for it. 20 min: more than
     #: cluster-autoscaler's own limit for a node to appear, 15 min.
     provisioning_deadline: timedelta = timedelta(minutes=20)
     #: Where cluster-autoscaler runs and keeps its status ConfigMap, which its events about node

@@ -205,7 +205,7 @@ def _check_bridge(bridge: NodeProvisioningBridgeConfiguration, problems: Problem
         ("suspectWindow", bridge.suspect_window),
         ("provisioningDeadline", bridge.provisioning_deadline),
     ):
-        if duration <= timedelta():
+        if duration is not None and duration <= timedelta():
             problems.add(
                 child(path, key), invalid(format_duration(duration), "must be greater than zero")
             )

@@ -65,9 +65,11 @@ class WatchStream:
         self._as_table = as_table
         self._include = query.get("includeObject", "Metadata")
         self._columns_sent = False
-        self._bookmark_seconds = (
-            bookmark_seconds if query.get("allowWatchBookmarks") in ("true", "1") else None
-        )
+        allowed = query.get("allowWatchBookmarks") in ("true", "1")
+        # The API server keeps no watch cache of Events, and it is that which sends bookmarks.
+        uncached = target.resource.plural == "events"
+        self._bookmarks = allowed
+        self._bookmark_seconds = bookmark_seconds if allowed and not uncached else None
         self._queue: deque[Change] = deque()
         self._limit = QUEUE_LIMIT
         self._overflow = False
@@ -91,7 +93,7 @@ class WatchStream:
             for version in store.items(target.resource.table, target.namespace):
                 self._queue.append(Change("ADDED", version, None, version.rv))
             # Upstream announces the end of the initial events only to those who asked for them.
-            self._initial_end = initial == "true" and self._bookmark_seconds is not None
+            self._initial_end = initial == "true" and self._bookmarks
         elif asked:
             try:
                 self._queue.extend(

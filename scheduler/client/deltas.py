@@ -71,6 +71,9 @@ class ReflectorOptions:
     finished first."""
     silence: float = 70.0
     """Seconds without a byte after which a watch is cut; bookmarks come about every 60 s."""
+    bookmarks: bool = True
+    """Whether the API server sends bookmarks. It sends none for Events, of which it keeps no watch
+    cache: silence is no fault before the watch should have ended."""
     watch_seconds: tuple[float, float] = (300.0, 600.0)
     """Each watch asks for a random length in this range, so that reconnects spread out."""
     backoff_initial: float = 0.2

@@ -7,7 +7,8 @@ delivered twice: an object whose resourceVersion is known already is skipped.
 
 How a run goes: list page by page, then watch from the list's resourceVersion and resume from the
 last seen one after every cut. The server's "too old" (410) means listing again, applied as a diff,
-in chunks. A silent peer is cut after `silence` seconds, since bookmarks come about once a minute.
+in chunks. A silent peer is cut after `silence` seconds, since bookmarks come about once a minute;
+where none come (`bookmarks`), that long after the watch should have ended.
 Every failure is waited out with growing jittered delays; progress, not a mere connection, resets
 them.
 
@@ -77,6 +78,10 @@ _log = structlog.get_logger(__name__)
 
 _DELETIONS: Final = 20
 """Objects in a batch of deletions after a list; what they cost to forget is not known."""
+
+MAX_QUIET_WATCHES: Final = 3
+"""Watches without bookmarks that brought nothing, after which a list follows. Resuming cannot tell
+a quiet cluster from a version that the server never had (etcd restored from a backup)."""
 
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner and brought nothing is a failure, however politely it ended."""
@@ -160,6 +165,7 @@ class Reflector(Generic[T]):
         self._slice_end = 0.0
         # Whether the current watch brought anything.
         self._progressed = False
+        self._quiet_watches = 0
         self._lists = self._watches = self._events = self._bookmarks = self._malformed = 0
         self._ends: dict[str, int] = {}
         self._last_error = ""
@@ -369,12 +375,9 @@ class Reflector(Generic[T]):
 
     # ---------------------------------------------------------------------------------------- watch
 
-    def _watch_query(self) -> dict[str, str]:
+    def _watch_query(self, seconds: int) -> dict[str, str]:
         options = self._options
-        query = {
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(int(self._random.uniform(*options.watch_seconds))),
-        }
+        query = {"allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         if self._resource_version:
             query["resourceVersion"] = self._resource_version
         else:
@@ -389,6 +392,7 @@ class Reflector(Generic[T]):
     async def _watch(self) -> None:
         started = self._clock.monotonic()
         self._progressed = False
+        seconds = int(self._random.uniform(*self._options.watch_seconds))
         if not self._resource_version:
             self._streamed = set()
             self._announce_relist(begins=True)
@@ -396,8 +400,8 @@ class Reflector(Generic[T]):
             async with self._client.open_watch(
                 self.resource,
                 self._options.namespace,
-                self._watch_query(),
-                silence=self._options.silence,
+                self._watch_query(seconds),
+                silence=self._options.silence + (0 if self._options.bookmarks else seconds),
             ) as stream:
                 self._watches += 1
                 self.on_contact(None)
@@ -414,6 +418,7 @@ class Reflector(Generic[T]):
                 self._streamed = None
                 self._announce_relist(begins=False)
         if self._progressed or self._clock.monotonic() - started >= SHORT_WATCH_SECONDS:
+            self._note_quiet_watch()
             self._progress()
             return
         raise WatchEnded(
@@ -422,6 +427,14 @@ class Reflector(Generic[T]):
             relist=False,
             retry_after=None,
         )
+
+    def _note_quiet_watch(self) -> None:
+        if self._options.bookmarks:
+            return
+        self._quiet_watches = 0 if self._progressed else self._quiet_watches + 1
+        if self._quiet_watches == MAX_QUIET_WATCHES:
+            self._quiet_watches = 0
+            self._resource_version = ""
 
     async def _read(self, stream: ByteStream, started: float) -> None:
         """Read until the end of the stream."""

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from scheduler.api.decoding import prune
-from scheduler.api.meta import ObjectMeta
+from scheduler.api.meta import Named, ObjectMeta
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.policy import (
@@ -187,6 +187,10 @@ LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", Lease)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", Event)
 CORE_EVENTS: Final = Resource("", "v1", "events", CoreEvent, kind="Event")
 """The same objects in the form that has field selectors by source; not in the table below."""
+NODE_CLAIMS: Final = Resource(
+    "karpenter.sh", "v1", "nodeclaims", Named, kind="NodeClaim", namespaced=False
+)
+"""Karpenter's machines; not in the table below, for few clusters have them."""
 
 RESOURCES: Final[dict[str, Resource[Any]]] = {
     resource.plural: resource

@@ -345,6 +345,7 @@ class Wiring:
     ) -> NodeProvisioningBridge | None:
         """The bridge for autoscalers' events, unless it is off; it sees pods from here on."""
         settings = self.configuration.options.node_provisioning_bridge
+        window = settings.suspect_window
         fallback = self.configuration.feature_gates.enabled("PodTopologySpreadFallbackMode")
         if settings.mode == "Off" or (settings.mode == "Auto" and not fallback):
             return None
@@ -359,7 +360,8 @@ class Wiring:
             ),
             status=status,
             limits=Limits(
-                seconds(settings.suspect_window), seconds(settings.provisioning_deadline)
+                None if window is None else seconds(window),
+                seconds(settings.provisioning_deadline),
             ),
             yields=settings.mode == "Auto",
         )
@@ -379,6 +381,7 @@ class Wiring:
             random=self._random,
         )
         self.subscriptions.on_object("pods", bridge.pod)
+        self.subscriptions.on_object("nodes", bridge.node)
         return bridge
 
     def _usage_writers(

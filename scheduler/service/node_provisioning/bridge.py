@@ -16,6 +16,8 @@ from typing import Final, Protocol
 
 import structlog
 
+from scheduler.api.meta import Named
+from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
 from scheduler.client.clock import Clock, second_time
@@ -28,7 +30,7 @@ from scheduler.client.reflector import (
     ReflectorOptions,
     ReflectorStatistics,
 )
-from scheduler.client.resources import CORE_EVENTS, PODS
+from scheduler.client.resources import CORE_EVENTS, NODE_CLAIMS, PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import PodStatusPatch, concerns_another_pod, send_status_patch
 from scheduler.service.node_provisioning.decisions import (
@@ -47,6 +49,7 @@ from scheduler.service.node_provisioning.signals import (
     KARPENTER,
     StatusObject,
     event_time,
+    parse_time,
 )
 
 _log = structlog.get_logger(__name__)
@@ -63,7 +66,13 @@ RESTART_SECONDS: Final = 30.0
 TIMESTAMP_SECONDS: Final = 1.0
 """How far a timestamp of whole seconds may lie before the event."""
 
+EVENT_WATCH_SECONDS: Final = (60.0, 120.0)
+"""How long each watch of events lasts. Without bookmarks, a peer that is gone is noticed only after
+that; and a quiet watch must be resumed before the API server compacts what it starts from, which
+happens every five minutes."""
+
 _FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
 
 
 class BridgeMetrics(Protocol):
@@ -135,6 +144,7 @@ class NodeProvisioningBridge:
         self._wake = asyncio.Event()
         self._streams: tuple[_Stream, ...] = ()
         self._following: list[asyncio.Task[None]] = []
+        self._claims: asyncio.Task[None] | None = None
         self._needed = False
         self._needed_at = 0.0
         self._trouble: str | None = None
@@ -151,6 +161,17 @@ class NodeProvisioningBridge:
         if self._decisions.has_work or needed is not self._needed:
             self._needed = needed
             self._wake.set()
+
+    def node(self, old: Node | None, new: Node | None) -> None:
+        """A node changed; for `SubscriptionBoard.on_object`."""
+        if old is None and new is not None:
+            self._decisions.node_came(*self._moment(new.metadata.creation_timestamp))
+
+    def _moment(self, timestamp: str | None) -> tuple[float, float]:
+        """A moment of the past as wall and monotonic time; without a timestamp, now."""
+        wall, now = self._clock.now(), self._clock.monotonic()
+        time = parse_time(timestamp or "")
+        return (wall, now) if time is None else (time, now - max(0.0, wall - time))
 
     def health(self) -> str | None:
         """Why the bridge cannot do its work, or None. The scheduler is ready either way."""
@@ -217,6 +238,8 @@ class NodeProvisioningBridge:
             self._needed_at = now
             if not self._following:
                 self._follow(group)
+            if self._decisions.karpenter_promised and self._claims is None:
+                self._follow_claims(group)
             return NEVER
         if not self._following:
             return NEVER
@@ -249,7 +272,9 @@ class NodeProvisioningBridge:
             return
         for task in self._following:
             task.cancel()
-        self._following, self._streams = [], ()
+        if self._claims is not None:
+            self._claims.cancel()
+        self._following, self._streams, self._claims = [], (), None
         self._decisions.forget_events()
         self._metrics.active(False)
         self._set_trouble(None)
@@ -261,12 +286,51 @@ class NodeProvisioningBridge:
             CORE_EVENTS,
             self._heard(stream),
             options=ReflectorOptions(
-                namespace=namespace, field_selector=selector, silence=self._options.silence
+                namespace=namespace,
+                field_selector=selector,
+                silence=self._options.silence,
+                bookmarks=False,
+                watch_seconds=EVENT_WATCH_SECONDS,
             ),
             random=self._random,
         )
         stream.reflector.on_contact = stream.contact
         return stream
+
+    def _follow_claims(self, group: asyncio.TaskGroup) -> None:
+        """Watch Karpenter's node claims, which tell of machines that no event about a pod names."""
+        reflector = Reflector(
+            self._client,
+            NODE_CLAIMS,
+            self._claims_came,
+            options=ReflectorOptions(silence=self._options.silence),
+            random=self._random,
+        )
+        task = self._claims = group.create_task(reflector.run(), name="node claims")
+
+        def on_contact(error: RequestError | None) -> None:
+            if isinstance(error, ApiError) and error.status in (_FORBIDDEN, _NOT_FOUND):
+                # Optional. `_claims` stays set, so that it is not tried again before the next time
+                # that events are followed.
+                task.cancel()
+                _log.info(
+                    "not watching Karpenter's node claims: verdicts rest on its events alone",
+                    status=error.status,
+                    component=COMPONENT,
+                )
+
+        reflector.on_contact = on_contact
+
+    def _claims_came(self, batch: Sequence[Delta[Named]]) -> None:
+        for delta in batch:
+            metadata = delta.object.metadata
+            if delta.type is DeltaType.ADDED:
+                created = self._moment(metadata.creation_timestamp)
+                self._decisions.claim_came(metadata.name, *created)
+            elif delta.type is DeltaType.DELETED:
+                deleted = self._moment(metadata.deletion_timestamp)
+                self._decisions.claim_gone(metadata.name, *deleted)
+        self._wake.set()
 
     def _heard(self, stream: _Stream) -> Callable[[Sequence[Delta[CoreEvent]]], None]:
         def handle(batch: Sequence[Delta[CoreEvent]]) -> None:

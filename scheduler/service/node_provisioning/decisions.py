@@ -19,18 +19,23 @@ from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
 from scheduler.service.node_provisioning.ownership import CONDITION, find
 from scheduler.service.node_provisioning.signals import (
+    KARPENTER,
     PodVerdict,
+    ScaleUp,
     Signal,
     StatusObject,
+    TargetFailure,
     read_event,
 )
 from scheduler.service.node_provisioning.sources import (
+    SUSPECT_WINDOWS,
+    Evidence,
     Failures,
-    Heard,
+    History,
     Limits,
+    ScaleUps,
     Verdict,
     judge_all,
-    newer,
 )
 
 MESSAGE_SECONDS: Final = 60.0
@@ -129,8 +134,9 @@ class Decisions:
         self._yields = yields
         self._pods: dict[str, Pod] = {}
         self._wanted: set[str] = set()
-        self._heard: dict[str, dict[str, Heard]] = {}
-        self._failures = Failures()
+        self._heard: dict[str, dict[str, History]] = {}
+        self._evidence = Evidence(Failures(), ScaleUps())
+        self._karpenter_promised = False
         self._writes: dict[str, _Writes] = {}
         self._yielded: set[str] = set()
         self._yields_seen = 0
@@ -148,6 +154,11 @@ class Decisions:
     def needed(self) -> bool:
         """Whether some pod waits for which the condition matters."""
         return bool(self._wanted)
+
+    @property
+    def karpenter_promised(self) -> bool:
+        """Whether Karpenter promised nodes for some pod, so that node claims exist."""
+        return self._karpenter_promised
 
     @property
     def stopped(self) -> bool:
@@ -170,7 +181,7 @@ class Decisions:
             pods=len(self._pods),
             wanted=len(self._wanted),
             verdicts=sum(map(len, self._heard.values())),
-            failed_targets=len(self._failures),
+            failed_targets=len(self._evidence.failures),
             under_way=len(self._under_way),
             yielded=self._yields_seen,
         )
@@ -218,21 +229,52 @@ class Decisions:
         if isinstance(signal, PodVerdict):
             self._hear(signal, since)
             return signal
-        if len(self._failures) >= MOST_TARGETS:
-            self._failures.forget_before(now - self._limits.provisioning_deadline)
-        self._failures.add(signal, since)
-        for uid, heard in self._heard.items():
-            said = heard.get(signal.source)
-            if said is not None and signal.target in said.verdict.targets:
-                self._dirty[uid] = None
+        if isinstance(signal, ScaleUp):
+            self._scaled_up(signal, since)
+        else:
+            self._failed(signal, since)
         return signal
 
+    def node_came(self, time: float, since: float) -> None:
+        """A node joined the cluster; it may be an autoscaler's. Wall and monotonic time."""
+        for source in SUSPECT_WINDOWS:
+            self._scaled_up(ScaleUp(source, "", time), since)
+
+    def claim_came(self, name: str, time: float, since: float) -> None:
+        """Karpenter created a node claim."""
+        self._scaled_up(ScaleUp(KARPENTER, name, time), since)
+
+    def claim_gone(self, name: str, time: float, since: float) -> None:
+        """A node claim was deleted, which is how Karpenter gives a machine up that never comes."""
+        message = f"node claim {name} was deleted"
+        self._failed(TargetFailure(KARPENTER, name, time, message), since)
+
+    def _scaled_up(self, scale_up: ScaleUp, since: float) -> None:
+        # No pod is looked at for that: it only puts off what a pod's timer would find.
+        self._evidence.scale_ups.add(scale_up, since, self._limits.provisioning_deadline)
+
+    def _failed(self, failure: TargetFailure, since: float) -> None:
+        failures = self._evidence.failures
+        if len(failures) >= MOST_TARGETS:
+            failures.forget_before(since - self._limits.provisioning_deadline)
+        failures.add(failure, since)
+        for uid, heard in self._heard.items():
+            history = heard.get(failure.source)
+            # What failed may also be what came after the failure of the pod's own targets.
+            if history is not None and history.newest.provisioning:
+                self._dirty[uid] = None
+
     def _hear(self, signal: PodVerdict, since: float) -> None:
+        if signal.source == KARPENTER and signal.provisioning:
+            self._karpenter_promised = True
         # Kept for unknown pods too: their watch may lag behind that of events.
         heard = self._heard.setdefault(signal.uid, {})
-        if newer(heard.get(signal.source), signal):
-            heard[signal.source] = Heard(signal, since)
-            self._dirty[signal.uid] = None
+        history = heard.get(signal.source)
+        if history is None:
+            heard[signal.source] = History(signal, since)
+        elif not history.add(signal, since):
+            return
+        self._dirty[signal.uid] = None
 
     def event_gone(self, event: CoreEvent) -> None:
         """An event's time to live is over; what it said of a pod that waits is still true."""
@@ -244,7 +286,8 @@ class Decisions:
     def forget_events(self) -> None:
         """Nobody listens any more; listening again begins with what there is by then."""
         self._heard.clear()
-        self._failures = Failures()
+        self._evidence = Evidence(Failures(), ScaleUps())
+        self._karpenter_promised = False
         self._dirty.clear()
         self._timers.clear()
         self._timer_of.clear()
@@ -285,7 +328,7 @@ class Decisions:
             return None
         if uid in self._under_way:
             return None  # looked at again when the patch is answered
-        verdict, changes_at = judge_all(self._heard.get(uid, {}), self._failures, self._limits, now)
+        verdict, changes_at = judge_all(self._heard.get(uid, {}), self._evidence, self._limits, now)
         self._ask_again(uid, changes_at)
         if verdict is None:
             return None

@@ -60,6 +60,9 @@ class PodVerdict:
     uid: str
     #: Seconds since the epoch, by the autoscaler's clock.
     time: float
+    #: The time of the first event of which this one is a repeat, or `time`. Karpenter repeats
+    #: `Nominated` for one node claim every two minutes; cluster-autoscaler reports a scale-up once.
+    first_time: float
     #: Whether nodes are on their way (True), or none will come (False).
     provisioning: bool
     reason: str
@@ -78,7 +81,16 @@ class TargetFailure:
     message: str
 
 
-Signal = PodVerdict | TargetFailure
+@dataclass(frozen=True, slots=True)
+class ScaleUp:
+    """A node group or node claim was asked for nodes; it is not known for which pods."""
+
+    source: str
+    target: str
+    time: float
+
+
+Signal = PodVerdict | TargetFailure | ScaleUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +112,14 @@ def read_event(event: CoreEvent, status: StatusObject) -> Signal | None:
         case (source, "Pod") if source in _POD_READERS:
             return _verdict(event, said, time)
         case (source, "ConfigMap") if source == CLUSTER_AUTOSCALER:
-            ours = (about.namespace, about.name) == (status.namespace, status.name)
-            group = _failed_group(event.reason, said) if ours else None
-            return None if group is None else TargetFailure(source, group, time, said)
+            if (about.namespace, about.name) != (status.namespace, status.name):
+                return None
+            group = _group(event.reason, said)
+            if group is None:
+                return None
+            if event.reason == SCALED_UP_GROUP:
+                return ScaleUp(source, group, time)
+            return TargetFailure(source, group, time, said)
         case (source, "NodeClaim") if source == KARPENTER:
             if event.reason == "InsufficientCapacityError" and about.name:
                 return TargetFailure(source, about.name, time, said)
@@ -144,8 +161,10 @@ def _verdict(event: CoreEvent, said: str, time: float) -> PodVerdict | None:
     if found is None or not about.uid:
         return None
     provisioning, reason, targets = found
+    first = parse_time(event.first_timestamp or "") if event.component == KARPENTER else None
     return PodVerdict(
-        event.component, about.namespace, about.name, about.uid, time, provisioning, reason,
+        event.component, about.namespace, about.name, about.uid,
+        time, time if first is None else min(first, time), provisioning, reason,
         _short(f"{event.reason}: {_detail(event.reason, said)}"), targets,
     )  # fmt: skip
 
@@ -205,14 +224,18 @@ def _short(text: str) -> str:
 
 # -------------------------------------------------------------------------------- about node groups
 
-_FAILED_GROUPS: Final = {
+SCALED_UP_GROUP: Final = "ScaledUpGroup"
+
+_GROUP_NAMES: Final = {
+    # "Scale-up: setting group g1 size to 2 instead of 1 (max: 5)", later "group g1 size set to 2".
+    SCALED_UP_GROUP: re.compile(r"group (\S+) size"),
     "FailedToScaleUpGroup": re.compile(r"for group (\S+):(?:\s|\Z)"),
     "ScaleUpFailed": re.compile(r"to group (\S+) due to"),
     "ScaleUpTimedOut": re.compile(r"added to group (\S+) failed to register"),
 }
 
 
-def _failed_group(reason: str, said: str) -> str | None:
-    pattern = _FAILED_GROUPS.get(reason)
+def _group(reason: str, said: str) -> str | None:
+    pattern = _GROUP_NAMES.get(reason)
     found = pattern.search(said) if pattern is not None else None
     return None if found is None else found[1]

@@ -139,7 +139,7 @@ async def test_a54_only_karpenters_own_failed_scheduling_counts(cluster: Embedde
 async def test_a55_a_node_claim_without_capacity_makes_its_pods_suspect(
     cluster: EmbeddedCluster,
 ) -> None:
-    async with bridging(cluster, suspectWindow="300ms"):
+    async with bridging(cluster, suspectWindow="300ms") as wiring:
         made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         for each, name in ((made, "x"), (other, "y")):
             text = f"Pod should schedule on: nodeclaim/{name}"
@@ -149,6 +149,9 @@ async def test_a55_a_node_claim_without_capacity_makes_its_pods_suspect(
         emit(cluster, event(claim("x"), "InsufficientCapacityError", text, source="karpenter"))
         await until(lambda: says(cluster, "a") == ("False", "ProvisioningFailed"))
         assert says(cluster, "b") == ("True", "Nominated")
+        # This API server has no NodeClaims, which is no fault.
+        assert wiring.bridge is not None
+        assert wiring.bridge.health() is None
 
 
 @pytest.mark.parametrize(

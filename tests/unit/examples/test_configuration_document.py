@@ -40,6 +40,7 @@ SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
 #: Cells that describe a default which is no plain value.
 DESCRIBED: Final = {
     *("", "none", "own", "one", "top level", "default plugins", "random", "protobuf", "as qps"),
+    "by autoscaler",
 }
 
 

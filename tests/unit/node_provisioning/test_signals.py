@@ -13,6 +13,7 @@ from scheduler.api.policy import CoreEvent, EventSeries, EventSource
 from scheduler.service.node_provisioning.signals import (
     COMBINED,
     PodVerdict,
+    ScaleUp,
     StatusObject,
     TargetFailure,
     event_time,
@@ -97,7 +98,6 @@ FAILURES = [
     ("ScaleUpTimedOut", "words of a later version", None),
     ("MaxNodesTotalReached", "Max total nodes in cluster reached: 1000", None),
     ("ClusterUnhealthy", "Cluster is unhealthy", None),
-    ("ScaledUpGroup", "Scale-up: group g1 size set to 2 instead of 1 (max: 5)", None),
 ]  # fmt: skip
 
 
@@ -108,6 +108,18 @@ def test_what_is_said_about_a_node_group(reason: str, message: str, group: str |
         assert signal is None
         return
     assert signal == TargetFailure("cluster-autoscaler", group, EPOCH, message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Scale-up: group g1 size set to 2 instead of 1 (max: 5)",
+        "Scale-up: setting group g1 size to 2 instead of 1 (max: 5)",
+    ],
+)
+def test_a_group_that_was_asked_to_grow(text: str) -> None:
+    made = group_event("ScaledUpGroup", text)
+    assert read_event(made, STATUS) == ScaleUp("cluster-autoscaler", "g1", EPOCH)
 
 
 def test_only_the_status_object_of_the_autoscaler_counts() -> None:

@@ -226,10 +226,12 @@ def test_the_egress_component_selects_the_replicas_too() -> None:
     assert all(rule["ports"] for rule in policy["spec"]["egress"]), "no rule without ports"
 
 
-def test_the_bridge_may_read_events_and_nothing_else() -> None:
+def test_the_bridge_may_read_events_and_node_claims_and_nothing_else() -> None:
     role, binding = component("node-provisioning-bridge")
+    read = ["get", "list", "watch"]
     assert role["rules"] == [
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "watch"]}
+        {"apiGroups": [""], "resources": ["events"], "verbs": read},
+        {"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims"], "verbs": read},
     ]
     assert binding["kind"] == "ClusterRoleBinding"
     assert binding["roleRef"]["name"] == role["metadata"]["name"]

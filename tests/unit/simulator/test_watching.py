@@ -108,3 +108,17 @@ async def test_many_changes_are_written_in_batches_and_in_order(clock: SimClock)
     stream.close()
     versions = [int(obj["metadata"]["resourceVersion"]) for _, obj in sink.events()]
     assert versions == list(range(2, 1202))
+
+
+async def test_events_are_watched_without_bookmarks(clock: SimClock) -> None:
+    """As the API server, which keeps no watch cache of them; a client must not wait for one."""
+    sink = _Sink()
+    events = Target("watch", ResourceTable().of_kind("v1", "Event"), "", "", "")
+    stream = WatchStream(
+        Store(), Faults(), clock, events, {"allowWatchBookmarks": "true"}, None,
+        as_table=False, bookmark_seconds=60.0,
+    )  # fmt: skip
+    stream.bookmark()
+    await stream.run(sink, 0.0)
+    stream.close()
+    assert sink.data == b""
