@@ -99,6 +99,41 @@ class PackedLabels(Mapping[str, str]):
         return key, value
 
 
+class SharedLabels:
+    """Packed labels in use: one object for equal ones. Touched from one event loop only.
+
+    A pod has other versions of itself beside it: the cache may hold the one that was assumed.
+    """
+
+    __slots__ = ("_known", "nbytes")
+
+    def __init__(self) -> None:
+        #: By digest: the labels, and how many pods have them.
+        self._known: dict[bytes, tuple[PackedLabels, int]] = {}
+        #: Bytes of all of them.
+        self.nbytes = 0
+
+    def take(self, labels: Mapping[str, str]) -> PackedLabels:
+        """The labels, packed; to be given back once."""
+        found = self._known.get(digest_of(labels))
+        if found is None:
+            packed, pods = PackedLabels(labels), 0
+            self.nbytes += packed.nbytes
+        else:
+            packed, pods = found
+        self._known[packed.digest] = packed, pods + 1
+        return packed
+
+    def give_back(self, labels: PackedLabels) -> None:
+        """One pod less has them."""
+        packed, pods = self._known[labels.digest]
+        if pods > 1:
+            self._known[labels.digest] = packed, pods - 1
+        else:
+            del self._known[labels.digest]
+            self.nbytes -= packed.nbytes
+
+
 def digest_of(labels: Mapping[str, str]) -> bytes:
     """Of 32 bytes, equal for equal labels in whatever order."""
     return blake2b(_encode(labels), digest_size=32).digest()

@@ -23,7 +23,7 @@ from typing import Final, cast
 
 from scheduler.api import label_sets
 from scheduler.api.label_sets import UnbalancedReleaseError
-from scheduler.api.packed_labels import PackedLabels
+from scheduler.api.packed_labels import PackedLabels, SharedLabels
 from scheduler.api.packed_spec import replaced
 from scheduler.api.pod import Pod, PodSpec
 from scheduler.api.pod_key import controller_owner, pod_pin, relevant_volumes, resize_of, shape_key
@@ -104,12 +104,11 @@ class PodShapes:
         "_evictions",
         "_hits",
         "_idle",
-        "_label_bytes",
         "_max_bytes",
         "_misses",
         "_packed",
-        "_packed_labels",
         "_references",
+        "_shared_labels",
         "_unpacked",
     )
 
@@ -122,9 +121,7 @@ class PodShapes:
         self._references = 0
         self._packed = 0
         self._unpacked = UnpackedMemory()
-        #: How many pods share packed labels, by their identity.
-        self._packed_labels: dict[int, int] = {}
-        self._label_bytes = 0
+        self._shared_labels = SharedLabels()
         self._bytes = 0
         self._hits = 0
         self._misses = 0
@@ -172,8 +169,7 @@ class PodShapes:
         self._references += 1
         pod.interned = entry.shape
         pod.pin = pin
-        _share(pod, entry)
-        self._count_labels(pod, 1)
+        _share(pod, entry, self._shared_labels)
         return entry.shape
 
     def release(self, pod: Pod) -> None:
@@ -188,7 +184,9 @@ class PodShapes:
             raise UnbalancedReleaseError(msg)
         entry.references -= 1
         self._references -= 1
-        self._count_labels(pod, -1)
+        labels: object = pod.metadata.labels
+        if isinstance(labels, PackedLabels):
+            self._shared_labels.give_back(labels)
         if not entry.references:
             # Whoever comes next brings its own; these may be far larger than the shape.
             entry.labels = {}
@@ -207,26 +205,13 @@ class PodShapes:
             references=self._references,
             packed=self._packed,
             unpacked_bytes=self._unpacked.nbytes,
-            label_bytes=self._label_bytes,
+            label_bytes=self._shared_labels.nbytes,
             bytes=self._bytes,
             max_bytes=self._max_bytes,
             hits=self._hits,
             misses=self._misses,
             evictions=self._evictions,
         )
-
-    def _count_labels(self, pod: Pod, pods: int) -> None:
-        """Account for the labels of a pod that came (1) or went (-1), if they are packed."""
-        labels: object = pod.metadata.labels
-        if not isinstance(labels, PackedLabels):
-            return
-        before = self._packed_labels.get(id(labels), 0)
-        after = before + pods
-        if after:
-            self._packed_labels[id(labels)] = after
-        else:
-            del self._packed_labels[id(labels)]
-        self._label_bytes += labels.nbytes * (bool(after) - bool(before))
 
     def _add_packed(self, key: bytes, shape: PodShape) -> _Entry:
         packed = PackedShape.of(shape, self._unpacked)
@@ -257,7 +242,7 @@ class PodShapes:
             entry.shape.packed.forget()
 
 
-def _share(pod: Pod, entry: _Entry) -> None:
+def _share(pod: Pod, entry: _Entry, labels: SharedLabels) -> None:
     """Replace what the pod decoded for itself by its siblings' equal objects."""
     shape = entry.shape
     if isinstance(shape, PackedShape):
@@ -268,11 +253,11 @@ def _share(pod: Pod, entry: _Entry) -> None:
         _share_spec(pod.spec, shape.spec, pinned=shape.pinned)
     meta, status = pod.metadata, pod.status
     meta.namespace = sys.intern(meta.namespace)
-    if meta.labels == entry.labels:
+    if len(meta.labels) > label_sets.MAX_PLAIN_LABELS:
+        meta.labels = cast("dict[str, str]", labels.take(meta.labels))
+    elif meta.labels == entry.labels:
         meta.labels = entry.labels
     else:
-        if len(meta.labels) > label_sets.MAX_PLAIN_LABELS:
-            meta.labels = cast("dict[str, str]", PackedLabels(meta.labels))
         entry.labels = meta.labels
     if entry.owners and len(meta.owner_references) == 1:
         meta.owner_references = entry.owners

@@ -36,6 +36,10 @@ _BYTES_PER_TERM: Final = 1600
 MANY_TERMS: Final = 64
 """A shape with more terms keeps them as a block. What people write has one to five."""
 
+MANY_VALUES: Final = 512
+"""The same for the values and namespaces that all its terms list: one term may have 14,000 values,
+which take 2 MB as texts and 0.2 MB in a block."""
+
 _MAX_BLOCK_ANSWERS: Final = 16
 """Of one block: kinds of pods told apart by what its terms mention."""
 
@@ -364,7 +368,8 @@ class TermIndex:
         band = spec.priority or 0, spec.scheduler_name
         if listed:
             self._answers.clear()
-        if len(listed) > MANY_TERMS:
+        values = sum(_values_of(term) for _, _, term in listed)
+        if len(listed) > MANY_TERMS or values > MANY_VALUES:
             made = self._blocks[key] = _Block(TermBlock(listed), band, self)
             self._selecting_blocks += made.block.selects_namespaces
             return _Owner([made])
@@ -432,6 +437,17 @@ def _needs(term: AffinityTerm) -> Iterable[_Need]:
     namespaces = term.namespaces if term.namespace_selector is None else (None,)
     labels = term.selector.needed_labels
     return product(namespaces, (None,) if labels is None else labels)
+
+
+def _values_of(term: AffinityTerm) -> int:
+    """How many values and namespaces a term lists."""
+    selectors = (term.selector, term.namespace_selector)
+    return len(term.namespaces) + sum(
+        len(each.values)
+        for selector in selectors
+        if selector is not None
+        for each in selector.requirements
+    )
 
 
 def _has_terms(affinity: Affinity) -> bool:

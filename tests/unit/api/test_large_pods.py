@@ -334,6 +334,15 @@ def test_labels_that_pods_share_are_accounted_for_once_and_until_the_last_has_go
     assert shapes.statistics().label_bytes == 0
 
 
+def test_versions_of_a_pod_share_their_labels_whatever_came_between_them() -> None:
+    shapes = PodShapes()
+    first, other, second = (pod(metadata={"labels": _labels(seed)}) for seed in (1, 2, 1))
+    for each in (first, other, second):
+        shapes.intern(each)
+    assert second.metadata.labels is first.metadata.labels
+    assert other.metadata.labels != first.metadata.labels
+
+
 def test_a_shape_without_pods_keeps_the_labels_of_none() -> None:
     shapes = PodShapes()
     first, second = (pod(metadata={"labels": {"app": "a"}}) for _ in range(2))

@@ -339,6 +339,30 @@ def test_a_group_with_many_labels_goes_without_comparing_its_key_for_each(
     assert index.statistics().groups == 0
 
 
+@pytest.mark.parametrize("listed", ["values", "namespaces"])
+def test_a_term_that_lists_thousands_is_kept_in_a_fraction_of_their_text(listed: str) -> None:
+    index = TermIndex(2, AllKeys())
+    names = [f"name-{number:050}" for number in range(2000)]
+    expression = {"key": "k", "operator": "In", "values": names if listed == "values" else ["v"]}
+    term: dict[str, Any] = {
+        "topologyKey": "zone",
+        "labelSelector": {"matchExpressions": [expression]},
+        "namespaces": names if listed == "namespaces" else ["default"],
+    }
+    owner = pod({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}})
+    index.add(owner, 1)
+    statistics = index.statistics()
+    assert (statistics.terms, statistics.blocks, statistics.block_terms) == (0, 1, 1)
+    assert statistics.bytes < 2000 * 20
+    namespace, value = (names[7], "v") if listed == "namespaces" else ("default", names[7])
+    (found,) = index.speaking_of(namespace, {"k": value}, {})
+    assert found.counts.tolist() == [0, 1]
+    assert index.speaking_of(namespace, {"k": "other"}, {}) == ()
+    index.remove(owner, 1)
+    assert index.speaking_of(namespace, {"k": value}, {}) == ()
+    assert not list(index.validate([]))
+
+
 def test_thousands_of_terms_are_one_block_and_gone_with_their_pod() -> None:
     index, other = TermIndex(2, AllKeys()), anti("a")
     index.add(other, 0)
