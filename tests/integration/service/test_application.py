@@ -39,7 +39,7 @@ from tests.integration.service.harness import (
 ELECTION = {
     "leaderElect": True,
     # Not lost because the machine is slow for a while.
-    "leaseDuration": "61s",
+    "leaseDuration": "100s",
     "renewDeadline": "60s",
     "retryPeriod": "200ms",
     "resourceNamespace": "default",
@@ -66,7 +66,9 @@ async def running(
     **more: Any,
 ) -> AsyncIterator[tuple[Application, asyncio.Task[int]]]:
     """A run in a task of its own, cancelled if the test left it running."""
-    document = {"leaderElection": election, "kubestow": {"bindTimeout": "500ms"}, **more}
+    # It has to fit between the end of renewing and the end of the Lease.
+    bind_timeout = "500ms" if election is SOON_LOST else "30s"
+    document = {"leaderElection": election, "kubestow": {"bindTimeout": bind_timeout}, **more}
     loaded, registry = configuration(plugins, document)
     options = RunOptions(master=cluster.url, serving=ServingOptions(secure_port=0))
     application = Application(loaded, registry, options)

@@ -18,6 +18,7 @@ from tests.integration.service.harness import (
     settled,
     until,
 )
+from tests.loop_time import pass_time
 
 
 def bind_fault(action: str, **more: object) -> FaultRule:
@@ -125,8 +126,10 @@ async def test_the_node_stays_reserved_as_long_as_the_outcome_is_unknown(
 async def test_a_hanging_bind_is_given_up_and_settled(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     cluster.faults.add(bind_fault("silence", name="a", times=1))
-    async with scheduling(cluster, kubestow={"bindTimeout": "100ms"}) as scheduler:
+    async with scheduling(cluster, kubestow={"bindTimeout": "4s"}) as scheduler:
         cluster.create(pod("a"))
+        await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "bind sent")
+        pass_time(4.0)
         await until(lambda: bound_to(cluster, "a"), "a bound")
         assert scheduler.dispatcher.statistics().settled == 1
 

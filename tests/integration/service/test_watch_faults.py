@@ -83,7 +83,9 @@ async def test_after_a_410_the_world_is_listed_again(cluster: EmbeddedCluster) -
         await until(lambda: bound_to(cluster, "recreated") == "n2", "the new pod bound")
         await until(lambda: scheduler.cache.statistics().pods == 3, "three pods known")
         await until(lambda: not scheduler.cache.statistics().assumed_pods, "all confirmed")
-        assert [each.statistics().lists for each in scheduler.reflectors[:2]] == [2, 2]
+        await until(
+            lambda: [each.statistics().lists for each in scheduler.reflectors[:2]] == [2, 2]
+        )
         assert len(scheduler.queue) == 0
         row = scheduler.cache.table.row_of("n2")
         assert row is not None

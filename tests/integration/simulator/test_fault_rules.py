@@ -141,7 +141,7 @@ async def test_held_back_events_come_in_order(client: Client, cluster: EmbeddedC
         await client.post(PODS, pod("a"))
         await client.post(PODS, pod("b"))
         pending = asyncio.create_task(watch.take(2))
-        await client.get(PODS)
+        await until(lambda: cluster.faults.describe()[0]["acted"] == 1)
         assert not pending.done()
         await client.post("/_kubestow/clock", {"advance": 5})
         assert await pending == [("ADDED", "a"), ("ADDED", "b")]
