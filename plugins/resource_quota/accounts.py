@@ -181,6 +181,19 @@ class Account:
         #: Whether more is taken than the limit; kept by the ledger.
         self.overcommitted = False
 
+    @property
+    def native(self) -> bool:
+        """Whether a built-in name is enforced, which the API server charges as well."""
+        return any(limit.native for limit in self.limits)
+
+    def exceeds(self, amounts: Amounts) -> bool:
+        """Whether that is more than a limit that only we enforce, even if nobody else used it."""
+        return any(
+            amount > limit.hard
+            for amount, limit in zip(amounts, self.limits, strict=True)
+            if not limit.native
+        )
+
     def amounts(self, usage: Usage) -> Amounts:
         """What a pod of this usage takes here."""
         return tuple([usage.get(limit.name, 0) for limit in self.limits])

@@ -38,10 +38,10 @@ class ResourceQuotaArgs(Arguments):
     """How long quota is kept for one pod at most; after that others have `holdAfter` long their
     turn. Default: 30m."""
 
-    claim_pending: bool = False
+    claim_pending: bool = True
     """Whether a deferred pod that fits the quota and no node claims its share for labelling:
     another one that would not fit on top of it is then reported as held by the quota, so that an
-    autoscaler does not buy nodes for both. Never keeps a pod from a node. Default: false."""
+    autoscaler does not buy nodes for both. Never keeps a pod from a node. Default: true."""
 
     reservation: str = ""
     """Where pods on their way to a node are booked. `Memory`: exact with one active scheduler.

@@ -32,7 +32,7 @@ from plugins.resource_quota.deferral import counts_until, is_deferred, is_termin
 from plugins.resource_quota.fairness import Turns, stands_back
 from plugins.resource_quota.holds import Demand
 from plugins.resource_quota.messages import Pairs, Violation, pairs
-from plugins.resource_quota.records import NOTHING, Namespace, PodRecord
+from plugins.resource_quota.records import NOTHING, Namespace, PodRecord, role_in
 from plugins.resource_quota.recount import account_drift, misplaced_pods, sums_drift
 from plugins.resource_quota.usage import UsageCache
 from scheduler.api.pod import Pod
@@ -331,6 +331,8 @@ class Ledger:
             self._sequence += 1
             record.order = (-record.pod.priority, self._sequence)
             space.lines.add(record)
+            # Charged nothing while it is held, unless that is so anyway.
+            self._enter(space, record)
         if record.held_since is None:
             record.held_since = now
         self._unclaim(record)
@@ -524,14 +526,14 @@ class Ledger:
         """Bring every account to what the record says."""
         old = record.demand
         record.demand = new = self._demand(space, record)
-        role = record.role
+        record.hopeless = any(account.exceeds(amounts) for account, amounts in new.shares)
         kept = {account for account, _ in new.shares}
         for account, _ in old.shares:
             if account not in kept:
                 self._put(space, account, record.uid, None, ())
                 account.claims.pop(record.uid, None)
         for account, amounts in new.shares:
-            self._put(space, account, record.uid, role, amounts)
+            self._put(space, account, record.uid, role_in(record, account), amounts)
         if new != old:
             for account, _ in old.shares:
                 if account.holder is not None and account.holder.uid == record.uid:
@@ -580,6 +582,10 @@ class Ledger:
             account.terms = terms
             return
         account.limits, account.terms = terms.limits, terms
+        for record in space.pods.values():
+            if record.role is Role.PENDING:
+                # It may have become too large for the quota, or be so no longer.
+                self._enter(space, record)
         holder = account.holder
         if holder is not None and any(
             amount > limit.hard for amount, limit in zip(holder.amounts, terms.limits, strict=True)
@@ -657,7 +663,11 @@ class Ledger:
                     used = max(used, limit.observed)
                 wanted = used + requested + (more[index] if more else 0)
                 if wanted > limit.hard:
-                    found.append(Violation(account, index, requested, used))
+                    # People see one number, that of `status.used`, whoever is refused.
+                    stated = account.taken(index, pending=True)
+                    if own is not None:
+                        stated -= own.amounts[index]
+                    found.append(Violation(account, index, requested, max(used, stated)))
                 elif (
                     account.holder is not None
                     and wanted + account.holder.amounts[index] > limit.hard
@@ -702,6 +712,7 @@ class Ledger:
             record.order = None
             record.released_at = now
             space.released[uid] = record
+            self._enter(space, record)
         if more or (uids and len(space.lines)):
             self._chance(space, now)
         if uids:
@@ -746,6 +757,7 @@ class Ledger:
         if record.order is not None:
             record.order = None
             space.lines.discard(record.uid)
+            self._enter(space, record)
 
 
 def _add(extra: _Extra, demand: Demand) -> None:

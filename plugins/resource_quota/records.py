@@ -24,6 +24,7 @@ class PodRecord:
         "foreign",
         "had_booking",
         "held_since",
+        "hopeless",
         "nominated",
         "order",
         "pod",
@@ -56,6 +57,8 @@ class PodRecord:
         #: None until a quota of the namespace made it necessary.
         self.usage: Usage | None = None
         self.demand = NOTHING
+        #: It asks for more than a limit that only we enforce: it does not fit an empty quota.
+        self.hopeless = False
         #: Place among the held pods; None while it is not held.
         self.order: Order | None = None
         #: When the gate was closed before it; None while it is open.
@@ -77,6 +80,19 @@ class PodRecord:
         if self.reserved or self.nominated or self.foreign:
             return Role.RESERVED
         return None if self.deferred else Role.PENDING
+
+
+def role_in(record: PodRecord, account: Account) -> Role | None:
+    """How the pod counts in one account; None: not at all.
+
+    A pod that was never gated is charged from its creation on, as the API server does, but not
+    while a quota keeps it from running: it would keep others from running as well, for nothing.
+    Built-in names are the API server's to charge.
+    """
+    role = record.role
+    if role is not Role.PENDING or account.native:
+        return role
+    return None if record.hopeless or record.order is not None else role
 
 
 class Namespace:

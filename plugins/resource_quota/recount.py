@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from plugins.resource_quota.accounts import Account
 from plugins.resource_quota.holds import Demand
-from plugins.resource_quota.records import Namespace, PodRecord
+from plugins.resource_quota.records import Namespace, PodRecord, role_in
 
 
 def sums_drift(namespaces: Mapping[str, Namespace]) -> list[str]:
@@ -55,9 +55,9 @@ def misplaced_pods(
 
 def _wrong_entries(space: Namespace, account: Account) -> Iterator[str]:
     expected = {
-        uid: (record.role, dict(record.demand.shares)[account])
+        uid: (role, dict(record.demand.shares)[account])
         for uid, record in space.pods.items()
-        if record.role is not None and account in dict(record.demand.shares)
+        if account in dict(record.demand.shares) and (role := role_in(record, account)) is not None
     }
     actual = {uid: (entry.role, entry.amounts) for uid, entry in account.entries.items()}
     for uid in sorted(expected.keys() | actual.keys()):

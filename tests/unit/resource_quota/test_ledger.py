@@ -369,9 +369,47 @@ def test_b29_a_nominated_deferred_pod_keeps_its_quota_and_does_not_block_itself(
     assert not desk.ledger.violations(preemptor)
     assert not desk.ledger.reserve(preemptor)
     desk.ledger.unreserve("preemptor")
-    assert desk.used() == {CPU: "3000"}  # still nominated, and "plain" is charged
+    assert desk.used() == {CPU: "2000"}  # still nominated; "plain" is held and charged nothing
     desk.ledger.nominate(preemptor, "")
     assert desk.run() == ["small", "plain"]
+
+
+def test_a_pod_that_quota_holds_is_charged_nothing_and_keeps_nobody_out() -> None:
+    """A never-gated pod for 9 of 8: it used to hold every deferred pod of the namespace."""
+    desk = Desk(quota(hard={CPU: 8000}))
+    assert desk.enqueue(pod("huge", "9")) == []
+    deferred = [pod(f"d{number}", "1", deferred=True) for number in range(4)]
+    assert desk.enqueue(*deferred) == [each.uid for each in deferred]
+    assert desk.used() == {CPU: "0"}
+    for each in deferred:
+        assert not desk.ledger.reserve(each)
+    # One that fits an empty quota, but not now.
+    assert desk.enqueue(pod("large", "8")) == []
+    assert desk.used() == {CPU: "4000"}
+    assert desk.enqueue(pod("small", "2", deferred=True), pod("plain", "2")) == ["small", "plain"]
+
+
+def test_what_a_refused_pod_is_told_is_what_the_quota_says() -> None:
+    desk = Desk(quota(hard={CPU: 8000}))
+    assert desk.enqueue(pod("first", "2"), pod("second", "1")) == ["first", "second"]
+    (found,) = desk.ledger.violations(pod("third", "9"))
+    assert desk.used() == {CPU: "3000"}
+    assert found.used == 3 * 10**9
+    (found,) = desk.ledger.violations(pod("fourth", "9", deferred=True))
+    assert found.used == 3 * 10**9
+
+
+def test_a_pod_too_large_for_the_quota_is_charged_once_the_quota_grows() -> None:
+    """It is another scheduler's, so that nothing here holds it."""
+    desk = Desk(quota(hard={CPU: 8000}))
+    desk.see(pod("huge", "9"))
+    assert desk.used() == {CPU: "0"}
+    desk.ledger.set_quota(quota(hard={CPU: 9000}))
+    desk.ledger.validate()
+    assert desk.used() == {CPU: "9000"}
+    desk.ledger.set_quota(quota(hard={CPU: 8000}))
+    desk.ledger.validate()
+    assert desk.used() == {CPU: "0"}
 
 
 def test_a_nomination_books_nothing_that_does_not_fit() -> None:
@@ -391,6 +429,7 @@ def test_b29_reserve_honours_the_nomination_that_has_just_ended() -> None:
     assert desk.enqueue(pod("plain")) == []
     assert not desk.ledger.violations(preemptor)
     desk.ledger.nominate(preemptor, "")
+    assert desk.run() == ["plain"]
     assert not desk.ledger.reserve(preemptor)
     assert desk.run() == []
 
@@ -403,6 +442,7 @@ def test_b29_an_ended_nomination_is_honoured_until_the_pod_is_judged(judged: str
     desk.ledger.nominate(preemptor, "n")
     desk.enqueue(pod("plain"))
     desk.ledger.nominate(preemptor, "")
+    assert desk.run() == ["plain"]
     match judged:
         case "reserved":
             assert not desk.ledger.reserve(preemptor)
