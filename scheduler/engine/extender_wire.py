@@ -35,6 +35,15 @@ class ReportedError(AnswerError):
 
 
 @dataclass(frozen=True, slots=True)
+class ScoresAnswer:
+    """How an extender scores the nodes it was given."""
+
+    scores: dict[str, int]
+    #: What is unusual about the first entry that is; empty when none is.
+    oddity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FilterAnswer:
     """What an extender made of the nodes it was given."""
 
@@ -144,24 +153,30 @@ def filter_answer(body: bytes, given: Sequence[str], *, names: bool) -> FilterAn
     )
 
 
-def scores_answer(body: bytes, given: Sequence[str]) -> dict[str, int]:
-    """Read HostPriorityList. Raises AnswerError, for scores outside 0 to 10 as well."""
+def scores_answer(body: bytes, given: Sequence[str]) -> ScoresAnswer:
+    """Read HostPriorityList. Raises AnswerError.
+
+    Scores outside 0 to 10 count as they are, and nodes that were not sent are left out, both as in
+    kube-scheduler (`schedule_one.go: prioritizeNodes`).
+    """
     known = frozenset(given)
     scores: dict[str, int] = {}
+    oddity = ""
     for index, entry in enumerate(_decoded(body, list[dict[str, msgspec.Raw]] | None) or ()):
         members = {key.lower(): value for key, value in entry.items()}
         where = f"[{index}]."
         host = _member(members, "Host", str | None, where) or ""
         score = _member(members, "Score", int | None, where) or 0
         if host not in known:
-            raise AnswerError(f"scores a node {_shown([host])} that it was not asked about")
+            oddity = oddity or f"scores a node {_shown([host])} that it was not asked about"
+            continue
         if not MIN_EXTENDER_SCORE <= score <= MAX_EXTENDER_SCORE:
-            raise AnswerError(
+            oddity = oddity or (
                 f'gives node "{host}" the score {score}, which is not in the range of '
                 f"[{MIN_EXTENDER_SCORE}, {MAX_EXTENDER_SCORE}]"
             )
         scores[host] = score
-    return scores
+    return ScoresAnswer(scores, oddity)
 
 
 def preemption_answer(body: bytes) -> dict[str, Victims]:

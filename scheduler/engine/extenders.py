@@ -21,6 +21,7 @@ from scheduler.cache import NodeTable
 from scheduler.engine.extender_wire import (
     MAX_EXTENDER_SCORE,
     AnswerError,
+    ScoresAnswer,
     Victims,
     filter_answer,
     nodes_request,
@@ -75,6 +76,10 @@ class Outside(Protocol):
 
     def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:
         """An extender's failure changes nothing but the log."""
+        ...
+
+    def odd_scores(self, extender: Extender, oddity: str) -> None:
+        """An extender's scores are used, although they are unusual; said once."""
         ...
 
     def pod_bytes(self, pod: Pod) -> bytes:
@@ -266,9 +271,11 @@ class Consultation:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                for name, score in answer.items():
+                if answer.oddity:
+                    self._outside.odd_scores(extender, answer.oddity)
+                for name, score in answer.scores.items():
                     scores[name] = scores.get(name, 0) + score * extender.weight * _SCALE
-        return {name: min(score, _MOST_SCORE) for name, score in scores.items()}
+        return {name: max(-_MOST_SCORE, min(score, _MOST_SCORE)) for name, score in scores.items()}
 
     def _request(self, extender: Extender, names: Sequence[str]) -> bytes:
         nodes = None if extender.node_cache_capable else [self._node(name) for name in names]
@@ -306,7 +313,7 @@ def _filter_answer(names: Sequence[str], by_name: bool, body: bytes) -> Any:
     return filter_answer(body, names, names=by_name)
 
 
-def _scores_answer(names: Sequence[str], body: bytes) -> dict[str, int]:
+def _scores_answer(names: Sequence[str], body: bytes) -> ScoresAnswer:
     return scores_answer(body, names)
 
 

@@ -149,6 +149,8 @@ class ServiceOutside:
         #: What was cancelled and has not ended yet.
         self._late: set[asyncio.Future[Any]] = set()
         self._peers: dict[int, _Peer] = {}
+        #: Extenders whose unusual scores were reported.
+        self._odd: set[str] = set()
         for extender, http in zip(extenders, extender_clients(extenders), strict=True):
             breaker = partial(
                 CircuitBreaker, clock.monotonic, failures=failures, cool_down=cool_down
@@ -262,6 +264,13 @@ class ServiceOutside:
             pod=pod.key,
             error=str(problem),
         )
+
+    def odd_scores(self, extender: Extender, oddity: str) -> None:
+        """Log unusual scores, once for each extender."""
+        name = display_name(extender)
+        if name not in self._odd:
+            self._odd.add(name)
+            _log.warning("unusual scores of an extender are used", extender=name, oddity=oddity)
 
     # -- objects ---------------------------------------------------------------------------------
 

@@ -284,10 +284,7 @@ async def test_scores_count_ten_times_their_weight(
     "answer",
     [
         lambda call: 503,
-        scoring(small=11),
-        scoring(small=-1),
         lambda call: [{"Host": "small", "Score": "high"}],
-        lambda call: [{"Host": "elsewhere", "Score": 10}, {"Host": "small", "Score": 10}],
         lambda call: {"Host": "small"},
     ],
 )
@@ -301,6 +298,29 @@ async def test_scores_that_cannot_be_used_are_ignored(
     async with scheduling(cluster, extenders=[mine]):
         cluster.create(pod("p"))
         await until(lambda: bound_to(cluster, "p") == "big", "bound")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        scoring(small=50),
+        scoring(big=-10),
+        lambda call: [{"Host": "elsewhere", "Score": 10}, {"Host": "small", "Score": 10}],
+    ],
+)
+async def test_unusual_scores_count_as_upstream_and_are_reported_once(
+    cluster: EmbeddedCluster, extender: Extender, answer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.create(node("big", cpu="64"))
+    cluster.create(node("small", cpu="2"))
+    extender.answers["prioritize"] = answer
+    mine = entry(extender, "prioritize", **NAMES, weight=20)
+    async with scheduling(cluster, extenders=[mine]):
+        cluster.create(pod("p"))
+        await until(lambda: bound_to(cluster, "p") == "small", "bound")
+        cluster.create(pod("q"))
+        await until(lambda: bound_to(cluster, "q") == "small", "bound")
+    assert capsys.readouterr().out.count("unusual scores of an extender") == 1
 
 
 async def test_two_extenders_add_up(cluster: EmbeddedCluster, extender: Extender) -> None:

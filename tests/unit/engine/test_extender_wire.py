@@ -15,6 +15,7 @@ from scheduler.engine.extender_wire import (
     AnswerError,
     FilterAnswer,
     ReportedError,
+    ScoresAnswer,
     Victims,
     binding_answer,
     binding_request,
@@ -142,19 +143,30 @@ def test_no_garbage_gets_through_as_anything_but_a_refusal(body: bytes) -> None:
 
 def test_scores() -> None:
     body = b'[{"Host":"a","Score":10},{"host":"b","score":0}]'
-    assert scores_answer(body, ["a", "b", "c"]) == {"a": 10, "b": 0}
-    assert scores_answer(b"null", ["a"]) == {}
-    assert scores_answer(b'[{"Host":"a"}]', ["a"]) == {"a": 0}
+    assert scores_answer(body, ["a", "b", "c"]) == ScoresAnswer({"a": 10, "b": 0})
+    assert scores_answer(b"null", ["a"]) == ScoresAnswer({})
+    assert scores_answer(b'[{"Host":"a"}]', ["a"]) == ScoresAnswer({"a": 0})
+
+
+@pytest.mark.parametrize(
+    ("body", "scores", "oddity"),
+    [
+        (b'[{"Host":"a","Score":11}]', {"a": 11}, 'gives node "a" the score 11'),
+        (b'[{"Host":"a","Score":-1}]', {"a": -1}, "not in the range of [0, 10]"),
+        (b'[{"Host":"z","Score":1}]', {}, 'scores a node "z" that it was not asked about'),
+    ],
+)
+def test_unusual_scores(body: bytes, scores: dict[str, int], oddity: str) -> None:
+    answer = scores_answer(body, ["a", "b"])
+    assert answer.scores == scores
+    assert oddity in answer.oddity
 
 
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (b'[{"Host":"a","Score":11}]', 'gives node "a" the score 11'),
-        (b'[{"Host":"a","Score":-1}]', "not in the range of [0, 10]"),
         (b'[{"Host":"a","Score":1.5}]', "[0].Score: Expected `int | null`, got `float`"),
         (b'[{"Host":"a"},{"Host":"b","Score":"1"}]', "[1].Score: Expected `int | null`"),
-        (b'[{"Host":"z","Score":1}]', 'scores a node "z" that it was not asked about'),
         (b'{"a":1}', "Expected `array | null`, got `object`"),
     ],
 )

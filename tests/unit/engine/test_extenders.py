@@ -29,6 +29,7 @@ class Told:
         self.answers = answers
         self.asked: list[tuple[str, Any]] = []
         self.passed: list[str] = []
+        self.odd: list[str] = []
 
     async def ask(
         self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
@@ -58,6 +59,9 @@ class Told:
 
     def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:
         self.passed.append(str(problem))
+
+    def odd_scores(self, extender: Extender, oddity: str) -> None:
+        self.odd.append(oddity)
 
     def pod_bytes(self, pod: Pod) -> bytes:
         return json.dumps({"metadata": {"name": pod.metadata.name}}).encode()
@@ -237,6 +241,27 @@ def test_scores_are_scaled_and_weighted(weight: int, chosen: str) -> None:
     attempt = run(engine_of(world, told, scorer("prioritize", weight)), world.pod())
     assert attempt.result is not None
     assert attempt.result.node_name == chosen
+
+
+@pytest.mark.parametrize(
+    ("listed", "chosen"),
+    [
+        # Upstream's own end-to-end test of extenders returns 50.
+        ([{"Host": "n2", "Score": 50}, {"Host": "n1", "Score": 10}], "n2"),
+        ([{"Host": "n1", "Score": -1}], "n2"),
+        ([{"Host": "n2", "Score": 1}, {"Host": "unknown", "Score": 9}], "n2"),
+        ([{"Host": "n1", "Score": -(1 << 62)}, {"Host": "n2", "Score": 1 << 62}], "n2"),
+    ],
+)
+def test_unusual_scores_count_and_are_reported(listed: list[Any], chosen: str) -> None:
+    world = World()
+    world.nodes("n1", "n2")
+    told = Told(prioritize=listed)
+    attempt = run(engine_of(world, told, scorer("prioritize", 1 << 40)), world.pod())
+    assert attempt.result is not None
+    assert attempt.result.node_name == chosen
+    assert len(told.odd) == 1
+    assert not told.passed
 
 
 def test_an_extender_scores_where_no_plugin_does() -> None:
