@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -91,9 +89,9 @@ def main() -> int:
             report.problems.append("interrupted")
         finally:
             # After hours, what was found must not be lost with a control plane that fails.
-            if arguments.json:
-                arguments.json.write_text(json.dumps(asdict(report), indent=2) + "\n")
             _show(report, time.monotonic() - started, console)
+            if arguments.json:
+                arguments.json.write_text(report.json())
     return 1 if report.problems else 0
 
 

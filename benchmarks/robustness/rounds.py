@@ -11,6 +11,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+import msgspec
+
 from benchmarks.audit import overfilled
 from benchmarks.robustness.faults import FAULTS, End, Fault
 from benchmarks.robustness.replicas import Site
@@ -43,6 +45,10 @@ class Report:
     #: Seconds from the end of the fault until the last pod was bound, by round.
     recovery: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+    def json(self) -> str:
+        """All of it as a JSON document."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
 
 
 class Rounds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 
@@ -32,5 +33,6 @@ def test_pods_are_bound_once_whatever_fails(envtest_binaries: Binaries, tmp_path
         for name in CHOSEN:
             rounds.run(named[name])
     assert rounds.report.problems == []
+    assert json.loads(rounds.report.json())["faults"] == dict.fromkeys(CHOSEN, 1)
     assert rounds.report.rounds == len(CHOSEN)
     assert rounds.report.takeovers > 0, "a leader was killed"
