@@ -16,6 +16,7 @@ from typing import Final, Self
 
 import pytest
 
+from tests.envtest.admin import ApiError
 from tests.envtest.control_plane import Binaries, ControlPlane, ManagedProcess
 from tests.envtest.kubestow import start_kubestow
 from tests.envtest.test_deployment import ACCOUNT, MANIFESTS, NAMESPACE, ask
@@ -279,6 +280,72 @@ def test_a54_a55_a60_karpenter_and_both_together(allowed: ControlPlane, start: S
         work.event(pods["both"], "Nominated", "Pod should schedule on: nodeclaim/y", KARPENTER)
         work.until_said("both", ("True", "Nominated"))
         assert work.said("k8s") == work.said("ours") == ("", "")
+
+
+NODE_CLAIMS: Final = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "nodeclaims.karpenter.sh"},
+    "spec": {
+        "group": "karpenter.sh",
+        "scope": "Cluster",
+        "names": {"plural": "nodeclaims", "singular": "nodeclaim", "kind": "NodeClaim"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }
+        ],
+    },
+}
+CLAIMS: Final = "/apis/karpenter.sh/v1/nodeclaims"
+
+
+def test_a_claim_of_which_no_event_tells_keeps_the_promise(
+    allowed: ControlPlane, start: Start
+) -> None:
+    """Claim x has no capacity; claim y, which takes over silently, is given up by Karpenter."""
+    admin = allowed.admin
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    admin.request("POST", definitions, NODE_CLAIMS)
+
+    def make(name: str) -> bool:
+        try:
+            body = {
+                "apiVersion": "karpenter.sh/v1",
+                "kind": "NodeClaim",
+                "metadata": {"name": name},
+            }
+            admin.ensure(CLAIMS, body)
+        except ApiError:
+            return False
+        return True
+
+    until(lambda: make("y"), "the API server serves node claims")
+    start(suspectWindow="8s")
+    try:
+        with Story(allowed, "claims") as work:
+            work.delete_node("claims-z1")
+            pod, other = (work.replica(name) for name in ("pod", "other"))
+            text = "Pod should schedule on: nodeclaim/x"
+            work.event(pod, "Nominated", text, KARPENTER, seconds=-60)
+            work.event(other, "TriggeredScaleUp", YES, seconds=-60)
+            work.until_said("pod", ("True", "Nominated"))
+            work.until_said("other", TRIGGERED)
+            text = "NodeClaim x event: no capacity"
+            work.event(claim("x"), "InsufficientCapacityError", text, KARPENTER)
+            # The same failure by another autoscaler, which claims say nothing of.
+            status = {"name": "cluster-autoscaler-status", "namespace": "kube-system"}
+            text = "Failed adding 1 nodes to group group-z2 due to OutOfStock"
+            work.event({"kind": "ConfigMap", "metadata": status}, "ScaleUpFailed", text)
+            work.until_said("other", ("False", "ProvisioningFailed"))
+            assert work.said("pod") == ("True", "Nominated")
+            admin.request("DELETE", f"{CLAIMS}/y")
+            work.until_said("pod", ("False", "ProvisioningFailed"))
+    finally:
+        admin.request("DELETE", f"{definitions}/nodeclaims.karpenter.sh")
 
 
 def test_a58_another_manager_of_the_condition_is_left_alone(
