@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from scheduler.cli.quota import command
 from tests.envtest.control_plane import Binaries, ControlPlane, KubectlError
+from tests.envtest.gating_webhook import QUEUE, gating_webhook
 from tests.envtest.guarded_plane import guarded_plane, node
 from tests.envtest.quota_requests import pod, resources
 from tests.envtest.workload import until
@@ -272,6 +273,32 @@ def test_b47_p5_gated_pods_are_marked(guarded: ControlPlane) -> None:
 
     until(partial(marked, "a", gated=True, schedulerName="kubestow"), "P5 in force")
     assert not marked("b")
+
+
+def test_p5_marks_pods_that_a_webhook_gates(guarded: ControlPlane) -> None:
+    """Kueue gates plain pods in a webhook, which comes after admission policies."""
+    place = Guarded(guarded, "p5-webhook")
+
+    def created(name: str, labels: dict[str, str]) -> Any:
+        body = pod(name, schedulerName="kubestow").body
+        body["metadata"]["labels"] = labels
+        code, text = guarded.admin.exchange("POST", f"{place.base}/pods?dryRun=All", body)
+        assert code == 201, text
+        return json.loads(text)
+
+    def gated(made: Any) -> bool:
+        return bool(made["spec"].get("schedulingGates"))
+
+    def marked(made: Any) -> bool:
+        notes = made["metadata"].get("annotations") or {}
+        return bool(notes.get("kubestow.io/quota-deferred") == "true")
+
+    with gating_webhook(guarded, place.namespace):
+        until(lambda: gated(created("a", {QUEUE: "q"})), "the webhook in force")
+        until(lambda: marked(created("a", {QUEUE: "q"})), "P5 in force")
+        other = created("b", {})
+        assert not gated(other)
+        assert not marked(other)
 
 
 def test_b48_a_built_in_compute_key_is_warned_about_and_charges_gated_pods(
