@@ -306,7 +306,10 @@ CLAIMS: Final = "/apis/karpenter.sh/v1/nodeclaims"
 def test_a_claim_of_which_no_event_tells_keeps_the_promise(
     allowed: ControlPlane, start: Start
 ) -> None:
-    """Claim x has no capacity; claim y, which takes over silently, is given up by Karpenter."""
+    """One claim has no capacity; the one that takes over silently is given up by Karpenter.
+
+    Names are its own: events of other tests about the same ones would count here.
+    """
     admin = allowed.admin
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     admin.request("POST", definitions, NODE_CLAIMS)
@@ -323,26 +326,26 @@ def test_a_claim_of_which_no_event_tells_keeps_the_promise(
             return False
         return True
 
-    until(lambda: make("y"), "the API server serves node claims")
-    start(suspectWindow="8s")
+    until(lambda: make("silent"), "the API server serves node claims")
+    start(suspectWindow="15s")
     try:
         with Story(allowed, "claims") as work:
             work.delete_node("claims-z1")
             pod, other = (work.replica(name) for name in ("pod", "other"))
-            text = "Pod should schedule on: nodeclaim/x"
+            text = "Pod should schedule on: nodeclaim/broken"
             work.event(pod, "Nominated", text, KARPENTER, seconds=-60)
-            work.event(other, "TriggeredScaleUp", YES, seconds=-60)
+            work.event(other, "TriggeredScaleUp", YES.replace("group-z2", "broken"), seconds=-60)
             work.until_said("pod", ("True", "Nominated"))
             work.until_said("other", TRIGGERED)
-            text = "NodeClaim x event: no capacity"
-            work.event(claim("x"), "InsufficientCapacityError", text, KARPENTER)
+            text = "NodeClaim broken event: no capacity"
+            work.event(claim("broken"), "InsufficientCapacityError", text, KARPENTER)
             # The same failure by another autoscaler, which claims say nothing of.
             status = {"name": "cluster-autoscaler-status", "namespace": "kube-system"}
-            text = "Failed adding 1 nodes to group group-z2 due to OutOfStock"
+            text = "Failed adding 1 nodes to group broken due to OutOfStock"
             work.event({"kind": "ConfigMap", "metadata": status}, "ScaleUpFailed", text)
             work.until_said("other", ("False", "ProvisioningFailed"))
             assert work.said("pod") == ("True", "Nominated")
-            admin.request("DELETE", f"{CLAIMS}/y")
+            admin.request("DELETE", f"{CLAIMS}/silent")
             work.until_said("pod", ("False", "ProvisioningFailed"))
     finally:
         admin.request("DELETE", f"{definitions}/nodeclaims.karpenter.sh")
