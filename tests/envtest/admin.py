@@ -69,10 +69,16 @@ class AdminClient:
         return status == http.HTTPStatus.OK
 
     def exchange(
-        self, method: str, path: str, body: Mapping[str, object] | None, content_type: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        content_type: str = "",
+        *,
+        timeout: float = REQUEST_TIMEOUT_SECONDS,
     ) -> tuple[int, str]:
         """Send a request and return status and text of the answer, whatever they are."""
-        return self._exchange(method, path, body, REQUEST_TIMEOUT_SECONDS, content_type)
+        return self._exchange(method, path, body, timeout, content_type)
 
     def warnings(
         self, method: str, path: str, body: Mapping[str, object] | None = None

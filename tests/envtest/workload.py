@@ -28,6 +28,8 @@ from tests.envtest.control_plane import ControlPlane
 PATIENCE_SECONDS: Final = 120.0
 """Before `until` gives up; a loaded machine needs seconds for what otherwise takes a tenth."""
 POLL_SECONDS: Final = 0.05
+WATCH_TIMEOUT_SECONDS: Final = 10.0
+"""For a watch that asks for one second."""
 
 Json = dict[str, Any]
 
@@ -149,9 +151,6 @@ class Workload:
 
     def delete_pod(self, name: str) -> None:
         """Delete a pod at once."""
-        self._over.set()
-        if self._follower is not None:
-            self._follower.join()
         now = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
         self.control_plane.admin.request("DELETE", f"{self._base}/pods/{name}", now)
 
@@ -233,7 +232,9 @@ class Workload:
         while not self._over.is_set():
             path = f"{self._base}/pods?watch=1&resourceVersion={version}&timeoutSeconds=1"
             try:
-                _, text = self.control_plane.admin.exchange("GET", path, None)
+                _, text = self.control_plane.admin.exchange(
+                    "GET", path, None, timeout=WATCH_TIMEOUT_SECONDS
+                )
             except (OSError, http.client.HTTPException):
                 self._over.wait(POLL_SECONDS)
                 continue
