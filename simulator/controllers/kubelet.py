@@ -7,13 +7,18 @@ in seconds:
 - `kubestow.io/start-seconds`: from binding to Running (default: `Settings.start_seconds`);
 - `kubestow.io/run-seconds`: from start to the end, whatever the restart policy (default: pods that
   may end, restart policy Never or OnFailure, take `Settings.run_seconds`; all others run for ever);
-- `kubestow.io/terminate-seconds`: from deletion to being gone, at most the grace period;
+- `kubestow.io/terminate-seconds`: from SIGTERM to being gone; the sleep of a preStop hook comes
+  before it, and both together take at most the grace period;
 - `kubestow.io/exit-code`: not 0 makes the pod end Failed.
+
+A deleted pod that finalizers hold ends first (Succeeded or Failed), so that it uses nothing any
+more, and is then let go; the rest is up to whoever removes the finalizers.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
@@ -25,12 +30,15 @@ RUN_SECONDS: Final = "kubestow.io/run-seconds"
 TERMINATE_SECONDS: Final = "kubestow.io/terminate-seconds"
 EXIT_CODE: Final = "kubestow.io/exit-code"
 
+_TERMINAL: Final = ("Succeeded", "Failed")
+
 
 class Settings(NamedTuple):
     """Times of pods that say nothing themselves, in seconds."""
 
     start_seconds: float = 0.0
     run_seconds: float = 10.0
+    """`math.inf`: until they are deleted."""
     terminate_seconds: float = 1.0
 
 
@@ -75,10 +83,17 @@ def decide(pod: JsonObject, now: float, settings: Settings = Settings()) -> Deci
     if not dig(pod, "spec", "nodeName"):
         return Decision()
     where = (str(meta.get("namespace", "")), str(meta.get("name", "")), str(meta.get("uid", "")))
+    phase = dig(pod, "status", "phase") or "Pending"
     if meta.get("deletionTimestamp"):
         due = _gone_at(pod, settings)
-        return Decision(Remove(*where)) if due <= now else Decision(due=due)
-    phase = dig(pod, "status", "phase") or "Pending"
+        if due > now:
+            return Decision(due=due)
+        if not meta.get("finalizers"):
+            return Decision(Remove(*where))
+        if phase not in _TERMINAL:
+            return Decision(PatchStatus(*where, _finished(pod, now)))
+        # With a grace period of 0 it was let go already.
+        return Decision(Remove(*where)) if meta.get("deletionGracePeriodSeconds") else Decision()
     if phase == "Pending":
         due = _start_at(pod, now, settings)
         return (
@@ -96,12 +111,24 @@ def decide(pod: JsonObject, now: float, settings: Settings = Settings()) -> Deci
 
 def _gone_at(pod: JsonObject, settings: Settings) -> float:
     deadline = parse_time(dig(pod, "metadata", "deletionTimestamp")) or 0.0
-    if dig(pod, "status", "phase") in ("Succeeded", "Failed"):
+    phase = dig(pod, "status", "phase")
+    if phase in _TERMINAL:
         return 0.0
     grace = float(dig(pod, "metadata", "deletionGracePeriodSeconds") or 0)
     wanted = _seconds(pod, TERMINATE_SECONDS)
     takes = settings.terminate_seconds if wanted is None else wanted
+    if phase == "Running":
+        takes += _pre_stop_sleep(pod)
     return deadline - grace + min(takes, grace)
+
+
+def _pre_stop_sleep(pod: JsonObject) -> float:
+    """The longest of its containers, for they are stopped at the same time."""
+    sleeps = [
+        dig(container, "lifecycle", "preStop", "sleep", "seconds")
+        for container in dig(pod, "spec", "containers") or ()
+    ]
+    return max((float(seconds) for seconds in sleeps if seconds), default=0.0)
 
 
 def _start_at(pod: JsonObject, now: float, settings: Settings) -> float:
@@ -109,10 +136,17 @@ def _start_at(pod: JsonObject, now: float, settings: Settings) -> float:
     takes = settings.start_seconds if wanted is None else wanted
     if not takes:
         return now
-    for condition in dig(pod, "status", "conditions") or []:
+    bound = _scheduled_condition(pod) or {}
+    since = bound.get("lastTransitionTime") or dig(pod, "metadata", "creationTimestamp")
+    return (parse_time(since) or now) + takes
+
+
+def _scheduled_condition(pod: JsonObject) -> JsonObject | None:
+    for condition in dig(pod, "status", "conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-            return (parse_time(condition.get("lastTransitionTime")) or now) + takes
-    return (parse_time(dig(pod, "metadata", "creationTimestamp")) or now) + takes
+            scheduled: JsonObject = condition
+            return scheduled
+    return None
 
 
 def _end_at(pod: JsonObject, settings: Settings) -> float | None:
@@ -121,6 +155,8 @@ def _end_at(pod: JsonObject, settings: Settings) -> float | None:
         if dig(pod, "spec", "restartPolicy") not in ("Never", "OnFailure"):
             return None
         runs = settings.run_seconds
+    if runs == math.inf:
+        return None
     started = parse_time(dig(pod, "status", "startTime"))
     return None if started is None else started + runs
 
@@ -157,12 +193,16 @@ def _container_statuses(
 def _running(pod: JsonObject, now: float) -> JsonObject:
     address = _address(str(dig(pod, "metadata", "uid") or ""))
     started = format_time(now)
+    held = {"Initialized": True, "Ready": True, "ContainersReady": True}
+    if _scheduled_condition(pod) is None:
+        # No scheduler bound it: a static pod, or one that was created with its node.
+        held["PodScheduled"] = True
     return {
         "phase": "Running",
         "startTime": started,
         "podIP": address,
         "podIPs": [{"ip": address}],
-        "conditions": _conditions(now, Initialized=True, Ready=True, ContainersReady=True),
+        "conditions": _conditions(now, **held),
         "containerStatuses": _container_statuses(
             pod, lambda _container: {"running": {"startedAt": started}}, True
         ),

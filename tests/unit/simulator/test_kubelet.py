@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from simulator.controllers.kubelet import (
@@ -132,3 +134,74 @@ def test_a_pod_whose_node_is_missing_is_not_started() -> None:
     nodes.add("n1")
     kubelet.observe(_bound(), START)
     assert len(kubelet.due(START)) == 1
+
+
+def _deleted(made: JsonObject, grace: int = 30, *, finalizers: tuple[str, ...] = ()) -> JsonObject:
+    made["metadata"]["deletionTimestamp"] = format_time(START + grace)
+    made["metadata"]["deletionGracePeriodSeconds"] = grace
+    if finalizers:
+        made["metadata"]["finalizers"] = [*finalizers]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("phase", "sleeps", "grace", "gone"),
+    [
+        ("Running", (7,), 30, 9.0),  # the sleep, then the two seconds of the settings
+        ("Running", (3, 7), 30, 9.0),  # containers stop side by side
+        ("Running", (79,), 80, 80.0),
+        ("Running", (60,), 30, 30.0),  # never longer than the grace period
+        ("Pending", (7,), 30, 2.0),  # nothing runs that could have a hook
+    ],
+)
+def test_a_deleted_pod_sleeps_before_it_stops(
+    phase: str, sleeps: tuple[int, ...], grace: int, gone: float
+) -> None:
+    made = _deleted(_bound(phase), grace)
+    made["spec"]["containers"] = [
+        {"name": f"c{number}", "lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}}
+        for number, seconds in enumerate(sleeps)
+    ]
+    assert decide(made, START, _SETTINGS) == Decision(due=START + gone)
+    assert decide(made, START + gone, _SETTINGS).action == Remove("ns", "a", "u")
+
+
+def test_a_pod_with_finalizers_ends_and_is_then_let_go_once() -> None:
+    made = _deleted(_bound("Running"), finalizers=("example.com/hold",))
+    assert decide(made, START + 1, _SETTINGS) == Decision(due=START + 2)
+    assert _phase(decide(made, START + 2, _SETTINGS)) == "Succeeded"
+
+    made["status"]["phase"] = "Succeeded"
+    assert decide(made, START + 2, _SETTINGS).action == Remove("ns", "a", "u")
+
+    made["metadata"]["deletionGracePeriodSeconds"] = 0
+    assert decide(made, START + 3, _SETTINGS) == Decision()
+
+    made["metadata"]["finalizers"] = []
+    assert decide(made, START + 3, _SETTINGS).action == Remove("ns", "a", "u")
+
+
+def test_a_pod_with_finalizers_that_is_deleted_at_once_ends_too() -> None:
+    made = _deleted(_bound("Running", exit="1"), 0, finalizers=("example.com/hold",))
+    assert _phase(decide(made, START, _SETTINGS)) == "Failed"
+
+
+def _condition(pod: JsonObject, name: str) -> str | None:
+    decision = decide(pod, START, _SETTINGS)
+    assert isinstance(decision.action, PatchStatus)
+    found = [one["status"] for one in decision.action.patch["conditions"] if one["type"] == name]
+    return found[0] if found else None
+
+
+def test_a_pod_that_no_scheduler_bound_is_called_scheduled() -> None:
+    assert _condition(_bound(), "PodScheduled") is None, "the scheduler's own time stays"
+    static = _bound()
+    static["status"]["conditions"] = []
+    assert _condition(static, "PodScheduled") == "True"
+
+
+def test_pods_can_run_until_they_are_deleted() -> None:
+    made = _bound("Running")
+    made["spec"]["restartPolicy"] = "Never"
+    for_ever = _SETTINGS._replace(run_seconds=math.inf)
+    assert decide(made, START + 1e9, for_ever) == Decision()
