@@ -1,8 +1,9 @@
 """Builds the real control plane into `.envtest/bin`: `python -m tests.envtest.build`.
 
-The versions come from `go.mod` beside this file and from nowhere else. A binary is built again only
-when its stamp (a hash of go.mod, go.sum, the flags and the package) differs, so a second run takes
-no time. Binaries appear under their name only when they are complete.
+The versions come from `go.mod` beside this file and from nowhere else; `build` builds other modules
+of the same kind, too (`GoModule`). A binary is built again only when its stamp (a hash of go.mod,
+go.sum, the flags and the package) differs, so a second run takes no time. Binaries appear under
+their name only when they are complete.
 
 Only the standard library is used, because this runs before the project is installed.
 """
@@ -18,8 +19,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +48,23 @@ PACKAGES: Final = {
 """Command to main package, the same five as the `tool` lines of go.mod."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoModule:
+    """A module without Go code of its own, and the binaries that are built from it."""
+
+    directory: Path
+    """Of go.mod, which requires k8s.io/kubernetes at a release, and go.sum."""
+
+    packages: Mapping[str, str]
+    """Name of the binary to its package."""
+
+    command: tuple[str, ...] = ("build",)
+    """Of Go; `("test", "-c")` builds the tests of the packages."""
+
+
+CONTROL_PLANE: Final = GoModule(directory=MODULE_DIRECTORY, packages=PACKAGES)
+
+
 class BuildError(RuntimeError):
     """The build cannot go on. The text says what failed and what to do."""
 
@@ -55,8 +74,8 @@ def kubernetes_version(go_mod: str) -> str:
     found = re.search(r"^\s*k8s\.io/kubernetes (v\d+\.\d+\.\d+)\b", go_mod, re.MULTILINE)
     if found is None:
         msg = (
-            f"{MODULE_DIRECTORY / 'go.mod'} does not require k8s.io/kubernetes at a release "
-            "such as v1.36.2"
+            "go.mod does not require k8s.io/kubernetes at a release such as v1.36.2: "
+            "correct its `require` lines"
         )
         raise BuildError(msg)
     return found[1]
@@ -91,63 +110,66 @@ def build_flags(version: str) -> list[str]:
     ]
 
 
-def stamp_of(name: str, flags: Sequence[str]) -> str:
+def stamp_of(name: str, flags: Sequence[str], module: GoModule = CONTROL_PLANE) -> str:
     """Return the hash of all that decides the content of the binary `name`."""
     digest = hashlib.sha256()
     for file in ("go.mod", "go.sum"):
-        digest.update((MODULE_DIRECTORY / file).read_bytes())
-    digest.update("\0".join([PACKAGES[name], *flags]).encode())
+        digest.update((module.directory / file).read_bytes())
+    digest.update("\0".join([module.packages[name], *flags]).encode())
     return digest.hexdigest()
 
 
-def build(directory: Path = BUILD_DIRECTORY) -> None:
-    """Build every binary that is missing from `directory` or out of date.
+def build(directory: Path = BUILD_DIRECTORY, module: GoModule = CONTROL_PLANE) -> None:
+    """Build every binary of `module` that is missing from `directory` or out of date.
 
     Raises:
         BuildError: Go is missing, the modules cannot be fetched, or a package does not compile.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    version = kubernetes_version((MODULE_DIRECTORY / "go.mod").read_text())
+    version = kubernetes_version((module.directory / "go.mod").read_text())
     flags = build_flags(version)
     with _only_one_build(directory):
         stale = [
-            name for name in PACKAGES if not _is_current(directory, name, stamp_of(name, flags))
+            name
+            for name in module.packages
+            if not _is_current(directory, name, stamp_of(name, flags, module))
         ]
         if not stale:
-            _say(
-                f"all {len(PACKAGES)} binaries of Kubernetes {version} in {directory} "
-                "are up to date"
-            )
+            names = ", ".join(module.packages)
+            _say(f"{names} of Kubernetes {version} in {directory}: up to date")
             return
         go = _find_go()
-        _download_modules(go)
+        _download_modules(go, module)
         started = time.monotonic()
         for position, name in enumerate(stale, start=1):
             _say(f"[{position}/{len(stale)}] building {name}")
-            _build_one(go, name, directory, flags)
+            _build_one(go, module, name, directory, flags)
         _say(f"built {len(stale)} binaries into {directory} in {time.monotonic() - started:.0f} s")
 
 
-def _build_one(go: str, name: str, directory: Path, flags: Sequence[str]) -> None:
+def _build_one(go: str, module: GoModule, name: str, directory: Path, flags: Sequence[str]) -> None:
     started = time.monotonic()
     target, partial = directory / name, directory / f".{name}.partial"
+    package = module.packages[name]
     status, errors = _run_go(
-        [go, "build", *flags, "-o", str(partial), PACKAGES[name]], doing=f"building {name}"
+        [go, *module.command, *flags, "-o", str(partial), package],
+        module,
+        doing=f"building {name}",
     )
     if status != 0:
-        msg = f"building {name} from {PACKAGES[name]} failed with status {status}:\n{errors}"
+        msg = f"building {name} from {package} failed with status {status}:\n{errors}"
         raise BuildError(msg)
     partial.replace(target)
-    _stamp_file(directory, name).write_text(stamp_of(name, flags))
+    _stamp_file(directory, name).write_text(stamp_of(name, flags, module))
     size = target.stat().st_size / 1e6
     _say(f"      {name}: {time.monotonic() - started:.0f} s, {size:.0f} MB")
 
 
-def _download_modules(go: str) -> None:
+def _download_modules(go: str, module: GoModule) -> None:
     """Fetch all modules first, so that a network failure does not look like a compile error."""
     started = time.monotonic()
     _say("fetching Go modules")
-    status, errors = _run_go([go, "mod", "download"], doing="fetching Go modules")
+    status, errors = _run_go([go, "mod", "download"], module, doing="fetching Go modules")
     if status != 0:
         msg = (
             f"the Go modules could not be fetched:\n{errors}\n"
@@ -158,13 +180,13 @@ def _download_modules(go: str) -> None:
     _say(f"      modules: {time.monotonic() - started:.0f} s")
 
 
-def _run_go(command: Sequence[str], *, doing: str) -> tuple[int, str]:
+def _run_go(command: Sequence[str], module: GoModule, *, doing: str) -> tuple[int, str]:
     """Run Go in the module's directory; return its exit status and the end of its error output."""
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
     started = time.monotonic()
     with subprocess.Popen(
         command,
-        cwd=MODULE_DIRECTORY,
+        cwd=module.directory,
         env=environment,
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e import build as e2e_build
 from tests.envtest import build, fixtures
 from tests.envtest.binaries import (
     BUILD_DIRECTORY,
@@ -146,3 +147,32 @@ def test_current_binaries_are_not_built_again(
     assert "[1/1] building kubectl" in capsys.readouterr().err
     build.build(tmp_path / "bin")
     assert "up to date" in capsys.readouterr().err
+
+
+def test_the_specs_are_built_from_the_release_of_the_control_plane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    versions = {
+        build.kubernetes_version((module.directory / "go.mod").read_text())
+        for module in (build.CONTROL_PLANE, e2e_build.MODULE)
+    }
+    assert len(versions) == 1
+
+    fake = fill(tmp_path, ("go",)) / "go"
+    fake.write_text(
+        f'#!/bin/sh\necho "$(basename $PWD) $1 $2" >>{tmp_path}/calls\n[ "$1" = mod ] && exit\n'
+        'while [ $# -gt 2 ]; do shift; done\n: >"$1"\nchmod +x "$1"\n'
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    build.build(tmp_path / "bin", e2e_build.MODULE)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls == ["e2e mod download", "e2e test -c"]
+    assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == [
+        ".e2e.test.stamp",
+        ".lock",
+        "e2e.test",
+    ]
+
+
+def test_stamps_differ_between_modules() -> None:
+    assert build.stamp_of("e2e.test", [], e2e_build.MODULE) != build.stamp_of("etcd", [])

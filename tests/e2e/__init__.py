@@ -1,0 +1,1 @@
+"""Upstream's end-to-end specs of scheduling, run against kubestow: `python -m tests.e2e`."""
