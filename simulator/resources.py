@@ -373,7 +373,8 @@ RESOURCES: Final[tuple[Resource, ...]] = (
 class ResourceTable:
     """Rows by path and by kind.
 
-    More rows may be given at construction; a later row of a name wins.
+    More rows may be given at construction, or added as a CustomResourceDefinition would; a later
+    row of a name wins.
     """
 
     def __init__(self, more: tuple[Resource, ...] = ()) -> None:
@@ -382,6 +383,11 @@ class ResourceTable:
 
     def __iter__(self) -> Iterator[Resource]:
         return iter(self._by_path.values())
+
+    def add(self, row: Resource) -> None:
+        """Serve one more resource from now on."""
+        self._by_path[row.group, row.version, row.plural] = row
+        self._by_kind[row.group_version, row.kind] = row
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """The row a request path names."""

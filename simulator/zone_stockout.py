@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulator.controllers.autoscaler_groups import Settings, parse_settings
+from simulator.controllers.autoscaler_groups import Flavor, Settings, parse_settings
 from simulator.objects import JsonObject
 
 ANNOTATION: Final = "kubestow.io/topology-spread-fallback"
@@ -88,6 +88,6 @@ def nodes() -> list[JsonObject]:
     return [node(ROOMY, "12"), node(SOLD_OUT, "2")]
 
 
-def autoscaler() -> Settings:
-    """The settings of the simulated cluster-autoscaler."""
-    return parse_settings(AUTOSCALER)
+def autoscaler(flavor: Flavor = "cluster-autoscaler") -> Settings:
+    """The settings of the simulated autoscaler."""
+    return parse_settings({**AUTOSCALER, "flavor": flavor})

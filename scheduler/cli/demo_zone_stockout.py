@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import click
 from rich.console import Console
@@ -29,6 +29,7 @@ from scheduler.cli.demo_show import DemoError, scheduling
 from scheduler.cli.demo_timeline import Timeline
 from scheduler.cli.reporting import EXIT_INTERRUPTED
 from simulator import EmbeddedCluster, SimClock
+from simulator.controllers.autoscaler_groups import Flavor
 from simulator.objects import JsonObject, dig
 from simulator.store import Change
 from simulator.zone_stockout import (
@@ -51,15 +52,33 @@ SPEED: Final = 5.0
 """Seconds of the cluster in a real one."""
 GATE: Final = "PodTopologySpreadFallbackMode"
 APPLIED: Final = "kubestow.io/topology-spread-fallback-applied"
-MILESTONES: Final = {
-    "waits": "a pod to be refused by the strict constraint",
-    "TriggeredScaleUp": "the autoscaler to ask for a node",
-    "ScaleUpFailed": "the cloud to be sold out",
-    "NotTriggerScaleUp": "the autoscaler to give up",
-    "condition": "the condition NodeProvisioningInProgress=False",
-    "fallback": "a pod to be placed with the constraint softened",
+_ASKED: Final = "the autoscaler to ask for a node"
+_SOLD_OUT: Final = "the cloud to be sold out"
+_GAVE_UP: Final = "the autoscaler to give up"
+_EVENTS: Final[dict[Flavor, dict[str, str]]] = {
+    "cluster-autoscaler": {
+        "TriggeredScaleUp": _ASKED,
+        "ScaleUpFailed": _SOLD_OUT,
+        "NotTriggerScaleUp": _GAVE_UP,
+    },
+    "karpenter": {
+        "Nominated": _ASKED,
+        "InsufficientCapacityError": _SOLD_OUT,
+        "FailedScheduling": _GAVE_UP,
+    },
 }
-"""What must happen, in this order."""
+"""Reasons of the events that each autoscaler sends in this story."""
+
+
+def milestones(flavor: Flavor = "cluster-autoscaler") -> dict[str, str]:
+    """What must happen, in this order."""
+    return {
+        "waits": "a pod to be refused by the strict constraint",
+        **_EVENTS[flavor],
+        "condition": "the condition NodeProvisioningInProgress=False",
+        "fallback": "a pod to be placed with the constraint softened",
+    }
+
 
 _HELP: Final = f"""\
 A zone is sold out; strict spreading gives way, and only then.
@@ -73,7 +92,7 @@ carry an annotation that says when the constraint may soften: when node provisio
 What the timeline shows, in minutes of the cluster's clock:
   story       what you would do with kubectl
   kubestow    placements, and pods that wait
-  autoscaler  the events of a cluster autoscaler, with their real texts
+  autoscaler  the events of cluster-autoscaler or Karpenter: their real texts, and their silence
   bridge      the pod condition that kubestow makes of these events
 
 The API server is a stock one that knows nothing of the feature. The manifest is in
@@ -85,6 +104,7 @@ Examples:
   kubestow demo zone-stockout              about 10 seconds
   kubestow demo zone-stockout --speed 30   quicker
   kubestow demo zone-stockout --serve      then look around with kubectl
+  kubestow demo zone-stockout --autoscaler karpenter
 """
 _GUIDE: Final = """
 The cluster keeps running. In another terminal:
@@ -111,20 +131,28 @@ Ctrl-C ends it.
     help="Seconds of the cluster's clock in a real one.",
 )
 @click.option(
+    "--autoscaler",
+    "flavor",
+    type=click.Choice(get_args(Flavor)),
+    default="cluster-autoscaler",
+    show_default=True,
+    help="The autoscaler that is imitated.",
+)
+@click.option(
     "--serve", is_flag=True, help="Keep cluster and scheduler running afterwards, for kubectl."
 )
 @port_option
 @log_file_option
-def command(*, speed: float, serve: bool, port: int, log_file: Path | None) -> None:
+def command(*, speed: float, flavor: Flavor, serve: bool, port: int, log_file: Path | None) -> None:
     """Run the story; leaves with its exit code."""
-    perform(lambda folder: _perform(folder, speed, port, serve=serve), log_file)
+    perform(lambda folder: _perform(folder, speed, flavor, port, serve=serve), log_file)
 
 
-async def _perform(folder: Path, speed: float, port: int, *, serve: bool) -> int:
+async def _perform(folder: Path, speed: float, flavor: Flavor, port: int, *, serve: bool) -> int:
     interruption = Interruption()
     console = Console()
     cluster = EmbeddedCluster(
-        port=port, clock=SimClock(rate=speed), autoscaler=autoscaler(), seed=1
+        port=port, clock=SimClock(rate=speed), autoscaler=autoscaler(flavor), seed=1
     )
     code = 0
     async with _opened(cluster, folder, port) as kubeconfig:
@@ -219,6 +247,7 @@ class Story:
     def __init__(self, cluster: EmbeddedCluster, timeline: Timeline) -> None:
         self._cluster = cluster
         self._timeline = timeline
+        self._flavor: Flavor = cluster.autoscaler.settings.flavor
         self._changed = asyncio.Event()
         self._waited: set[str] = set()
         self._zones = {
@@ -286,11 +315,12 @@ class Story:
         """Raise DemoError unless everything happened, in order."""
         happened = self._timeline.happened
         before = ""
-        for milestone, what in MILESTONES.items():
+        wanted = milestones(self._flavor)
+        for milestone, what in wanted.items():
             if milestone not in happened:
                 raise DemoError(f"waited {self._patience():.0f} s in vain for {what}")
             if before and happened[before] > happened[milestone]:
-                raise DemoError(f"{MILESTONES[before]} came after {what}")
+                raise DemoError(f"{wanted[before]} came after {what}")
             before = milestone
         bound = sum(outcome.zones.values())
         if bound != REPLICAS:
@@ -302,7 +332,7 @@ class Story:
 
     def _event(self, _table: str, change: Change) -> None:
         event = change.version.obj
-        if dig(event, "source", "component") != "cluster-autoscaler":
+        if dig(event, "source", "component") != self._flavor:
             return
         involved = event["involvedObject"]
         whom = involved["name"] if involved["kind"] == "Pod" else ""

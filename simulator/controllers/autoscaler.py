@@ -1,11 +1,11 @@
 """A simulated cluster autoscaler: node groups that grow when pods have no place, or fail to.
 
-A loop in simulated time, as cluster-autoscaler's: every `scanInterval` it looks at the pods that a
-scheduler called Unschedulable, leaves out those that fit on nodes that are there or on their way,
-and lets the first group grow that would help under the *strict* rules. Invariants: one group grows
-in a loop; pods are told that nothing is done for them only in a loop in which no group grew or was
-refused; a group that failed is left alone until its backoff is over. Silent while it has no groups.
-It does not shrink groups.
+A loop in simulated time: every `scanInterval` it looks at the pods that a scheduler called
+Unschedulable, leaves out those that fit on nodes that are there or on their way, and lets the first
+group grow that would help under the *strict* rules. As cluster-autoscaler, one group grows in a
+loop, and pods are told that nothing is done for them only in a loop in which no group grew or was
+refused; as Karpenter, one loop provides for all pods, and tells the others. A group that failed is
+left alone until its backoff is over. Silent while it has no groups. It does not shrink groups.
 
 In a native cluster (KEP-3990's gate of the controllers is on) it also writes the condition
 NodeProvisioningInProgress and simulates a pod whose criteria hold with the constraint relaxed.
@@ -13,7 +13,8 @@ NodeProvisioningInProgress and simulates a pod whose criteria hold with the cons
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,11 +28,12 @@ from simulator.controllers.autoscaler_events import (
     IN_BACKOFF,
     ClusterAutoscalerReports,
     Growth,
-    KarpenterReports,
+    Reports,
     Verdict,
 )
 from simulator.controllers.autoscaler_groups import GROUP_LABEL, NodeGroup, Settings
 from simulator.controllers.autoscaler_world import Candidate, Estimate, SimNode, World, estimate
+from simulator.controllers.karpenter import NODE_CLAIMS, KarpenterReports
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, format_time
 from simulator.store import Change
@@ -62,6 +64,8 @@ class _Loop:
     """What one loop saw."""
 
     world: World
+    placed: list[tuple[Pod, str]] = field(default_factory=list)
+    """Pods that have room on a node, there or on its way."""
     waiting: list[Candidate] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     """Reasons of groups that were not even asked."""
@@ -83,9 +87,9 @@ class Autoscaler:
         self._loops = 0
         self._last: JsonObject = {}
         self._decoded: dict[str, tuple[int, Pod]] = {}
-        self._reports: dict[str, ClusterAutoscalerReports | KarpenterReports] = {
+        self._reports: dict[str, Reports] = {
             "cluster-autoscaler": ClusterAutoscalerReports(api, self._limited),
-            "karpenter": KarpenterReports(api, self._limited),
+            "karpenter": KarpenterReports(api),
         }
 
     def _limited(self) -> bool:
@@ -94,6 +98,8 @@ class Autoscaler:
     def configure(self, settings: Settings) -> None:
         """Use other settings from now on. Machines that are on their way stay."""
         now = self._api.clock.now()
+        if settings.flavor == "karpenter":
+            self._api.resources.add(NODE_CLAIMS)
         if not self.settings.groups or settings.scan_interval != self.settings.scan_interval:
             self._next = now + settings.scan_interval
         for group in settings.groups:
@@ -147,11 +153,10 @@ class Autoscaler:
 
     def _register(self, machine: _Machine) -> None:
         self._backoff.pop(machine.group.name, None)
-        try:
+        # Somebody may have made a node of that name meanwhile: then it is there.
+        with contextlib.suppress(ApiError):
             self._api.create(self._nodes, "", machine.group.node(machine.name))
-        except ApiError:
-            # Somebody made a node of that name meanwhile: then it is there.
-            return
+        self._report.arrived(machine.name)
 
     def _give_up(self, machines: list[_Machine], now: float) -> None:
         group, names = machines[0].group, [machine.name for machine in machines]
@@ -164,7 +169,7 @@ class Autoscaler:
     # ------------------------------------------------------------------------------------ the loop
 
     @property
-    def _report(self) -> ClusterAutoscalerReports | KarpenterReports:
+    def _report(self) -> Reports:
         return self._reports[self.settings.flavor]
 
     def loop(self, now: float) -> JsonObject:
@@ -172,19 +177,37 @@ class Autoscaler:
         self._loops += 1
         self._fill_up(now)
         seen = self._look()
-        choice = self._choose(seen, now)
+        waiting = [candidate.pod.key for candidate in seen.waiting]
+        for pod, node in seen.placed:
+            self._report.fits(pod, node)
+        result, groups = self._provide(seen, now)
         remaining = self._remaining(seen)
-        result = self._say_no(remaining) if choice is None else self._grow(*choice, now)
+        if not groups or not self._report.one_group_per_loop:
+            for pod, verdict in remaining:
+                self._report.not_triggered(pod, verdict)
         if self._native() and result != "refused":
             for pod, verdict in remaining:
                 self._write_condition(pod, "False", verdict, now)
         self._last = {
             "time": format_time(now),
-            "result": result,
-            "waiting": [candidate.pod.key for candidate in seen.waiting],
-            "group": choice[0].name if choice else None,
+            "result": result or ("not triggered" if remaining else "nothing to do"),
+            "waiting": waiting,
+            "group": groups[0] if groups else None,
         }
         return self._last
+
+    def _provide(self, seen: _Loop, now: float) -> tuple[str, list[str]]:
+        """Let groups grow; what came of the last one, and which they were."""
+        result, groups = "", []
+        while (choice := self._choose(seen, now)) is not None:
+            group, found = choice
+            result = self._grow(group, found, now)
+            groups.append(group.name)
+            if self._report.one_group_per_loop:
+                break
+            helped = {candidate.pod.uid for candidate in found.pods}
+            seen.waiting = [each for each in seen.waiting if each.pod.uid not in helped]
+        return result, groups
 
     def _look(self) -> _Loop:
         """The world as it is, and the pods that neither it nor what is on its way has room for."""
@@ -209,8 +232,11 @@ class Autoscaler:
             except (SelectorError, QuantityError):
                 # No autoscaler can do anything for a pod that cannot be understood.
                 continue
-            if world.place(candidate) is None:
+            place = world.place(candidate)
+            if place is None:
                 seen.waiting.append(candidate)
+            else:
+                seen.placed.append((pod, place.name))
         return seen
 
     def _existing(self) -> list[SimNode]:
@@ -259,10 +285,15 @@ class Autoscaler:
         for group in self.settings.groups:
             missing = group.min - self._size(group)
             if missing > 0 and group.state == "ok":
-                self._order(group, missing, now)
+                growth = self._growth(group, missing)
+                self._report.ordering(growth)
+                self._order(growth, now)
+                self._report.ordered(growth, ())
 
     def _choose(self, seen: _Loop, now: float) -> tuple[NodeGroup, Estimate] | None:
         """Ask every group; the first that helps a pod."""
+        seen.skipped.clear()
+        seen.estimates.clear()
         if not seen.waiting:
             return None
         room = self._room_in_cluster()
@@ -306,42 +337,32 @@ class Autoscaler:
 
     def _grow(self, group: NodeGroup, found: Estimate, now: float) -> str:
         pods = [candidate.pod for candidate in found.pods]
-        size = self._size(group)
+        growth = self._growth(group, found.nodes, found.homes)
+        self._report.ordering(growth)
         if group.state == "refuse":
-            growth = Growth(group, size, size + found.nodes, self._names(group, found.nodes))
             self._report.refused(growth, pods)
             self._backoff[group.name] = now + self.settings.backoff
             return "refused"
-        names = self._order(group, found.nodes, now)
-        growth = Growth(group, size, size + found.nodes, names)
-        self._report.triggered(growth, pods)
+        self._order(growth, now)
+        self._report.ordered(growth, pods)
         if self._native():
             text = f"{group.name} {growth.current}->{growth.wanted} (max: {group.max})"
             for pod in pods:
                 self._write_condition(pod, "True", Verdict("TriggeredScaleUp", text), now)
         return "triggered"
 
-    def _order(self, group: NodeGroup, count: int, now: float) -> tuple[str, ...]:
-        names = self._names(group, count)
-        self._machines += [_Machine(group, name, now) for name in names]
-        return names
-
-    def _names(self, group: NodeGroup, count: int) -> tuple[str, ...]:
+    def _growth(
+        self, group: NodeGroup, count: int, homes: Mapping[str, int] | None = None
+    ) -> Growth:
+        size = self._size(group)
         taken = {version.name for version in self._api.store.items("nodes")}
         taken.update(machine.name for machine in self._machines)
-        names: list[str] = []
-        number = 0
-        while len(names) < count:
-            number += 1
-            name = f"{group.name}-{number}"
-            if name not in taken:
-                names.append(name)
-        return tuple(names)
+        names = self._report.names(group, count, taken)
+        places = {uid: names[number] for uid, number in (homes or {}).items()}
+        return Growth(group, size, size + count, names, places)
 
-    def _say_no(self, remaining: Sequence[tuple[Pod, Verdict]]) -> str:
-        for pod, verdict in remaining:
-            self._report.not_triggered(pod, verdict)
-        return "not triggered" if remaining else "nothing to do"
+    def _order(self, growth: Growth, now: float) -> None:
+        self._machines += [_Machine(growth.group, name, now) for name in growth.names]
 
     def _write_condition(self, pod: Pod, status: str, verdict: Verdict, now: float) -> None:
         """Write NodeProvisioningInProgress, as the autoscaler's own field manager."""

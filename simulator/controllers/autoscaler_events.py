@@ -1,32 +1,27 @@
-"""What autoscalers say: Events with the texts of cluster-autoscaler 1.36 and of Karpenter.
+"""What cluster-autoscaler 1.36 says: Events with its texts, and with its silence.
 
-Both use the legacy recorder: the component stands in `source`, a repetition raises `count` and
-`lastTimestamp` of the Event that is there. cluster-autoscaler tells of pods on the pods and of
-groups on the ConfigMap it writes its status to; Karpenter tells of machines on NodeClaims. Which of
-these is told when is decided in `simulator.controllers.autoscaler`.
+It tells of pods on the pods and of groups on the ConfigMap it writes its status to. Of a reason and
+a pod it sends one event in 5 minutes, whatever the message; about that ConfigMap it sends every
+message (kubernetes/autoscaler: `cluster-autoscaler/utils/kubernetes/factory.go`). What is told when
+is decided in `simulator.controllers.autoscaler`; Karpenter is in `simulator.controllers.karpenter`.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from scheduler.api import Pod
-from simulator.api import MERGE_PATCH, Api
+from simulator.api import Api
 from simulator.controllers.autoscaler_groups import NodeGroup
-from simulator.errors import ApiError
-from simulator.objects import JsonObject, format_time
+from simulator.controllers.event_recorder import Recorder, Said, SpamFilter
+from simulator.objects import JsonObject
 
-LIMIT_SECONDS: Final = 300.0
-"""cluster-autoscaler: one event for each reason and object in this time."""
 STATUS_NAMESPACE: Final = "kube-system"
 STATUS_CONFIGMAP: Final = "cluster-autoscaler-status"
 IN_BACKOFF: Final = "in backoff after failed scale-up"
 AT_MAX_SIZE: Final = "max node group size reached"
 AT_MAX_TOTAL: Final = "max total nodes in cluster reached"
-_NUMBERS: Final = itertools.count(1)
-"""Makes names of Events differ although the clock stands still."""
 _STOCKOUT_CODE: Final = "OutOfResource.ZONE_RESOURCE_POOL_EXHAUSTED"
 
 
@@ -37,7 +32,9 @@ class Growth(NamedTuple):
     current: int
     wanted: int
     names: tuple[str, ...]
-    """Of the nodes that are to come."""
+    """Of the machines that are to come."""
+    homes: Mapping[str, str] = {}
+    """On which of them a pod is meant to run, by its UID."""
 
 
 class Verdict(NamedTuple):
@@ -46,69 +43,6 @@ class Verdict(NamedTuple):
     reason: str
     """For the condition: ScaleUpBackoff, MaxSizeReached or NoNodeGroup."""
     message: str
-
-
-class Recorder:
-    """Writes Events of one component. `limited` says whether the rate limit is on."""
-
-    def __init__(self, api: Api, component: str, limited: Callable[[], bool]) -> None:
-        self._api = api
-        self._events = api.resources.of_kind("v1", "Event")
-        self._component = component
-        self._limited = limited
-        self._last: dict[tuple[str, str], float] = {}
-        self._written: dict[tuple[str, str, str], tuple[str, str, int]] = {}
-
-    def record(self, involved: JsonObject, kind: str, reason: str, message: str) -> bool:
-        """Write an Event of type `kind` (Normal, Warning); False when the limit held it back."""
-        now = self._api.clock.now()
-        about = f"{involved.get('kind')}/{involved.get('uid') or involved['name']}"
-        last = self._last.get((about, reason))
-        if self._limited() and last is not None and now - last < LIMIT_SECONDS:
-            return False
-        self._last[about, reason] = now
-        if not self._repeat((about, reason, message), now):
-            self._create((about, reason, message), involved, kind, now)
-        return True
-
-    def _repeat(self, key: tuple[str, str, str], now: float) -> bool:
-        known = self._written.get(key)
-        if known is None:
-            return False
-        namespace, name, count = known
-        patch = {"count": count + 1, "lastTimestamp": format_time(now)}
-        try:
-            self._api.patch(self._events, namespace, name, patch, MERGE_PATCH)
-        except ApiError:
-            # Its time to live is over; it is written anew.
-            return False
-        self._written[key] = (namespace, name, count + 1)
-        return True
-
-    def _create(
-        self, key: tuple[str, str, str], involved: JsonObject, kind: str, now: float
-    ) -> None:
-        namespace = str(involved.get("namespace") or "default")
-        name = f"{involved['name']}.{int(now * 1e6):x}{next(_NUMBERS):x}"
-        moment = format_time(now)
-        body: JsonObject = {
-            "metadata": {"name": name, "namespace": namespace},
-            "involvedObject": involved,
-            "type": kind,
-            "reason": key[1],
-            "message": key[2],
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
-            "count": 1,
-        }
-        try:
-            self._api.create(self._events, namespace, body)
-        except ApiError:
-            # Its namespace is going away, or a fault rule of a test stands in the way.
-            return
-        self._written[key] = (namespace, name, 1)
 
 
 def pod_reference(pod: Pod) -> JsonObject:
@@ -125,46 +59,101 @@ def pod_reference(pod: Pod) -> JsonObject:
 
 
 class Reports(Protocol):
-    """How one kind of autoscaler tells what it does."""
+    """How one kind of autoscaler tells what it does, and how it goes about it."""
 
-    def triggered(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """Nodes were asked for, and the cloud accepted."""
+    source: str
+    one_group_per_loop: bool
+    """Whether pods that the first group does not help wait for the next loop, and are told nothing
+    in this one."""
+
+    def names(self, group: NodeGroup, count: int, taken: Collection[str]) -> tuple[str, ...]:
+        """Names for new machines."""
+        ...
+
+    def ordering(self, growth: Growth) -> None:
+        """Nodes are about to be asked for."""
+
+    def ordered(self, growth: Growth, pods: Sequence[Pod]) -> None:
+        """The cloud accepted; without pods if a group has fewer nodes than it must."""
 
     def refused(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """Nodes were asked for, and the cloud refused."""
+        """The cloud refused."""
+
+    def arrived(self, name: str) -> None:
+        """A machine is a node now."""
 
     def failed(self, group: NodeGroup, names: Sequence[str]) -> None:
         """The cloud had accepted, and then could not deliver."""
 
     def timed_out(self, group: NodeGroup, names: Sequence[str], seconds: float) -> None:
-        """Nothing was heard of the nodes for too long."""
+        """Nothing was heard of the machines for too long."""
 
     def total_reached(self, limit: int) -> None:
         """The cluster must not grow."""
+
+    def fits(self, pod: Pod, node: str) -> None:
+        """A pod that waits has room on a node that is there, or on a machine on its way."""
 
     def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
         """Nothing can be done for a pod."""
 
 
+def _spam_key(said: Said) -> str:
+    about = said.about
+    if (about.get("namespace"), about["name"]) == (STATUS_NAMESPACE, STATUS_CONFIGMAP):
+        return said.message
+    return f"{said.reason}/{said.object_key}"
+
+
+class _Filter:
+    """cluster-autoscaler's, or client-go's own with `--record-duplicated-events`."""
+
+    def __init__(self, limited: Callable[[], bool]) -> None:
+        self._limited = limited
+        self._own = SpamFilter(_spam_key, burst=1)
+        self._default = SpamFilter()
+
+    def admits(self, said: Said, now: float) -> bool:
+        return (self._own if self._limited() else self._default).admits(said, now)
+
+
 class ClusterAutoscalerReports:
     """Events of cluster-autoscaler."""
 
-    source: Final = "cluster-autoscaler"
+    source = "cluster-autoscaler"
+    one_group_per_loop = True
 
     def __init__(self, api: Api, limited: Callable[[], bool]) -> None:
         self._api = api
-        self._recorder = Recorder(api, self.source, limited)
+        self._recorder = Recorder(api, self.source, _Filter(limited))
         self._configmaps = api.resources.of_kind("v1", "ConfigMap")
 
-    def triggered(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """TriggeredScaleUp on each pod that caused it."""
-        group = growth.group
-        text = (
-            f"pod triggered scale-up: [{{{group.name} {growth.current}->{growth.wanted} "
-            f"(max: {group.max})}}]"
-        )
+    def names(self, group: NodeGroup, count: int, taken: Collection[str]) -> tuple[str, ...]:
+        """The group's name and the lowest numbers that are free."""
+        found: list[str] = []
+        number = 0
+        while len(found) < count:
+            number += 1
+            name = f"{group.name}-{number}"
+            if name not in taken:
+                found.append(name)
+        return tuple(found)
+
+    def ordering(self, growth: Growth) -> None:
+        """ScaledUpGroup, a first time."""
+        name, sizes = growth.group.name, _sizes(growth)
+        text = f"Scale-up: setting group {name} size to {sizes}"
+        self._recorder.record(Said(self._status(), "Normal", "ScaledUpGroup", text))
+
+    def ordered(self, growth: Growth, pods: Sequence[Pod]) -> None:
+        """ScaledUpGroup again; TriggeredScaleUp on each pod that caused it."""
+        name, sizes = growth.group.name, _sizes(growth)
+        text = f"Scale-up: group {name} size set to {sizes}"
+        self._recorder.record(Said(self._status(), "Normal", "ScaledUpGroup", text))
+        change = f"{growth.current}->{growth.wanted} (max: {growth.group.max})"
+        text = f"pod triggered scale-up: [{{{name} {change}}}]"
         for pod in pods:
-            self._recorder.record(pod_reference(pod), "Normal", "TriggeredScaleUp", text)
+            self._recorder.record(Said(pod_reference(pod), "Normal", "TriggeredScaleUp", text))
 
     def refused(self, growth: Growth, pods: Sequence[Pod]) -> None:
         """FailedToScaleUpGroup; nothing on pods."""
@@ -175,12 +164,18 @@ class ClusterAutoscalerReports:
             f"{growth.wanted} nodes was refused: quota of {zone} exceeded",
         )
 
+    def arrived(self, name: str) -> None:
+        """Nothing: the node is there to see."""
+
+    def fits(self, pod: Pod, node: str) -> None:
+        """Nothing: the pod is schedulable."""
+
     def failed(self, group: NodeGroup, names: Sequence[str]) -> None:
         """ScaleUpFailed; nothing on pods."""
         self._warn(
             "ScaleUpFailed",
             f"Failed adding {len(names)} nodes to group {group.name} due to {_STOCKOUT_CODE}; "
-            f"source errors: {_exhausted(group)}",
+            f"source errors: {exhausted(group)}",
         )
 
     def timed_out(self, group: NodeGroup, names: Sequence[str], seconds: float) -> None:
@@ -197,10 +192,10 @@ class ClusterAutoscalerReports:
     def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
         """NotTriggerScaleUp on the pod."""
         text = f"pod didn't trigger scale-up: {verdict.message}"
-        self._recorder.record(pod_reference(pod), "Normal", "NotTriggerScaleUp", text)
+        self._recorder.record(Said(pod_reference(pod), "Normal", "NotTriggerScaleUp", text))
 
     def _warn(self, reason: str, message: str) -> None:
-        self._recorder.record(self._status(), "Warning", reason, message)
+        self._recorder.record(Said(self._status(), "Warning", reason, message))
 
     def _status(self) -> JsonObject:
         """The ConfigMap that events about groups are attached to; made when it is missing."""
@@ -220,51 +215,12 @@ class ClusterAutoscalerReports:
         }
 
 
-class KarpenterReports:
-    """Events of Karpenter. Its NodeClaims are named in events only; they are no objects here."""
-
-    source: Final = "karpenter"
-
-    def __init__(self, api: Api, limited: Callable[[], bool]) -> None:
-        self._recorder = Recorder(api, self.source, limited)
-
-    def triggered(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """Nominated on each pod."""
-        for pod in pods:
-            text = f"Pod should schedule on: nodeclaim/{growth.names[0]}"
-            self._recorder.record(pod_reference(pod), "Normal", "Nominated", text)
-
-    def refused(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """Karpenter has nominated before it asks the cloud."""
-        self.triggered(growth, pods)
-        self.failed(growth.group, growth.names)
-
-    def failed(self, group: NodeGroup, names: Sequence[str]) -> None:
-        """InsufficientCapacityError on each NodeClaim."""
-        for name in names:
-            text = f"NodeClaim {name} event: creating instance, {_exhausted(group)}"
-            self._recorder.record(_claim(name), "Warning", "InsufficientCapacityError", text)
-
-    def timed_out(self, group: NodeGroup, names: Sequence[str], seconds: float) -> None:
-        """Karpenter deletes such NodeClaims without an event on pods."""
-        for name in names:
-            text = f"NodeClaim {name} event: not registered within {go_duration(seconds)}"
-            self._recorder.record(_claim(name), "Warning", "RegistrationTimeout", text)
-
-    def total_reached(self, limit: int) -> None:
-        """Karpenter has limits of pools only."""
-
-    def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
-        """FailedScheduling on the pod: the schedulers' reason, from another source."""
-        text = f"Failed to schedule pod, {verdict.message or 'no nodepool found'}"
-        self._recorder.record(pod_reference(pod), "Warning", "FailedScheduling", text)
+def _sizes(growth: Growth) -> str:
+    return f"{growth.wanted} instead of {growth.current} (max: {growth.group.max})"
 
 
-def _claim(name: str) -> JsonObject:
-    return {"kind": "NodeClaim", "apiVersion": "karpenter.sh/v1", "name": name, "uid": name}
-
-
-def _exhausted(group: NodeGroup) -> str:
+def exhausted(group: NodeGroup) -> str:
+    """What the cloud says when it has nothing left."""
     return f"insufficient capacity: {group.zone or group.name} has no such instances left"
 
 

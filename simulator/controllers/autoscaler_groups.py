@@ -122,6 +122,7 @@ class Settings(
     """An autoscaler. Times are simulated seconds; the defaults are cluster-autoscaler's."""
 
     flavor: Flavor = "cluster-autoscaler"
+    """Whose events it writes, and leaves out. `karpenter` also keeps NodeClaims."""
     scan_interval: float = 10.0
     """Between two loops."""
     backoff: float = 300.0
@@ -129,8 +130,8 @@ class Settings(
     max_node_provision_time: float = 900.0
     """After which a node that did not come is given up."""
     limit_events: bool = True
-    """One event for each object and reason in five minutes, as cluster-autoscaler does without
-    `--record-duplicated-events`."""
+    """One event for each pod and reason in five minutes, as cluster-autoscaler does without
+    `--record-duplicated-events`. Karpenter has no such switch."""
     max_nodes_total: int = 0
     """Nodes of the whole cluster; 0: no limit."""
     groups: tuple[NodeGroup, ...] = ()

@@ -225,6 +225,8 @@ class Estimate:
     """New nodes that the pods need."""
     pods: list[Candidate] = field(default_factory=list)
     """Those that would have a place, on new nodes or beside others on them."""
+    homes: dict[str, int] = field(default_factory=dict)
+    """Which of the new nodes each of them is put on, by UID."""
     rejected: dict[str, str] = field(default_factory=dict)
     """Why a new node would not help, by UID of the pod."""
 
@@ -251,5 +253,6 @@ def estimate(world: World, waiting: Iterable[Candidate], template: SimNode, most
             new.append(home)
         home.take(candidate.amounts, candidate.pod)
         found.pods.append(candidate)
+        found.homes[candidate.pod.uid] = new.index(home)
     found.nodes = len(new)
     return found

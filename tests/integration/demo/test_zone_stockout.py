@@ -16,11 +16,12 @@ from rich.console import Console
 from scheduler.cli.demo import command
 from scheduler.cli.demo_show import DemoError
 from scheduler.cli.demo_timeline import MERGE_SECONDS, Timeline
-from scheduler.cli.demo_zone_stockout import MILESTONES, Story
+from scheduler.cli.demo_zone_stockout import Story, milestones
 from simulator import EmbeddedCluster, zone_stockout
 from tests.integration.demo.test_command import LIMIT, read_until, run, running
 from tests.unit.repository.tree import ROOT
 
+MILESTONES = milestones()
 EXAMPLE = ROOT / "examples" / "zone-stockout"
 LAST = "kubestow demo zone-stockout: 8 bound, 3 by fallback, skew 4"
 
@@ -51,6 +52,19 @@ def test_the_story_is_told_in_order_as_plain_lines(tmp_path: Path) -> None:
         place = later[0]
     times = [int(m[1]) * 60 + int(m[2]) for m in re.finditer(r"(?m)^(\d+):(\d\d)  ", done.stdout)]
     assert times == sorted(times)
+
+
+def test_karpenter_plays_the_other_part(tmp_path: Path) -> None:
+    log = ("--log-file", str(tmp_path / "log"))
+    done = run("zone-stockout", "--speed", "30", "--autoscaler", "karpenter", *log)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == LAST
+    for pattern in (
+        r"autoscaler +\d pods?  Nominated: Pod should schedule on: nodeclaim/zone-b-",
+        r"autoscaler +InsufficientCapacityError: NodeClaim zone-b-",
+        r"autoscaler +\d pods?  FailedScheduling: Failed to schedule pod",
+    ):
+        assert re.search(pattern, done.stdout), done.stdout
 
 
 def test_an_interrupted_story_says_how_far_it_came() -> None:
@@ -86,7 +100,7 @@ def test_a_taken_port_is_named() -> None:
 def test_help_teaches() -> None:
     done = CliRunner().invoke(command, ["zone-stockout", "--help"])
     assert done.exit_code == 0
-    for word in ("--speed", "--serve", "examples/zone-stockout", "eu-1b", "bridge"):
+    for word in ("--speed", "--autoscaler", "--serve", "examples/zone-stockout", "eu-1b", "bridge"):
         assert word in done.output
     assert "zone-stockout" in CliRunner().invoke(command, ["--help"]).output
 

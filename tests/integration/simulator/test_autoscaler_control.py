@@ -35,13 +35,15 @@ async def test_a_stock_out_is_played_with_curl_alone(
     assert (status, made["size"], made["state"]) == (200, 0, "stockout")
     await wait_for_zone_b(client, "a")
     await client.post("/_kubestow/clock", {"advance": 10})
-    await until(lambda: cluster.store.count("events") == 1)
+    await until(lambda: cluster.store.count("events") == 3)
     _, seen = await client.get(BASE)
     assert seen["lastLoop"]["result"] == "triggered"
     assert seen["groups"][0]["coming"] == ["zone-b-1"]
     await client.post("/_kubestow/clock", {"advance": 20})
-    await until(lambda: cluster.store.count("events") == 3)
-    assert set(await reasons(client)) == {"TriggeredScaleUp", "ScaleUpFailed", "NotTriggerScaleUp"}
+    await until(lambda: cluster.store.count("events") == 5)
+    assert set(await reasons(client)) == {
+        "ScaledUpGroup", "TriggeredScaleUp", "ScaleUpFailed", "NotTriggerScaleUp"
+    }  # fmt: skip
     _, one = await client.post(f"{BASE}/groups/zone-b", {"state": "ok"})
     assert (one["state"], one["zone"], one["backoffUntil"]) == ("ok", "b", None)
     _, done = await client.post(f"{BASE}/loop", {})
@@ -60,7 +62,28 @@ async def test_an_autoscaler_that_is_down_does_nothing(
     _, seen = await client.get(BASE)
     assert (seen["loops"], await reasons(client)) == (0, [])
     await client.post("/_kubestow/controllers", {"autoscaler": True})
-    await until(lambda: cluster.store.count("events") == 1)
+    await until(lambda: cluster.store.count("events") == 3)
+
+
+async def test_karpenter_is_a_matter_of_one_setting(
+    cluster: EmbeddedCluster, client: Client
+) -> None:
+    status, _ = await client.get("/apis/karpenter.sh/v1/nodeclaims")
+    assert status == 404, "no CustomResourceDefinition of it"
+    await client.post(BASE, {"flavor": "karpenter", "groups": [GROUP]})
+    await wait_for_zone_b(client, "a")
+    await client.post("/_kubestow/clock", {"advance": 10})
+    await until(lambda: cluster.store.count("nodeclaims.karpenter.sh") == 1)
+    _, found = await client.get("/apis/karpenter.sh/v1/nodeclaims")
+    [claim] = found["items"]
+    assert claim["metadata"]["labels"] == {"karpenter.sh/nodepool": "zone-b"}
+    await client.post("/_kubestow/clock", {"advance": 20})
+    await until(lambda: cluster.store.count("nodeclaims.karpenter.sh") == 0)
+    _, told = await client.get("/api/v1/events?fieldSelector=source%3Dkarpenter")
+    assert {event["reason"] for event in told["items"]} >= {
+        "Nominated",
+        "InsufficientCapacityError",
+    }
 
 
 async def test_settings_are_changed_one_by_one_and_forgotten_together(client: Client) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from simulator.api import Api
 from simulator.clock import SimClock
-from simulator.controllers.autoscaler_events import LIMIT_SECONDS
+from simulator.controllers.event_recorder import COMBINED, SPAM_SECONDS
+from simulator.objects import JsonObject
 from tests.unit.simulator.autoscaling import Town, group, spread
 
 
@@ -46,7 +47,11 @@ def test_a_group_grows_and_its_node_comes_after_a_while(town: Town) -> None:
     assert town.nodes() == ["a1", "b-1", "b0"]
     # The pod fits there; whether the scheduler has seen it yet is not the autoscaler's affair.
     town.pass_time(60)
-    assert town.reasons() == ["TriggeredScaleUp"]
+    assert town.events("ConfigMap") == [
+        ("ScaledUpGroup", "Scale-up: setting group b size to 1 instead of 0 (max: 3)"),
+        ("ScaledUpGroup", "Scale-up: group b size set to 1 instead of 0 (max: 3)"),
+    ]
+    assert town.reasons("Pod") == ["TriggeredScaleUp"]
 
 
 def test_a_pod_that_fits_on_a_node_is_not_told_anything(town: Town) -> None:
@@ -74,9 +79,10 @@ def test_a_stocked_out_group_is_tried_fails_and_is_left_alone(town: Town) -> Non
     town.configure(group("b", state="stockout", max=3), limitEvents=False)
     wait_strictly(town)
     town.pass_time(10)
-    assert town.reasons() == ["TriggeredScaleUp"]
+    assert town.reasons("Pod") == ["TriggeredScaleUp"]
     town.pass_time(30)
-    [(reason, message)] = town.events("ConfigMap", "cluster-autoscaler-status")
+    *begun, (reason, message) = town.events("ConfigMap", "cluster-autoscaler-status")
+    assert [each for each, _ in begun] == ["ScaledUpGroup", "ScaledUpGroup"]
     assert reason == "ScaleUpFailed"
     assert message.startswith("Failed adding 1 nodes to group b due to ")
     assert "; source errors: " in message
@@ -85,7 +91,7 @@ def test_a_stocked_out_group_is_tried_fails_and_is_left_alone(town: Town) -> Non
         "pod didn't trigger scale-up: 1 in backoff after failed scale-up",
     )
     town.pass_time(299)
-    assert town.reasons("ConfigMap") == ["ScaleUpFailed"]
+    assert town.reasons("ConfigMap")[2:] == ["ScaleUpFailed"]
     town.pass_time(12)
     town.pass_time(30)
     assert town.nodes() == ["a1", "b0"]
@@ -98,8 +104,8 @@ def test_a_refused_request_says_nothing_on_pods_in_that_loop(town: Town) -> None
     wait_strictly(town)
     town.pass_time(10)
     assert town.reasons("Pod") == []
-    [(reason, message)] = town.events("ConfigMap")
-    assert reason == "FailedToScaleUpGroup"
+    (begun, _), (reason, message) = town.events("ConfigMap")
+    assert (begun, reason) == ("ScaledUpGroup", "FailedToScaleUpGroup")
     assert message.startswith("Scale-up failed for group b: ")
     town.pass_time(10)
     assert town.reasons("Pod") == ["NotTriggerScaleUp"]
@@ -109,9 +115,9 @@ def test_a_node_that_never_comes_is_given_up_after_fifteen_minutes(town: Town) -
     town.configure(group("b", state="hang"))
     wait_strictly(town)
     town.pass_time(10 + 899)
-    assert town.reasons() == ["TriggeredScaleUp"]
+    assert town.reasons("Pod") == ["TriggeredScaleUp"]
     town.pass_time(1)
-    assert town.events("ConfigMap") == [
+    assert town.events("ConfigMap")[2:] == [
         ("ScaleUpTimedOut", "Nodes added to group b failed to register within 15m0s")
     ]
     town.pass_time(10)
@@ -160,11 +166,13 @@ def test_the_first_group_that_fits_grows_and_the_others_wait(town: Town) -> None
     wait_strictly(town, nodeSelector={"topology.kubernetes.io/zone": "b"})
     town.pass_time(10)
     # In the order of groups; a loop in which one grew says nothing of the rest.
-    assert town.events() == [("TriggeredScaleUp", "pod triggered scale-up: [{b 0->1 (max: 10)}]")]
+    assert town.events("Pod") == [
+        ("TriggeredScaleUp", "pod triggered scale-up: [{b 0->1 (max: 10)}]")
+    ]
     town.pass_time(10)
-    assert town.reasons() == ["TriggeredScaleUp", "TriggeredScaleUp"]
+    assert town.reasons("Pod") == ["TriggeredScaleUp", "TriggeredScaleUp"]
     town.pass_time(10)
-    assert town.reasons() == ["TriggeredScaleUp", "TriggeredScaleUp", "NotTriggerScaleUp"]
+    assert town.reasons("Pod") == ["TriggeredScaleUp", "TriggeredScaleUp", "NotTriggerScaleUp"]
 
 
 def test_as_many_nodes_come_as_the_pods_need(town: Town) -> None:
@@ -173,7 +181,7 @@ def test_as_many_nodes_come_as_the_pods_need(town: Town) -> None:
     for number in range(9):
         town.pod(f"p{number}", nodeSelector=selector)
     town.pass_time(10)
-    assert {message for _, message in town.events()} == {
+    assert {message for _, message in town.events("Pod")} == {
         "pod triggered scale-up: [{b 0->3 (max: 10)}]"
     }
     town.pass_time(30)
@@ -217,16 +225,59 @@ def test_a_nominated_pod_is_left_to_preemption_and_counts_on_its_node(town: Town
     assert town.reasons() == ["NotTriggerScaleUp"], "2 of 4 CPUs are taken on a1"
 
 
-def test_events_are_limited_to_one_in_five_minutes_unless_switched_off(town: Town) -> None:
+def test_a_pod_is_told_a_reason_once_in_five_minutes(town: Town) -> None:
+    """What is left out counts: the event that is sent next has the number of all."""
     town.configure(group("b", max=0))
     wait_strictly(town)
-    town.pass_time(LIMIT_SECONDS)
+    town.pass_time(SPAM_SECONDS)
     assert _counts(town) == [1]
     town.pass_time(20)
-    assert _counts(town) == [2]
+    assert _counts(town) == [31]
+
+
+def test_with_duplicates_recorded_a_pod_is_told_25_times_and_then_seldom(town: Town) -> None:
     town.configure(group("b", max=0), limitEvents=False)
-    town.pass_time(100)
-    assert _counts(town) == [12]
+    wait_strictly(town)
+    town.pass_time(250)
+    assert _counts(town) == [25]
+    town.pass_time(50)
+    assert _counts(town) == [25]
+    town.pass_time(10)
+    assert _counts(town) == [31], "five minutes after the first one more is sent"
+    town.pass_time(SPAM_SECONDS - 10)
+    assert _counts(town) == [31]
+
+
+def test_another_message_of_the_same_reason_is_left_out_as_well(town: Town) -> None:
+    """The next group takes over, and no event on the pod says so."""
+    town.configure(group("b", state="stockout"), group("c", zone="b"))
+    wait_strictly(town, nodeSelector={"topology.kubernetes.io/zone": "b"})
+    town.pass_time(60)
+    assert town.events("Pod") == [
+        ("TriggeredScaleUp", "pod triggered scale-up: [{b 0->1 (max: 10)}]")
+    ]
+    assert town.events("ConfigMap")[-2:] == [
+        ("ScaledUpGroup", "Scale-up: setting group c size to 1 instead of 0 (max: 10)"),
+        ("ScaledUpGroup", "Scale-up: group c size set to 1 instead of 0 (max: 10)"),
+    ]
+
+
+def test_similar_events_about_groups_are_combined_after_ten(town: Town) -> None:
+    town.configure(*(group(f"g{number}", zone="b", state="refuse") for number in range(7)))
+    wait_strictly(town, nodeSelector={"topology.kubernetes.io/zone": "b"})
+    for number in range(7):
+        town.configure(*(group(f"g{other}", zone="b", state="refuse" if other >= number else "off")
+                         for other in range(7)))  # fmt: skip
+        town.pass_time(10)
+    town.configure(*(group(f"z{number}", zone="b") for number in range(1)))
+    for name in ("x", "y"):
+        town.pod(name, cpu="4", nodeSelector={"topology.kubernetes.io/zone": "b"})
+        town.pass_time(10)
+    messages = [message for reason, message in town.events("ConfigMap")
+                if reason == "ScaledUpGroup"]  # fmt: skip
+    assert [each for each in messages if each.startswith(COMBINED)] == [
+        f"{COMBINED}Scale-up: group z0 size set to 3 instead of 2 (max: 10)"
+    ], "one event, which goes on changing"
 
 
 def _counts(town: Town) -> list[int]:
@@ -237,8 +288,13 @@ def test_an_event_names_source_and_pod(town: Town) -> None:
     town.configure(group("b"))
     wait_strictly(town)
     town.pass_time(10)
-    [event] = [each.obj for each in town.api.store.items("events")]
+    [event] = [
+        each.obj
+        for each in town.api.store.items("events")
+        if each.obj["involvedObject"]["kind"] == "Pod"
+    ]
     assert event["source"] == {"component": "cluster-autoscaler"}
+    assert event["reportingComponent"] == "cluster-autoscaler"
     assert (event["type"], event["metadata"]["namespace"]) == ("Normal", "default")
     pod = town.api.get(town.api.resources.of_kind("v1", "Pod"), "default", "second").obj
     assert event["involvedObject"]["uid"] == pod["metadata"]["uid"]
@@ -281,7 +337,7 @@ def test_native_simulates_a_relaxed_pod_relaxed(town: Town) -> None:
     town.configure(group("b", state="refuse"), group("a"), limitEvents=False)
     town.pod("second", cpu="4", topologySpreadConstraints=[spread(["NodeProvisioningFailed"])])
     town.pass_time(10)
-    assert town.reasons() == ["FailedToScaleUpGroup"]
+    assert town.reasons() == ["ScaledUpGroup", "FailedToScaleUpGroup"]
     town.pass_time(10)
     assert town.condition("second") == ("False", "ScaleUpBackoff")
     # Strictly only zone b would do; relaxed, another node in zone a does.
@@ -299,15 +355,30 @@ def test_stock_goes_on_simulating_the_strict_rule(town: Town) -> None:
     assert "TriggeredScaleUp" not in town.reasons()
 
 
+def karpenter(town: Town, *groups: JsonObject, **settings: Any) -> None:
+    town.configure(*groups, flavor="karpenter", **settings)
+
+
+def claims(town: Town) -> dict[str, dict[str, str]]:
+    """Conditions of each NodeClaim."""
+    return {
+        each.name: {told["type"]: told["status"] for told in each.obj["status"]["conditions"]}
+        for each in town.api.store.items("nodeclaims.karpenter.sh")
+    }
+
+
 def test_karpenter_nominates_and_reports_missing_capacity(town: Town) -> None:
-    town.configure(group("b", state="stockout", provisionSeconds=5), flavor="karpenter")
+    karpenter(town, group("b", state="stockout", provisionSeconds=5))
     wait_strictly(town)
     town.pass_time(10)
-    assert town.events() == [("Nominated", "Pod should schedule on: nodeclaim/b-1")]
+    [(name, conditions)] = claims(town).items()
+    assert (name.startswith("b-"), conditions["Launched"]) == (True, "Unknown")
+    assert town.events() == [("Nominated", f"Pod should schedule on: nodeclaim/{name}")]
     town.pass_time(5)
-    [(reason, message)] = town.events("NodeClaim", "b-1")
+    [(reason, message)] = town.events("NodeClaim", name)
     assert reason == "InsufficientCapacityError"
-    assert message.startswith("NodeClaim b-1 event: ")
+    assert message.startswith(f"NodeClaim {name} event: insufficient capacity, ")
+    assert claims(town) == {}, "deleted"
     town.pass_time(10)
     reason, message = town.events("Pod", "second")[-1]
     assert reason == "FailedScheduling"
@@ -318,10 +389,77 @@ def test_karpenter_nominates_and_reports_missing_capacity(town: Town) -> None:
 
 
 def test_karpenter_nominates_before_it_is_refused(town: Town) -> None:
-    town.configure(group("b", state="refuse"), flavor="karpenter")
+    karpenter(town, group("b", state="refuse"))
     wait_strictly(town)
     town.pass_time(10)
     assert town.reasons() == ["Nominated", "InsufficientCapacityError"]
+    assert claims(town) == {}
+
+
+def test_karpenters_next_claim_is_nominated_in_no_event(town: Town) -> None:
+    """RC1: only the claim itself shows it."""
+    karpenter(town, group("b", state="refuse"), group("c", zone="b"))
+    wait_strictly(town, nodeSelector={"topology.kubernetes.io/zone": "b"})
+    town.pass_time(20)
+    assert town.reasons() == ["Nominated", "InsufficientCapacityError"]
+    [(name, conditions)] = claims(town).items()
+    assert name.startswith("c-")
+    assert conditions == {
+        "Launched": "True", "Registered": "Unknown", "Initialized": "Unknown", "Ready": "Unknown"
+    }  # fmt: skip
+    town.pass_time(30)
+    assert set(claims(town)[name].values()) == {"True"}
+    assert name in town.nodes()
+
+
+def test_karpenter_repeats_a_nomination_for_a_claim_that_does_not_come(town: Town) -> None:
+    """RC5: about every two minutes, and the claim goes without an event after a quarter hour."""
+    karpenter(town, group("b", state="hang"))
+    wait_strictly(town)
+    times = []
+    for second in range(900):
+        before = _counts(town)
+        town.pass_time(1)
+        if _counts(town) != before:
+            times.append(second + 1)
+    assert times == [10, 140, 270, 400, 530, 660, 790]
+    assert town.reasons() == ["Nominated"]
+    town.pass_time(10)
+    assert (claims(town), town.reasons()) == ({}, ["Nominated", "FailedScheduling"])
+
+
+def test_karpenter_nominates_ten_pods_at_once_and_hides_the_others(town: Town) -> None:
+    """Those beyond the rate stay hidden as long as if they had been sent."""
+    karpenter(town, group("b", state="hang", max=20))
+    for number in range(30):
+        town.pod(f"p{number:02}", nodeSelector={"topology.kubernetes.io/zone": "b"})
+    town.pass_time(10)
+    assert len(town.reasons()) == 10
+    town.pass_time(120)
+    assert len(town.reasons()) == 10
+    town.pass_time(10)
+    assert len(town.reasons()) == 10, "the same ten are the first again"
+    assert sum(_counts(town)) == 20
+
+
+def test_karpenter_says_on_which_claim_each_pod_is_meant_to_run(town: Town) -> None:
+    karpenter(town, group("b", max=10))
+    for name in ("p", "q"):
+        town.pod(name, cpu="4", nodeSelector={"topology.kubernetes.io/zone": "b"})
+    town.pass_time(10)
+    messages = {message for _, message in town.events("Pod")}
+    assert messages == {f"Pod should schedule on: nodeclaim/{name}" for name in claims(town)}
+    assert len(messages) == 2
+
+
+def test_karpenter_provides_for_all_pods_in_one_loop_and_tells_the_others(town: Town) -> None:
+    karpenter(town, group("b"), group("c"))
+    town.pod("there", nodeSelector={"topology.kubernetes.io/zone": "c"})
+    town.pod("hopeless", nodeSelector={"disk": "ssd"})
+    town.pod("here", nodeSelector={"topology.kubernetes.io/zone": "b"})
+    town.pass_time(10)
+    assert sorted(name[0] for name in claims(town)) == ["b", "c"]
+    assert sorted(town.reasons("Pod")) == ["FailedScheduling", "Nominated", "Nominated"]
 
 
 def test_a_pod_that_nobody_understands_stops_nothing(town: Town) -> None:
@@ -333,7 +471,7 @@ def test_a_pod_that_nobody_understands_stops_nothing(town: Town) -> None:
     town.pod("worse", cpu="lots")
     wait_strictly(town)
     town.pass_time(10)
-    assert town.reasons() == ["TriggeredScaleUp"]
+    assert town.reasons("Pod") == ["TriggeredScaleUp"]
 
 
 @pytest.mark.parametrize("seed", range(20))
