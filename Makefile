@@ -23,7 +23,7 @@ PYTEST_ARGS ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(STAMP) ## Schedule a small cluster live in the terminal (embedded API server, about 15 s)
@@ -59,6 +59,15 @@ envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envt
 .PHONY: envtest
 envtest: envtest-build ## Run the tests against a real kube-apiserver
 	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m envtest $(PYTEST_ARGS)
+
+.PHONY: thirdparty-build
+thirdparty-build: $(STAMP) ## Build Kueue, kwok and the others of tests/thirdparty into .thirdparty/bin
+	$(BIN)/python -m tests.thirdparty.build
+
+.PHONY: thirdparty
+thirdparty: envtest-build thirdparty-build ## Run kubestow beside Kueue and other real controllers
+	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 \
+	  $(BIN)/python -m pytest -m thirdparty -s $(PYTEST_ARGS)
 
 # How long `make soak` churns and `make fuzz` fuzzes; `make soak SECONDS=900` for a quarter of an hour.
 SECONDS ?= 60
@@ -160,6 +169,6 @@ sbom: $(TOOLS_STAMP) ## Write the bill of materials of the image (CycloneDX) to 
 	  --output-reproducible --output-file dist/kubestow.cdx.json
 
 .PHONY: clean
-clean: ## Remove .venv, caches and build results (.envtest stays)
+clean: ## Remove .venv, caches and build results (.envtest and .thirdparty stay)
 	rm -rf $(VENV) $(TOOLS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.envtest/*' -prune -exec rm -rf {} +

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.envtest.binaries import ASSETS_VARIABLE, BUILD_DIRECTORY, find_directory, is_executable
-from tests.envtest.build import BuildError, GoModule, build
+from tests.envtest.binaries import ASSETS_VARIABLE, BUILD_DIRECTORY, find_directory
+from tests.envtest.build import GoModule, build
+from tests.go_programs import BuildError, is_executable
 
 BINARY: Final = "e2e.test"
 

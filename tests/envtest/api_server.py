@@ -126,8 +126,11 @@ def api_server_arguments(
         f"--service-account-issuer={SERVICE_ACCOUNT_ISSUER}",
         f"--service-account-signing-key-file={files.signing_key}",
         f"--service-account-key-file={files.verification_key}",
-        f"--disable-admission-plugins={','.join(options.disabled_admission_plugins)}",
     ]
+    if options.disabled_admission_plugins:
+        arguments.append(
+            f"--disable-admission-plugins={','.join(options.disabled_admission_plugins)}"
+        )
     if options.enabled_admission_plugins:
         arguments.append(
             f"--enable-admission-plugins={','.join(options.enabled_admission_plugins)}"

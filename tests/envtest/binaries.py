@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.go_programs import is_executable
+
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 BUILD_DIRECTORY: Final = REPOSITORY / ".envtest" / "bin"
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
@@ -95,11 +97,6 @@ def find_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the directory in which the binaries are expected; it need not exist."""
     assets = environ.get(ASSETS_VARIABLE, "")
     return Path(assets) if assets else BUILD_DIRECTORY
-
-
-def is_executable(path: Path) -> bool:
-    """Say whether `path` is a file that can be run."""
-    return path.is_file() and os.access(path, os.X_OK)
 
 
 def _missing_text(directory: Path, missing: list[str]) -> str:

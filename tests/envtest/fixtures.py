@@ -40,13 +40,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip or fail a marked test whose binaries are missing, before its fixtures are set up."""
     marker = item.get_closest_marker(MARKER)
     if marker is not None:
-        _find_binaries(*marker.args)
+        find_binaries(*marker.args)
 
 
 @pytest.fixture(scope="session")
 def envtest_binaries() -> Binaries:
     """Return the binaries of the control plane; skips the test if there are none."""
-    return _find_binaries()
+    return find_binaries()
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +82,8 @@ def fresh_control_plane(make_control_plane: ControlPlaneFactory) -> ControlPlane
     return make_control_plane(ApiServerOptions())
 
 
-def _find_binaries(*commands: str) -> Binaries:
+def find_binaries(*commands: str) -> Binaries:
+    """Return the binaries; skips or fails the test where one of these commands is missing."""
     try:
         binaries = Binaries.find()
         for command in commands:

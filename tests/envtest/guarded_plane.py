@@ -24,17 +24,22 @@ def guarded_plane(
     binaries: Binaries, directory: Path, arguments: Sequence[str], *, controllers: Sequence[str]
 ) -> Iterator[ControlPlane]:
     """Run it; `arguments` and `controllers` are kube-controller-manager's."""
+    with ControlPlane(binaries, ApiServerOptions(), directory) as plane:
+        plane.start_controller_manager(arguments, controllers=controllers)
+        apply_manifests(plane, directory, COMPONENTS)
+        yield plane
+
+
+def apply_manifests(plane: ControlPlane, directory: Path, components: Sequence[Path]) -> None:
+    """Apply our manifests with `components`; the overlay is written to `directory`."""
     overlay = directory / "overlay"
     overlay.mkdir()
     kustomization = {
         "resources": [os.path.relpath(MANIFESTS, overlay.resolve())],
-        "components": [os.path.relpath(each, overlay.resolve()) for each in COMPONENTS],
+        "components": [os.path.relpath(each, overlay.resolve()) for each in components],
     }
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    with ControlPlane(binaries, ApiServerOptions(), directory) as plane:
-        plane.start_controller_manager(arguments, controllers=controllers)
-        plane.kubectl("apply", "-k", str(overlay))
-        yield plane
+    plane.kubectl("apply", "-k", str(overlay))
 
 
 def node(name: str, amounts: Mapping[str, str]) -> JsonObject:

@@ -16,6 +16,7 @@ from tests.envtest.binaries import (
     BinariesMissingError,
     find_directory,
 )
+from tests.go_programs import BuildError, Program
 
 
 def fill(directory: Path, names: tuple[str, ...]) -> Path:
@@ -75,7 +76,7 @@ def test_missing_binaries_skip_a_test_unless_they_are_required(
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     monkeypatch.setenv("KUBESTOW_REQUIRE_ENVTEST", required)
     with pytest.raises(outcome, match="no etcd, kube-apiserver, kubectl in"):
-        fixtures._find_binaries()
+        fixtures.find_binaries()
 
 
 def test_the_built_version_is_the_one_that_go_mod_requires() -> None:
@@ -89,7 +90,7 @@ def test_the_built_version_is_the_one_that_go_mod_requires() -> None:
 
 
 def test_a_go_mod_without_a_release_is_refused() -> None:
-    with pytest.raises(build.BuildError, match=r"does not require k8s\.io/kubernetes at a release"):
+    with pytest.raises(BuildError, match=r"does not require k8s\.io/kubernetes at a release"):
         build.kubernetes_version("require k8s.io/api v0.36.2")
 
 
@@ -101,22 +102,19 @@ def test_every_package_is_a_tool_of_the_module() -> None:
 
 
 def test_the_stamp_depends_on_command_and_flags() -> None:
-    stamps = {
-        build.stamp_of("etcd", ["-a"]),
-        build.stamp_of("etcd", ["-b"]),
-        build.stamp_of("kubectl", ["-a"]),
-    }
+    def stamp(package: str, flag: str) -> str:
+        return Program("any", package, build.MODULE_DIRECTORY, (flag,)).stamp()
+
+    stamps = {stamp("etcd", "-a"), stamp("etcd", "-b"), stamp("kubectl", "-a")}
     assert len(stamps) == 3
-    assert build.stamp_of("etcd", ["-a"]) in stamps
+    assert stamp("etcd", "-a") in stamps
 
 
 def test_a_missing_go_is_reported_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        build.BuildError, match="no `go` on PATH: install Go, or set KUBEBUILDER_ASSETS"
-    ):
+    with pytest.raises(BuildError, match="no `go` on PATH: install Go, or set KUBEBUILDER_ASSETS"):
         build.build(tmp_path / "bin")
 
 
@@ -126,7 +124,7 @@ def test_an_unreachable_proxy_is_reported_with_the_way_out(
     fake = fill(tmp_path, ("go",)) / "go"
     fake.write_text("#!/bin/sh\necho 'dial tcp: connection refused' >&2\nexit 1\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    with pytest.raises(build.BuildError, match=r"(?s)connection refused.*go env GOPROXY"):
+    with pytest.raises(BuildError, match=r"(?s)connection refused.*go env GOPROXY"):
         build.build(tmp_path / "bin")
 
 
@@ -175,4 +173,8 @@ def test_the_specs_are_built_from_the_release_of_the_control_plane(
 
 
 def test_stamps_differ_between_modules() -> None:
-    assert build.stamp_of("e2e.test", [], e2e_build.MODULE) != build.stamp_of("etcd", [])
+    stamps = {
+        Program("any", "package", module.directory).stamp()
+        for module in (build.CONTROL_PLANE, e2e_build.MODULE)
+    }
+    assert len(stamps) == 2

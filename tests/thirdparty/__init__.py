@@ -1,0 +1,5 @@
+"""kubestow beside controllers of others, each built from its published Go module.
+
+Kueue, Karpenter, the descheduler and kwok run as they are, with their custom resource definitions,
+webhooks and RBAC, against the real control plane of `tests.envtest`.
+"""

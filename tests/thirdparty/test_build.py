@@ -1,0 +1,54 @@
+"""What is built, and what becomes of a test without it; nothing is compiled here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.go_programs import BuildError
+from tests.thirdparty import build, conftest
+
+
+def test_each_module_builds_the_program_of_its_name() -> None:
+    for name, program in build.programs().items():
+        assert program.name == name
+        assert (
+            f"module kubestow.test/thirdparty/{name}\n" in (program.module / "go.mod").read_text()
+        )
+        assert (program.module / "go.sum").is_file()
+
+
+def test_no_module_is_replaced() -> None:
+    """What is tested is what was published."""
+    for program in build.programs().values():
+        assert "replace" not in (program.module / "go.mod").read_text()
+
+
+def test_an_unknown_program_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"no folder nothing in .*; there are .*kueue"):
+        build.build(["nothing"], tmp_path)
+
+
+def test_a_go_mod_names_one_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "MODULES", tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "go.mod").write_text("module a\n")
+    with pytest.raises(BuildError, match="exactly one line `tool PACKAGE`; it has 0"):
+        build.programs()
+
+
+@pytest.mark.parametrize(
+    ("required", "outcome"),
+    [("1", pytest.fail.Exception), ("", pytest.skip.Exception)],
+    ids=["required", "optional"],
+)
+def test_missing_programs_skip_a_test_unless_they_are_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setattr(conftest, "BUILD_DIRECTORY", tmp_path)
+    monkeypatch.setenv("KUBESTOW_REQUIRE_THIRDPARTY", required)
+    with pytest.raises(
+        outcome, match=r"no kueue, or an old one, in .*: run `make thirdparty-build`"
+    ):
+        conftest.find_programs("kueue")
