@@ -108,10 +108,6 @@ class ResourceQuota:
             return unresolvable(NOT_SYNCED)
         violations = ledger.violations(pod)
         if not violations:
-            if self._books.args.claim_pending:
-                claimed = ledger.unclaimed(pod)
-                if claimed:
-                    state.set_unfit_reason(REASON_VALIDATED, message(claimed))
             if state.info is not None:
                 self._let_in(self._books, pod)
             return SKIP
@@ -179,6 +175,13 @@ class ResourceQuota:
         if held:
             return (Condition(type=MARK_CONDITION, status="False", reason="NeverGated"),)
         return ()
+
+    def unfit_reason(self, pod: Pod) -> tuple[str, str] | None:
+        """A pod that would not fit beside those that wait for nodes already needs none."""
+        if self._books is None or not self._books.args.claim_pending:
+            return None
+        claimed = self._books.ledger.unclaimed(pod)
+        return (REASON_VALIDATED, message(claimed)) if claimed else None
 
     def explain(self, pod: Pod) -> Sequence[str]:
         """What the quotas of the namespace have left, where one of them holds the pod."""

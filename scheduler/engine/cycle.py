@@ -55,8 +55,9 @@ class Randomness(Protocol):
 class NoNodesError(Exception):
     """There is no node at all; the pod is retried with backoff, without waiting for an event."""
 
-    def __init__(self) -> None:
+    def __init__(self, unfit_reason: tuple[str, str] | None) -> None:
         super().__init__(NO_NODES)
+        self.unfit_reason = unfit_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class SchedulingAlgorithm:
         Raises NoNodesError in an empty cluster, AttemptError when a plugin failed.
         """
         if not self._table.node_count:
-            raise NoNodesError
+            raise NoNodesError(self._framework.unfit_reason(pod))
         try:
             return self._choose(state, pod, self._find(state, pod))
         except FitError as unfit:

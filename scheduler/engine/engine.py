@@ -185,7 +185,7 @@ class Engine:
         if isinstance(problem, CycleBudgetError):
             return self._over_budget(attempt, problem)
         if isinstance(problem, NoNodesError):
-            return failure.no_nodes(str(problem))
+            return failure.no_nodes(str(problem), problem.unfit_reason)
         if isinstance(problem, AttemptError):
             return failure.from_error(problem)
         attempt.fault = problem
@@ -426,7 +426,11 @@ async def _decided(attempt: Attempt, algorithm: SuspendedAlgorithm) -> None:
 def _conclude(attempt: Attempt, outcome: ScheduleResult | Unfit) -> None:
     if isinstance(outcome, Unfit):
         attempt.failure = failure.from_fit_error(
-            outcome.error, outcome.nominating, outcome.post_filter, attempt.state
+            outcome.error,
+            outcome.nominating,
+            outcome.post_filter,
+            attempt.state,
+            attempt.framework.unfit_reason(attempt.pod),
         )
     else:
         attempt.result = outcome

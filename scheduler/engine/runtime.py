@@ -117,6 +117,9 @@ class Framework:
             for method in ("add_pod", "remove_pod")
         }
         self._relaxing = tuple(p for p in self.pre_filter if callable(getattr(p, "relax", None)))
+        self._naming = tuple(
+            p for p in self.plugins.values() if callable(getattr(p, "unfit_reason", None))
+        )
         self.filter = (*self._at(profile, FILTER), *last_filters)
         self.post_filter = self._at(profile, POST_FILTER)
         self.pre_score = self._at(profile, PRE_SCORE)
@@ -158,6 +161,22 @@ class Framework:
                     f'asking plugin "{plugin.name}" to relax: {problem}', problem, plugin.name
                 ) from problem
         return relaxed
+
+    def unfit_reason(self, pod: Pod) -> tuple[str, str] | None:
+        """What PodScheduled says instead of Unschedulable (`UnfitReasonPlugin`), if a plugin knows.
+
+        Raises AttemptError when one fails.
+        """
+        for plugin in self._naming:
+            try:
+                found: tuple[str, str] | None = plugin.unfit_reason(pod)
+            except Exception as problem:
+                raise failed(
+                    f'asking plugin "{plugin.name}" for a reason: {problem}', problem, plugin.name
+                ) from problem
+            if found is not None:
+                return found
+        return None
 
     def explain(self, pod: Pod) -> dict[str, tuple[str, ...]]:
         """What plugins say about a pending pod besides their verdicts, by plugin."""

@@ -240,7 +240,7 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
     async def schedule_suspended(self, state: CycleState, pod: Pod) -> ScheduleResult | Unfit:
         """As `schedule`; raises the same."""
         if not self._table.node_count:
-            raise NoNodesError
+            raise NoNodesError(self._framework.unfit_reason(pod))
         consultation = self._extenders.consultation(pod)
         try:
             found = await self._find_suspended(state, pod, consultation)

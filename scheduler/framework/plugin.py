@@ -385,6 +385,18 @@ class RelaxingPlugin(PreFilterPlugin, Protocol):
         ...
 
 
+class UnfitReasonPlugin(Plugin, Protocol):
+    """Knows pods that more nodes would not help. Not an extension point of upstream."""
+
+    def unfit_reason(self, pod: Pod) -> tuple[str, str] | None:
+        """No node fits, or there is none: what PodScheduled says instead of Unschedulable.
+
+        Reason and message, for a plugin that lets the pod try all the same: autoscalers act on
+        Unschedulable alone. Asked when no plugin gave a reason with its rejection.
+        """
+        ...
+
+
 class ExplainingPlugin(Plugin, Protocol):
     """Has more to say about a pending pod than its verdicts. Not an extension point of upstream."""
 

@@ -34,7 +34,6 @@ class CycleState:
         "skip_post_filter",
         "skip_pre_bind",
         "skip_score",
-        "unfit_reason",
         "variant",
     )
 
@@ -62,8 +61,6 @@ class CycleState:
         self.variant: tuple[tuple[str, Hashable], ...] | None = None
         #: Annotations that go onto the pod with its binding; see `annotate_binding`.
         self.binding_annotations: dict[str, str] | None = None
-        #: PodScheduled reason and message, should no node fit; see `set_unfit_reason`.
-        self.unfit_reason: tuple[str, str] | None = None
         #: Plugins that turned down nodes even without the victims, when preemption was in vain.
         self.preemption_refusers: frozenset[str] = frozenset()
         self._failure_notes: list[tuple[str, str]] | None = None
@@ -121,14 +118,6 @@ class CycleState:
         heeded = self._heeded
         refused = heeded is not None and heeded in self.preemption_refusers
         return frozenset((heeded,)) if heeded is not None and refused else frozenset()
-
-    def set_unfit_reason(self, reason: str, message: str) -> None:
-        """Should no node fit, have PodScheduled say this instead of Unschedulable.
-
-        For a plugin that lets the pod try all the same and knows that more nodes would not help it:
-        autoscalers act on Unschedulable alone.
-        """
-        self.unfit_reason = reason, message
 
     def failure_note(self, rejectors: Collection[str]) -> str:
         """What `note_failure` was told, ready to append; empty for nothing."""

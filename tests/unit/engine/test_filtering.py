@@ -294,6 +294,45 @@ def test_an_empty_cluster_is_its_own_failure() -> None:
     assert calls.made == []
 
 
+def test_a_plugin_may_name_another_reason_than_unschedulable() -> None:
+    """In an empty cluster as well, for autoscalers begin there too."""
+    named = plugin(
+        "Q",
+        reserve=answering(None),
+        unfit_reason=lambda pod: ("Quota", f"no share is left for {pod.metadata.name}"),
+    )
+    failure = World(named).attempt().failure
+    assert failure is not None
+    assert failure.reason == "Quota"
+    assert failure.message == "no share is left for p. no nodes available to schedule pods"
+    rejects = plugin("A", filter=answering(unschedulable("no")))
+    failure = three_nodes(rejects, named).attempt().failure
+    assert failure is not None
+    assert failure.reason == "Quota"
+    assert failure.message == "no share is left for p. 0/3 nodes are available: 3 no."
+    failure = three_nodes(plugin("B", filter=answering(QUOTA)), named).attempt().failure
+    assert failure is not None
+    assert failure.message.startswith("0/3 nodes"), "a rejection's own reason comes first"
+    silent = plugin("S", reserve=answering(None), unfit_reason=lambda pod: None)
+    failure = three_nodes(rejects, silent).attempt().failure
+    assert failure is not None
+    assert failure.reason == "Unschedulable"
+
+
+@pytest.mark.parametrize("nodes", [0, 3])
+def test_a_plugin_that_fails_to_name_a_reason_costs_the_attempt(nodes: int) -> None:
+    def raising(_pod: object) -> None:
+        raise ValueError("oh")
+
+    named = plugin("Q", reserve=answering(None), unfit_reason=raising)
+    rejects = plugin("A", filter=answering(unschedulable("no")))
+    world = three_nodes(rejects, named) if nodes else World(rejects, named)
+    failure = world.attempt().failure
+    assert failure is not None
+    assert (failure.reason, failure.rejected) == ("SchedulerError", False)
+    assert failure.message == 'asking plugin "Q" for a reason: oh'
+
+
 # -- what a rejection may ask for ----------------------------------------------------------------
 
 
