@@ -25,8 +25,9 @@ from tests.integration.service.harness import configuration, until
 SETTINGS = {
     "leaderElection": {
         "leaderElect": True,
-        "leaseDuration": "2s",
-        "renewDeadline": "1s",
+        # The first gives the Lease back; long, so that no busy machine lets it expire before that.
+        "leaseDuration": "100s",
+        "renewDeadline": "50s",
         "retryPeriod": "200ms",
         "resourceNamespace": "default",
     },
