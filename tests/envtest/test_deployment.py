@@ -40,10 +40,12 @@ AUDIT_POLICY: Final = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
+# Short for a test that waits for the end of a Lease, long enough for a process that gets no CPU
+# for a few seconds.
 QUICKLY: Final = {
     "leaderElect": True,
-    "leaseDuration": "3s",
-    "renewDeadline": "2s",
+    "leaseDuration": "9s",
+    "renewDeadline": "6s",
     "retryPeriod": "500ms",
     "resourceNamespace": NAMESPACE,
 }
