@@ -116,7 +116,7 @@ class EmbeddedCluster:
         if kueue is not None:
             wanted.add("kueue")
         self.runner = Runner(self.api, known, frozenset(known.keys() - wanted))
-        self.admission.add_mutating("kueue", self._gate, tables=["pods"], operations=["CREATE"])
+        self.admission.add_webhook("kueue", self._gate, tables=["pods"], operations=["CREATE"])
         control = Control(
             self.server,
             self.clock,

@@ -69,13 +69,13 @@ HELP: Final[JsonObject] = {
             "everySeconds": "between two times",
             "maxAdmitted": "pods let go and not finished; 0: any number",
             "nodeSelector": "added to a pod that is let go, in the same patch",
-            "podsReadyTimeoutSeconds": "a pod that takes longer is requeued; 0: for ever",
+            "podsReadyTimeoutSeconds": "a pod that takes longer is deleted; 0: for ever",
             "addGate": "gate new pods with the label kueue.x-k8s.io/queue-name",
         },
         "example": {"batch": 4, "everySeconds": 10, "addGate": True},
     },
     "POST /_kubestow/compact": "forget all history: a watch that resumes from before gets 410",
-    "POST /_kubestow/bookmarks": "have every open watch send a bookmark now",
+    "POST /_kubestow/bookmarks": "have every open watch, but those of Events, send a bookmark now",
 }
 
 

@@ -135,9 +135,9 @@ class ApiServer:
         return f"http://{self._address}"
 
     def send_bookmarks(self) -> int:
-        """Have every open watch that allows bookmarks send one now.
+        """Have every open watch that allows bookmarks send one now; of Events there are none.
 
-        Returns the number of watches.
+        Returns the number of open watches.
         """
         for stream in self._streams:
             stream.bookmark()

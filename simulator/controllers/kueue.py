@@ -2,9 +2,9 @@
 
 A pod with the label `kueue.x-k8s.io/queue-name` and the gate `kueue.x-k8s.io/admission` waits here.
 Letting it go is one patch, as Kueue does it: its gate goes and node selectors come in the same
-write; gates of others stay. A pod that is not ready in time is deleted, and comes back gated at the
-end of the queue if no controller owns it (who owns it makes a new one). With `addGate` the gate is
-put on at creation, so that authors need the label only.
+write; gates of others stay. A pod that is not ready in time is deleted for good, as Kueue deletes
+plain pods (`pkg/controller/jobs/pod/pod_controller.go`); who owns it may make a new one. With
+`addGate` the gate is put on by a mutating webhook, so that authors need the label only.
 
 Not here: cluster queues, flavours, cohorts, preemption, workloads of several pods.
 """
@@ -16,16 +16,16 @@ from typing import Any, Final
 import msgspec
 
 from simulator.admission import AdmissionRequest
-from simulator.api import MERGE_PATCH, Api
-from simulator.controllers.workloads import is_ready, owner_of
+from simulator.api import MERGE_PATCH, STRATEGIC_PATCH, Api
+from simulator.controllers.workloads import is_ready
 from simulator.errors import ApiError
-from simulator.objects import JsonObject, copy_tree, dig
-from simulator.store import Change, Version
+from simulator.objects import JsonObject, dig, format_time
+from simulator.store import Change
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
-REQUEUED: Final = "kubestow.io/kueue-requeued"
-"""Annotation of a pod that came back: how often it did."""
+TERMINATION_TARGET: Final = "TerminationTarget"
+"""Condition of a pod that is deleted because its workload was evicted."""
 
 _Key = tuple[str, str]
 """Namespace, name."""
@@ -45,13 +45,13 @@ class KueueSettings(
     node_selector: dict[str, str] = {}
     """Added to a pod that is let go."""
     pods_ready_timeout_seconds: float = 0.0
-    """From being let go to Ready; a pod that takes longer is requeued. 0: for ever."""
+    """From being let go to Ready; a pod that takes longer is deleted. 0: for ever."""
     add_gate: bool = False
     """Whether pods with the label get the gate at creation."""
 
 
 class KueueController:
-    """The controller, and its admission hook (`gate`)."""
+    """The controller, and its webhook (`gate`)."""
 
     def __init__(self, api: Api, settings: KueueSettings | None = None) -> None:
         self._api = api
@@ -119,11 +119,11 @@ class KueueController:
         return min(dues, default=None)
 
     def work(self, now: float, limit: int) -> None:
-        """Requeue what is late, then let a batch go."""
+        """Delete what is late, then let a batch go."""
         timeout = self._settings.pods_ready_timeout_seconds
         for key, since in list(self._admitted.items()):
             if timeout and now >= since + timeout and not self._is_ready(key):
-                self._requeue(key)
+                self._evict(key, now)
         if now >= self._next_batch and self._room():
             self._next_batch = now + self._settings.every_seconds
             for key in list(self._waiting)[: self._room()]:
@@ -156,17 +156,21 @@ class KueueController:
             # Refused (a selector that contradicts the pod's): to the end of the queue.
             self._waiting[key] = None
 
-    def _requeue(self, key: _Key) -> None:
-        found = self._api.store.get("pods", *key)
+    def _evict(self, key: _Key, now: float) -> None:
         self._admitted.pop(key, None)
-        if found is None:
-            return
+        condition: JsonObject = {
+            "type": TERMINATION_TARGET,
+            "status": "True",
+            "reason": "WorkloadEvictedDueToPodsReadyTimeout",
+            "message": "Exceeded the PodsReady timeout",
+            "lastTransitionTime": format_time(now),
+        }
+        patch = {"status": {"conditions": [condition]}}
         try:
-            self._api.delete(self._pods, *key, {"gracePeriodSeconds": 0})
-            if owner_of(found.obj) is None:
-                self._api.create(self._pods, key[0], _again(found))
+            self._api.patch(self._pods, *key, patch, STRATEGIC_PATCH, subresource="status")
+            self._api.delete(self._pods, *key)
         except ApiError:
-            # Somebody was faster, or its quota of objects is used up: the pod is gone for good.
+            # Somebody was faster.
             return
 
 
@@ -196,21 +200,3 @@ def _queue_of(pod: JsonObject) -> str:
 def _is_gated(pod: JsonObject) -> bool:
     gates = dig(pod, "spec", "schedulingGates") or ()
     return any(gate.get("name") == ADMISSION_GATE for gate in gates)
-
-
-def _again(version: Version) -> JsonObject:
-    """The pod as its author may have written it, gated."""
-    old = copy_tree(version.obj)
-    meta = old["metadata"]
-    notes = meta.get("annotations") or {}
-    times = int(notes.get(REQUEUED, "0")) + 1
-    spec = {key: value for key, value in old["spec"].items() if key != "nodeName"}
-    spec["schedulingGates"] = [*(spec.get("schedulingGates") or ()), {"name": ADMISSION_GATE}]
-    kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
-    annotations = {**notes, REQUEUED: str(times)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**kept, "annotations": annotations},
-        "spec": spec,
-    }

@@ -28,6 +28,12 @@ class Bench:
         self.quotas = self.api.resources.of_kind("v1", "ResourceQuota")
         self.cluster.runner.attach()
 
+    def enforce(self) -> None:
+        """Label the namespace, so that the policies for deferred quota act in it."""
+        namespaces = self.api.resources.of_kind("v1", "Namespace")
+        patch = {"metadata": {"labels": {"kubestow.io/deferred-quota": "enforced"}}}
+        self.api.patch(namespaces, "", "default", patch, MERGE_PATCH)
+
     def settle(self) -> None:
         """Let the controllers do all that is due."""
         for _ in range(100):

@@ -7,10 +7,12 @@ import pytest
 from simulator.controllers.kueue import (
     ADMISSION_GATE,
     QUEUE_LABEL,
-    REQUEUED,
+    TERMINATION_TARGET,
     KueueSettings,
     parse_settings,
 )
+from simulator.deferral import MARK_ANNOTATION, mark_gated
+from simulator.objects import dig
 from simulator.store import Change
 from tests.unit.simulator.quotas import HOLD, Bench
 
@@ -76,19 +78,66 @@ def test_only_so_many_are_admitted_at_a_time() -> None:
     assert _open(bench) == ["a", "b"]
 
 
-def test_a_pod_that_is_not_ready_in_time_comes_back_gated() -> None:
+def _marked(bench: Bench, name: str) -> bool:
+    return (bench.stored(name)["metadata"].get("annotations") or {}).get(MARK_ANNOTATION) == "true"
+
+
+@pytest.mark.parametrize("enforced", [True, False])
+def test_rc6_policy_p5_marks_a_pod_that_the_webhook_gates(enforced: bool) -> None:
+    """It ran before the webhook, in vain, and is run again because the webhook changed the pod."""
+    bench = _bench(batch=0, add_gate=True)
+    if enforced:
+        bench.enforce()
+    admission = bench.cluster.admission
+    admission.add_policy("p5", mark_gated, tables=["pods"], operations=["CREATE"])
+    bench.pod("queued", labels=_LABELS)
+    bench.pod("gated", gates=[HOLD])
+    bench.pod("plain")
+    assert [_marked(bench, name) for name in ("queued", "gated", "plain")] == [
+        enforced, enforced, False
+    ]  # fmt: skip
+
+
+def test_rc6_a_policy_whose_match_conditions_were_false_is_not_run_again() -> None:
+    """P5 as it was: the reason why it has no matchConditions."""
+    bench = _bench(batch=0, add_gate=True)
+    bench.enforce()
+    bench.cluster.admission.add_policy(
+        "p5", mark_gated, tables=["pods"], operations=["CREATE"],
+        condition=lambda request: bool(dig(request.obj, "spec", "schedulingGates")),
+    )  # fmt: skip
+    bench.pod("queued", labels=_LABELS)
+    bench.pod("gated", gates=[HOLD])
+    assert [_marked(bench, name) for name in ("queued", "gated")] == [False, True]
+
+
+def test_rc7_a_pod_that_is_not_ready_in_time_is_deleted_for_good() -> None:
     bench = _bench(every_seconds=100.0, pods_ready_timeout_seconds=30.0)
-    first = bench.pod("a", gates=[_GATE], labels=_LABELS)
+    changes: list[Change] = []
+    bench.cluster.store.subscribe("pods", lambda _table, change: changes.append(change))
+    bench.pod("a", gates=[_GATE], labels=_LABELS)
     bench.settle()
     bench.clock.advance(29)
     bench.settle()
     assert _gates(bench, "a") == []
     bench.clock.advance(1)
     bench.settle()
-    again = bench.stored("a")
-    assert again["metadata"]["uid"] != first["metadata"]["uid"]
-    assert again["metadata"]["annotations"][REQUEUED] == "1"
-    assert _gates(bench, "a") == [ADMISSION_GATE]
+    assert [change.type for change in changes][-1] == "DELETED"
+    told = changes[-1].version.obj["status"]["conditions"]
+    assert TERMINATION_TARGET in [condition["type"] for condition in told]
+    bench.clock.advance(1000)
+    bench.settle()
+    assert bench.api.store.items("pods") == []
+
+
+def test_rc7_a_running_pod_that_is_not_ready_gets_its_grace_period() -> None:
+    bench = _bench(pods_ready_timeout_seconds=30.0)
+    bench.pod("a", gates=[_GATE], labels=_LABELS)
+    bench.settle()
+    bench.bind("a")
+    bench.clock.advance(30)
+    bench.settle()
+    assert bench.stored("a")["metadata"]["deletionGracePeriodSeconds"] == 30
 
 
 def test_a_ready_pod_is_left_alone() -> None:
