@@ -1,13 +1,16 @@
 """POST to an HTTP extender: TLS settings, one session per extender, limits of time and size.
 
 Knows HTTP, not what extenders do: bytes go in and come out, and everything that goes wrong is a
-`RequestError` that tells whether the extender may have acted. TLS is upstream's
-(framework-cycle-config.md 7.6): the URL's scheme decides whether there is any.
+`RequestError` that tells whether the extender may have acted. TLS, redirects and the proxy of the
+environment are upstream's (framework-cycle-config.md 7.6): the URL's scheme decides whether there
+is any TLS.
 """
 
 from __future__ import annotations
 
 import base64
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -17,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from scheduler.client.clock import Clock
+from scheduler.client.environment_proxy import environment_proxy
 from scheduler.client.errors import ConfigurationError, RequestError
 from scheduler.client.http.tls import ClientTls, Pem, ResumingContext, TlsSettings
 from scheduler.client.proxied import raise_mapped
@@ -29,8 +33,23 @@ sends no more than it was given."""
 _VERB: Final = "POST"
 
 
+_NOBODY: Final = frozenset(
+    (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+)
+"""What proxies say in the place of an extender that they cannot reach."""
+
+
 class ExtenderStatusError(RequestError):
     """The extender answered with a status that is not 200."""
+
+    def __init__(self, verb: str, path: str, text: str, status: int) -> None:
+        super().__init__(verb, path, text)
+        self.status = status
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether that says nothing about the request, only that the extender is away."""
+        return self.status in _NOBODY
 
 
 class ExtenderAnswerTooLarge(RequestError):  # noqa: N818  (says what happened)
@@ -95,11 +114,12 @@ class ExtenderHttp:
         timeout: float,
         tls: ExtenderTLS | None = None,
         most_answer_bytes: int = MOST_ANSWER_BYTES,
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
         """Prepare; nothing is sent.
 
         Raises:
-            ConfigurationError: `prefix` is no HTTP URL, or TLS cannot work.
+            ConfigurationError: `prefix` is no HTTP URL, or TLS or the proxy cannot work.
         """
         prefix = prefix.rstrip("/")
         try:
@@ -114,6 +134,19 @@ class ExtenderHttp:
         #: Without the password that may be in it.
         self._shown = str(url.with_user(None)).rstrip("/")
         self._tls = tls or ExtenderTLS()
+        try:
+            proxy = environment_proxy(url, environment)
+        except ValueError as error:
+            raise ConfigurationError(f"the proxy of the environment: {error}") from error
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        self._proxy_headers: dict[str, str] = {}
+        #: Without the password that may be in it, for aiohttp's errors show it.
+        self._proxy = proxy.with_user(None) if proxy is not None else None
+        if proxy is not None and proxy.user:
+            secret = aiohttp.encode_basic_auth(proxy.user, proxy.password or "")
+            # A tunnel is asked for by itself; otherwise the proxy reads the request.
+            asked = self._proxy_headers if url.scheme == "https" else self._headers
+            asked["Proxy-Authorization"] = secret
         contexts = client_tls(self._tls) if url.scheme == "https" else None
         self._session = RenewedSession(contexts, _open_session)
         self._timeout = timeout
@@ -145,14 +178,17 @@ class ExtenderHttp:
             async with session.post(
                 URL(f"{self._prefix}/{verb}"),
                 data=body,
-                headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+                headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=self._timeout),
-                allow_redirects=False,
+                # Elsewhere, what is meant for the proxy could reach somebody else.
+                allow_redirects="Proxy-Authorization" not in self._headers,
+                proxy=self._proxy,
+                proxy_headers=self._proxy_headers,
                 server_hostname=self._tls.server_name or None,
             ) as response:
                 if response.status != HTTPStatus.OK:
                     text = f"failed {verb} with extender at URL {url}, code {response.status}"
-                    raise ExtenderStatusError(_VERB, url, text)
+                    raise ExtenderStatusError(_VERB, url, text, response.status)
                 return await self._read(response, url, len(body))
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             _raise(url, self._timeout, error)

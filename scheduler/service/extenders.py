@@ -191,12 +191,16 @@ class ServiceOutside:
             raise _CallError(_about(peer, verb, problem), problem) from problem
         except (RequestError, AnswerError) as problem:
             text = _about(peer, verb, problem)
-            self._failed(peer, verb, text)
+            if _answered(problem):
+                # An answer that is no use may be this pod's fault, and others must not pay for it.
+                self._succeeded(peer, verb)
+            else:
+                self._failed(peer, verb, text)
             raise _CallError(text, problem) from problem
         except Exception as problem:
             # Peer boundary: whatever else an answer can provoke must cost this call only.
+            self._succeeded(peer, verb)
             text = _about(peer, verb, AnswerError(repr(problem)))
-            self._failed(peer, verb, text)
             raise _CallError(text, AnswerError(text)) from problem
         except BaseException:
             breaker.abandoned()
@@ -301,6 +305,13 @@ def _raw(store: Any, name: str, namespace: str = "") -> bytes | None:
 
 def _encoded(pod: Pod) -> bytes:
     return msgspec.json.encode({"metadata": pod.metadata, "spec": pod.spec, "status": pod.status})
+
+
+def _answered(problem: RequestError | AnswerError) -> bool:
+    """Whether the extender itself gave an answer, be it a useless one."""
+    if isinstance(problem, ExtenderStatusError):
+        return not problem.unreachable
+    return isinstance(problem, AnswerError)
 
 
 def _about(peer: _Peer, verb: str, problem: RequestError | AnswerError) -> str:

@@ -227,6 +227,40 @@ async def test_a_hanging_extender_is_given_up_and_soon_not_called_any_more(
         assert scheduler.outside.statistics()[extender.url + "/"]["filter"]["state"] == "open"
 
 
+@pytest.mark.parametrize("answer", [500, 400, b"garbage"])
+async def test_pods_that_an_extender_fails_on_cost_others_nothing(
+    cluster: EmbeddedCluster, extender: Extender, answer: Any
+) -> None:
+    """It answers, so it is asked about everybody: as kube-scheduler does."""
+    cluster.create(node("n1", cpu="64"))
+
+    def fail_on_bad(call: dict[str, Any]) -> Any:
+        name = call["Pod"]["metadata"]["name"]
+        return answer if name.startswith("bad") else {"NodeNames": call["NodeNames"]}
+
+    extender.answers["filter"] = fail_on_bad
+    mine = entry(extender, "filter", **NAMES)
+    async with scheduling(cluster, extenders=[mine], kubestow={"extenderFailures": 1}) as scheduler:
+        for index in range(4):
+            cluster.create(pod(f"bad{index}"))
+        await until(lambda: all(message(cluster, f"bad{index}") for index in range(4)), "refused")
+        cluster.create(pod("good"))
+        await until(lambda: bound_to(cluster, "good") == "n1", "bound")
+        assert sample(scheduler, "kubestow_extender_circuit_open") == 0
+        assert sample(scheduler, "kubestow_extender_requests_total", result="not_called") == 0
+
+
+async def test_a_gateway_without_an_extender_counts_as_no_answer(
+    cluster: EmbeddedCluster, extender: Extender
+) -> None:
+    cluster.create(node("n1"))
+    extender.answers["filter"] = lambda _: 503
+    mine = entry(extender, "filter", **NAMES)
+    async with scheduling(cluster, extenders=[mine], kubestow={"extenderFailures": 1}) as scheduler:
+        cluster.create(pod("a"))
+        await until(lambda: sample(scheduler, "kubestow_extender_circuit_open") == 1, "open")
+
+
 async def test_a_verb_that_works_does_not_keep_one_that_hangs_in_use(
     cluster: EmbeddedCluster, extender: Extender
 ) -> None:

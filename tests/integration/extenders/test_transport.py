@@ -17,7 +17,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from scheduler.client.errors import ConnectionFailed, RequestError, RequestTimeout
+from scheduler.client.errors import (
+    ConfigurationError,
+    ConnectionFailed,
+    RequestError,
+    RequestTimeout,
+)
 from scheduler.client.extender_http import (
     ExtenderAnswerTooLarge,
     ExtenderHttp,
@@ -47,12 +52,94 @@ async def test_time_is_limited(extender: Extender) -> None:
     assert caught.value.outcome_unknown
 
 
-async def test_redirects_are_not_followed(extender: Extender) -> None:
-    extender.answers["filter"] = lambda _: 307
+@pytest.mark.parametrize("status", [307, 308])
+async def test_redirects_are_followed_with_the_request(extender: Extender, status: int) -> None:
+    """As Go's HTTP client does; an extender behind `/filter/` may answer so."""
+
+    async def move(request: web.Request) -> web.Response:
+        return web.Response(status=status, headers={"Location": f"{extender.url}/filter"})
+
+    app = web.Application()
+    app.router.add_post("/filter", move)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        async with ExtenderHttp(f"http://{host}:{port}", timeout=60) as http:
+            answer = await http.post("filter", b'{"NodeNames": ["n1"]}')
+    finally:
+        await runner.cleanup()
+    assert answer == b'{"NodeNames": ["n1"]}'
+    assert extender.calls == [("filter", {"NodeNames": ["n1"]})]
+
+
+@pytest.mark.parametrize("status", [302, 307])
+async def test_a_redirect_to_nowhere_and_one_in_a_circle_are_errors(
+    extender: Extender, status: int
+) -> None:
+    extender.answers["filter"] = lambda _: status
     async with ExtenderHttp(extender.url, timeout=60) as http:
-        with pytest.raises(ExtenderStatusError, match="code 307"):
+        with pytest.raises(ExtenderStatusError, match=f"code {status}"):
             await http.post("filter", b"{}")
     assert extender.verbs() == ["filter"]
+
+    async def circle(request: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": str(request.url)})
+
+    app = web.Application()
+    app.router.add_post("/filter", circle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        async with ExtenderHttp(f"http://{host}:{port}", timeout=60) as http:
+            with pytest.raises(RequestError):
+                await http.post("filter", b"{}")
+    finally:
+        await runner.cleanup()
+
+
+async def test_the_proxy_of_the_environment_is_used(extender: Extender) -> None:
+    """A proxy is sent the whole URL; here the extender plays it."""
+    environment = {"HTTP_PROXY": extender.url, "NO_PROXY": "other.test"}
+    asked = "http://extender.test:8888/base"
+    async with ExtenderHttp(asked, timeout=60, environment=environment) as http:
+        # aiohttp's server routes by the path of the URL it is sent.
+        with pytest.raises(ExtenderStatusError, match="code 404"):
+            await http.post("filter", b"{}")
+    async with ExtenderHttp("http://extender.test", timeout=60, environment=environment) as http:
+        assert await http.post("filter", b'{"NodeNames": []}') == b'{"NodeNames": []}'
+    assert extender.verbs() == ["filter"]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_the_proxys_password_is_sent_and_not_shown(scheme: str) -> None:
+    heads: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    proxy = f"http://user:canary@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    environment = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
+    async with (
+        server,
+        ExtenderHttp(f"{scheme}://e.test", timeout=60, environment=environment) as http,
+    ):
+        with pytest.raises(RequestError, match="407") as caught:
+            await http.post("filter", b"{}")
+    assert "canary" not in str(caught.value)
+    expected = base64.b64encode(b"user:canary")
+    assert b"Proxy-Authorization: Basic " + expected in heads[0]
+
+
+async def test_a_proxy_that_is_no_url_is_refused_at_start() -> None:
+    with pytest.raises(ConfigurationError, match="the proxy of the environment"):
+        ExtenderHttp("http://extender.test", timeout=1, environment={"HTTP_PROXY": "http://"})
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
