@@ -23,7 +23,7 @@ PYTEST_ARGS ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(STAMP) ## Schedule a small cluster live in the terminal (embedded API server, about 15 s)
@@ -68,6 +68,23 @@ thirdparty-build: $(STAMP) ## Build Kueue, kwok and the others of tests/thirdpar
 thirdparty: envtest-build thirdparty-build ## Run kubestow beside Kueue and other real controllers
 	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 \
 	  $(BIN)/python -m pytest -m thirdparty -s $(PYTEST_ARGS)
+
+# Who serves default-scheduler in the end-to-end specs: `make e2e E2E_SCHEDULER=kube-scheduler` to compare.
+# More arguments: `make e2e E2E="--only preemption"`.
+E2E_SCHEDULER ?= kubestow
+E2E ?=
+
+.PHONY: e2e-build
+e2e-build: envtest-build ## Build upstream's end-to-end specs into .envtest/bin (once, minutes)
+	$(BIN)/python -m tests.e2e.build
+
+.PHONY: e2e
+e2e: e2e-build ## Run upstream's specs of scheduling with kubestow as default-scheduler (20 minutes)
+	$(BIN)/python -m tests.e2e --scheduler $(E2E_SCHEDULER) $(E2E)
+
+.PHONY: e2e-short
+e2e-short: e2e-build ## Run the quick ones of these specs (5 minutes)
+	$(BIN)/python -m tests.e2e --scheduler $(E2E_SCHEDULER) --short $(E2E)
 
 # How long `make soak` churns and `make fuzz` fuzzes; `make soak SECONDS=900` for a quarter of an hour.
 SECONDS ?= 60

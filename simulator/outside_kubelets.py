@@ -285,7 +285,7 @@ def templates(count: int, *, zones: int = 1, prefix: str = "simulated-") -> list
         NodeTemplate(
             name=f"{prefix}{number}",
             # Of a block reserved for benchmarks (RFC 2544): nothing answers there.
-            address=f"198.18.{number >> 8 & 255}.{number & 255}",
+            address=f"198.18.{number // 254}.{number % 254 + 1}",
             zone=f"zone-{number % zones}",
         )
         for number in range(count)

@@ -49,7 +49,7 @@ class GoModule:
     """Name of the binary to its package."""
 
     command: tuple[str, ...] = ("build",)
-    """Of Go; `("test", "-c")` builds the tests of the packages."""
+    """Of Go; `("test", "-c")` builds the tests of the packages. Not part of the stamp."""
 
     def programs(self, flags: tuple[str, ...]) -> list[Program]:
         """Return what is built from it with some flags."""

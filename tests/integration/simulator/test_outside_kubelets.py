@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -185,3 +186,15 @@ async def test_a_write_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch
         create_pod(cluster, "simulated-0")
         await until(lambda: phase(cluster) == "Running")
         assert cluster.faults.describe()[0]["acted"] == 3
+
+
+async def test_the_command_line_says_which_node_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with bare_cluster() as cluster:
+        cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "box-0"}})
+        kubeconfig = cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        arguments = ["--kubeconfig", str(kubeconfig), "--nodes", "1", "--prefix", "box-"]
+        with pytest.raises(SystemExit, match="1"):
+            await asyncio.to_thread(outside_kubelets.main, arguments)
+    assert "error: node box-0 exists without the label" in capsys.readouterr().err
