@@ -187,7 +187,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("error: no spec has such a name; --list prints them all")
         return 1
     try:
-        return _run(specs, options.scheduler, options.output / options.scheduler)
+        return _run(specs, options.scheduler, options.output.resolve() / options.scheduler)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return 130
     except (BinariesMissingError, ProcessError, ReportError) as error:
         _say(f"error: {error}")
         return 1
