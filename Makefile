@@ -67,7 +67,7 @@ thirdparty-build: $(STAMP) ## Build Kueue, kwok and the others of tests/thirdpar
 .PHONY: thirdparty
 thirdparty: envtest-build thirdparty-build ## Run kubestow beside Kueue and other real controllers
 	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 \
-	  $(BIN)/python -m pytest -m thirdparty -s $(PYTEST_ARGS)
+	  $(BIN)/python -m pytest -m thirdparty -s -o faulthandler_timeout=900 $(PYTEST_ARGS)
 
 # Who serves default-scheduler in the end-to-end specs: `make e2e E2E_SCHEDULER=kube-scheduler` to compare.
 # More arguments: `make e2e E2E="--only preemption"`.

@@ -219,7 +219,7 @@ class Workload:
         return {name: used[name] for name in size if used[name] > size[name]}
 
     def follow(self) -> None:
-        """Keep every version of the pods from the start on, for `bindings`.
+        """Keep every version of the pods from the start on, for `history` and `bindings`.
 
         Asked for afterwards, the history may be gone: the API server keeps what is older than 75 s
         only as long as it has room.
@@ -253,12 +253,16 @@ class Workload:
         pods = self._get(f"{self._base}/pods")["items"]
         return seen >= {pod["metadata"]["resourceVersion"] for pod in pods}
 
+    def history(self) -> list[Json]:
+        """Every version of the pods so far, as watch events; after `follow`."""
+        until(self._followed, "the history of the pods")
+        return [*self._history]
+
     def bindings(self) -> Counter[str]:
         """How often each pod (by UID) went from no node, or another one, to a node."""
-        until(self._followed, "the history of the pods")
         nodes: dict[str, str] = {}
         moves: Counter[str] = Counter()
-        for event in [*self._history]:
+        for event in self.history():
             uid = event["object"]["metadata"]["uid"]
             node = event["object"]["spec"].get("nodeName", "")
             if node and nodes.get(uid) != node:
