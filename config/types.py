@@ -249,7 +249,7 @@ class KubestowConfiguration(Section, frozen=True):
     #: attempt doubles as well (up to 4 times). Attempts that use more than 2 % of it are charged to
     #: their namespace, whose pods go behind others once they used half of it lately. 500 ms:
     #: hundreds of times an ordinary cycle on 5,000 nodes, and half of what other pods can be asked
-    #: to wait. 0: no limit, and nobody is charged.
+    #: to wait. 0: no limit, and nobody is charged. Less than a quarter of `watchdogTimeout`.
     cycle_time_budget: timedelta = timedelta(milliseconds=500)
     #: Failed calls in a row after which an extender's verb is not called for a while. 3: one slow
     #: answer is no outage, yet a dead extender costs few time-outs.

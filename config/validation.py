@@ -42,6 +42,9 @@ REPLACE_FLAG: Final = "--replace-default-scheduler"
 SHORTEST_WATCHDOG: Final = timedelta(seconds=1)
 """The heartbeat comes ten times a second; a busy machine may well lose some."""
 
+MAX_CYCLE_BUDGET_FACTOR: Final = 4
+"""How many times `cycleTimeBudget` a cycle may get after others like it used theirs up."""
+
 _CLASSIC_POINTS: Final = tuple(
     point for point in POINTS if point not in {"multiPoint", "placementGenerate", "placementScore"}
 )
@@ -174,6 +177,17 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
             invalid(
                 format_duration(options.watchdog_timeout),
                 f"must be {format_duration(SHORTEST_WATCHDOG)} or more",
+            ),
+        )
+    elif options.cycle_time_budget * MAX_CYCLE_BUDGET_FACTOR >= options.watchdog_timeout:
+        problems.add(
+            "kubestow.cycleTimeBudget",
+            invalid(
+                format_duration(options.cycle_time_budget),
+                "must be less than a quarter of kubestow.watchdogTimeout "
+                f"({format_duration(options.watchdog_timeout)}): after overruns a cycle may use "
+                "four times the budget, and a leader whose event loop makes no progress for longer "
+                "gives way",
             ),
         )
     for key, value in (

@@ -63,14 +63,13 @@ class Sums:
 
     def add_term(self, key: str, term: OwnedTerm, weight: int = 1) -> None:
         """Take in the pods that have a term."""
-        rows = term.rows
-        if len(rows) > _FEW_ROWS:
+        if term.row_count > _FEW_ROWS:
             self.add(key, term.counts, weight)
             return
         total = self._few.get(key)
         if total is None:
             total = self._few[key] = np.zeros(self._table.capacity, dtype=np.int64)
-        for row, pods in rows.items():
+        for row, pods in term.rows.items():
             total[row] += pods * weight
 
     def columns(self) -> dict[str, Column]:

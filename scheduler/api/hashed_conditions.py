@@ -7,7 +7,8 @@ about.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -36,26 +37,33 @@ class HashedLabels:
         self.items = np.sort(_hashes(labels.items()))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Conditions:
     """Requirements of many terms on one set of labels; what has none accepts everything.
 
     Keys and values are sorted by hash, each with the terms or requirements they belong to.
     """
 
-    __slots__ = ("_count", "_keys", "_of_value", "_operators", "_terms", "_values")
+    count: int
+    """Number of terms, those without requirements included."""
+    keys: NDArray[np.int64]
+    """Of each requirement."""
+    terms: NDArray[np.int32]
+    operators: NDArray[np.int8]
+    values: NDArray[np.int64]
+    """Of all requirements: hashes of key and value."""
+    of_value: NDArray[np.int32]
+    """The requirement that lists a value."""
 
-    def __init__(self, count: int, selectors: Iterable[tuple[int, CompiledLabelSelector]]) -> None:
+    @classmethod
+    def of(cls, count: int, selectors: Iterable[tuple[int, CompiledLabelSelector]]) -> Conditions:
         """`selectors` by number of their term, of `count` terms."""
         listed: list[tuple[int, Requirement]] = [
             (term, each) for term, selector in selectors for each in selector.requirements
         ]
-        self._count = count
         keys = np.array([hash(each.key) for _, each in listed], dtype=np.int64)
         by_key = np.argsort(keys, kind="stable")
         listed = [listed[index] for index in by_key.tolist()]
-        self._keys = keys[by_key]
-        self._terms = np.array([term for term, _ in listed], dtype=np.int32)
-        self._operators = np.array([_OPERATORS[each.operator] for _, each in listed], np.int8)
         sizes = [len(each.values) for _, each in listed]
         values = np.fromiter(
             (hash((each.key, value)) for _, each in listed for value in each.values),
@@ -63,36 +71,77 @@ class Conditions:
             count=sum(sizes),
         )
         by_value = np.argsort(values, kind="stable")
-        self._values = values[by_value]
-        self._of_value = np.repeat(np.arange(len(listed), dtype=np.int32), sizes)[by_value]
+        return cls(
+            count=count,
+            keys=keys[by_key],
+            terms=np.array([term for term, _ in listed], dtype=np.int32),
+            operators=np.array([_OPERATORS[each.operator] for _, each in listed], np.int8),
+            values=values[by_value],
+            of_value=np.repeat(np.arange(len(listed), dtype=np.int32), sizes)[by_value],
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Conditions]) -> Conditions:
+        """The conditions of all parts, whose terms are numbered one part after the other."""
+        keys = np.concatenate([each.keys for each in parts])
+        by_key = np.argsort(keys, kind="stable")
+        # Where each requirement is after sorting.
+        place = np.empty(len(keys), dtype=np.int32)
+        place[by_key] = np.arange(len(keys), dtype=np.int32)
+        values = np.concatenate([each.values for each in parts])
+        by_value = np.argsort(values, kind="stable")
+        of_value = consecutive([each.of_value for each in parts], map(len, parts))
+        return cls(
+            count=sum(each.count for each in parts),
+            keys=keys[by_key],
+            terms=consecutive([each.terms for each in parts], [each.count for each in parts])[
+                by_key
+            ],
+            operators=np.concatenate([each.operators for each in parts])[by_key],
+            values=values[by_value],
+            of_value=place[of_value[by_value]],
+        )
+
+    def of_terms(self, kept: _BoolColumn) -> Conditions:
+        """The conditions of some terms, which are numbered anew."""
+        keep = kept[self.terms]
+        keep_value = keep[self.of_value]
+        return Conditions(
+            count=int(kept.sum()),
+            keys=self.keys[keep],
+            terms=places(kept)[self.terms[keep]],
+            operators=self.operators[keep],
+            values=self.values[keep_value],
+            of_value=places(keep)[self.of_value[keep_value]],
+        )
 
     def __len__(self) -> int:
-        return len(self._terms)
+        return len(self.terms)
 
     def mentioned(self, labels: HashedLabels) -> bytes:
         """What of the labels matters here: equal for labels that `hold` answers alike."""
-        if not len(self._terms):
+        if not len(self.terms):
             return b""
-        keys = labels.keys[_among(labels.keys, self._keys)]
-        items = labels.items[_among(labels.items, self._values)]
+        keys = labels.keys[_among(labels.keys, self.keys)]
+        items = labels.items[_among(labels.items, self.values)]
         return keys.tobytes() + b"|" + items.tobytes()
 
     def hold(self, labels: HashedLabels) -> _BoolColumn:
         """(count,): whether all requirements of a term accept the labels."""
-        holds: _BoolColumn = np.ones(self._count, dtype=np.bool_)
-        if not len(self._terms):
+        holds: _BoolColumn = np.ones(self.count, dtype=np.bool_)
+        if not len(self.terms):
             return holds
-        present = _among(self._keys, labels.keys)
-        listed = np.zeros(len(self._terms), dtype=np.bool_)
-        listed[self._of_value[_among(self._values, labels.items)]] = True
-        accepted = np.choose(self._operators, (listed, ~listed, present, ~present))
-        holds[self._terms[~accepted]] = False
+        present = _among(self.keys, labels.keys)
+        listed = np.zeros(len(self.terms), dtype=np.bool_)
+        listed[self.of_value[_among(self.values, labels.items)]] = True
+        accepted = np.choose(self.operators, (listed, ~listed, present, ~present))
+        holds[self.terms[~accepted]] = False
         return holds
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        arrays = (self._terms, self._operators, self._keys, self._of_value, self._values)
+        arrays = (self.terms, self.operators, self.keys, self.of_value, self.values)
         return sum(each.nbytes for each in arrays)
 
 
@@ -104,6 +153,19 @@ def _among(values: NDArray[np.int64], known: NDArray[np.int64]) -> _BoolColumn:
     places[places == len(known)] = 0
     found: _BoolColumn = known[places] == values
     return found
+
+
+def consecutive(numbers: Sequence[NDArray[np.int32]], sizes: Iterable[int]) -> NDArray[np.int32]:
+    """Numbers that each part counts from 0, counted on; `sizes` says how many each part has."""
+    first = np.cumsum([0, *sizes], dtype=np.int32)
+    moved = [part + start for part, start in zip(numbers, first[:-1], strict=True)]
+    return np.concatenate(moved)
+
+
+def places(kept: _BoolColumn) -> NDArray[np.int32]:
+    """Which number each has that is kept, once they are numbered anew."""
+    numbers: NDArray[np.int32] = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+    return numbers
 
 
 def _hashes(values: Iterable[object]) -> NDArray[np.int64]:

@@ -50,7 +50,7 @@ class ManyTerms:
         self._ready = True
         count = len(terms)
         self._weights = np.array(weights or [0] * count, dtype=np.int64)
-        self._conditions = Conditions(count, enumerate(selector for _, selector in terms))
+        self._conditions = Conditions.of(count, enumerate(selector for _, selector in terms))
         self._matchable = np.array([not selector.nothing for _, selector in terms])
         self._everywhere = np.array([namespaces is None for namespaces, _ in terms])
         self._named: dict[str, list[int]] = {}

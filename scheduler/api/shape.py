@@ -213,6 +213,10 @@ class PodShape:
             found = known[namespace] = compile_pod_affinity(self.spec.affinity, namespace)
         return found
 
+    def forget_terms(self, namespace: str) -> None:
+        """Somebody keeps what `pod_affinity_terms` says in another form."""
+        self.terms_by_namespace.pop(namespace, None)
+
     @property
     def topology_spread_constraints(self) -> tuple[TopologySpreadConstraint, ...]:
         """`spec.topologySpreadConstraints`."""
@@ -276,6 +280,9 @@ class PackedShape(PodShape):
             f"terms of {namespace}", lambda: compile_pod_affinity(self.spec.affinity, namespace)
         )
         return found
+
+    def forget_terms(self, namespace: str) -> None:
+        """They are forgotten in any case."""
 
     if not TYPE_CHECKING:
         # Slots of derived facts stay empty.

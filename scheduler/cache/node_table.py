@@ -235,6 +235,16 @@ class NodeTable:
         """As `EmptiedTableView.removable_sums`, where `gone` may go."""
         return self.selector_counts.summed(terms, among=gone)
 
+    def removable_terms(
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+        gone: Removable,
+    ) -> Sequence[OwnedTerm]:
+        """As `EmptiedTableView.removable_terms`, where `gone` may go."""
+        return self.terms.speaking_of(namespace, labels, namespace_labels, gone)
+
     def kept_ports(self, protocol: str, port: int, gone: Removable) -> Mapping[str, BoolColumn]:
         """As `EmptiedTableView.kept_ports`, where `gone` may go."""
         return self._ports.kept(protocol, port, gone, self.capacity)

@@ -1,4 +1,4 @@
-"""TermBlock: thousands of affinity terms of one shape as a few arrays.
+"""TermBlock: thousands of affinity terms, of one owner or of several, as a few arrays.
 
 A pod may have 7,000 terms, each about other labels. As objects they take ten times the pod's JSON;
 here a term with one label takes about 40 bytes, and all are held against a pod in one pass.
@@ -9,18 +9,21 @@ Namespaces are compared by hash, as labels are: see `scheduler/api/hashed_condit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.api.hashed_conditions import Conditions, HashedLabels
+from scheduler.api.hashed_conditions import Conditions, HashedLabels, consecutive, places
 from scheduler.api.pod_affinity import AffinityTerm
-from scheduler.framework.nodes import BoolColumn, TermKind
+from scheduler.framework.nodes import BoolColumn, Int32Column, Int64Column, TermKind
 
 TermClass = tuple[TermKind, str]
 """Kind and topology key: what of a matching term counts, besides its weight."""
 
-ClassMatch = tuple[TermClass, int, int]
-"""Of a class the number of matching terms, and the sum of their weights."""
+ClassMatch = tuple[TermClass, Int64Column]
+"""A class, and per owner the number of its terms that match, or the sum of their weights."""
+
+_PREFERRED = (TermKind.PREFERRED, TermKind.PREFERRED_ANTI)
 
 
 class HashedPod:
@@ -36,66 +39,122 @@ class HashedPod:
         self.namespace_labels = HashedLabels(namespace_labels)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TermBlock:
-    """Terms by number, in the order given. Immutable."""
+    """Terms by number, of owners by number."""
 
-    __slots__ = (
-        "_class_of", "_named", "_named_terms", "_nothing", "_on_namespaces", "_on_pods",
-        "_selecting", "_weights", "classes",
-    )  # fmt: skip
-
+    owners: int
+    """How many there are."""
+    owner_of: Int32Column
     classes: tuple[TermClass, ...]
     """Each distinct one once."""
+    class_of: Int32Column
+    amounts: Int32Column
+    """What a match counts: the weight of a preferred term, else 1."""
+    on_pods: Conditions
+    nothing: BoolColumn
+    """Whether a term matches no pod at all."""
+    named: Int64Column
+    """Hashes of the namespaces that terms list."""
+    named_terms: Int32Column
+    """The terms that list them."""
+    selecting: BoolColumn | None
+    """Whether a term selects namespaces by their labels; None where none does."""
+    on_namespaces: Conditions
 
-    def __init__(self, terms: Sequence[tuple[TermKind, int, AffinityTerm]]) -> None:
+    @classmethod
+    def of(cls, terms: Sequence[tuple[TermKind, int, AffinityTerm]]) -> TermBlock:
+        """The terms of one owner, in the order given, with their weights."""
         count = len(terms)
         numbers: dict[TermClass, int] = {}
-        self._class_of = np.array(
-            [
-                numbers.setdefault((kind, term.topology_key), len(numbers))
-                for kind, _, term in terms
-            ],
-            dtype=np.int32,
-        )
-        self.classes = tuple(numbers)
-        self._weights = np.array([weight for _, weight, _ in terms], dtype=np.int32)
-        listed = [term for _, _, term in terms]
-        self._on_pods = Conditions(count, enumerate(each.selector for each in listed))
-        self._nothing = np.array([each.selector.nothing for each in listed], dtype=np.bool_)
-        sizes = [len(each.namespaces) for each in listed]
-        self._named_terms = np.repeat(np.arange(count, dtype=np.int32), sizes)
-        self._named = np.fromiter(
-            (hash(name) for each in listed for name in each.namespaces), np.int64, sum(sizes)
-        )
-        #: Whether a term selects namespaces by their labels; None where none does.
-        selecting = [
-            each.namespace_selector is not None and not each.namespace_selector.nothing
-            for each in listed
+        classes = [
+            numbers.setdefault((kind, term.topology_key), len(numbers)) for kind, _, term in terms
         ]
-        self._selecting: BoolColumn | None = np.array(selecting) if any(selecting) else None
-        self._on_namespaces = Conditions(
-            count,
-            [
-                (number, each.namespace_selector)
-                for number, each in enumerate(listed)
-                if each.namespace_selector is not None
-            ],
+        amounts = [weight if kind in _PREFERRED else 1 for kind, weight, _ in terms]
+        listed = [term for _, _, term in terms]
+        chosen = [each.namespace_selector for each in listed]
+        sizes = [len(each.namespaces) for each in listed]
+        selecting = np.array([each is not None and not each.nothing for each in chosen])
+        return cls(
+            owners=1,
+            owner_of=np.zeros(count, dtype=np.int32),
+            classes=tuple(numbers),
+            class_of=np.array(classes, dtype=np.int32),
+            amounts=np.array(amounts, dtype=np.int32),
+            on_pods=Conditions.of(count, enumerate(each.selector for each in listed)),
+            nothing=np.array([each.selector.nothing for each in listed], dtype=np.bool_),
+            named=np.fromiter(
+                (hash(name) for each in listed for name in each.namespaces), np.int64, sum(sizes)
+            ),
+            named_terms=np.repeat(np.arange(count, dtype=np.int32), sizes),
+            selecting=_or_none(selecting),
+            on_namespaces=Conditions.of(
+                count, [(number, each) for number, each in enumerate(chosen) if each is not None]
+            ),
+        )
+
+    def joined(self, other: TermBlock) -> TermBlock:
+        """The terms and owners of both, those of the other numbered after these."""
+        numbers = {known: number for number, known in enumerate(self.classes)}
+        classes = [numbers.setdefault(known, len(numbers)) for known in other.classes]
+        selecting = [
+            np.zeros(len(each), dtype=np.bool_) if each.selecting is None else each.selecting
+            for each in (self, other)
+        ]
+        both, sizes = (self, other), (len(self), len(other))
+        return TermBlock(
+            owners=self.owners + other.owners,
+            owner_of=consecutive([each.owner_of for each in both], (self.owners, other.owners)),
+            classes=tuple(numbers),
+            class_of=np.concatenate(
+                [self.class_of, np.array(classes, dtype=np.int32)[other.class_of]]
+            ),
+            amounts=np.concatenate([each.amounts for each in both]),
+            on_pods=Conditions.joined([each.on_pods for each in both]),
+            nothing=np.concatenate([each.nothing for each in both]),
+            named=np.concatenate([each.named for each in both]),
+            named_terms=consecutive([each.named_terms for each in both], sizes),
+            selecting=_or_none(np.concatenate(selecting)),
+            on_namespaces=Conditions.joined([each.on_namespaces for each in both]),
+        )
+
+    def without(self, owner: int) -> TermBlock:
+        """The same without one owner; those after it are numbered anew."""
+        kept = self.owner_of != owner
+        left = self.owner_of[kept]
+        found, class_of = np.unique(self.class_of[kept], return_inverse=True)
+        keep_name = kept[self.named_terms]
+        return TermBlock(
+            owners=self.owners - 1,
+            owner_of=left - (left > owner),
+            classes=tuple(self.classes[number] for number in found.tolist()),
+            class_of=class_of.astype(np.int32),
+            amounts=self.amounts[kept],
+            on_pods=self.on_pods.of_terms(kept),
+            nothing=self.nothing[kept],
+            named=self.named[keep_name],
+            named_terms=places(kept)[self.named_terms[keep_name]],
+            selecting=None if self.selecting is None else _or_none(self.selecting[kept]),
+            on_namespaces=self.on_namespaces.of_terms(kept),
         )
 
     def __len__(self) -> int:
-        return len(self._class_of)
+        return len(self.class_of)
 
     @property
     def selects_namespaces(self) -> bool:
         """Whether an answer depends on the labels of the pod's namespace."""
-        return self._selecting is not None
+        return self.selecting is not None
 
     @property
     def nbytes(self) -> int:
         """Estimate of the memory held."""
-        arrays = (self._class_of, self._weights, self._nothing, self._named, self._named_terms)
+        arrays = (
+            self.class_of, self.owner_of, self.amounts, self.nothing, self.named,
+            self.named_terms,
+        )  # fmt: skip
         held = sum(each.nbytes for each in arrays) + sum(150 + len(key) for _, key in self.classes)
-        return held + self._on_pods.nbytes + self._on_namespaces.nbytes
+        return held + self.on_pods.nbytes + self.on_namespaces.nbytes
 
     def mentioned(self, pod: HashedPod) -> bytes | None:
         """What of a pod matters here: equal for pods that `matching` answers alike.
@@ -103,32 +162,38 @@ class TermBlock:
         None: no term is about the pod's namespace. Far cheaper than `matching`, for what terms
         say of labels is about few labels of an ordinary pod.
         """
-        named = bool((self._named == pod.namespace).any())
-        if self._selecting is None:
+        named = bool((self.named == pod.namespace).any())
+        if self.selecting is None:
             if not named:
                 return None
-            return pod.namespace.to_bytes(8, "big", signed=True) + self._on_pods.mentioned(
+            return pod.namespace.to_bytes(8, "big", signed=True) + self.on_pods.mentioned(
                 pod.labels
             )
         namespace = pod.namespace.to_bytes(8, "big", signed=True) if named else b""
-        parts = (self._on_pods.mentioned(pod.labels), namespace)
-        return b"||".join((*parts, self._on_namespaces.mentioned(pod.namespace_labels)))
+        parts = (self.on_pods.mentioned(pod.labels), namespace)
+        return b"||".join((*parts, self.on_namespaces.mentioned(pod.namespace_labels)))
 
     def matching(self, pod: HashedPod, counting: BoolColumn) -> list[ClassMatch]:
         """The classes with terms that match a pod, of those for which `counting` is true."""
         spoken: BoolColumn = np.zeros(len(self), dtype=np.bool_)
-        spoken[self._named_terms[self._named == pod.namespace]] = True
-        if self._selecting is not None:
-            spoken |= self._selecting & self._on_namespaces.hold(pod.namespace_labels)
-        spoken &= counting[self._class_of]
+        spoken[self.named_terms[self.named == pod.namespace]] = True
+        if self.selecting is not None:
+            spoken |= self.selecting & self.on_namespaces.hold(pod.namespace_labels)
+        spoken &= counting[self.class_of]
         if not spoken.any():
             return []
-        spoken &= ~self._nothing
-        spoken &= self._on_pods.hold(pod.labels)
-        of_class = self._class_of[spoken]
-        numbers = np.bincount(of_class, minlength=len(self.classes))
-        weights = np.bincount(of_class, self._weights[spoken], len(self.classes))
+        spoken &= ~self.nothing
+        spoken &= self.on_pods.hold(pod.labels)
+        found, place = np.unique(self.class_of[spoken], return_inverse=True)
+        # One sum for each pair of a class and an owner; float64 is exact up to 2**53.
+        pairs = place * self.owners + self.owner_of[spoken]
+        sums = np.bincount(pairs, self.amounts[spoken], len(found) * self.owners)
+        per_class = sums.astype(np.int64).reshape(len(found), self.owners)
         return [
-            (self.classes[index], int(numbers[index]), int(weights[index]))
-            for index in np.flatnonzero(numbers).tolist()
+            (self.classes[index], amounts)
+            for index, amounts in zip(found.tolist(), per_class, strict=True)
         ]
+
+
+def _or_none(selecting: BoolColumn) -> BoolColumn | None:
+    return selecting if selecting.any() else None

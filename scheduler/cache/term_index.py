@@ -2,19 +2,20 @@
 
 A cycle asks which terms speak of its pod; the answer is found per distinct term, never per pod, and
 remembered until a distinct term comes or goes. A term that is read gets a column of pods per row,
-kept up to date after. The terms of a pod that has very many are not told apart from those of other
-pods: they make one block.
+kept up to date after. That is right for a few terms, each about few pods. Terms of a pod that has
+very many, and terms beside very many others that an index by label cannot tell apart, are kept in
+blocks: see `term_blocks`.
 
 Invariant, checked by `validate`: terms and their counts equal a recount over all placed pods.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -23,57 +24,59 @@ from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Affinity, Pod
 from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.api.shape import PodShape
-from scheduler.cache.term_block import ClassMatch, HashedPod, TermBlock
-from scheduler.framework.nodes import BoolColumn, Int32Column, OwnedTerm, TermKind
+from scheduler.cache.term_block import HashedPod, TermBlock
+from scheduler.cache.term_blocks import BlockOwner, NodeKeys, TermBlocks, TermsOfBlocks
+from scheduler.framework.nodes import Int32Column, OwnedTerm, Removable, TermKind
 
 MAX_COLUMNS: Final = 512
-_MAX_ANSWER_BYTES: Final = 4 << 20
+_MAX_ANSWER_BYTES: Final = 8 << 20
 _BYTES_PER_ANSWER: Final = 1000
 _BYTES_PER_MATCH: Final = 100
 _BYTES_PER_TERM: Final = 1600
 """Measured for a term with one label and one namespace."""
 
-MANY_TERMS: Final = 64
-"""A shape with more terms keeps them as a block. What people write has one to five."""
+MANY_TERMS: Final = 16
+"""A shape with more terms keeps them in a block. What people write has one to five."""
 
 MANY_VALUES: Final = 512
 """The same for the values and namespaces that all its terms list: one term may have 14,000 values,
 which take 2 MB as texts and 0.2 MB in a block."""
 
-_MAX_BLOCK_ANSWERS: Final = 16
-"""Of one block: kinds of pods told apart by what its terms mention."""
+MANY_ALIKE: Final = 64
+"""The same where so many terms that are kept need the same label, or none: all of them are held
+against a pod with that label, and all may match."""
 
 _TermKey = tuple[TermKind, int, AffinityTerm, int, str]
 """Kind, weight, term, and of its owners priority and schedulerName."""
+_ListedTerm = tuple[TermKind, int, AffinityTerm]
+"""Kind, weight, term."""
 _OwnerKey = tuple[PodShape, str]
 _Need = tuple[str | None, tuple[str, str] | None]
 """A namespace, None for any; and a label, None for any."""
 _Answer = tuple[OwnedTerm, ...]
 
 
-class NodeKeys(Protocol):
-    """The label keys that nodes have."""
+class _Term:
+    """One distinct term and the pods that have it; implements `framework.OwnedTerm`."""
 
-    @property
-    def version(self) -> int:
-        """Another whenever a key came or went."""
-        ...
+    __slots__ = (
+        "_counts", "_index", "key", "kind", "priority", "rows", "scheduler_name", "term",
+        "topology_key", "weight",
+    )  # fmt: skip
 
-    def has(self, key: str) -> bool:
-        """Whether some node has a key."""
-        ...
-
-
-class _Counted:
-    """Pods per row that have something."""
-
-    __slots__ = ("_counts", "_index", "rows")
-
-    def __init__(self, index: TermIndex) -> None:
+    def __init__(self, key: _TermKey, index: TermIndex) -> None:
+        self.key = key
+        self.kind, self.weight, self.term, self.priority, self.scheduler_name = key
+        self.topology_key = self.term.topology_key
         #: Row to number of pods, without zeros.
         self.rows: dict[int, int] = {}
         self._counts: Int32Column | None = None
         self._index = index
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
 
     @property
     def counts(self) -> Int32Column:
@@ -106,91 +109,22 @@ class _Counted:
         self._counts = None
 
 
-class _Term(_Counted):
-    """One distinct term and the pods that have it; implements `framework.OwnedTerm`."""
-
-    __slots__ = ("key", "kind", "priority", "scheduler_name", "term", "weight")
-
-    def __init__(self, key: _TermKey, index: TermIndex) -> None:
-        super().__init__(index)
-        self.key = key
-        self.kind, self.weight, self.term, self.priority, self.scheduler_name = key
-
-    @property
-    def topology_key(self) -> str:
-        return self.term.topology_key
-
-
-class _Block(_Counted):
-    """Many terms of one shape and namespace, and the pods that have them."""
-
-    __slots__ = ("_answers", "_counting", "_keys_version", "band", "block")
-
-    def __init__(self, block: TermBlock, band: tuple[int, str], index: TermIndex) -> None:
-        super().__init__(index)
-        self.block = block
-        self.band = band
-        self._answers: dict[bytes, list[_TermOfBlock]] = {}
-        #: (classes,): whether nodes have the topology key; as of a version of the nodes' keys.
-        self._counting = self._counting_classes()
-        self._keys_version = index.node_keys.version
-
-    def matching(self, pod: HashedPod) -> Sequence[_TermOfBlock]:
-        """Its terms that match a pod."""
-        mentioned = self.block.mentioned(pod)
-        if mentioned is None:
-            return ()
-        keys = self._index.node_keys
-        if self._keys_version != keys.version:
-            self._keys_version = keys.version
-            self._counting = self._counting_classes()
-            self._answers.clear()
-        answer = self._answers.get(mentioned)
-        if answer is None:
-            if len(self._answers) >= _MAX_BLOCK_ANSWERS:
-                self._answers.clear()
-            found = self.block.matching(pod, self._counting)
-            answer = self._answers[mentioned] = [_TermOfBlock(self, each) for each in found]
-        return answer
-
-    def _counting_classes(self) -> BoolColumn:
-        has = self._index.node_keys.has
-        return np.array([has(key) for _, key in self.block.classes], dtype=np.bool_)
-
-
-class _TermOfBlock:
-    """Matching terms of a block, of one kind and topology key; implements `OwnedTerm`."""
-
-    __slots__ = ("_of", "kind", "number", "priority", "scheduler_name", "topology_key", "weight")
-
-    def __init__(self, of: _Block, match: ClassMatch) -> None:
-        self._of = of
-        (self.kind, self.topology_key), number, self.weight = match
-        # Preferred terms are summed up in their weight.
-        self.number = 1 if self.weight else number
-        self.priority, self.scheduler_name = of.band
-
-    @property
-    def rows(self) -> Mapping[int, int]:
-        """Row to number of pods, each counted with every one of the terms."""
-        rows, number = self._of.rows, self.number
-        return rows if number == 1 else {row: pods * number for row, pods in rows.items()}
-
-    @property
-    def counts(self) -> Int32Column:
-        """(capacity,): pods per row, each counted with every one of the terms."""
-        counts = self._of.counts
-        return counts if self.number == 1 else counts * self.number
-
-
 class _Owner:
-    """What pods of one shape and namespace own."""
+    """What pods of one shape and namespace own: some terms, or a place in a block."""
 
-    __slots__ = ("pods", "terms")
+    __slots__ = ("in_block", "pods", "terms")
 
-    def __init__(self, terms: Sequence[_Term | _Block]) -> None:
+    def __init__(self, terms: Sequence[_Term], in_block: BlockOwner | None = None) -> None:
         self.terms = terms
+        self.in_block = in_block
         self.pods = 0
+
+    def change(self, row: int, by: int) -> None:
+        self.pods += by
+        if self.in_block is not None:
+            self.in_block.change(row, by)
+        for term in self.terms:
+            term.change(row, by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +134,7 @@ class TermStatistics:
     terms: int
     """Distinct terms, those in blocks left out."""
     blocks: int
-    """Shapes with very many terms."""
+    """Arrays of terms that are very many."""
     block_terms: int
     bytes: int
     """Estimate of the memory held."""
@@ -220,10 +154,8 @@ class TermIndex:
         self._by_need: dict[_Need, dict[_TermKey, _Term]] = {}
         #: How many of them select namespaces by label.
         self._selecting = 0
-        self._blocks: dict[_OwnerKey, _Block] = {}
-        #: How many of them select namespaces by label.
-        self._selecting_blocks = 0
-        self._columns: OrderedDict[int, _Counted] = OrderedDict()
+        self._blocks = TermBlocks(capacity, node_keys)
+        self._columns: OrderedDict[int, _Term] = OrderedDict()
         self._answers: BoundedMemory[tuple[object, ...], _Answer]
         self._answers = BoundedMemory(_MAX_ANSWER_BYTES)
         #: Of the nodes' label keys, which the answers follow from.
@@ -239,10 +171,8 @@ class TermIndex:
         key = (pod.shape, pod.metadata.namespace)
         owner = self._owners.get(key)
         if owner is None:
-            owner = self._owners[key] = self._new_owner(pod, key)
-        owner.pods += 1
-        for term in owner.terms:
-            term.change(row, 1)
+            owner = self._owners[key] = self._new_owner(pod)
+        owner.change(row, 1)
 
     def remove(self, pod: Pod, row: int) -> None:
         """Stop counting the terms of a pod, given with the shape it was counted with."""
@@ -252,24 +182,21 @@ class TermIndex:
         owner = self._owners.get(key)
         if owner is None:
             return
-        owner.pods -= 1
+        owner.change(row, -1)
+        for term in owner.terms:
+            if not term.rows:
+                self._columns.pop(id(term), None)
+                self._forget(term)
         if not owner.pods:
             del self._owners[key]
-            block = self._blocks.pop(key, None)
-            if block is not None:
+            if owner.in_block is not None:
                 self._answers.clear()
-                self._selecting_blocks -= block.block.selects_namespaces
-        for term in owner.terms:
-            term.change(row, -1)
-            if term.rows:
-                continue
-            self._columns.pop(id(term), None)
-            if isinstance(term, _Term):
-                self._forget(term)
+                self._blocks.remove(owner.in_block)
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
         self.capacity = capacity
+        self._blocks.grow(capacity)
         for term in self._columns.values():
             term.forget_counts()
         self._columns.clear()
@@ -282,22 +209,25 @@ class TermIndex:
         return not self._terms and not self._blocks
 
     def speaking_of(
-        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+        among: Removable | None = None,
     ) -> _Answer:
-        """The distinct terms that match a pod."""
+        """The distinct terms that match a pod; those of some pods only, or of all."""
         if not self._terms and not self._blocks:
             return ()
         if self._keys_version != self.node_keys.version:
             self._keys_version = self.node_keys.version
             self._answers.clear()
         # Namespace labels matter only where some term selects by them.
-        selecting = self._selecting or self._selecting_blocks
+        selecting = self._selecting or self._blocks.selects_namespaces
         seen = labels_key(namespace_labels) if selecting else None
-        key = (namespace, labels_key(labels), seen)
+        key = (namespace, labels_key(labels), seen, among)
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._matching(namespace, labels, namespace_labels)
-            nbytes = _BYTES_PER_ANSWER + _BYTES_PER_MATCH * len(answer)
+            answer, nbytes = self._matching(namespace, labels, namespace_labels, among)
             self._answers.put(key, answer, nbytes)
         return answer
 
@@ -310,32 +240,37 @@ class TermIndex:
     ) -> Mapping[str, int] | None:
         """By topology key: required anti-affinity terms of a placed pod that match another.
 
-        None: the terms of that pod are no block.
+        None: the terms of that pod are in no block.
         """
-        block = self._blocks.get((owner.shape, owner.metadata.namespace))
-        if block is None:
+        found = self._owners.get((owner.shape, owner.metadata.namespace))
+        if found is None or found.in_block is None:
             return None
-        return {
-            each.topology_key: each.number
-            for each in block.matching(HashedPod(namespace, labels, namespace_labels))
-            if each.kind is TermKind.REQUIRED_ANTI
-        }
+        pod = HashedPod(namespace, labels, namespace_labels)
+        return self._blocks.anti_terms_of(found.in_block, pod)
 
     def _matching(
-        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> _Answer:
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+        among: Removable | None,
+    ) -> tuple[_Answer, int]:
+        """The terms, and the bytes that it takes to remember them."""
         has = self.node_keys.has
         answer: list[OwnedTerm] = [
             each
             for each in self._candidates(namespace, labels)
-            if has(each.term.topology_key)
+            if has(each.topology_key)
+            and (among is None or among.includes(each.priority, each.scheduler_name))
             and each.term.matches(namespace, namespace_labels, labels)
         ]
+        nbytes = _BYTES_PER_ANSWER + _BYTES_PER_MATCH * len(answer)
         if self._blocks:
             pod = HashedPod(namespace, labels, namespace_labels)
-            for block in self._blocks.values():
-                answer += block.matching(pod)
-        return tuple(answer)
+            found: list[TermsOfBlocks] = self._blocks.matching(pod, among)
+            answer += found
+            nbytes += sum(each.nbytes for each in found)
+        return tuple(answer), nbytes
 
     def _candidates(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Term]:
         by_need = self._by_need
@@ -345,7 +280,7 @@ class TermIndex:
                 if found is not None:
                     yield from found.values()
 
-    def used(self, term: _Counted) -> None:
+    def used(self, term: _Term) -> None:
         """Remember that a column was read; the ones read longest ago are dropped."""
         columns = self._columns
         columns[id(term)] = term
@@ -355,25 +290,37 @@ class TermIndex:
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _new_owner(self, pod: Pod, key: _OwnerKey) -> _Owner:
+    def _new_owner(self, pod: Pod) -> _Owner:
         compiled = pod.shape.pod_affinity_terms(pod.metadata.namespace)
-        listed: list[tuple[TermKind, int, AffinityTerm]] = [
+        listed: list[_ListedTerm] = [
             *((TermKind.REQUIRED, 0, each) for each in compiled.required),
             *((TermKind.REQUIRED_ANTI, 0, each) for each in compiled.required_anti),
             *((TermKind.PREFERRED, weight, each) for weight, each in compiled.preferred),
             *((TermKind.PREFERRED_ANTI, weight, each) for weight, each in compiled.preferred_anti),
         ]
+        if not listed:
+            return _Owner(())
+        self._answers.clear()
         # From the shape, which is what the pod is taken out with again.
         spec = pod.shape.spec
         band = spec.priority or 0, spec.scheduler_name
-        if listed:
-            self._answers.clear()
-        values = sum(_values_of(term) for _, _, term in listed)
-        if len(listed) > MANY_TERMS or values > MANY_VALUES:
-            made = self._blocks[key] = _Block(TermBlock(listed), band, self)
-            self._selecting_blocks += made.block.selects_namespaces
-            return _Owner([made])
-        return _Owner([self._term((*each, *band)) for each in listed])
+        keys: list[_TermKey] = [(*each, *band) for each in listed]
+        if (
+            len(listed) > MANY_TERMS
+            or sum(_values_of(term) for _, _, term in listed) > MANY_VALUES
+            or any(map(self._is_one_of_many, keys))
+        ):
+            # As objects they would take thirty times as much, as long as the pod is there.
+            pod.shape.forget_terms(pod.metadata.namespace)
+            return _Owner((), self._blocks.add(TermBlock.of(listed), band))
+        return _Owner([self._term(each) for each in keys])
+
+    def _is_one_of_many(self, key: _TermKey) -> bool:
+        """Whether a term would have to be told apart from very many others one by one."""
+        if key in self._terms:
+            return False
+        needs = self._by_need
+        return any(len(needs.get(need, ())) >= MANY_ALIKE for need in _needs(key[2]))
 
     def _term(self, key: _TermKey) -> _Term:
         found = self._terms.get(key)
@@ -401,35 +348,42 @@ class TermIndex:
 
     def statistics(self) -> TermStatistics:
         """Current sizes."""
-        blocks = sum(each.block.nbytes for each in self._blocks.values())
+        blocks = self._blocks
         columns = 4 * self.capacity * len(self._columns)
+        terms = _BYTES_PER_TERM * len(self._terms)
         return TermStatistics(
             terms=len(self._terms),
-            blocks=len(self._blocks),
-            block_terms=sum(len(each.block) for each in self._blocks.values()),
-            bytes=_BYTES_PER_TERM * len(self._terms) + blocks + columns + self._answers.nbytes,
+            blocks=len(blocks),
+            block_terms=blocks.terms,
+            bytes=terms + blocks.nbytes + columns + self._answers.nbytes,
         )
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
         """Every difference from a recount over (row, pod), as a sentence."""
-        expected = TermIndex(self.capacity, self.node_keys)
+        recount: dict[_OwnerKey, Counter[int]] = {}
         for row, pod in placed:
-            expected.add(pod, row)
-        if {key: term.rows for key, term in self._terms.items()} != {
-            key: term.rows for key, term in expected._terms.items()
+            affinity = pod.shape.spec.affinity
+            if affinity is not None and _has_terms(affinity):
+                key = (pod.shape, pod.metadata.namespace)
+                recount.setdefault(key, Counter())[row] += 1
+        if {key: owner.pods for key, owner in self._owners.items()} != {
+            key: rows.total() for key, rows in recount.items()
         }:
+            yield "owners of affinity terms differ from the pods placed"
+            return
+        expected: dict[_Term, Counter[int]] = {}
+        in_blocks: dict[BlockOwner, Counter[int]] = {}
+        for key, owner in self._owners.items():
+            for term in owner.terms:
+                expected.setdefault(term, Counter()).update(recount[key])
+            if owner.in_block is not None:
+                in_blocks[owner.in_block] = recount[key]
+        if {term: term.rows for term in self._terms.values()} != expected:
             yield "affinity terms differ from those of the pods placed"
-        if {key: block.rows for key, block in self._blocks.items()} != {
-            key: block.rows for key, block in expected._blocks.items()
-        }:
-            yield "blocks of affinity terms differ from those of the pods placed"
+        yield from self._blocks.validate(in_blocks)
         for term in self._columns.values():
             if not term.consistent():
                 yield f"{term}: the column differs from the counts"
-        if {key: owner.pods for key, owner in self._owners.items()} != {
-            key: owner.pods for key, owner in expected._owners.items()
-        }:
-            yield "owners of affinity terms differ from the pods placed"
 
 
 def _needs(term: AffinityTerm) -> Iterable[_Need]:

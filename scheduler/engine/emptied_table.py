@@ -79,12 +79,7 @@ class EmptiedTable:
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[OwnedTerm]:
         """Affinity terms, matching a pod, of pods that go."""
-        includes = self._gone.includes
-        return [
-            each
-            for each in self._table.owned_terms(namespace, labels, namespace_labels)
-            if includes(each.priority, each.scheduler_name)
-        ]
+        return self._table.removable_terms(namespace, labels, namespace_labels, self._gone)
 
     def kept_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
         """Rows, by address, where the port stays taken."""

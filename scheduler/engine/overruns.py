@@ -20,13 +20,14 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
+from config.validation import MAX_CYCLE_BUDGET_FACTOR
 from scheduler.api.pod import Pod
 
 FIRST_PAUSE: Final = 10.0
 """Seconds. Twenty times the default budget: a template takes 5 % of the loop at most."""
 MAX_PAUSE: Final = 300.0
 """Seconds. As long as a pod stays in the unschedulable pool at most."""
-MAX_BUDGET_FACTOR: Final = 4.0
+MAX_BUDGET_FACTOR: Final = float(MAX_CYCLE_BUDGET_FACTOR)
 """The largest budget, 2 s by default: everything else waits for that cycle."""
 MAX_TEMPLATES: Final = 4096
 

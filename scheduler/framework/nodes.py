@@ -205,10 +205,7 @@ class TermKind(IntEnum):
 
 
 class OwnedTerm(Protocol):
-    """An affinity term that placed pods have.
-
-    Identical terms of pods with one priority and schedulerName are taken together.
-    """
+    """An affinity term that placed pods have, or many of one kind and topology key together."""
 
     @property
     def kind(self) -> TermKind:
@@ -217,22 +214,21 @@ class OwnedTerm(Protocol):
 
     @property
     def weight(self) -> int:
-        """The weight of a preferred term, or of several of one pod; 0 for a required one."""
+        """The weight of a preferred term, 1 for many together; 0 for a required one."""
         ...
 
     @property
     def rows(self) -> Mapping[int, int]:
-        """Row to the number of pods there that have it, without zeros; to be read only."""
+        """Row to the number of pods there that have it, without zeros; to be read only.
+
+        Of many terms together a pod counts for each of its terms, with the weights of preferred
+        ones.
+        """
         ...
 
     @property
-    def priority(self) -> int:
-        """The priority of the pods that have it."""
-        ...
-
-    @property
-    def scheduler_name(self) -> str:
-        """The schedulerName of the pods that have it."""
+    def row_count(self) -> int:
+        """How many `rows` there are, or more where it costs much to find out."""
         ...
 
     @property
@@ -241,8 +237,8 @@ class OwnedTerm(Protocol):
         ...
 
     @property
-    def counts(self) -> Int32Column:
-        """(capacity,): pods per row that have the term; also of rows that are no nodes."""
+    def counts(self) -> Int32Column | Int64Column:
+        """(capacity,): as `rows`; also of rows that are no nodes."""
         ...
 
 

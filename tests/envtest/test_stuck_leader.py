@@ -111,7 +111,11 @@ class Stage:
             {
                 "leaderElection": QUICKLY,
                 "clientConnection": {"qps": qps, "burst": 10},
-                "kubestow": {"bindTimeout": "500ms", "watchdogTimeout": watchdog},
+                "kubestow": {
+                    "bindTimeout": "500ms",
+                    "watchdogTimeout": watchdog,
+                    "cycleTimeBudget": "250ms",
+                },
                 "profiles": [profile],
             },
             [f"--plugin-dir={self._plugins}"],

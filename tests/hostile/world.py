@@ -8,10 +8,10 @@ async with hostile_world() as world:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from scheduler.service.wiring import Wiring
 from tests.hostile.case import JsonObject
@@ -87,8 +87,13 @@ class HostileWorld:
 
 
 @asynccontextmanager
-async def hostile_world(*present: JsonObject, nodes: int = NODES) -> AsyncIterator[HostileWorld]:
-    """Run a scheduler that finds nodes, two namespaces, and what is `present` already."""
+async def hostile_world(
+    *present: JsonObject, nodes: int = NODES, document: Mapping[str, Any] | None = None
+) -> AsyncIterator[HostileWorld]:
+    """Run a scheduler that finds nodes, two namespaces, and what is `present` already.
+
+    `document` is what its configuration says.
+    """
     api = MemoryApi()
     found: Iterable[JsonObject] = (
         namespace("hostile"),
@@ -98,7 +103,7 @@ async def hostile_world(*present: JsonObject, nodes: int = NODES) -> AsyncIterat
     )
     for obj in found:
         api.create(obj)
-    async with running(wire(api)) as wiring:
+    async with running(wire(api, document=document)) as wiring:
         world = HostileWorld(api, wiring)
         plurals = [each.resource.plural for each in wiring.reflectors]
         await until(lambda: all(map(api.watched, plurals)), "all watches are open")

@@ -27,8 +27,8 @@ from scheduler.cache import selector_counts
 from scheduler.cache.cache import CacheError
 from scheduler.cache.selector_counts import SelectorCounts
 from scheduler.cache.term_block import ClassMatch, TermBlock
-from scheduler.cache.term_index import TermIndex
-from scheduler.framework import PodTerm, TermKind
+from scheduler.cache.term_index import MANY_ALIKE, TermIndex
+from scheduler.framework import PodTerm, Removable, TermKind
 from tests.unit.cache.objects import node
 from tests.unit.cache.objects import pod as plain_pod
 from tests.unit.plugins.clusters import Cluster, pod
@@ -66,10 +66,17 @@ def recounted(cluster: Cluster, terms: tuple[PodTerm, ...], *, terminating: bool
     return counts
 
 
-@pytest.fixture(params=["as objects", "in bulk"])
+@pytest.fixture(params=["as objects", "in bulk", "beside many"])
 def form(request: pytest.FixtureRequest) -> Iterator[str]:
-    """In bulk: every pod is treated as those with thousands of terms and labels are."""
+    """In bulk: every pod is treated as those with thousands of terms and labels are.
+
+    Beside many: terms are treated as those beside which there are many that need the same label.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        if request.param == "beside many":
+            patch.setattr("scheduler.cache.term_index.MANY_ALIKE", 1)
+            patch.setattr("scheduler.cache.term_blocks.MAX_BLOCK_TERMS", 5)
+            patch.setattr("scheduler.cache.term_blocks._MIN_ENTRIES", 2)
         if request.param == "in bulk":
             patch.setattr("scheduler.cache.term_index.MANY_TERMS", 0)
             patch.setattr("scheduler.cache.selector_counts.MANY_LABELS", 0)
@@ -102,23 +109,38 @@ def test_owned_terms_equal_a_walk_over_pods_after_any_sequence_of_events(seed: i
     for _ in range(5):
         space = maker.space()
         space_labels = {"team": "t"} if space == "one" else {}
-        found: Counter[tuple[TermKind, str]] = Counter()
-        for each in cluster.table.owned_terms(space, labels, space_labels):
-            found[each.kind, each.topology_key] += int(each.counts.sum()) * (each.weight or 1)
-        assert found == _walked(cluster, space, labels, space_labels)
+        pod = space, labels, space_labels
+        gone = Removable(maker.random.choice((-5, 5, 11)), None)
+        for terms, among in (
+            (cluster.table.owned_terms(*pod), None),
+            (cluster.table.removable_terms(*pod, gone), gone),
+        ):
+            found: Counter[tuple[TermKind, str, int]] = Counter()
+            for each in terms:
+                assert len(each.rows) <= each.row_count
+                for row, number in each.rows.items():
+                    assert each.counts[row] == number
+                    found[each.kind, each.topology_key, row] += number * (each.weight or 1)
+            assert found == _walked(cluster, *pod, among)
         maker.change(cluster)
         cluster.cache.validate()
 
 
 def _walked(
-    cluster: Cluster, space: str, labels: dict[str, str], space_labels: dict[str, str]
-) -> Counter[tuple[TermKind, str]]:
-    """By kind and topology key that some node has, the number of terms or the sum of weights."""
-    found: Counter[tuple[TermKind, str]] = Counter()
+    cluster: Cluster,
+    space: str,
+    labels: dict[str, str],
+    space_labels: dict[str, str],
+    among: Removable | None,
+) -> Counter[tuple[TermKind, str, int]]:
+    """By kind, topology key that some node has, and row: number of terms, or sum of weights."""
+    found: Counter[tuple[TermKind, str, int]] = Counter()
     nodes = [cluster.table.node(row) for row in range(cluster.table.capacity)]
     known = {key for each in nodes if each for key in each.metadata.labels}
     for row in range(cluster.table.capacity):
         for owner in cluster.table.pods_on(row).values():
+            if among and not among.includes(owner.priority, owner.spec.scheduler_name):
+                continue
             terms = compile_pod_affinity(owner.spec.affinity, owner.metadata.namespace)
             listed = [
                 *((TermKind.REQUIRED, 0, each) for each in terms.required),
@@ -128,7 +150,7 @@ def _walked(
             ]
             for kind, weight, each in listed:
                 if each.topology_key in known and each.matches(space, space_labels, labels):
-                    found[kind, each.topology_key] += weight or 1
+                    found[kind, each.topology_key, row] += weight or 1
     return found
 
 
@@ -421,27 +443,114 @@ def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[TermBlock]:
     return seen
 
 
-def test_a_block_more_or_less_holds_no_other_against_the_pod_again(
-    evaluations: list[TermBlock],
+def test_an_owner_more_or_less_holds_the_terms_of_no_other_block_against_the_pod_again(
+    evaluations: list[TermBlock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("scheduler.cache.term_blocks.MAX_BLOCK_OWNERS", 3)
     index = TermIndex(4, AllKeys())
     owners = crowd(index, 10)
     for each in owners[:9]:
         index.add(each, 1)
-    assert len(index.speaking_of("other", {"app": "a"}, {})) == 9 * 51
-    assert len(evaluations) == 9
+    assert index.statistics().blocks == 3
+    # One for all terms about "zone", and one for each other topology key.
+    assert len(index.speaking_of("other", {"app": "a"}, {})) == 1 + 9 * 50
+    assert len(evaluations) == 3
 
     index.add(owners[9], 2)
-    index.speaking_of("other", {"app": "a"}, {})
-    assert len(evaluations) == 10
+    found = index.speaking_of("other", {"app": "a"}, {})
+    assert {each.counts[1] for each in found if each.topology_key == "zone"} == {9 * 50}
+    assert len(evaluations) == 4
     index.remove(owners[9], 2)
     index.speaking_of("other", {"app": "a"}, {})
     # Pods that differ in what no term mentions are alike.
     for number in range(20):
         index.speaking_of(f"ns{number}", {"app": "b", "index": f"{number}"}, {"team": "t"})
-    assert len(evaluations) == 10
+    assert len(evaluations) == 4
     assert index.speaking_of("other", {"role": "hermit"}, {}) == ()
-    assert len(evaluations) == 19
+    assert len(evaluations) == 7
+    index.remove(owners[0], 1)
+    index.speaking_of("other", {"app": "a"}, {})
+    assert len(evaluations) == 8
+
+
+SHARED: Any = {
+    "NotIn": {"key": "app", "operator": "NotIn"},
+    "Exists": {"key": "app", "operator": "Exists"},
+    "DoesNotExist": {"key": "none", "operator": "DoesNotExist"},
+    "In": {"key": "app", "operator": "In"},
+}
+"""What terms have in common that no index by label tells apart, and that match app=web."""
+
+
+@pytest.mark.parametrize("operator", SHARED)
+def test_a_pod_is_held_against_few_terms_one_by_one_however_many_are_about_it(
+    operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = TermIndex(2048, AllKeys())
+    owners = []
+    for number in range(1000):
+        shared = dict(SHARED[operator])
+        if operator == "NotIn":
+            shared["values"] = [f"v{number}"]
+        if operator == "In":
+            shared["values"] = ["web", f"v{number}"]
+        unlike = {"key": f"k{number}", "operator": "DoesNotExist"}
+        term = {
+            "topologyKey": "zone",
+            "labelSelector": {"matchExpressions": [shared, unlike]},
+            "namespaceSelector": {},
+        }
+        spec = {"affinity": {"podAntiAffinity": {REQUIRED: [term]}}}
+        owners.append(pod(spec, metadata={"uid": f"{number}"}))
+        index.add(owners[-1], number)
+    held = []
+    matches = CompiledLabelSelector.matches
+
+    def counted(self: CompiledLabelSelector, labels: Any) -> bool:
+        held.append(self)
+        return matches(self, labels)
+
+    monkeypatch.setattr(CompiledLabelSelector, "matches", counted)
+    found = index.speaking_of("other", {"app": "web"}, {})
+    # Their namespace selectors are held against the namespace.
+    assert len(held) <= 2 * MANY_ALIKE
+    assert len(found) <= MANY_ALIKE + 1
+    total = np.sum([each.counts for each in found], axis=0)
+    assert total.tolist() == [1] * 1000 + [0] * 1048
+
+    held.clear()
+    index.speaking_of("other", {"app": "web"}, {})
+    assert not held
+    for number, each in enumerate(owners):
+        index.remove(each, number)
+    assert index.empty
+    assert (index.statistics().blocks, index.statistics().block_terms) == (0, 0)
+
+
+def test_terms_that_come_and_go_in_a_block_leave_nothing_behind() -> None:
+    index = TermIndex(4, AllKeys())
+    owners = crowd(index, 30, terms=20)
+    index.add(owners[0], 0)
+    index.speaking_of("other", {}, {})
+    alone = index.statistics()
+    for _ in range(3):
+        for each in owners[1:]:
+            index.add(each, 1)
+        assert index.statistics().block_terms == 30 * 20
+        for each in owners[1:]:
+            index.remove(each, 1)
+    index.speaking_of("other", {}, {})
+    left = index.statistics()
+    assert (left.blocks, left.block_terms) == (alone.blocks, alone.block_terms)
+    assert left.bytes <= alone.bytes + 100
+
+
+def test_terms_in_a_block_are_not_kept_as_objects_as_well() -> None:
+    index = TermIndex(4, AllKeys())
+    (owner,) = crowd(index, 1)
+    owner.shape.pod_affinity_terms(owner.metadata.namespace)
+    index.add(owner, 0)
+    assert owner.shape.terms_by_namespace == {}
 
 
 def test_terms_about_topologies_that_no_node_has_are_no_answer() -> None:
@@ -451,12 +560,12 @@ def test_terms_about_topologies_that_no_node_has_are_no_answer() -> None:
     for each in (*crowd(index, 3), anti("a", key="absent-0-1")):
         index.add(each, 1)
     found = index.speaking_of("default", {"app": "a"}, {})
-    assert [(each.topology_key, each.counts[1]) for each in found] == [("zone", 50)] * 3
+    assert [(each.topology_key, each.counts[1]) for each in found] == [("zone", 150)]
 
     keys.absent.remove("absent-0-1")
     keys.version += 1
     found = index.speaking_of("default", {"app": "a"}, {})
-    assert sorted(each.counts[1] for each in found) == [1, 2, 50, 50, 50]
+    assert sorted(each.counts[1] for each in found) == [1, 2, 150]
 
 
 def test_weights_of_many_preferred_terms_are_one_sum() -> None:
@@ -467,7 +576,7 @@ def test_weights_of_many_preferred_terms_are_one_sum() -> None:
     ]
     index.add(pod({"affinity": {"podAffinity": {PREFERRED: listed}}}), 0)
     (found,) = index.speaking_of("default", {}, {})
-    assert (found.kind, found.weight, found.counts[0]) == (TermKind.PREFERRED, 5050, 1)
+    assert (found.kind, found.weight, found.counts[0]) == (TermKind.PREFERRED, 1, 5050)
 
 
 def test_a_term_is_held_only_against_pods_that_have_a_label_it_needs(

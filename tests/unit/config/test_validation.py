@@ -161,6 +161,17 @@ ONE_MISTAKE = [
         'kubestow.cycleTimeBudget: Invalid value: "-1s": must be non-negative',
     ),
     (
+        "kubestow: {cycleTimeBudget: 15s}",
+        (
+            'kubestow.cycleTimeBudget: Invalid value: "15s": must be less than a quarter of '
+            "kubestow.watchdogTimeout (1m0s)"
+        ),
+    ),
+    (
+        "kubestow: {watchdogTimeout: 2s}",
+        'kubestow.cycleTimeBudget: Invalid value: "500ms": must be less than a quarter of',
+    ),
+    (
         "kubestow: {nodeProvisioningBridge: {suspectWindow: 0s}}",
         'kubestow.nodeProvisioningBridge.suspectWindow: Invalid value: "0s": must be greater than',
     ),

@@ -41,6 +41,8 @@ def many_terms(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test twice: as if all pods had so many terms that these are asked about together."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(terms, "MANY_TERMS", request.param)
+        if not request.param:
+            patched.setattr("scheduler.cache.term_index.MANY_TERMS", 0)
         yield
 
 
