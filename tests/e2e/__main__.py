@@ -35,6 +35,8 @@ SERIAL: Final = "[Serial]"
 """In the names of specs that need the cluster for themselves."""
 PARALLEL: Final = 8
 """Processes for the others: most of their time is waiting."""
+FEW: Final = 4
+"""So many are not worth processes of their own, which take seconds to start."""
 SEED: Final = 1
 """Of the order of the specs: the same each time."""
 
@@ -68,8 +70,10 @@ class Batch(NamedTuple):
 
 def batches_of(specs: Sequence[Spec]) -> tuple[list[Batch], Batch]:
     """Return the specs that may run side by side, in `PARALLEL` batches, and the serial ones."""
-    serial = [spec for spec in specs if SERIAL in spec.name]
     others = [spec for spec in specs if SERIAL not in spec.name]
+    if len(others) <= FEW:
+        return [], Batch(BINARY, [*specs])
+    serial = [spec for spec in specs if SERIAL in spec.name]
     parallel = [
         Batch(f"{BINARY}-{number}", part)
         for number in range(PARALLEL)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.__main__ import PARALLEL, SUITE, arguments_of, batches_of, main
+from tests.e2e.__main__ import FEW, PARALLEL, SUITE, arguments_of, batches_of, main
 from tests.e2e.build import BINARY
 from tests.e2e.specs import SPECS, Spec
 
@@ -31,7 +31,11 @@ def test_serial_specs_run_alone_and_the_others_side_by_side() -> None:
     assert [len(batch.specs) for batch in parallel] == [2, *[1] * (PARALLEL - 1)]
     assert {spec for batch in parallel for spec in batch.specs} == {*others}
     assert len({batch.name for batch in (*parallel, alone)}) == PARALLEL + 1
-    assert batches_of(others[:1])[0] == [("e2e.test-0", others[:1])]
+
+
+def test_a_few_specs_need_no_processes_of_their_own() -> None:
+    specs = [Spec("[Serial] 1"), *(Spec(f"{number}") for number in range(FEW))]
+    assert batches_of(specs) == ([], (BINARY, specs))
 
 
 def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
