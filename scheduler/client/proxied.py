@@ -175,6 +175,9 @@ def _head(response: aiohttp.ClientResponse) -> bytes:
 def raise_mapped(verb: str, path: str, error: Exception) -> NoReturn:
     """Raise our error for one of aiohttp's."""
     text = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientResponseError):
+        # Its own words have the proxy's URL, with the password that may be in it.
+        text = f"answered {error.status} {error.message}"
     if isinstance(error, TimeoutError):
         sent = not isinstance(error, aiohttp.ConnectionTimeoutError)
         raise RequestTimeout(verb, path, f"timed out: {text}", sent=sent) from error

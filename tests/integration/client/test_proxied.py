@@ -88,6 +88,17 @@ async def test_a_proxy_that_is_not_there() -> None:
         assert not caught.value.outcome_unknown
 
 
+async def test_a_proxy_that_wants_another_password_does_not_show_ours() -> None:
+    refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
+    async with serving(sends(refusal, close=True)) as server:
+        proxy = f"http://user:canary@127.0.0.1:{server.port}"
+        configuration = ClientConfiguration("https://api.invalid", ClientTls(), proxy=proxy)
+        async with Transport(configuration) as transport:
+            with pytest.raises(ConnectionFailed, match="answered 407") as caught:
+                await transport.request("GET", "/x", HEADERS, None, PATIENCE)
+    assert "canary" not in str(caught.value)
+
+
 async def test_a_write_that_waited_for_its_connection_is_guarded() -> None:
     """As directly: meanwhile the Lease may have been lost."""
     calls: list[str] = []
