@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, cast
 
@@ -79,6 +79,28 @@ class AdminClient:
     ) -> tuple[int, str]:
         """Send a request and return status and text of the answer, whatever they are."""
         return self._exchange(method, path, body, timeout, content_type)
+
+    def lines(self, path: str) -> Iterator[str]:
+        """Send a GET and yield the lines of the answer as they come, as of a watch.
+
+        Raises:
+            ApiError: the status of the answer is 400 or above.
+            OSError: there is no server, or the connection broke.
+        """
+        context = ssl.create_default_context(cafile=str(self._authority))
+        connection = http.client.HTTPSConnection(
+            LOOPBACK, self._port, context=context, timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        try:
+            headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+            connection.request("GET", path, None, headers)
+            response = connection.getresponse()
+            if response.status >= http.HTTPStatus.BAD_REQUEST:
+                raise ApiError("GET", path, response.status, response.read().decode())
+            for line in response:
+                yield line.decode()
+        finally:
+            connection.close()
 
     def warnings(
         self, method: str, path: str, body: Mapping[str, object] | None = None

@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
 import pytest
 
 from tests.envtest.control_plane import ApiServerOptions, Binaries
 from tests.envtest.fixtures import find_binaries
-from tests.go_programs import BuildError
+from tests.go_programs import BuildError, Program
 from tests.thirdparty.build import BUILD_DIRECTORY, programs
 from tests.thirdparty.cluster import Cluster, Installed
 
@@ -73,12 +75,15 @@ def find_programs(*names: str) -> dict[str, Installed]:
             "run `make thirdparty-build` once (it needs Go and takes some minutes)"
         )
     try:
-        return {
-            name: Installed(BUILD_DIRECTORY / name, known[name].source_directory())
-            for name in names
-        }
+        return {name: Installed(BUILD_DIRECTORY / name, _sources(known[name])) for name in names}
     except BuildError as error:
         _give_up(str(error))
+
+
+@cache
+def _sources(program: Program) -> Path:
+    """Ask Go once: it takes seconds, and every test asks."""
+    return program.source_directory()
 
 
 def _give_up(reason: str) -> NoReturn:
