@@ -31,7 +31,7 @@ demo: $(STAMP) ## Schedule a small cluster live in the terminal (embedded API se
 
 .PHONY: test
 test: $(STAMP) ## Run unit, property, integration and conformance tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: conformance
 conformance: $(STAMP) ## Compare every decision with the recorded ones of kube-scheduler v1.36
