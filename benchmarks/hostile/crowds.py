@@ -84,7 +84,7 @@ def say(what: str, took: float, remark: str = "") -> None:
 
 async def measure(crowd: Crowd, nodes: int, share: float) -> None:
     """One crowd."""
-    async with hostile_world(nodes=nodes, document=crowd.configuration) as world:
+    async with hostile_world(nodes=nodes, gates=crowd.gates) as world:
         for each in crowd.beside(nodes):
             world.api.create(each)
         await world.settle()

@@ -24,6 +24,8 @@ class AssumeCache(Generic[T]):
         self._plural = plural
         #: (namespace, name) to (watched object when assumed, assumed object).
         self._assumed: dict[tuple[str, str], tuple[T, T]] = {}
+        #: Another whenever `get` may answer something else than before.
+        self.version = 0
         handle.subscriptions.on_object(plural, self._changed)
 
     def __len__(self) -> int:
@@ -37,6 +39,7 @@ class AssumeCache(Generic[T]):
             return watched
         if watched is None or _version(watched) != _version(entry[0]):
             del self._assumed[namespace, name]
+            self.version += 1
             return watched
         return entry[1]
 
@@ -58,6 +61,7 @@ class AssumeCache(Generic[T]):
         if watched is None or _version(watched) != _version(assumed):
             return False
         self._assumed[metadata.namespace, metadata.name] = (watched, assumed)
+        self.version += 1
         return True
 
     def restore(self, assumed: T) -> None:
@@ -66,11 +70,13 @@ class AssumeCache(Generic[T]):
         entry = self._assumed.get(key)
         if entry is not None and entry[1] is assumed:
             del self._assumed[key]
+            self.version += 1
 
     def _changed(self, old: T | None, new: T | None) -> None:
         item = old if new is None else new
         if item is None:
             return
+        self.version += 1
         key = item.metadata.namespace, item.metadata.name
         entry = self._assumed.get(key)
         if entry is not None and (new is None or _version(new) != _version(entry[0])):

@@ -7,6 +7,7 @@ size, each taking the smallest volume left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -259,7 +260,7 @@ def _by_choice(
     return chosen, sorted(others, key=lambda claim: requested_storage(claim) or 0)
 
 
-def _in_order(candidates: Candidates) -> list[PersistentVolume]:
+def _in_order(candidates: Candidates) -> Sequence[PersistentVolume]:
     return candidates.others if candidates.own is None else [candidates.own]
 
 

@@ -6,7 +6,7 @@ volumes of its class only, smallest first; bound ones, usually the many, are nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -25,12 +25,15 @@ from scheduler.api.node_selectors import (
 )
 from scheduler.api.pod import NodeSelector
 from scheduler.api.quantity import QuantityError
-from scheduler.api.selectors import EVERYTHING, compile_label_selector
+from scheduler.api.selectors import EVERYTHING, CompiledLabelSelector, compile_label_selector
 from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.framework import Handle
 
 _AVAILABLE: Final = "Available"
 _FILESYSTEM: Final = "Filesystem"
+_MAX_FITTING: Final = 16
+"""Kinds of claims whose volumes are remembered. Those of one pod, which a cycle asks about several
+times, and those of its template; a list may name every volume of a class."""
 
 
 class Candidates(NamedTuple):
@@ -38,8 +41,19 @@ class Candidates(NamedTuple):
 
     #: A volume that was reserved for the claim: no other one will do.
     own: PersistentVolume | None
-    #: The others, smallest first.
-    others: list[PersistentVolume]
+    #: The others, smallest first; to be read only.
+    others: Sequence[PersistentVolume]
+
+
+class _Wanted(NamedTuple):
+    """What a claim asks of a volume, but for the node."""
+
+    class_name: str
+    size: int
+    modes: frozenset[str]
+    selector: CompiledLabelSelector
+    volume_mode: str
+    attributes_class: str
 
 
 class _Entry(NamedTuple):
@@ -60,6 +74,9 @@ class FreeVolumes:
         self._free: dict[str, dict[str, _Entry]] = {}
         self._sorted: dict[str, list[_Entry]] = {}
         self._claimed: dict[str, dict[str, _Entry]] = {}
+        #: What fits claims that ask for the same, as of a version of the volumes.
+        self._fitting: dict[_Wanted, list[PersistentVolume]] = {}
+        self._version = -1
         handle.subscriptions.on_object("persistentvolumes", self._changed)
 
     def candidates(self, claim: PersistentVolumeClaim) -> Candidates:
@@ -74,22 +91,31 @@ class FreeVolumes:
             if claim.spec.selector is None
             else compile_label_selector(claim.spec.selector)
         )
-        modes = set(claim.spec.access_modes)
-        found = []
-        for entry in self._by_size(claim_class(claim)):
-            if entry.size < wanted:
-                continue
-            volume = self._volumes.get(entry.name)
-            if (
-                volume is not None
-                and volume.spec.claim_ref is None
-                and volume.status.phase == _AVAILABLE
-                and _alike(volume, claim)
-                and modes.issubset(volume.spec.access_modes)
-                and selector.matches(volume.metadata.labels)
-            ):
-                found.append(volume)
+        asks = _Wanted(
+            claim_class(claim),
+            wanted,
+            frozenset(claim.spec.access_modes),
+            selector,
+            claim.spec.volume_mode or _FILESYSTEM,
+            claim.spec.volume_attributes_class_name or "",
+        )
+        if self._version != self._volumes.version:
+            self._fitting.clear()
+        found = self._fitting.get(asks)
+        if found is None:
+            found = [each for each in self._free_volumes(asks) if _fits(each, asks)]
+            # Looking at them may have found assumptions that hold no longer.
+            if self._version != self._volumes.version or len(self._fitting) >= _MAX_FITTING:
+                self._fitting.clear()
+            self._version = self._volumes.version
+            self._fitting[asks] = found
         return Candidates(None, found)
+
+    def _free_volumes(self, asks: _Wanted) -> Iterator[PersistentVolume]:
+        for entry in self._by_size(asks.class_name):
+            volume = self._volumes.get(entry.name) if entry.size >= asks.size else None
+            if volume is not None:
+                yield volume
 
     def _own(self, claim: PersistentVolumeClaim, wanted: int) -> Iterator[PersistentVolume]:
         for volume in self._reserved(claim):
@@ -200,6 +226,19 @@ def volume_affinity(volume: PersistentVolume) -> CompiledNodeSelector | None:
     if affinity is None or affinity.required is None:
         return None
     return compiled_affinity(affinity.required)
+
+
+def _fits(volume: PersistentVolume, asks: _Wanted) -> bool:
+    spec = volume.spec
+    return (
+        spec.claim_ref is None
+        and volume.status.phase == _AVAILABLE
+        and volume.metadata.deletion_timestamp is None
+        and (spec.volume_mode or _FILESYSTEM) == asks.volume_mode
+        and (spec.volume_attributes_class_name or "") == asks.attributes_class
+        and asks.modes.issubset(spec.access_modes)
+        and asks.selector.matches(volume.metadata.labels)
+    )
 
 
 def _alike(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
+from config import FeatureGates
+from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from tests.hostile.case import JsonObject
 from tests.hostile.memory_api import MemoryApi
@@ -88,12 +90,9 @@ class HostileWorld:
 
 @asynccontextmanager
 async def hostile_world(
-    *present: JsonObject, nodes: int = NODES, document: Mapping[str, Any] | None = None
+    *present: JsonObject, nodes: int = NODES, gates: Mapping[str, bool] | None = None
 ) -> AsyncIterator[HostileWorld]:
-    """Run a scheduler that finds nodes, two namespaces, and what is `present` already.
-
-    `document` is what its configuration says.
-    """
+    """Run a scheduler that finds nodes, two namespaces, and what is `present` already."""
     api = MemoryApi()
     found: Iterable[JsonObject] = (
         namespace("hostile"),
@@ -103,7 +102,8 @@ async def hostile_world(
     )
     for obj in found:
         api.create(obj)
-    async with running(wire(api, document=document)) as wiring:
+    options = RunOptions(feature_gates=FeatureGates(gates or {}))
+    async with running(wire(api, options=options)) as wiring:
         world = HostileWorld(api, wiring)
         plurals = [each.resource.plural for each in wiring.reflectors]
         await until(lambda: all(map(api.watched, plurals)), "all watches are open")

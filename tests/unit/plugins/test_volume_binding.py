@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from plugins import VolumeBinding
+from plugins.volumebinding import volumes
 from plugins.volumebinding.arguments import SCORING_GATE, VolumeBindingArgs
 from scheduler.api import Pod
+from scheduler.api.storage import PersistentVolume
 from scheduler.framework import (
     SKIP,
     ActionType,
@@ -432,3 +434,42 @@ def test_hints(resource: str, asking: Pod, old: Any, new: Any, wakes: bool) -> N
     action = ActionType.ADD if old is None else ActionType.UPDATE
     plugin = VolumeBinding(None, Cluster().handle())
     assert hint(plugin, ClusterEvent(f"{prefix}{resource}", action), asking, old, new) is wakes
+
+
+def test_claims_that_ask_for_the_same_are_compared_with_the_volumes_once_until_one_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[str] = []
+    fits = volumes._fits
+
+    def counted(one: PersistentVolume, asks: Any) -> bool:
+        compared.append(one.metadata.name)
+        return fits(one, asks)
+
+    monkeypatch.setattr(volumes, "_fits", counted)
+    names = ["c1", "c2", "c3", "c4"]
+    cluster = cluster_with(LOCAL, *map(wants, names), *(on(f"v{n}", "a") for n in range(20)))
+    plugin = VolumeBinding(None, cluster.handle())
+
+    def chosen(asking: Pod) -> set[str]:
+        state = CycleState()
+        assert plugin.pre_filter(state, asking, cluster.table) is None
+        plugin.filter_rows(state, asking, cluster.table, cluster.table.rows)
+        bindings = plugin.plan(state, cluster.table.node_info(0)).bindings
+        return {found.metadata.name for _, found in bindings}
+
+    assert chosen(using(*names)) == {"v0", "v1", "v2", "v3"}
+    assert chosen(using(*names, uid="other")) == {"v0", "v1", "v2", "v3"}
+    assert len(compared) == 20
+
+    add(cluster, on("v1", "b"))
+    assert chosen(using(*names)) == {"v0", "v2", "v3", "v4"}
+    assert len(compared) == 40
+
+    state, asking = CycleState(), using("c1")
+    assert plugin.pre_filter(state, asking, cluster.table) is None
+    assert plugin.filter(state, asking, cluster.table.node_info(0)) is None
+    assert plugin.reserve(state, asking, "a") is None
+    assert chosen(using("c2", "c3")) == {"v2", "v3"}, "v0 is assumed to be taken"
+    plugin.unreserve(state, asking, "a")
+    assert chosen(using("c2", "c3")) == {"v0", "v2"}
