@@ -35,6 +35,7 @@ LATE = {"cluster-autoscaler": 330.0, "karpenter": 180.0}
 """Seconds that docs/node-provisioning-bridge.md promises, as the window of each autoscaler."""
 COMES = 900.0
 """Seconds in which a group or claim that was asked for nodes may bring them, unless it fails."""
+STORIES = 200
 SCAN = 10.0
 DEADLINE, NEVER = 1200.0, 1e7
 END = 8000.0
@@ -243,10 +244,11 @@ def end_of(story: Story) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, STORIES, 50))
 @pytest.mark.parametrize("flavor", LATE)
-def test_random_stories(flavor: str) -> None:
+def test_random_stories(flavor: str, first: int) -> None:
     ends: Counter[str] = Counter()
-    for seed in range(200):
+    for seed in range(first, first + 50):
         plan = plan_of(seed)
         try:
             ends[end_of(Story(flavor, plan))] += 1
@@ -254,7 +256,7 @@ def test_random_stories(flavor: str) -> None:
             error.add_note(f"seed {seed}: {plan}")
             raise
     for end in ("arrived", "refused", "deadline", "window"):
-        assert ends[end] >= 10, ends
+        assert ends[end] >= 2, ends
 
 
 @pytest.mark.parametrize("flavor", LATE)
