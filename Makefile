@@ -69,6 +69,12 @@ thirdparty: envtest-build thirdparty-build ## Run kubestow beside Kueue and othe
 	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 \
 	  $(BIN)/python -m pytest -m thirdparty -s -o faulthandler_timeout=900 $(PYTEST_ARGS)
 
+.PHONY: thirdparty-short
+thirdparty-short: envtest-build ## Run the quick ones of these tests, beside Kueue
+	$(BIN)/python -m tests.thirdparty.build kueue kwok
+	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 $(BIN)/python -m pytest \
+	  -m thirdparty -s -k "plain_pods or larger_than_the_quota" tests/thirdparty/test_kueue.py
+
 # Who serves default-scheduler in the end-to-end specs: `make e2e E2E_SCHEDULER=kube-scheduler` to compare.
 # More arguments: `make e2e E2E="--only preemption"`.
 E2E_SCHEDULER ?= kubestow
