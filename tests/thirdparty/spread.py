@@ -156,9 +156,9 @@ class SpreadStory(Workload):
             zones[self.zone_of(node) if node not in ("", "leaving") else node] += count
         return zones
 
-    def softened(self) -> list[str]:
+    def softened(self) -> set[str]:
         """The pods whose constraint ever became soft."""
-        return [event["regarding"]["name"] for event in self.events("TopologySpreadFallback")]
+        return {event["regarding"]["name"] for event in self.events("TopologySpreadFallback")}
 
     def first(self, name: str = "first") -> None:
         """Create a replica that finds room in zone a."""
