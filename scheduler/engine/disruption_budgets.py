@@ -6,30 +6,55 @@ before: those with more pods under the budget than it allows, before or after.
 
 Whoever may create a budget may create 10,000 with 500 expressions each. Selectors are compiled when
 a victim of their namespace is looked at, once, whatever becomes of other budgets or of the status;
-only those that may select it are held against a pod, once for all pods with its labels.
+only those that may select it are held against a pod, once for all pods with its labels. Where very
+many select one pod, victims are charged to all of them in one array operation.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
+
+import numpy as np
 
 from scheduler.api.label_sets import labels_key
 from scheduler.api.meta import LabelSelector
 from scheduler.api.pod import Pod
 from scheduler.api.policy import PodDisruptionBudget
 from scheduler.api.selectors import CompiledLabelSelector, SelectorError, compile_label_selector
+from scheduler.framework import Int64Column
 
 BudgetKey = tuple[str, str]
 """Namespace and name."""
-Claims = Mapping[BudgetKey, int]
-"""How many of some pods each budget selects."""
 
-NO_CLAIMS: Final[Claims] = {}
+UNLIMITED: Final = int(np.iinfo(np.int64).max)
+"""More claims than there can be."""
+
+_MAX_ALLOWED: Final = 1 << 31
+"""The API server takes 32 bits; a number beyond must not overflow an array."""
 _MAX_REMEMBERED: Final = 4096
 """Sets of labels whose budgets are remembered."""
+_MANY_BUDGETS: Final = 32
+"""Where more select one pod, array operations are cheaper than a loop."""
 
-_Selecting = tuple[PodDisruptionBudget, CompiledLabelSelector]
+
+class Selection:
+    """The budgets that select the pods with some labels, by their places in the list of all."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, places: Sequence[int]) -> None:
+        self.places = np.array(places, dtype=np.int32)
+
+
+Claims = Mapping[Selection, int]
+"""How many of some pods each selection of budgets is about."""
+
+NO_CLAIMS: Final[Claims] = {}
+
+_Selecting = tuple[int, CompiledLabelSelector]
+"""The place of a budget, and its selector."""
 _ByLabel = dict[tuple[str, str] | None, list[_Selecting]]
 """By labels of which every pod selected has one; None: nobody can tell."""
 _Compiled = dict[BudgetKey, tuple[LabelSelector, CompiledLabelSelector]]
@@ -39,78 +64,124 @@ class DisruptionBudgets:
     """Budgets by namespace, with parsed selectors. What they say never changes."""
 
     def __init__(
-        self, budgets: Iterable[PodDisruptionBudget] = (), compiled: _Compiled | None = None
+        self, budgets: Iterable[PodDisruptionBudget] = (), before: DisruptionBudgets | None = None
     ) -> None:
-        """`compiled` are selectors of earlier budgets, by what they were compiled from."""
+        """`before` are the budgets as they were; what was found out about them is kept."""
         self._listed = tuple(budgets)
-        self._by_key = {(b.metadata.namespace, b.metadata.name): b for b in self._listed}
-        self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
-        for budget in self._listed:
+        self._keys = [(b.metadata.namespace, b.metadata.name) for b in self._listed]
+        self._by_namespace: dict[str, list[int]] = {}
+        for place, budget in enumerate(self._listed):
             if budget.spec.selector is not None:
-                self._by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
-        known = compiled or {}
-        self._compiled = {key: each for key, each in known.items() if key in self._by_key}
+                self._by_namespace.setdefault(budget.metadata.namespace, []).append(place)
+        self._compiled: _Compiled = {}
         self._by_label: dict[str, _ByLabel] = {}
-        self._selecting: dict[tuple[str, Hashable], list[PodDisruptionBudget]] = {}
+        self._selecting: dict[tuple[str, Hashable], Selection] = {}
+        if before is not None:
+            self._keep(before)
+        #: (budgets,): the disruptions that each allows; None until they are needed.
+        self._allowed: Int64Column | None = None
+        self._disrupted: dict[tuple[str, str], list[int]] | None = None
 
     def renewed(self, budgets: Iterable[PodDisruptionBudget]) -> DisruptionBudgets:
         """As they are now; the same object when none changed."""
         listed = tuple(budgets)
-        return self if listed == self._listed else DisruptionBudgets(listed, self._compiled)
+        return self if listed == self._listed else DisruptionBudgets(listed, self)
 
-    def limits_since(self, before: DisruptionBudgets) -> Mapping[BudgetKey, int] | None:
-        """Budgets that changed, and how many claims on each are judged as they were before.
+    def _keep(self, before: DisruptionBudgets) -> None:
+        known = set(self._keys)
+        self._compiled = {key: each for key, each in before._compiled.items() if key in known}
+        if self._select_as(before):
+            self._by_label, self._selecting = before._by_label, before._selecting
 
-        None: the budgets are others, or select otherwise.
+    def _select_as(self, before: DisruptionBudgets) -> bool:
+        """Whether the budgets are the same but for their status, and in the same places."""
+        return self._keys == before._keys and all(
+            new is old or new.spec == old.spec
+            for new, old in zip(self._listed, before._listed, strict=True)
+        )
+
+    def limits_since(self, before: DisruptionBudgets) -> Int64Column | None:
+        """(budgets,): how many claims on each are judged as they were before.
+
+        `UNLIMITED` for those that did not change. None: the budgets are others, or select
+        otherwise.
         """
-        if self._by_key.keys() != before._by_key.keys():
+        if not self._select_as(before):
             return None
-        limits: dict[BudgetKey, int] = {}
-        for key, budget in self._by_key.items():
-            known = before._by_key[key]
+        limits = np.full(len(self._listed), UNLIMITED, dtype=np.int64)
+        for place, (budget, known) in enumerate(zip(self._listed, before._listed, strict=True)):
             if budget is known:
                 continue
-            if budget.spec != known.spec:
-                return None
             old, new = known.status, budget.status
             if old.disrupted_pods != new.disrupted_pods:
-                limits[key] = 0
+                limits[place] = 0
             elif old.disruptions_allowed != new.disruptions_allowed:
-                limits[key] = max(min(old.disruptions_allowed, new.disruptions_allowed), 0)
+                limits[place] = max(min(_allowed(known), _allowed(budget)), 0)
         return limits
 
     def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod], Claims]:
         """(violating, not violating, claims); pods in the order given: most important first."""
         if not self._by_namespace:
             return [], list(pods), NO_CLAIMS
-        left: dict[int, int] = {}
-        claims: dict[BudgetKey, int] = {}
+        selections = [self._selection(pod) for pod in pods]
+        claims: dict[Selection, int] = defaultdict(int)
+        many = False
+        for selection in selections:
+            if selection is not None:
+                claims[selection] += 1
+                many = many or len(selection.places) > _MANY_BUDGETS
+        if not claims:
+            return [], list(pods), NO_CLAIMS
+        charge = self._charge_arrays if many else self._charge
         violating: list[Pod] = []
         others: list[Pod] = []
-        for pod in pods:
-            (violating if self._violates(pod, left, claims) else others).append(pod)
+        for pod, violates in zip(pods, charge(pods, selections), strict=True):
+            (violating if violates else others).append(pod)
         return violating, others, claims
 
-    def _violates(self, pod: Pod, left: dict[int, int], claims: dict[BudgetKey, int]) -> bool:
-        """Whether evicting `pod` overdraws a budget; `left` is what earlier victims left over."""
-        labels = pod.metadata.labels
-        if not labels:
-            return False
-        violates = False
-        for budget in self._selecting_pod(pod):
-            name = budget.metadata.namespace, budget.metadata.name
-            claims[name] = claims.get(name, 0) + 1
-            if pod.metadata.name in budget.status.disrupted_pods:
-                continue
-            key = id(budget)
-            left[key] = left.get(key, budget.status.disruptions_allowed) - 1
-            violates = violates or left[key] < 0
-        return violates
+    def _charge(
+        self, pods: Sequence[Pod], selections: Sequence[Selection | None]
+    ) -> Iterable[bool]:
+        """For each pod, whether evicting it after those before it overdraws a budget."""
+        left: dict[int, int] = {}
+        for pod, selection in zip(pods, selections, strict=True):
+            violates = False
+            for place in () if selection is None else selection.places.tolist():
+                budget = self._listed[place]
+                if pod.metadata.name in budget.status.disrupted_pods:
+                    continue
+                left[place] = left.get(place, _allowed(budget)) - 1
+                violates = violates or left[place] < 0
+            yield violates
 
-    def _selecting_pod(self, pod: Pod) -> Sequence[PodDisruptionBudget]:
+    def _charge_arrays(
+        self, pods: Sequence[Pod], selections: Sequence[Selection | None]
+    ) -> Iterable[bool]:
+        """As `_charge`, for budgets by the thousand."""
+        if self._allowed is None or self._disrupted is None:
+            self._allowed = np.array([_allowed(budget) for budget in self._listed], dtype=np.int64)
+            self._disrupted = {}
+            for place, budget in enumerate(self._listed):
+                for name in budget.status.disrupted_pods:
+                    key = budget.metadata.namespace, name
+                    self._disrupted.setdefault(key, []).append(place)
+        left = self._allowed.copy()
+        for pod, selection in zip(pods, selections, strict=True):
+            if selection is None:
+                yield False
+                continue
+            places = selection.places
+            disrupted = self._disrupted.get((pod.metadata.namespace, pod.metadata.name))
+            if disrupted is not None:
+                places = np.setdiff1d(places, np.array(disrupted, dtype=np.int32))
+            left[places] -= 1
+            yield bool((left[places] < 0).any())
+
+    def _selection(self, pod: Pod) -> Selection | None:
+        """The budgets that select a pod, None if none does."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        if namespace not in self._by_namespace:
-            return ()
+        if not labels or namespace not in self._by_namespace:
+            return None
         key = (namespace, labels_key(labels))
         found = self._selecting.get(key)
         if found is None:
@@ -120,23 +191,25 @@ class DisruptionBudgets:
             if len(self._selecting) >= _MAX_REMEMBERED:
                 self._selecting.clear()
             # A budget may be kept under several values of one label, of which a pod has one.
-            found = self._selecting[key] = [
-                budget
-                for label in (None, *labels.items())
-                for budget, selector in by_label.get(label, ())
-                if selector.matches(labels)
-            ]
-        return found
+            found = self._selecting[key] = Selection(
+                [
+                    place
+                    for label in (None, *labels.items())
+                    for place, selector in by_label.get(label, ())
+                    if selector.matches(labels)
+                ]
+            )
+        return found if len(found.places) else None
 
     def _labelled(self, namespace: str) -> _ByLabel:
         by_label: _ByLabel = {}
-        for budget in self._by_namespace[namespace]:
-            selector = self._selector(budget)
+        for place in self._by_namespace[namespace]:
+            selector = self._selector(self._listed[place])
             if selector is None or selector.empty:
                 continue
             needed = selector.needed_labels
             for label in (None,) if needed is None else needed:
-                by_label.setdefault(label, []).append((budget, selector))
+                by_label.setdefault(label, []).append((place, selector))
         return by_label
 
     def _selector(self, budget: PodDisruptionBudget) -> CompiledLabelSelector | None:
@@ -151,3 +224,7 @@ class DisruptionBudgets:
         if written is not None:
             self._compiled[key] = written, selector
         return selector
+
+
+def _allowed(budget: PodDisruptionBudget) -> int:
+    return max(-_MAX_ALLOWED, min(budget.status.disruptions_allowed, _MAX_ALLOWED))

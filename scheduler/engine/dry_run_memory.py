@@ -9,15 +9,21 @@ the node.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from scheduler.cache import NodeTable
-from scheduler.engine.disruption_budgets import NO_CLAIMS, BudgetKey, Claims, DisruptionBudgets
-from scheduler.framework import BoolColumn, Status
+from scheduler.engine.disruption_budgets import (
+    NO_CLAIMS,
+    UNLIMITED,
+    Claims,
+    DisruptionBudgets,
+    Selection,
+)
+from scheduler.framework import BoolColumn, Int64Column, Status
 from scheduler.framework.preemption import Candidate
 
 MOST_KINDS: Final = 64
@@ -33,8 +39,8 @@ class Outcomes:
         self._by_row: dict[int, Candidate | Status] = {}
         #: Of rows whose outcome any budget had a say in: the claims of the possible victims.
         self._claims: dict[int, Claims] = {}
-        #: The same by budget.
-        self._claimed: dict[BudgetKey, dict[int, int]] = {}
+        #: The same by selection of budgets.
+        self._claimed: dict[Selection, dict[int, int]] = {}
         #: By row: whether it is known that removing victims does not help. To be read only.
         self.refused: BoolColumn = np.zeros(capacity, dtype=np.bool_)
 
@@ -47,8 +53,8 @@ class Outcomes:
         self._by_row[row] = outcome
         if claims:
             self._claims[row] = claims
-            for key, count in claims.items():
-                self._claimed.setdefault(key, {})[row] = count
+            for selection, count in claims.items():
+                self._claimed.setdefault(selection, {})[row] = count
         self.refused[row] = isinstance(outcome, Status)
 
     def drop(self, rows: Iterable[int]) -> None:
@@ -56,17 +62,28 @@ class Outcomes:
         for row in rows:
             if self._by_row.pop(row, None) is not None:
                 self.refused[row] = False
-                for key in self._claims.pop(row, ()):
-                    del self._claimed[key][row]
+                for selection in self._claims.pop(row, ()):
+                    rows = self._claimed[selection]
+                    del rows[row]
+                    if not rows:
+                        del self._claimed[selection]
 
-    def claiming_more(self, limits: Mapping[BudgetKey, int]) -> list[int]:
-        """Rows with more claims on a budget than `limits` says of it."""
-        return [
-            row
-            for key, most in limits.items()
-            for row, count in self._claimed.get(key, {}).items()
-            if count > most
-        ]
+    def claiming_more(self, limits: Int64Column) -> list[int]:
+        """Rows that may have more claims on a budget than `limits` says, by its place.
+
+        Where pods of one row are under different selections, a row is returned as soon as their
+        sum exceeds the lowest limit, whichever of the pods that budget selects.
+        """
+        claims: dict[int, int] = {}
+        lowest: dict[int, int] = {}
+        for selection, rows in self._claimed.items():
+            limit = int(limits[selection.places].min())
+            if limit == UNLIMITED:
+                continue
+            for row, count in rows.items():
+                claims[row] = claims.get(row, 0) + count
+                lowest[row] = min(lowest.get(row, limit), limit)
+        return [row for row, count in claims.items() if count > lowest[row]]
 
 
 @dataclass(slots=True)
