@@ -81,6 +81,7 @@ class DisruptionBudgets:
         #: (budgets,): the disruptions that each allows; None until they are needed.
         self._allowed: Int64Column | None = None
         self._disrupted: dict[tuple[str, str], list[int]] | None = None
+        self._forbidding: dict[Selection, bool] = {}
 
     def renewed(self, budgets: Iterable[PodDisruptionBudget]) -> DisruptionBudgets:
         """As they are now; the same object when none changed."""
@@ -138,6 +139,25 @@ class DisruptionBudgets:
         for pod, violates in zip(pods, charge(pods, selections), strict=True):
             (violating if violates else others).append(pod)
         return violating, others, claims
+
+    def forbid_all(self, pods: Iterable[Pod]) -> bool:
+        """Whether evicting any single one of `pods` overdraws a budget that allows nothing.
+
+        False where that depends on whose eviction is under way.
+        """
+        return bool(self._by_namespace) and all(
+            selection is not None and self._forbids(selection)
+            for selection in map(self._selection, pods)
+        )
+
+    def _forbids(self, selection: Selection) -> bool:
+        found = self._forbidding.get(selection)
+        if found is None:
+            budgets = (self._listed[place] for place in selection.places.tolist())
+            found = self._forbidding[selection] = any(
+                _allowed(budget) <= 0 and not budget.status.disrupted_pods for budget in budgets
+            )
+        return found
 
     def _charge(
         self, pods: Sequence[Pod], selections: Sequence[Selection | None]

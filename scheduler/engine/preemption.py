@@ -442,13 +442,11 @@ class Evaluator:
             answer = known.get(row) if lasts else None
             if answer is None:
                 self._check()
-                try:
-                    answer, claims = self._without_victims(trial, row, slots)
-                except AttemptError as problem:
-                    outcome.errors[problem.status.message] = None
+                if len(violating) >= wanted and self._must_violate(trial, row):
+                    continue  # Only a node without violations would still be of use.
+                answer = self._try_node(trial, row, slots, known if lasts else None, outcome)
+                if answer is None:
                     continue
-                if lasts:
-                    known.note(row, answer, claims)
             if isinstance(answer, Status):
                 outcome.refuse(self._table.names[row], answer)
                 continue
@@ -467,6 +465,29 @@ class Evaluator:
                 status = known.get(row)
                 assert isinstance(status, Status)
                 outcome.refuse(self._table.names[row], status)
+
+    def _try_node(
+        self,
+        trial: _Trial,
+        row: int,
+        slots: Sequence[FilterSlot],
+        known: Outcomes | None,
+        outcome: _Outcome,
+    ) -> Candidate | Status | None:
+        """Dry-run one node, and remember what came of it in `known`; None after an error."""
+        try:
+            answer, claims = self._without_victims(trial, row, slots)
+        except AttemptError as problem:
+            outcome.errors[problem.status.message] = None
+            return None
+        if known is not None:
+            known.note(row, answer, claims)
+        return answer
+
+    def _must_violate(self, trial: _Trial, row: int) -> bool:
+        """Whether any victim on a node would overdraw a disruption budget."""
+        pods = self._table.pods_on(row)
+        return trial.budgets.forbid_all(pod for pod in pods.values() if trial.removable(pod))
 
     def _without_victims(
         self, trial: _Trial, row: int, slots: Sequence[FilterSlot]

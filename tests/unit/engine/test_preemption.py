@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from plugins import NodePorts, NodeResourcesFit, NodeUnschedulable, in_tree
 from scheduler.api import Pod, PodDisruptionBudget
 from scheduler.engine import Evaluator, FitError
+from scheduler.engine.disruption_budgets import DisruptionBudgets
 from scheduler.engine.preemption import NOT_HELPFUL
 from scheduler.engine.runtime import AttemptError
 from scheduler.framework import (
@@ -285,6 +286,39 @@ def test_the_search_goes_on_until_a_node_respects_the_budgets() -> None:
             c.place(f"p{number}", f"n{number}", "4", labels=labels)
         few = PreemptionRules(0, 2, own_victims_only=False)
         assert c.decide(c.incoming(), few).node_name == "n4"
+
+
+def test_nodes_that_must_violate_budgets_are_not_tried_once_there_are_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same node and victims are chosen as if every node were tried, with fewer tries."""
+    tried = 0
+    split = DisruptionBudgets.split
+
+    def counted(self: DisruptionBudgets, pods: Sequence[Pod]) -> Any:
+        nonlocal tried
+        tried += 1
+        return split(self, pods)
+
+    def choose(seed: int) -> tuple[str, list[str], int]:
+        draw = random.Random(seed)
+        c = Cluster(seed=seed)
+        c.budgets.append(budget(draw.choice((0, 0, 1)), WEB, *draw.choice(((), (), ("p3-0",)))))
+        web = draw.choice((0.7, 1))
+        for number in range(12):
+            c.node(f"n{number}", allocatable=ALLOCATABLE)
+            for each in range(2):
+                labels = {"app": "web"} if draw.random() < web else {}
+                c.place(f"p{number}-{each}", f"n{number}", "2", draw.randrange(3), labels=labels)
+        found = c.decide(c.incoming(), PreemptionRules(0, 2, own_victims_only=False))
+        return found.node_name, names(found.victims), found.pdb_violations
+
+    monkeypatch.setattr(DisruptionBudgets, "split", counted)
+    chosen = [choose(seed) for seed in range(40)]
+    fewer, tried = tried, 0
+    monkeypatch.setattr(DisruptionBudgets, "forbid_all", lambda _self, _pods: False)
+    assert chosen == [choose(seed) for seed in range(40)]
+    assert fewer < tried
 
 
 # -- the choice ----------------------------------------------------------------------------------
