@@ -29,6 +29,7 @@ from typing import Any, Final, Self, TypeVar
 ROOT: Final = Path(__file__).parents[3]
 PLUGINS: Final = Path(__file__).with_name("outside_plugins")
 ANNOTATION: Final = "kubestow.io/topology-spread-fallback"
+TERMINATE_SECONDS: Final = "kubestow.io/terminate-seconds"
 CONDITION: Final = "kubestow.io/TopologySpreadFallback"
 PROVISIONING: Final = "NodeProvisioningInProgress"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -172,15 +173,17 @@ class Case:
         *,
         fallback: str = "",
         labels: Mapping[str, str] | None = None,
-        finalizers: tuple[str, ...] = (),
         **spec: Any,
     ) -> None:
         """A replica of app `a`, with a zone constraint; with `where`, one that runs there."""
         metadata: Json = {
             "name": name,
             "labels": {"app": "a", **(labels or {})},
-            "annotations": {ANNOTATION: fallback} if fallback else {},
-            "finalizers": list(finalizers),
+            "annotations": {
+                # As long as its grace period allows.
+                TERMINATE_SECONDS: "3600",
+                **({ANNOTATION: fallback} if fallback else {}),
+            },
         }
         constraint = {
             "maxSkew": 1,
@@ -211,6 +214,9 @@ class Case:
         self.node("z2", "Z2")
         self.pod("first", nodeName=f"{self.name}-z1", priorityClassName="higher")
         self.other("full", "4", "z2")
+
+    def delete_at_once(self, name: str) -> None:
+        self.server("DELETE", f"{self.path}/pods/{name}", {"gracePeriodSeconds": 0})
 
     def patch(self, name: str, body: Json, subresource: str = "") -> None:
         self.server("PATCH", f"{self.path}/pods/{name}{subresource}", body, STRATEGIC)

@@ -125,7 +125,7 @@ def test_a25_s11_killed_while_its_victim_is_dying_it_evicts_nobody_else(server: 
     case = Case(server, "latch", "second")
     for name in ("z1", "z1b"):
         case.node(name, "Z1")
-        case.other(f"balloon-{name}", "3", name, finalizers=("example.com/slow",))
+        case.other(f"balloon-{name}", "3", name, terminationGracePeriodSeconds=3600)
     case.node("z2", "Z2")
     case.pod("first", nodeName="latch-z1", priorityClassName="higher")
     case.other("full", "4", "z2", "higher")
@@ -146,6 +146,6 @@ def test_a25_s11_killed_while_its_victim_is_dying_it_evicts_nobody_else(server: 
         case.pod("fence", "0", topologySpreadConstraints=[])
         until(lambda: case.node_of("fence"), "the fence")
         assert dying() == victims
-        case.patch(victim, {"metadata": {"finalizers": None}})
+        case.delete_at_once(victim)
         case.until_bound("p", victim.removeprefix("balloon-"))
         assert dying() == [], "the other balloon lives"
