@@ -29,9 +29,12 @@ help: ## List the targets
 demo: $(STAMP) ## Schedule a small cluster live in the terminal (embedded API server, about 15 s)
 	@$(BIN)/kubestow demo
 
+# How many processes `make test` uses.
+PROCESSES ?= auto
+
 .PHONY: test
 test: $(STAMP) ## Run unit, property, integration and conformance tests
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: conformance
 conformance: $(STAMP) ## Compare every decision with the recorded ones of kube-scheduler v1.36
