@@ -57,7 +57,7 @@ fmt: $(STAMP) ## Format the code and repair what ruff can repair
 
 .PHONY: envtest-build
 envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envtest/bin (once, minutes)
-	$(BIN)/python -m tests.envtest.build
+	$(BIN)/python -m testing.control_plane.build
 
 .PHONY: envtest
 envtest: envtest-build ## Run the tests against a real kube-apiserver

@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks.contenders import CONTENDERS, OURS
-from benchmarks.families import FAMILIES, QUICK, SIZES, Operations
 from benchmarks.measure import Run, run
 from benchmarks.report import Report, line, report, table, with_events, worse
+from benchmarks.schedulers import CONTENDERS, OURS
+from benchmarks.workloads import FAMILIES, QUICK, SIZES, Operations
 from scheduler.cli.version import version_text
-from tests.envtest.binaries import Binaries, BinariesMissingError
+from testing.control_plane.binaries import Binaries, BinariesMissingError
 
 ROOT: Final = Path(__file__).parents[1]
 

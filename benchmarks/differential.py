@@ -27,10 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.audit import overfilled
-from benchmarks.contenders import CONTENDERS, OURS, Contender
+from benchmarks.schedulers import CONTENDERS, OURS, Contender
 from benchmarks.templates import HOSTNAME, IMAGE, ZONE, Object
 from scheduler.api.quantity import milli_value
-from tests.envtest.control_plane import ApiServerOptions, ControlPlane
+from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
 
 NAMESPACE: Final = "default"
 _ZONES: Final = ("a", "b", "c")

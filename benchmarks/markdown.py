@@ -9,9 +9,9 @@ from statistics import median
 import click
 import msgspec
 
-from benchmarks.contenders import OURS
 from benchmarks.measure import Run
 from benchmarks.report import Report, busy_cores, grouped, own_share, with_events
+from benchmarks.schedulers import OURS
 
 _RATE: Callable[[Run], float] = lambda run: run.pods_per_second  # noqa: E731 - one of a list
 

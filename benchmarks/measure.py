@@ -18,11 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.audit import audit
-from benchmarks.contenders import OURS, Contender
 from benchmarks.operations import Observed, Operation, Plan
+from benchmarks.schedulers import OURS, Contender
 from benchmarks.throughput import Throughput, nearest_rank, sampled
-from tests.envtest.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
-from tests.envtest.inspecting import Inspector
+from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
+from testing.control_plane.inspecting import Inspector
 
 _POLL_SECONDS: Final = 0.1
 _QUIET_SECONDS: Final = 1.0

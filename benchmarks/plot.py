@@ -10,8 +10,8 @@ import matplotlib as mpl
 import msgspec
 from matplotlib.figure import Figure
 
-from benchmarks.contenders import OURS
 from benchmarks.report import Report, grouped
+from benchmarks.schedulers import OURS
 
 _COLOURS = {OURS: "#1b6ca8"}
 _GREYS = ("#9a9a9a", "#c4c4c4", "#dddddd")

@@ -37,7 +37,7 @@ from scheduler.queue import EventFeatures
 from scheduler.service.application import GC_THRESHOLDS
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.wiring import Wiring
-from tests.integration.service.harness import PROFILE, wire
+from testing.embedded_service import PROFILE, wire
 
 EVENTS_PER_SECOND: Final = 500
 FRESH_PER_SECOND: Final = 20

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 from rich.table import Table
 
-from benchmarks.contenders import OURS
 from benchmarks.measure import Run
+from benchmarks.schedulers import OURS
 
 Column = tuple[str, Callable[[Run], float], str]
 

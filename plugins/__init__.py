@@ -19,18 +19,18 @@ from plugins.node_affinity import NodeAffinity
 from plugins.node_declared_features import NodeDeclaredFeatures
 from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
+from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
 from plugins.node_volume_limits import NodeVolumeLimits
-from plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocation
-from plugins.noderesources.fit import NodeResourcesFit
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.priority_sort import PrioritySort
 from plugins.resource_quota.plugin import ResourceQuota
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
+from plugins.volume_binding.plugin import VolumeBinding
 from plugins.volume_restrictions import VolumeRestrictions
 from plugins.volume_zone import VolumeZone
-from plugins.volumebinding.plugin import VolumeBinding
 
 __all__ = [
     "DEFAULT_ORDER",

@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Final
 
 from plugins import names
 from plugins.row_selection import all_pass
-from plugins.volumebinding.attachments import (
+from plugins.volume_binding.attachments import (
     Attachments,
     ClaimMissingError,
     VolumesError,
     limits_of,
     node_volumes,
 )
-from plugins.volumebinding.claims import OWN_CLAIM_KEYS, after_any_own_claim
-from plugins.volumebinding.migration import CSIVolume, plugin_of_source, translate_inline
+from plugins.volume_binding.claims import OWN_CLAIM_KEYS, after_any_own_claim
+from plugins.volume_binding.migration import CSIVolume, plugin_of_source, translate_inline
 from scheduler.api.pod import Pod, Volume
 from scheduler.api.storage import CSIDriver, CSINode, VolumeAttachment
 from scheduler.framework import (

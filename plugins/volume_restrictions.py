@@ -15,14 +15,14 @@ import numpy as np
 
 from plugins import names
 from plugins.row_selection import all_pass
-from plugins.volumebinding.claims import (
+from plugins.volume_binding.claims import (
     CLAIM_NOT_FOUND,
     OWN_CLAIM_KEYS,
     READ_WRITE_ONCE_POD,
     after_own_claim,
     claims_named,
 )
-from plugins.volumebinding.volume_pods import VolumePods
+from plugins.volume_binding.volume_pods import VolumePods
 from scheduler.api.limits import MAX_VOLUMES, TOO_MANY
 from scheduler.api.pod import Pod, Volume
 from scheduler.api.storage import PersistentVolumeClaim

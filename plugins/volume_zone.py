@@ -13,7 +13,7 @@ import numpy as np
 
 from plugins import names
 from plugins.row_selection import all_pass, selector
-from plugins.volumebinding.claims import (
+from plugins.volume_binding.claims import (
     CLAIM_NOT_FOUND,
     NO_BINDING_MODE,
     OWN_CLAIM_KEYS,

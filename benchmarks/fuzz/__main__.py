@@ -24,12 +24,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.fuzz.comparing import differences, ours, own_differences, vector
+from benchmarks.fuzz.kube_scheduler import Rival, rival
 from benchmarks.fuzz.profiles import for_kubestow, only, own_name, profiles
-from benchmarks.fuzz.rival import Rival, rival
+from benchmarks.fuzz.setup import Stage
 from benchmarks.fuzz.shrinking import readable, shrink
-from benchmarks.fuzz.stage import Stage
 from benchmarks.fuzz.worlds import CROSSED, FAMILIES, Crossing, World, change, drawn
-from tests.conformance.reading import VECTORS
+from testing.conformance.reading import VECTORS
 
 Object = dict[str, Any]
 

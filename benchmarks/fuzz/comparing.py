@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.fuzz.rival import Verdict
-from tests.conformance.observing import Observation, observe
-from tests.conformance.world import World
+from benchmarks.fuzz.kube_scheduler import Verdict
+from testing.conformance.observing import Observation, observe
+from testing.conformance.world import World
 
 Object = dict[str, Any]
 

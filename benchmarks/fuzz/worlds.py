@@ -18,7 +18,7 @@ from benchmarks.fuzz.drawing import APPS, FPGA, IGNORED, IMAGES, REGION, SPACES,
 from benchmarks.fuzz.pods import pod, running
 from benchmarks.fuzz.profiles import DEFAULT, GPU, HOSTNAME, ZONE
 from benchmarks.fuzz.volumes import storage
-from tests.conformance.reading import Vector, find_files
+from testing.conformance.reading import Vector, find_files
 
 Object = dict[str, Any]
 

@@ -11,13 +11,13 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks.contenders import CONTENDERS
 from benchmarks.hostile.measuring import Measured, Session
 from benchmarks.hostile.reporting import beyond, markdown, table
 from benchmarks.report import machine
-from tests.envtest.binaries import Binaries, BinariesMissingError
-from tests.envtest.control_plane import ApiServerOptions, ControlPlane
-from tests.hostile.catalogue import CASES, WORST, HostileCase
+from benchmarks.schedulers import CONTENDERS
+from testing.control_plane.binaries import Binaries, BinariesMissingError
+from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
+from testing.hostile.catalogue import CASES, WORST, HostileCase
 
 MAX_BLOCK: Final = 0.1
 MAX_DELAY: Final = 1.0

@@ -18,9 +18,9 @@ import structlog
 
 from benchmarks.hostile.steps import MAX_STEP_MS, Steps
 from scheduler.service.application import GC_THRESHOLDS
-from tests.hostile.case import JsonObject
-from tests.hostile.crowds import CROWDS, Crowd, Make
-from tests.hostile.world import HostileWorld, hostile_world
+from testing.hostile.case import JsonObject
+from testing.hostile.crowds import CROWDS, Crowd, Make
+from testing.hostile.world import HostileWorld, hostile_world
 
 AT_ONCE: Final = 50
 """Objects of the crowd that come at once."""

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.contenders import Contender
 from benchmarks.hostile.delivery import DeliveryWatch
 from benchmarks.hostile.probe import Probe
 from benchmarks.measure import cpu_seconds, peak_memory
-from tests.envtest.control_plane import ControlPlane, ManagedProcess
-from tests.hostile.case import HostileCase, JsonObject
-from tests.hostile.sending import HostileSender, message
-from tests.hostile.templates import NAMESPACE, namespace, node, pod
+from benchmarks.schedulers import Contender
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.hostile.case import HostileCase, JsonObject
+from testing.hostile.sending import HostileSender, message
+from testing.hostile.templates import NAMESPACE, namespace, node, pod
 
 WRITERS: Final = 8
 POLL_SECONDS: Final = 0.02

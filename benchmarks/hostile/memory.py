@@ -12,16 +12,16 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks.contenders import CONTENDERS, OURS
 from benchmarks.hostile.measuring import Session, of, resident
 from benchmarks.measure import peak_memory
+from benchmarks.schedulers import CONTENDERS, OURS
 from scheduler.service.memory_upkeep import PERIOD_SECONDS
-from tests.envtest.binaries import Binaries, BinariesMissingError
-from tests.envtest.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
-from tests.envtest.inspecting import Inspector
-from tests.hostile.catalogue import CASES, HostileCase
-from tests.hostile.sending import HostileSender
-from tests.hostile.templates import pod
+from testing.control_plane.binaries import Binaries, BinariesMissingError
+from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
+from testing.control_plane.inspecting import Inspector
+from testing.hostile.catalogue import CASES, HostileCase
+from testing.hostile.sending import HostileSender
+from testing.hostile.templates import pod
 
 DEFAULT_CASES: Final = (
     "pods-own-anti-affinity",

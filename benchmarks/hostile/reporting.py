@@ -8,8 +8,8 @@ from typing import Final
 
 from rich.table import Table
 
-from benchmarks.contenders import OURS
 from benchmarks.hostile.measuring import Measured
+from benchmarks.schedulers import OURS
 
 Column = tuple[str, Callable[[Measured], str]]
 

@@ -19,8 +19,8 @@ import click
 import structlog
 
 from scheduler.service.application import GC_THRESHOLDS
-from tests.hostile.catalogue import CASES, HostileCase, Verdict
-from tests.hostile.world import HostileWorld, hostile_world
+from testing.hostile.catalogue import CASES, HostileCase, Verdict
+from testing.hostile.world import HostileWorld, hostile_world
 
 MAX_STEP_MS: Final = 100.0
 

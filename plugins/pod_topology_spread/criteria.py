@@ -20,7 +20,7 @@ from plugins.pod_topology_spread.fallback_annotation import (
     parse_fallback_annotation,
 )
 from plugins.pod_topology_spread.fallback_condition import condition_of
-from plugins.pod_topology_spread.fallback_memory import FallbackMemory, memory_of
+from plugins.pod_topology_spread.fallback_state import FallbackMemory, memory_of
 from scheduler.api.pod import Pod
 from scheduler.framework import Handle, PostFilterOutcome, QueuedPodInfo
 

@@ -27,7 +27,7 @@ from plugins.pod_topology_spread.fallback_condition import (
     persisted_since,
     persisted_soft_keys,
 )
-from plugins.pod_topology_spread.fallback_memory import FallbackMemory, make_memory, memory_of
+from plugins.pod_topology_spread.fallback_state import FallbackMemory, make_memory, memory_of
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import CycleState, Handle, PostFilterOutcome, QueuedPodInfo

@@ -23,7 +23,7 @@ from scheduler.client.clock import Clock
 from scheduler.client.environment_proxy import environment_proxy
 from scheduler.client.errors import ConfigurationError, RequestError
 from scheduler.client.http.tls import ClientTls, Pem, ResumingContext, TlsSettings
-from scheduler.client.proxied import raise_mapped
+from scheduler.client.proxy_transport import raise_mapped
 from scheduler.client.sessions import RenewedSession, read_body
 
 MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024

@@ -37,7 +37,7 @@ from scheduler.client.errors import (
 )
 from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.http import Answer
-from scheduler.client.http.parsing import MAX_BODY_BYTES, MAX_PAGE_BYTES, MAX_UNPAGED_BYTES
+from scheduler.client.http.parser import MAX_BODY_BYTES, MAX_PAGE_BYTES, MAX_UNPAGED_BYTES
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.http.tls import ResumingContext
 from scheduler.client.metrics import ClientMetrics, NullMetrics

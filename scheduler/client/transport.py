@@ -17,11 +17,11 @@ from urllib.parse import SplitResult, urlsplit
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConfigurationError, ConnectionFailed, RequestTimeout
 from scheduler.client.http import Address, Answer, BodyStream, ConnectionPool
-from scheduler.client.http.answer import header
-from scheduler.client.http.parsing import MAX_BODY_BYTES, MAX_ERROR_BYTES
+from scheduler.client.http.parser import MAX_BODY_BYTES, MAX_ERROR_BYTES
 from scheduler.client.http.request import HeaderBlock, request_bytes
+from scheduler.client.http.response import header
 from scheduler.client.http.tls import ClientTls
-from scheduler.client.proxied import ProxiedConnections
+from scheduler.client.proxy_transport import ProxiedConnections
 
 CONNECTION_LIMIT: Final = 256
 """Sockets to the server: 100 binds, some twenty watches, and room; the dispatcher bounds writes,

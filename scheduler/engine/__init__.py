@@ -1,6 +1,5 @@
 """Runs profiles: framework runtime, scheduling cycle, diagnosis. Pure; see `Engine`."""
 
-from scheduler.engine.cycle import ScheduleResult, SchedulingAlgorithm
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.engine import Attempt, Engine
 from scheduler.engine.examination import Examination, NodeScore, PluginScore, Rejection
@@ -8,8 +7,9 @@ from scheduler.engine.explain import Explainer, PodExplanation, PodState
 from scheduler.engine.extenders import Extenders
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import EngineMetrics
-from scheduler.engine.preemption import Evaluator
+from scheduler.engine.preemption.evaluator import Evaluator
 from scheduler.engine.runtime import AttemptError, Framework, ProfileSpec
+from scheduler.engine.schedule_one import ScheduleResult, SchedulingAlgorithm
 from scheduler.engine.waiting import WaitingPod, WaitingPods
 
 __all__ = [

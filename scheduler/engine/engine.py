@@ -14,14 +14,6 @@ from scheduler.api.pod import Pod
 from scheduler.cache import Cache
 from scheduler.cache.cache import CacheError
 from scheduler.engine import failure
-from scheduler.engine.cycle import (
-    AlgorithmOptions,
-    NoNodesError,
-    Randomness,
-    ScheduleResult,
-    SchedulingAlgorithm,
-    Unfit,
-)
 from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.extenders import Extenders
@@ -36,6 +28,14 @@ from scheduler.engine.metrics import (
 from scheduler.engine.overruns import Overruns
 from scheduler.engine.recheck import filter_again
 from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.schedule_one import (
+    AlgorithmOptions,
+    NoNodesError,
+    Randomness,
+    ScheduleResult,
+    SchedulingAlgorithm,
+    Unfit,
+)
 from scheduler.engine.suspended_cycle import SuspendedAlgorithm
 from scheduler.engine.waiting import WaitingPod, WaitingPods
 from scheduler.framework import (

@@ -18,7 +18,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import RowVerdicts
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.nominated_rows import OWN_CODES
+from scheduler.engine.nominated_pods_fit import OWN_CODES
 from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
 from scheduler.engine.shape_results import (
     NOT_A_NODE,

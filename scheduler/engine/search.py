@@ -16,7 +16,7 @@ from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError, RowVerdicts, TableStatuses
 from scheduler.engine.filtering import Filtering
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.nominated_rows import Crowding, CrowdingMemory, NominatedRows
+from scheduler.engine.nominated_pods_fit import Crowding, CrowdingMemory, NominatedRows
 from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
 from scheduler.engine.shape_results import (
     NOT_A_NODE,

@@ -17,15 +17,15 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.cycle import (
+from scheduler.engine.diagnosis import Diagnosis, FitError
+from scheduler.engine.extenders import Consultation, Extenders, Outside, Refusals, TooLateError
+from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
+from scheduler.engine.schedule_one import (
     NoNodesError,
     ScheduleResult,
     SchedulingAlgorithm,
     Unfit,
 )
-from scheduler.engine.diagnosis import Diagnosis, FitError
-from scheduler.engine.extenders import Consultation, Extenders, Outside, Refusals, TooLateError
-from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
 from scheduler.engine.search import (
     Found,
     Narrowing,

@@ -1,16 +1,16 @@
 """The scheduling queue: pending pods wait at no cost, wake on change, and are never lost."""
 
-from scheduler.queue.decompose import EventFeatures, node_events, pod_events
-from scheduler.queue.hints import (
+from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
+from scheduler.queue.metrics import NoMetrics, QueueMetrics
+from scheduler.queue.nominator import NominationListener, PodLister, QueueNominator
+from scheduler.queue.queue import SchedulingQueue
+from scheduler.queue.queueing_hints import (
     DEFAULT_EVENTS,
     EXTENDER,
     QueueingHintMap,
     build_hint_map,
     registered_resources,
 )
-from scheduler.queue.metrics import NoMetrics, QueueMetrics
-from scheduler.queue.nominator import NominationListener, PodLister, QueueNominator
-from scheduler.queue.queue import SchedulingQueue
 from scheduler.queue.statistics import (
     AlreadyQueuedError,
     Place,

@@ -13,14 +13,14 @@ from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Code, Status, error
-from scheduler.queue.backoff import BackoffPolicy
-from scheduler.queue.gates import Gates
-from scheduler.queue.hints import SKIP, HintIndex, Strategy, Verdict
+from scheduler.queue.backoff_queue import BackoffPolicy
 from scheduler.queue.nominator import QueueNominator
-from scheduler.queue.places import Places
+from scheduler.queue.pre_enqueue import Gates
+from scheduler.queue.queueing_hints import SKIP, HintIndex, Strategy, Verdict
 from scheduler.queue.signals import Signals
 from scheduler.queue.statistics import Place
 from scheduler.queue.steady_clock import SteadyClock
+from scheduler.queue.sub_queues import Places
 from scheduler.queue.timetable import Timetable
 
 QUEUE_SORT: Final = "QueueSort"

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 from scheduler.api.pod import Pod
 from scheduler.queue.accounts import NamespaceAccounts
-from scheduler.queue.gates import Gates
-from scheduler.queue.hints import HintIndex
 from scheduler.queue.in_flight import InFlight
 from scheduler.queue.nominator import QueueNominator
-from scheduler.queue.places import Places
+from scheduler.queue.pre_enqueue import Gates
+from scheduler.queue.queueing_hints import HintIndex
 from scheduler.queue.signals import GateListener, Signals
 from scheduler.queue.statistics import PodView, QueueInvariantError, QueueStatistics
 from scheduler.queue.steady_clock import SteadyClock
+from scheduler.queue.sub_queues import Places
 from scheduler.queue.views import Viewer
 from scheduler.queue.wakeups import Wakeups
 

@@ -35,11 +35,14 @@ from scheduler.framework.plugin import PreEnqueuePlugin
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.admission import Admission
-from scheduler.queue.backoff import BackoffPolicy, SortKey
-from scheduler.queue.decompose import DEFAULT_FEATURES, EventFeatures, pod_events
-from scheduler.queue.fruitless import Fruitless
-from scheduler.queue.gates import Gates
-from scheduler.queue.hints import (
+from scheduler.queue.backoff_queue import BackoffPolicy, SortKey
+from scheduler.queue.cluster_events import DEFAULT_FEATURES, EventFeatures, pod_events
+from scheduler.queue.in_flight import POD_POPPED, InFlight, Occurrence, PreCheck
+from scheduler.queue.inspection import QueueInspection
+from scheduler.queue.metrics import NoMetrics, QueueMetrics
+from scheduler.queue.nominator import PodLister, QueueNominator
+from scheduler.queue.pre_enqueue import Gates
+from scheduler.queue.queueing_hints import (
     AFTER_BACKOFF,
     SKIP,
     HintIndex,
@@ -49,19 +52,16 @@ from scheduler.queue.hints import (
     Strategy,
     Verdict,
 )
-from scheduler.queue.in_flight import POD_POPPED, InFlight, Occurrence, PreCheck
-from scheduler.queue.inspection import QueueInspection
-from scheduler.queue.metrics import NoMetrics, QueueMetrics
-from scheduler.queue.nominator import PodLister, QueueNominator
-from scheduler.queue.places import Places
-from scheduler.queue.pool import Group, identity
+from scheduler.queue.retry_suppressor import Fruitless
 from scheduler.queue.signals import Signals
 from scheduler.queue.statistics import (
     AlreadyQueuedError,
     Place,
 )
 from scheduler.queue.steady_clock import SteadyClock
+from scheduler.queue.sub_queues import Places
 from scheduler.queue.timetable import Timetable
+from scheduler.queue.unschedulable_pods import Group, identity
 from scheduler.queue.views import Viewer
 from scheduler.queue.wakeups import UNKNOWN_EVENTS, UNSCHEDULABLE_TIMEOUT, Wakeups
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.queue.pool import UnschedulablePool
+from scheduler.queue.unschedulable_pods import UnschedulablePool
 
 POOL_FLUSH_PERIOD: Final = 30.0
 """Seconds between two looks for pods that were in the pool for too long."""

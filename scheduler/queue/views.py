@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.backoff import BackoffPolicy
+from scheduler.queue.backoff_queue import BackoffPolicy
 from scheduler.queue.in_flight import InFlight
 from scheduler.queue.nominator import QueueNominator
-from scheduler.queue.places import Places
-from scheduler.queue.pool import Group
 from scheduler.queue.statistics import Place, PodView
+from scheduler.queue.sub_queues import Places
+from scheduler.queue.unschedulable_pods import Group
 
 _WHILE_ACTIVE = "waiting for its turn"
 _DEFERRED = "waiting behind other namespaces: pods of this one used much CPU time lately"

@@ -23,12 +23,12 @@ from typing import Final
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.admission import Admission
-from scheduler.queue.gates import Gates
-from scheduler.queue.hints import AFTER_BACKOFF, SKIP, HintIndex, Verdict
 from scheduler.queue.in_flight import Occurrence
-from scheduler.queue.places import Places
-from scheduler.queue.pool import Group
+from scheduler.queue.pre_enqueue import Gates
+from scheduler.queue.queueing_hints import AFTER_BACKOFF, SKIP, HintIndex, Verdict
 from scheduler.queue.statistics import Place
+from scheduler.queue.sub_queues import Places
+from scheduler.queue.unschedulable_pods import Group
 
 MAX_EVENTS: Final = 8
 """Events kept for a group that is not looked at yet."""

@@ -27,7 +27,7 @@ from scheduler.client.status_patch import (
     send_status_patch,
 )
 from scheduler.framework import ObjectKey, Status, error
-from scheduler.service.metrics import SchedulerMetrics
+from scheduler.metrics import SchedulerMetrics
 from scheduler.service.object_waits import ObjectWaits
 
 

@@ -34,11 +34,11 @@ from scheduler.client.leader_election import (
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.framework import ConfigurationError, Registry
+from scheduler.metrics import SchedulerMetrics
 from scheduler.service import logs
 from scheduler.service.endpoints import Endpoints
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
 from scheduler.service.memory_upkeep import malloc_trim, return_memory
-from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
 from scheduler.service.serving.descriptors import raise_soft_limit
 from scheduler.service.watchdog import LoopHeartbeat, watch_loop

@@ -11,9 +11,9 @@ from scheduler.api.pod import Pod
 from scheduler.client.configuration import load_configuration
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
+from scheduler.metrics import build_info
 from scheduler.service import logs
 from scheduler.service.lease_thread import LeaseThread
-from scheduler.service.metrics import build_info
 from scheduler.service.options import RunOptions
 from scheduler.service.pod_pages import PodPages
 from scheduler.service.serving import (

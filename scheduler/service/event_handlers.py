@@ -15,6 +15,7 @@ from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.cache import Cache
 from scheduler.client.reflector import Delta, DeltaType
+from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.engine import WaitingPods
 from scheduler.framework import ActionType, Clock, ClusterEvent
 from scheduler.framework.events import (
@@ -23,11 +24,10 @@ from scheduler.framework.events import (
     NODE_ADD,
     NODE_DELETE,
 )
+from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
-from scheduler.queue.decompose import EventFeatures, node_events, pod_events
+from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
 from scheduler.service.handle import SubscriptionBoard
-from scheduler.service.kubelet_rejections import RejectedPods
-from scheduler.service.metrics import SchedulerMetrics
 
 _log = structlog.get_logger(__name__)
 

@@ -33,8 +33,8 @@ from scheduler.engine.extender_wire import (
 )
 from scheduler.engine.extenders import ExtenderError, Extenders, TooLateError, display_name
 from scheduler.framework import SKIP, Clock, ConfigurationError, Status, error
+from scheduler.metrics import SchedulerMetrics
 from scheduler.service.api_writer import PodMovedOnError
-from scheduler.service.metrics import SchedulerMetrics
 
 _log = structlog.get_logger(__name__)
 

@@ -10,9 +10,9 @@ from scheduler.api.pod import Pod
 from scheduler.api.redaction import redact_message
 from scheduler.engine import Attempt, Failure
 from scheduler.framework import Clock, Events, QueuedPodInfo
+from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import AlreadyQueuedError, SchedulingQueue
 from scheduler.service.gate_reporter import GateReporter
-from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.plugin_conditions import ConditionSource, no_conditions
 from scheduler.service.status_writer import StatusWriter
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Engine, Failure
-from scheduler.service.metrics import SchedulerMetrics
+from scheduler.metrics import SchedulerMetrics
 
 
 class NodeRecheck:

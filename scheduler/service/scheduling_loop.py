@@ -16,7 +16,7 @@ from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Engine
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
 from scheduler.queue import SchedulingQueue
-from scheduler.service.binding import BindingCycle
+from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.failure_handler import (
     ACTION_SCHEDULING,
     EVENT_FAILED_SCHEDULING,

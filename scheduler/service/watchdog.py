@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 import structlog
 
 from scheduler.client.clock import Clock
-from scheduler.service.metrics import SchedulerMetrics
+from scheduler.metrics import SchedulerMetrics
 
 _log = structlog.get_logger(__name__)
 

@@ -32,25 +32,8 @@ from scheduler.client.resources import NODES, PODS, RESOURCES
 from scheduler.client.rest import ApiClient
 from scheduler.client.store import KeepRaw
 from scheduler.client.transport import Transport
-from scheduler.engine import Engine, Evaluator, Extenders, Framework, WaitingPods
-from scheduler.engine.cycle_budget import CycleBudget
-from scheduler.engine.kubelet_rejections import KubeletRejections
-from scheduler.framework import Registry
-from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
-from scheduler.queue.decompose import EventFeatures
-from scheduler.service.api_writer import ProfileEvents, ServiceApiWriter
-from scheduler.service.background import BackgroundTasks
-from scheduler.service.binding import BindingCycle
-from scheduler.service.event_handlers import EventHandlers
-from scheduler.service.extenders import ExtenderBinder, ServiceOutside
-from scheduler.service.failure_handler import FailureHandler
-from scheduler.service.gate_reporter import GateReporter
-from scheduler.service.handle import ServiceHandle, SubscriptionBoard
-from scheduler.service.inbox import Inbox
-from scheduler.service.kubelet_rejections import RejectedPods
-from scheduler.service.listers import StoreListers
-from scheduler.service.metrics import SchedulerMetrics
-from scheduler.service.node_provisioning import (
+from scheduler.controllers.kubelet_rejections import RejectedPods
+from scheduler.controllers.node_provisioning import (
     BridgeOptions,
     Decisions,
     Demand,
@@ -59,16 +42,33 @@ from scheduler.service.node_provisioning import (
     StatusObject,
     profiles_that_fall_back_by_default,
 )
-from scheduler.service.node_recheck import NodeRecheck
-from scheduler.service.object_waits import ObjectWaits
-from scheduler.service.options import RunOptions
-from scheduler.service.plugin_conditions import PluginConditions
-from scheduler.service.quota import (
+from scheduler.controllers.quota_usage import (
     NativeUsage,
     SharedReservations,
     UsageWriter,
     report_unenforced,
 )
+from scheduler.engine import Engine, Evaluator, Extenders, Framework, WaitingPods
+from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.kubelet_rejections import KubeletRejections
+from scheduler.framework import Registry
+from scheduler.metrics import SchedulerMetrics
+from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
+from scheduler.queue.cluster_events import EventFeatures
+from scheduler.service.api_writer import ProfileEvents, ServiceApiWriter
+from scheduler.service.background import BackgroundTasks
+from scheduler.service.binding_cycle import BindingCycle
+from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.extenders import ExtenderBinder, ServiceOutside
+from scheduler.service.failure_handler import FailureHandler
+from scheduler.service.gate_reporter import GateReporter
+from scheduler.service.handle import ServiceHandle, SubscriptionBoard
+from scheduler.service.inbox import Inbox
+from scheduler.service.listers import StoreListers
+from scheduler.service.node_recheck import NodeRecheck
+from scheduler.service.object_waits import ObjectWaits
+from scheduler.service.options import RunOptions
+from scheduler.service.plugin_conditions import PluginConditions
 from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
@@ -485,9 +485,9 @@ class Wiring:
         return RejectedPods(
             self.client.derive("rejections", limiter=limiter),
             self.rejections,
-            background=self.background,
+            start=self.background.start,
+            submit=self.inbox.submit,
             metrics=self.metrics,
-            inbox=self.inbox,
         )
 
     def _reflector(

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.conformance.comparing import GROUPS, select_aspects
-from tests.conformance.printing import report
-from tests.conformance.reading import VECTORS, VectorError, find_files
-from tests.conformance.running import run_file
+from testing.conformance.comparing import GROUPS, select_aspects
+from testing.conformance.printing import report
+from testing.conformance.reading import VECTORS, VectorError, find_files
+from testing.conformance.running import run_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

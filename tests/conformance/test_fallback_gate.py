@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import world
-from tests.conformance.comparing import select_aspects
-from tests.conformance.reading import VECTORS, VectorFile
-from tests.conformance.running import run_file
-from tests.conformance.units import SUFFIX
+from testing.conformance import world
+from testing.conformance.comparing import select_aspects
+from testing.conformance.reading import VECTORS, VectorFile
+from testing.conformance.running import run_file
+from testing.conformance.units import SUFFIX
 
 
 class _Gated(world.VectorHandle):

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from scheduler.client import ApiClient, Transport, load_configuration
+from testing.control_plane.binaries import REPOSITORY, BinariesMissingError, find_directory
+from testing.control_plane.control_plane import ControlPlane, ProcessError
+from testing.go_programs import is_executable
 from tests.e2e.build import BINARY
 from tests.e2e.cluster import NODES, SCHEDULERS, cluster_with, nodes_of
 from tests.e2e.report import ReportError, describe_faults, judge, merge, print_table, read_report
 from tests.e2e.specs import SPECS, Spec, choose
-from tests.envtest.binaries import REPOSITORY, BinariesMissingError, find_directory
-from tests.envtest.control_plane import ControlPlane, ProcessError
-from tests.go_programs import is_executable
 
 OUTPUT: Final = REPOSITORY / "build" / "e2e"
 SUITE: Final = "Kubernetes e2e suite"

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.envtest.binaries import ASSETS_VARIABLE, BUILD_DIRECTORY, find_directory
-from tests.envtest.build import GoModule, build
-from tests.go_programs import BuildError, is_executable
+from testing.control_plane.binaries import ASSETS_VARIABLE, BUILD_DIRECTORY, find_directory
+from testing.control_plane.build import GoModule, build
+from testing.go_programs import BuildError, is_executable
 
 BINARY: Final = "e2e.test"
 

@@ -17,8 +17,8 @@ import yaml
 from scheduler.client import ApiClient
 from simulator import Settings
 from simulator.outside_kubelets import OutsideKubelets, templates
-from tests.envtest.control_plane import ApiServerOptions, ControlPlane
-from tests.envtest.kubestow import start_kubestow
+from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
+from testing.control_plane.kubestow import start_kubestow
 
 NODES: Final = 4
 ZONES: Final = 2

@@ -1,4 +1,1 @@
-"""A real Kubernetes control plane for tests and benchmarks.
-
-`build` makes the binaries, `control_plane` runs them, `fixtures` hands them to pytest.
-"""
+"""Tests against a real kube-apiserver, built and started by `testing.control_plane`."""

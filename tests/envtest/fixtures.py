@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from tests.envtest.control_plane import (
+from testing.control_plane.control_plane import (
     ApiServerOptions,
     Binaries,
     BinariesMissingError,

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from tests.envtest.admin import JsonObject
-from tests.envtest.control_plane import ControlPlane
-from tests.envtest.ports import LOOPBACK
+from testing.control_plane.admin import JsonObject
+from testing.control_plane.control_plane import ControlPlane
+from testing.control_plane.ports import LOOPBACK
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 """Label of the pods that it gates."""

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import build as e2e_build
-from tests.envtest import build, fixtures
-from tests.envtest.binaries import (
+from testing.control_plane import build
+from testing.control_plane.binaries import (
     BUILD_DIRECTORY,
     OPTIONAL,
     REQUIRED,
@@ -16,7 +15,9 @@ from tests.envtest.binaries import (
     BinariesMissingError,
     find_directory,
 )
-from tests.go_programs import BuildError, Program
+from testing.go_programs import BuildError, Program
+from tests.e2e import build as e2e_build
+from tests.envtest import fixtures
 
 
 def fill(directory: Path, names: tuple[str, ...]) -> Path:

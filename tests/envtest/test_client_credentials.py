@@ -21,9 +21,9 @@ from scheduler.client.configuration import ClientConfiguration, load_configurati
 from scheduler.client.errors import ApiError, ConnectionFailed
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from tests.envtest.api_server import ApiServerOptions
-from tests.envtest.control_plane import ControlPlane
-from tests.envtest.credentials import ADMIN_GROUP, ADMIN_USER
+from testing.control_plane.api_server import ApiServerOptions
+from testing.control_plane.control_plane import ControlPlane
+from testing.control_plane.credentials import ADMIN_GROUP, ADMIN_USER
 from tests.envtest.fixtures import ControlPlaneFactory
 from tests.unit.client.virtual_clock import ManualClock
 

@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.envtest.control_plane import ApiServerOptions, ControlPlane, KubectlError, ProcessError
+from testing.control_plane.control_plane import (
+    ApiServerOptions,
+    ControlPlane,
+    KubectlError,
+    ProcessError,
+)
 from tests.envtest.fixtures import ControlPlaneFactory
 
 pytestmark = pytest.mark.envtest

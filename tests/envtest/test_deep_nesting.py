@@ -10,12 +10,12 @@ import pytest
 
 from scheduler.api.decoding import decode_json
 from scheduler.api.pod import Pod
-from tests.envtest.control_plane import ControlPlane
-from tests.envtest.kubestow import start_kubestow
+from testing.control_plane.control_plane import ControlPlane
+from testing.control_plane.kubestow import start_kubestow
+from testing.hostile.catalogue import CASES, Dimension, JsonObject, chosen
+from testing.hostile.sending import HostileSender, message
+from testing.hostile.templates import NAMESPACE, namespace, node
 from tests.envtest.workload import Workload, until
-from tests.hostile.catalogue import CASES, Dimension, JsonObject, chosen
-from tests.hostile.sending import HostileSender, message
-from tests.hostile.templates import NAMESPACE, namespace, node
 
 pytestmark = pytest.mark.envtest
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.envtest.control_plane import Binaries, ControlPlane, ManagedProcess
+from testing.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
+from testing.control_plane.kubestow import start_kubestow
 from tests.envtest.guarded_plane import guarded_plane, node
-from tests.envtest.kubestow import start_kubestow
 from tests.envtest.quota_requests import pod
 from tests.envtest.workload import until
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler.cli.quota import command
-from tests.envtest.control_plane import Binaries, ControlPlane, KubectlError
+from testing.control_plane.control_plane import Binaries, ControlPlane, KubectlError
 from tests.envtest.gating_webhook import QUEUE, gating_webhook
 from tests.envtest.guarded_plane import guarded_plane, node
 from tests.envtest.quota_requests import pod, resources

@@ -16,15 +16,15 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.envtest.control_plane import (
+from testing.control_plane.control_plane import (
     ApiServerOptions,
     Binaries,
     ControlPlane,
     KubectlError,
     ManagedProcess,
 )
-from tests.envtest.kubestow import start_kubestow
-from tests.envtest.ports import LOOPBACK
+from testing.control_plane.kubestow import start_kubestow
+from testing.control_plane.ports import LOOPBACK
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import tests.integration.serving
-from tests.envtest.control_plane import ControlPlane, ManagedProcess
-from tests.envtest.kubestow import start_kubestow
-from tests.envtest.ports import LOOPBACK
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.kubestow import start_kubestow
+from testing.control_plane.ports import LOOPBACK
 
 pytestmark = pytest.mark.envtest
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from simulator import EmbeddedCluster
-from tests.envtest.control_plane import ControlPlane
+from testing.control_plane.control_plane import ControlPlane
 
 pytestmark = pytest.mark.envtest
 

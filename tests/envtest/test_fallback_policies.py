@@ -21,7 +21,7 @@ from plugins.pod_topology_spread.fallback_annotation import (
     FallbackAnnotationError,
     parse_fallback_annotation,
 )
-from tests.envtest.control_plane import ControlPlane, KubectlError
+from testing.control_plane.control_plane import ControlPlane, KubectlError
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest

@@ -15,9 +15,9 @@ from typing import Any, Final
 import pytest
 
 from simulator.gpu_queue import GPU, JOBS, LIMIT, NAMESPACE, QUOTA
-from tests.envtest.control_plane import Binaries, ControlPlane, ManagedProcess
+from testing.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
+from testing.control_plane.kubestow import start_kubestow
 from tests.envtest.guarded_plane import guarded_plane, node
-from tests.envtest.kubestow import start_kubestow
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")

@@ -11,13 +11,13 @@ from typing import Final
 
 import pytest
 
-from tests.envtest.control_plane import ControlPlane, ManagedProcess
-from tests.envtest.inspecting import Inspector
-from tests.envtest.kubestow import start_kubestow
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.inspecting import Inspector
+from testing.control_plane.kubestow import start_kubestow
+from testing.hostile.catalogue import CASES, WORST, HostileCase, Verdict, chosen, name_of
+from testing.hostile.sending import HostileSender, message
+from testing.hostile.templates import NAMESPACE, TEMPLATES, namespace
 from tests.envtest.workload import Workload, until
-from tests.hostile.catalogue import CASES, WORST, HostileCase, Verdict, chosen, name_of
-from tests.hostile.sending import HostileSender, message
-from tests.hostile.templates import NAMESPACE, TEMPLATES, namespace
 
 pytestmark = pytest.mark.envtest
 

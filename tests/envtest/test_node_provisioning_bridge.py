@@ -16,9 +16,9 @@ from typing import Final, Self
 
 import pytest
 
-from tests.envtest.admin import ApiError
-from tests.envtest.control_plane import Binaries, ControlPlane, ManagedProcess
-from tests.envtest.kubestow import start_kubestow
+from testing.control_plane.admin import ApiError
+from testing.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
+from testing.control_plane.kubestow import start_kubestow
 from tests.envtest.test_deployment import ACCOUNT, MANIFESTS, NAMESPACE, ask
 from tests.envtest.workload import Json, Workload, until
 

@@ -15,8 +15,8 @@ import pytest
 from scheduler.client import ApiClient, Transport, load_configuration
 from simulator import Settings
 from simulator.outside_kubelets import OutsideKubelets, templates
-from tests.envtest.admin import ApiError, JsonObject
-from tests.envtest.control_plane import ApiServerOptions, Binaries, ControlPlane
+from testing.control_plane.admin import ApiError, JsonObject
+from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.envtest.ports import HIGHEST_PORT, LOOPBACK, LOWEST_PORT, free_port
-from tests.envtest.processes import ManagedProcess, ProcessError, Processes
+from testing.control_plane.ports import HIGHEST_PORT, LOOPBACK, LOWEST_PORT, free_port
+from testing.control_plane.processes import ManagedProcess, ProcessError, Processes
 
 FOREVER = (sys.executable, "-S", "-c", "print('up', flush=True); import signal; signal.pause()")
 STUBBORN = (
@@ -122,7 +122,8 @@ def test_children_survive_the_thread_that_started_them(processes: Processes) -> 
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG exists on Linux only")
 def test_children_die_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     owner_code = (
-        "import sys; from pathlib import Path; from tests.envtest.processes import Processes\n"
+        "import sys; from pathlib import Path\n"
+        "from testing.control_plane.processes import Processes\n"
         f"processes = Processes(Path({str(tmp_path)!r}))\n"
         f"child = processes.start('child', {FOREVER!r}, port=1, environment={{}})\n"
         "child.wait_until(lambda: 'up' in child.log_tail(), timeout=10, what='up')\n"

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from simulator import EmbeddedCluster
-from tests.envtest.control_plane import ApiServerOptions, ControlPlane
+from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
 from tests.envtest.quota_requests import CASES, CPU, Ask, Case, pod
 from tests.envtest.workload import until
 from tests.integration.simulator.client import Client

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.envtest.admin import ApiError
-from tests.envtest.control_plane import ControlPlane, ManagedProcess
-from tests.envtest.inspecting import Inspector
-from tests.envtest.kubestow import start_kubestow
+from testing.control_plane.admin import ApiError
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.inspecting import Inspector
+from testing.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import until
 from tests.integration.requeueing.replay import profile_plugins
 from tests.integration.requeueing.rows import (

@@ -15,8 +15,13 @@ from typing import Any, Final
 
 import pytest
 
-from tests.envtest.control_plane import ApiServerOptions, Binaries, ControlPlane, ManagedProcess
-from tests.envtest.kubestow import start_kubestow
+from testing.control_plane.control_plane import (
+    ApiServerOptions,
+    Binaries,
+    ControlPlane,
+    ManagedProcess,
+)
+from testing.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

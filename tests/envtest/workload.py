@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from scheduler.api.quantity import milli_value
-from tests.envtest.admin import ApiError
-from tests.envtest.control_plane import ControlPlane
+from testing.control_plane.admin import ApiError
+from testing.control_plane.control_plane import ControlPlane
 
 PATIENCE_SECONDS: Final = 120.0
 """Before `until` gives up; a loaded machine needs seconds for what otherwise takes a tenth."""

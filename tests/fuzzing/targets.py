@@ -18,7 +18,7 @@ from scheduler.api.meta import LabelSelector
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError, parse
 from scheduler.api.selectors import SelectorError, compile_label_selector
-from scheduler.client.http.parsing import ProtocolError, ResponseParser
+from scheduler.client.http.parser import ProtocolError, ResponseParser
 from scheduler.client.resources import PODS, RESOURCES
 from scheduler.client.watch_decoding import GarbageError, LineSplitter, WatchDecoder
 from scheduler.framework import ConfigurationError

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from scheduler.client.resources import RESOURCES
-from tests.hostile.catalogue import CASES, WORST, Dimension, HostileCase, chosen, encode, name_of
-from tests.hostile.templates import TEMPLATES
+from testing.hostile.catalogue import CASES, WORST, Dimension, HostileCase, chosen, encode, name_of
+from testing.hostile.templates import TEMPLATES
 
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
 """The API server reads no larger body."""

@@ -16,9 +16,9 @@ from typing import Final
 import pytest
 
 from scheduler.api.bounded_memory import BoundedMemory
-from tests.hostile.catalogue import Dimension, HostileCase, chosen
-from tests.hostile.templates import TEMPLATES
-from tests.hostile.world import HostileWorld, hostile_world
+from testing.hostile.catalogue import Dimension, HostileCase, chosen
+from testing.hostile.templates import TEMPLATES
+from testing.hostile.world import HostileWorld, hostile_world
 
 MAX_GROWTH: Final = 2.5
 """Of the work, when the size is doubled: 2 is in proportion, 4 would be a square."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.catalogue import chosen, name_of
-from tests.hostile.templates import TEMPLATES
-from tests.hostile.world import hostile_world
+from testing.hostile.catalogue import chosen, name_of
+from testing.hostile.templates import TEMPLATES
+from testing.hostile.world import hostile_world
 
 
 @pytest.mark.parametrize("plural", sorted(TEMPLATES))

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests import go_programs
-from tests.go_programs import BuildError, Program, say
+from testing import go_programs
+from testing.go_programs import BuildError, Program, say
 
 MODULES: Final = Path(__file__).resolve().parent / "modules"
 BUILD_DIRECTORY: Final = Path(__file__).resolve().parents[2] / ".thirdparty" / "bin"

@@ -19,11 +19,16 @@ from typing import Any, Final, Self
 
 import yaml
 
-from tests.envtest.admin import ApiError
-from tests.envtest.control_plane import ApiServerOptions, Binaries, ControlPlane, ManagedProcess
+from testing.control_plane.admin import ApiError
+from testing.control_plane.control_plane import (
+    ApiServerOptions,
+    Binaries,
+    ControlPlane,
+    ManagedProcess,
+)
+from testing.control_plane.kubestow import start_kubestow
+from testing.control_plane.ports import LOOPBACK, free_port
 from tests.envtest.guarded_plane import MANIFESTS, apply_manifests
-from tests.envtest.kubestow import start_kubestow
-from tests.envtest.ports import LOOPBACK, free_port
 from tests.envtest.workload import until
 
 Json = dict[str, Any]

@@ -16,9 +16,9 @@ from typing import Final, NoReturn, Protocol
 
 import pytest
 
-from tests.envtest.control_plane import ApiServerOptions, Binaries
+from testing.control_plane.control_plane import ApiServerOptions, Binaries
+from testing.go_programs import BuildError, Program
 from tests.envtest.fixtures import find_binaries
-from tests.go_programs import BuildError, Program
 from tests.thirdparty.build import BUILD_DIRECTORY, programs
 from tests.thirdparty.cluster import Cluster, Installed
 

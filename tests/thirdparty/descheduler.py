@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import yaml
 
-from tests.envtest.admin import serves_ok
-from tests.envtest.control_plane import ManagedProcess
-from tests.envtest.ports import LOOPBACK, free_port
+from testing.control_plane.admin import serves_ok
+from testing.control_plane.control_plane import ManagedProcess
+from testing.control_plane.ports import LOOPBACK, free_port
 from tests.envtest.test_deployment import ask
 from tests.thirdparty.cluster import START_TIMEOUT_SECONDS, Cluster
 

@@ -21,9 +21,9 @@ from typing import Any, Final, Self, cast
 
 import yaml
 
-from tests.envtest.admin import ApiError
-from tests.envtest.control_plane import ManagedProcess
-from tests.envtest.ports import LOOPBACK, free_port
+from testing.control_plane.admin import ApiError
+from testing.control_plane.control_plane import ManagedProcess
+from testing.control_plane.ports import LOOPBACK, free_port
 from tests.envtest.workload import until
 from tests.thirdparty.cluster import Cluster
 from tests.thirdparty.spread import ZONE, is_true

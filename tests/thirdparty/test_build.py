@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.go_programs import BuildError
+from testing.go_programs import BuildError
 from tests.thirdparty import build, conftest
 
 

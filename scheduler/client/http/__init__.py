@@ -12,8 +12,8 @@ No redirects, compression, cookies, proxies or HTTP/2. Where a proxy is configur
 aiohttp do it.
 """
 
-from scheduler.client.http.answer import Answer
 from scheduler.client.http.pool import Address, ConnectionPool
+from scheduler.client.http.response import Answer
 from scheduler.client.http.stream import BodyStream
 
 __all__ = ["Address", "Answer", "BodyStream", "ConnectionPool"]

@@ -12,8 +12,8 @@ import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
-from scheduler.client.http.answer import Answer
-from scheduler.client.http.parsing import MAX_BODY_BYTES, ProtocolError, ResponseParser
+from scheduler.client.http.parser import MAX_BODY_BYTES, ProtocolError, ResponseParser
+from scheduler.client.http.response import Answer
 from scheduler.client.http.tls import ResumingContext
 
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024

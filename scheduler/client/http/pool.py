@@ -24,9 +24,9 @@ from typing import Final
 from aiohappyeyeballs import AddrInfoType, addr_to_addr_infos, start_connection
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout, ResponseTooLarge
-from scheduler.client.http.answer import Answer
 from scheduler.client.http.connection import Connection, ConnectionLost
-from scheduler.client.http.parsing import MAX_BODY_BYTES, BodyTooLargeError, ProtocolError
+from scheduler.client.http.parser import MAX_BODY_BYTES, BodyTooLargeError, ProtocolError
+from scheduler.client.http.response import Answer
 from scheduler.client.http.stream import BodyStream
 from scheduler.client.http.tls import ClientTls, ResumingContext
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http.connection import Connection
-from scheduler.client.http.parsing import ProtocolError, ResponseParser
+from scheduler.client.http.parser import ProtocolError, ResponseParser
 
 
 class BodyStream:

@@ -16,8 +16,8 @@ from aiohttp import web
 
 from scheduler.api.pod import Pod
 from scheduler.client.reviews import UserInfo
+from scheduler.metrics.pod_resources import render_pod_resources
 from scheduler.service.limited_log import LimitedLog
-from scheduler.service.metrics.pod_resources import render_pod_resources
 from scheduler.service.serving import access, debug_pages
 from scheduler.service.serving.access import Authenticator, Authorizer, Credentials
 from scheduler.service.serving.connections import client_of

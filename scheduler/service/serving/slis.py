@@ -9,9 +9,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from scheduler.service.metrics.definitions import Definition, Kind
-from scheduler.service.metrics.exposition import FamilyCollector, render
-from scheduler.service.metrics.families import Families
+from scheduler.metrics.definitions import Definition, Kind
+from scheduler.metrics.exposition import FamilyCollector, render
+from scheduler.metrics.families import Families
 
 HEALTHCHECK: Final = Definition(
     "kubernetes_healthcheck",

@@ -22,6 +22,7 @@ from scheduler.service.options import RunOptions
 from simulator import EmbeddedCluster, SimClock
 from simulator.controllers.autoscaler_groups import parse_settings
 from simulator.objects import JsonObject
+from testing.embedded_service import bound_to, condition, find, scheduling, until
 from tests.integration.autoscaling.zones import (
     FALLBACK,
     GATE,
@@ -31,7 +32,6 @@ from tests.integration.autoscaling.zones import (
     populate,
     spread_pod,
 )
-from tests.integration.service.harness import bound_to, condition, find, scheduling, until
 from tests.unit.repository.tree import ROOT
 
 ON = RunOptions(feature_gates=FeatureGates({GATE: True}))

@@ -7,7 +7,7 @@ from typing import Any
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 from simulator.store import Change
-from tests.integration.service.harness import node, pod
+from testing.embedded_service import node, pod
 
 GATE = "PodTopologySpreadFallbackMode"
 ANNOTATION = "kubestow.io/topology-spread-fallback"

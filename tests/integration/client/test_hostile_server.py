@@ -22,7 +22,7 @@ from scheduler.client.errors import (
 from scheduler.client.extender_http import ExtenderHttp
 from scheduler.client.http import ConnectionPool
 from scheduler.client.http.connection import Connection
-from scheduler.client.http.parsing import MAX_ERROR_BYTES, MAX_HEAD_BYTES, MAX_PAGE_BYTES
+from scheduler.client.http.parser import MAX_ERROR_BYTES, MAX_HEAD_BYTES, MAX_PAGE_BYTES
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient

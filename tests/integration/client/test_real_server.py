@@ -40,7 +40,7 @@ from scheduler.client.status_patch import (
     version_of,
 )
 from scheduler.client.transport import Transport
-from tests.envtest.control_plane import ControlPlane
+from testing.control_plane.control_plane import ControlPlane
 from tests.integration.client.faulty_server import until
 
 pytestmark = pytest.mark.envtest

@@ -31,7 +31,7 @@ from simulator import EmbeddedCluster
 from simulator.admission import WriteOptions
 from simulator.api import MERGE_PATCH
 from simulator.objects import JsonObject
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     PROFILE,
     bound_to,
     condition,

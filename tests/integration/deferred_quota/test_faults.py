@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.bound_sum import BoundSum
 from simulator import EmbeddedCluster, FaultRule
+from testing.embedded_service import node, settled, until
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
 from tests.integration.deferred_quota.test_usage_writer import shows
-from tests.integration.service.harness import node, settled, until
 
 
 @pytest.fixture

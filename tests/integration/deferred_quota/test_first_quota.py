@@ -8,8 +8,8 @@ import pytest
 
 from plugins.resource_quota.upkeep import SWEEP_SECONDS
 from simulator import EmbeddedCluster
+from testing.embedded_service import find, node, pod, until
 from tests.integration.deferred_quota.stage import CPU, HELD, staged
-from tests.integration.service.harness import find, node, pod, until
 
 HIGH = {
     "apiVersion": "scheduling.k8s.io/v1",

@@ -9,8 +9,7 @@ import pytest
 
 from scheduler.framework import Status
 from simulator import EmbeddedCluster
-from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     event_notes,
     find,
     node,
@@ -19,6 +18,7 @@ from tests.integration.service.harness import (
     sample,
     until,
 )
+from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 
 FULL = "quota exceeded: q, requested: requests.cpu=5, used: requests.cpu=5, limited: requests.cpu=5"
 VIOLATIONS = "scheduler_resource_quota_violations_total"

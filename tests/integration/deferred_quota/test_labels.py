@@ -9,8 +9,8 @@ import pytest
 
 from plugins.resource_quota.upkeep import SWEEP_SECONDS
 from simulator import EmbeddedCluster
+from testing.embedded_service import condition, node, pod, until
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
-from tests.integration.service.harness import condition, node, pod, until
 
 
 @pytest.fixture

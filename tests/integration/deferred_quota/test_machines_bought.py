@@ -13,8 +13,8 @@ import pytest
 from benchmarks.bound_sum import BoundSum
 from simulator import EmbeddedCluster, SimClock
 from simulator.controllers.autoscaler_groups import parse_settings
+from testing.embedded_service import bound_to, condition, node, until
 from tests.integration.deferred_quota.stage import HELD, Stage, staged
-from tests.integration.service.harness import bound_to, condition, node, until
 
 LIMIT, PODS, SIZE = 24, 40, 3
 RUN = LIMIT // SIZE

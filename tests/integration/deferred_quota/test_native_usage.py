@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plugins.resource_quota.plugin import GATE
-from scheduler.service.quota.native_usage import MOST_TRIES, NOT_NATIVE
+from scheduler.controllers.quota_usage.native_usage import MOST_TRIES, NOT_NATIVE
 from simulator import EmbeddedCluster, FaultRule
+from testing.embedded_service import (
+    bound_to,
+    event_notes,
+    pod,
+    sample,
+    settled,
+    until,
+)
 from tests.integration.deferred_quota.test_personalities import (
     GATES,
     HELD,
@@ -15,14 +23,6 @@ from tests.integration.deferred_quota.test_personalities import (
     _running,
     _set_gates,
     _used,
-)
-from tests.integration.service.harness import (
-    bound_to,
-    event_notes,
-    pod,
-    sample,
-    settled,
-    until,
 )
 
 ERRORS = "scheduler_resource_quota_writer_errors_total"

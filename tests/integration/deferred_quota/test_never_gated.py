@@ -10,9 +10,9 @@ from typing import Any
 from simulator import EmbeddedCluster, SimClock
 from simulator.controllers.kueue import ADMISSION_GATE, QUEUE_LABEL, KueueSettings
 from simulator.objects import JsonObject
+from testing.embedded_service import node, pod, until
 from tests.integration.deferred_quota.stage import HELD, Stage, staged
 from tests.integration.deferred_quota.test_usage_writer import shows
-from tests.integration.service.harness import node, pod, until
 
 GPU = "nvidia.com/gpu"
 KEY = "requests.nvidia.com_gpu"

@@ -21,7 +21,7 @@ from simulator.admission import Personality
 from simulator.api import MERGE_PATCH
 from simulator.controllers.kueue import ADMISSION_GATE, QUEUE_LABEL, KueueSettings
 from simulator.errors import ApiError
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     PROFILE,
     bound_to,
     condition,

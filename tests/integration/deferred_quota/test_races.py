@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.framework import Code, Status, unschedulable
 from simulator import EmbeddedCluster, FaultRule
+from testing.embedded_service import BindLog, find, node, plugin, pod, until
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
-from tests.integration.service.harness import BindLog, find, node, plugin, pod, until
 
 
 @pytest.fixture

@@ -13,14 +13,12 @@ from benchmarks.bound_sum import BoundSum
 from config import FeatureGates
 from plugins.resource_quota.keys import PREFIX
 from plugins.resource_quota.plugin import GATE
+from scheduler.controllers.quota_usage.switched_off import NOT_ENFORCED
 from scheduler.service.options import RunOptions
-from scheduler.service.quota.switched_off import NOT_ENFORCED
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
-from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
-from tests.integration.deferred_quota.test_usage_writer import shown
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     condition,
     event_notes,
@@ -29,6 +27,8 @@ from tests.integration.service.harness import (
     scheduling,
     until,
 )
+from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
+from tests.integration.deferred_quota.test_usage_writer import shown
 
 OVERCOMMITTED = "DeferredQuotaOvercommitted"
 

@@ -13,13 +13,12 @@ from benchmarks.bound_sum import BoundSum
 from config import FeatureGates
 from plugins.resource_quota.plugin import GATE
 from scheduler.client.clock import second_time
+from scheduler.controllers.quota_usage.inflight import ANNOTATION, EXPIRY_SECONDS
 from scheduler.service.options import RunOptions
-from scheduler.service.quota.inflight import ANNOTATION, EXPIRY_SECONDS
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
-from tests.integration.deferred_quota.stage import CPU, HELD, staged
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     condition,
     node,
@@ -29,6 +28,7 @@ from tests.integration.service.harness import (
     settled,
     until,
 )
+from tests.integration.deferred_quota.stage import CPU, HELD, staged
 
 SECOND = "second"
 API = {"reservation": "Api"}

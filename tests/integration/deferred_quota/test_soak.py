@@ -7,7 +7,7 @@ import pytest
 from benchmarks.bound_sum import BoundSum
 from benchmarks.quota_soak import LIMIT, soak
 from simulator import EmbeddedCluster
-from tests.integration.service.harness import bind, delete, node, patch_status, pod
+from testing.embedded_service import bind, delete, node, patch_status, pod
 
 
 @pytest.mark.slow

@@ -10,13 +10,13 @@ import pytest
 from plugins.resource_quota.keys import PREFIX
 from scheduler.api.quantity import NANO, parse
 from scheduler.client.fence import Fence
-from scheduler.service.quota import usage_writer
-from scheduler.service.quota.publication import Publication
-from scheduler.service.quota.usage_writer import UsageWriter
+from scheduler.controllers.quota_usage import usage_writer
+from scheduler.controllers.quota_usage.publication import Publication
+from scheduler.controllers.quota_usage.usage_writer import UsageWriter
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
+from testing.embedded_service import node, pod, sample, until
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
-from tests.integration.service.harness import node, pod, sample, until
 
 ERRORS = "scheduler_resource_quota_writer_errors_total"
 

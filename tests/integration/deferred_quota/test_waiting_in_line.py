@@ -9,8 +9,8 @@ import pytest
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 from simulator.store import Change
+from testing.embedded_service import condition, node, pod, until
 from tests.integration.deferred_quota.stage import BACKOFF, CPU, GATES, HELD, Stage, staged
-from tests.integration.service.harness import condition, node, pod, until
 
 MANY = 500
 """Held pods here; unit tests of the ledger and queue have the thousands."""

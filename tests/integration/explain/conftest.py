@@ -23,8 +23,8 @@ from scheduler.service.options import RunOptions, ServingOptions
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 from simulator.subresources import Reviewer
-from tests.envtest.ports import free_port
-from tests.integration.service.harness import PATIENCE_SECONDS, configuration, until
+from testing.control_plane.ports import free_port
+from testing.embedded_service import PATIENCE_SECONDS, configuration, until
 
 READER, STRANGER = "reader-token", "stranger-token"
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from scheduler.cli import endpoint
 from scheduler.cli.entry import program
-from tests.envtest.ports import free_port
+from testing.control_plane.ports import free_port
 from tests.integration.explain.conftest import READER, STRANGER, Ended, Open
 
 SHOWN = "active 0, backoff 0, unschedulable 0, gated 0, in flight 0"

@@ -11,8 +11,7 @@ import pytest
 
 from scheduler.framework import Code, Status
 from simulator import EmbeddedCluster
-from tests.integration.explain.conftest import Open, Site
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     PATIENCE_SECONDS,
     bound_to,
     condition,
@@ -21,6 +20,7 @@ from tests.integration.service.harness import (
     pod,
     until,
 )
+from tests.integration.explain.conftest import Open, Site
 
 
 async def waiting(site: Site, name: str) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from scheduler.engine.failure import MOST_MESSAGE
 from simulator import EmbeddedCluster
-from tests.integration.extenders.extender import Extender, hanging, hanging_for, names, only
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bind,
     bound_to,
     condition,
@@ -22,6 +21,7 @@ from tests.integration.service.harness import (
     settled,
     until,
 )
+from tests.integration.extenders.extender import Extender, hanging, hanging_for, names, only
 
 NAMES: dict[str, Any] = {"nodeCacheCapable": True}
 QUICK: dict[str, Any] = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}

@@ -18,9 +18,7 @@ from scheduler.framework import (
 )
 from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
 from simulator import EmbeddedCluster
-from tests.integration.extenders.extender import Extender, hanging, only
-from tests.integration.extenders.test_extenders import NAMES, QUICK, entry, message
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     BindLog,
     bind,
     bound_to,
@@ -36,6 +34,8 @@ from tests.integration.service.harness import (
     settled,
     until,
 )
+from tests.integration.extenders.extender import Extender, hanging, only
+from tests.integration.extenders.test_extenders import NAMES, QUICK, entry, message
 
 
 async def thinking(cluster: EmbeddedCluster, extender: Extender, *names: str) -> None:

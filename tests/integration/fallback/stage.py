@@ -27,7 +27,7 @@ from scheduler.service import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     event_notes,
     find,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator import EmbeddedCluster
+from testing.embedded_service import bound_to, until
 from tests.integration.fallback.stage import (
     CONDITION,
     HOST,
@@ -15,7 +16,6 @@ from tests.integration.fallback.stage import (
     spread,
     staged,
 )
-from tests.integration.service.harness import bound_to, until
 
 INVALID = "InvalidTopologySpreadFallback"
 ZONE_NPF = f"{ZONE}={NPF}"

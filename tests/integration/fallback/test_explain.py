@@ -9,8 +9,8 @@ from rich.console import Console
 from scheduler.cli.explain import show
 from scheduler.engine import Explainer
 from simulator import EmbeddedCluster
+from testing.embedded_service import until
 from tests.integration.fallback.stage import NPF, PF, ZONE, Stage, constraint, spread, staged
-from tests.integration.service.harness import until
 
 
 def shown(stage: Stage) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator import EmbeddedCluster
+from testing.embedded_service import delete, find, until
 from tests.integration.fallback.stage import (
     BACKOFF,
     NPF,
@@ -15,7 +16,6 @@ from tests.integration.fallback.stage import (
     staged,
     zone_node,
 )
-from tests.integration.service.harness import delete, find, until
 
 
 def full(stage: Stage, balloon: str) -> None:

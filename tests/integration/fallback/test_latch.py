@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from simulator import EmbeddedCluster
+from testing.embedded_service import bound_to, delete, find, until
 from tests.integration.fallback.stage import BACKOFF, PF, ZONE, Stage, spread, staged, zone_node
-from tests.integration.service.harness import bound_to, delete, find, until
 
 
 async def preempt_while_soft(stage: Stage) -> None:

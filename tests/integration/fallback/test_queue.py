@@ -9,6 +9,7 @@ import pytest
 from scheduler.framework import ConfigurationError
 from scheduler.framework.events import ATTEMPT_OUTCOME, TIME_TICK
 from simulator import EmbeddedCluster, FaultRule
+from testing.embedded_service import bound_to, configuration, pod, sample, until
 from tests.integration.fallback.stage import (
     BACKOFF,
     INITIAL_BACKOFF,
@@ -20,7 +21,6 @@ from tests.integration.fallback.stage import (
     staged,
     zone_node,
 )
-from tests.integration.service.harness import bound_to, configuration, pod, sample, until
 
 ZONE_NPF = f"{ZONE}={NPF}"
 ZONE_PF = f"{ZONE}={PF}"

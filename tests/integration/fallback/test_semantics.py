@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from simulator import EmbeddedCluster, FaultRule
+from testing.embedded_service import bound_to, delete, find, plugin, pod, sample, until
 from tests.integration.fallback.stage import (
     APPLIED,
     BACKOFF,
@@ -19,7 +20,6 @@ from tests.integration.fallback.stage import (
     staged,
     zone_node,
 )
-from tests.integration.service.harness import bound_to, delete, find, plugin, pod, sample, until
 
 ZONE_NPF = f"{ZONE}={NPF}"
 ZONE_PF = f"{ZONE}={PF}"

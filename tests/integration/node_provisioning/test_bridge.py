@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from config import FeatureGates
-from scheduler.service.node_provisioning import CONDITION, bridge
-from scheduler.service.node_provisioning.bridge import NodeProvisioningBridge
-from scheduler.service.node_provisioning.decisions import Patch
+from scheduler.controllers.node_provisioning import CONDITION, bridge
+from scheduler.controllers.node_provisioning.bridge import NodeProvisioningBridge
+from scheduler.controllers.node_provisioning.decisions import Patch
 from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.admission import WriteOptions
+from testing.embedded_service import bind, find, node, pod, sample, scheduling, until
 from tests.integration.node_provisioning.events import (
     NOT_TRIGGERED,
     TRIGGERED,
@@ -33,7 +34,6 @@ from tests.integration.node_provisioning.events import (
     status_object,
     waiting_pod,
 )
-from tests.integration.service.harness import bind, find, node, pod, sample, scheduling, until
 
 PATCHES = "kubestow_node_provisioning_condition_patches_total"
 FAILED = ("False", "ScaleUpBackoff")

@@ -18,16 +18,17 @@ from scheduler.client.reflector import Reflector
 from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from scheduler.service.metrics import SchedulerMetrics
-from scheduler.service.node_provisioning import (
+from scheduler.controllers.node_provisioning import (
     BridgeOptions,
     Decisions,
     Demand,
     NodeProvisioningBridge,
     bridge,
 )
-from scheduler.service.node_provisioning.decisions import MOST_UNDER_WAY
+from scheduler.controllers.node_provisioning.decisions import MOST_UNDER_WAY
+from scheduler.metrics import SchedulerMetrics
 from simulator import EmbeddedCluster, FaultRule
+from testing.embedded_service import bind, delete, until
 from tests.integration.node_provisioning.events import (
     NOT_TRIGGERED,
     TRIGGERED,
@@ -38,7 +39,6 @@ from tests.integration.node_provisioning.events import (
     says,
     waiting_pod,
 )
-from tests.integration.service.harness import bind, delete, until
 
 FAILED = ("False", "ScaleUpBackoff")
 

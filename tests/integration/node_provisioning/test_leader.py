@@ -12,6 +12,7 @@ import pytest
 from scheduler.service.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
 from simulator import EmbeddedCluster, FaultRule
+from testing.embedded_service import configuration, until
 from tests.integration.node_provisioning.events import (
     NOT_TRIGGERED,
     TRIGGERED,
@@ -20,7 +21,6 @@ from tests.integration.node_provisioning.events import (
     says,
     waiting_pod,
 )
-from tests.integration.service.harness import configuration, until
 
 SETTINGS = {
     "leaderElection": {

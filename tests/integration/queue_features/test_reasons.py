@@ -12,7 +12,7 @@ from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWit
 from simulator import EmbeddedCluster, FaultRule
 from simulator.objects import JsonObject
 from simulator.store import Change
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     condition,
     node,

@@ -23,7 +23,7 @@ from scheduler.framework.events import (
 )
 from scheduler.queue import Place
 from simulator import EmbeddedCluster, FaultRule
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     condition,
     node,

@@ -25,8 +25,8 @@ from scheduler.queue import Place, PodView
 from scheduler.service import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
+from testing.embedded_service import PROFILE, settled, until, wire
 from tests.integration.requeueing.rows import Action, Create, Request, Row, request
-from tests.integration.service.harness import PROFILE, settled, until, wire
 
 NAMESPACE: Final = "default"
 HINTS_OFF: Final = {"SchedulerQueueingHints": False}

@@ -14,9 +14,7 @@ from scheduler.queue import Place, PodView
 from scheduler.service import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
-from tests.integration.requeueing.replay import HINTS_OFF, woken_by
-from tests.integration.requeueing.table import TABLE
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     condition,
     delete,
@@ -27,6 +25,8 @@ from tests.integration.service.harness import (
     settled,
     until,
 )
+from tests.integration.requeueing.replay import HINTS_OFF, woken_by
+from tests.integration.requeueing.table import TABLE
 
 GATE: Final = "example.com/gate"
 READINESS_OFF: Final = {"PodSchedulingReadiness": False}

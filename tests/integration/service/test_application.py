@@ -25,7 +25,7 @@ from scheduler.service.application import EXIT_FAILED, EXIT_FORCED, EXIT_OK, App
 from scheduler.service.options import AccessOptions, RunOptions, ServingOptions
 from simulator import EmbeddedCluster, FaultRule
 from simulator.objects import JsonObject
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     BindLog,
     bound_to,
     configuration,

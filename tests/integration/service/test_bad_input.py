@@ -13,8 +13,7 @@ import pytest
 from scheduler.framework import Code, Handle, Status
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from tests.integration.requeueing.rows import claim, storage_class, volume
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     condition,
     delete,
@@ -26,6 +25,7 @@ from tests.integration.service.harness import (
     settled,
     until,
 )
+from tests.integration.requeueing.rows import claim, storage_class, volume
 
 HOST: Final = "kubernetes.io/hostname"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

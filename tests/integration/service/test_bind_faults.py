@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator import EmbeddedCluster, FaultRule
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     BindLog,
     bind,
     bound_to,

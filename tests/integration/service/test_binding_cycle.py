@@ -16,7 +16,7 @@ from scheduler.framework import (
 )
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     BindLog,
     bound_to,
     condition,

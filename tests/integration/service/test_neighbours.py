@@ -10,7 +10,7 @@ import pytest
 from scheduler.framework import Code, Handle, Status
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     BindLog,
     bind,
     bound_to,

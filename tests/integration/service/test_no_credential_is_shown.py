@@ -28,8 +28,7 @@ from scheduler.service import logs
 from scheduler.service.application import Application
 from scheduler.service.options import AccessOptions, LogFormat, RunOptions, ServingOptions
 from simulator import EmbeddedCluster
-from tests.integration.extenders.extender import Extender
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     configuration,
     event_notes,
@@ -38,6 +37,7 @@ from tests.integration.service.harness import (
     pod,
     until,
 )
+from tests.integration.extenders.extender import Extender
 from tests.integration.service.test_application import NO_ELECTION
 
 CANARY = "canary7canary7canary7"

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.framework import SKIP, PostFilterResult, Status, unschedulable
 from simulator import EmbeddedCluster
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     condition,
     event_notes,

@@ -14,7 +14,7 @@ from scheduler.api.meta import Condition
 from scheduler.client.errors import ApiError
 from scheduler.service.background import BackgroundTasks
 from simulator import EmbeddedCluster, FaultRule
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     bound_to,
     condition,
     event_notes,

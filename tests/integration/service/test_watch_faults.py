@@ -8,7 +8,7 @@ import pytest
 
 from simulator import EmbeddedCluster, FaultRule
 from simulator.objects import JsonObject
-from tests.integration.service.harness import (
+from testing.embedded_service import (
     BindLog,
     bind,
     bound_to,

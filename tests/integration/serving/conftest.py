@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 import uvloop
 
-from scheduler.service.metrics import SchedulerMetrics
+from scheduler.metrics import SchedulerMetrics
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving import (
     Authenticator,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY, run_unit_file
+from testing.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY, run_unit_file
 
 COUNTS = {
     "host_port": 160,

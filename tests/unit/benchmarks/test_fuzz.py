@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from benchmarks.fuzz.comparing import differences, ours, vector
+from benchmarks.fuzz.kube_scheduler import Verdict
 from benchmarks.fuzz.profiles import only, profiles
 from benchmarks.fuzz.proxy import read_write
-from benchmarks.fuzz.rival import Verdict
 from benchmarks.fuzz.shrinking import readable, shrink
 from benchmarks.fuzz.worlds import FAMILIES, Crossing, drawn
-from tests.conformance.observing import Observation
-from tests.conformance.reading import VECTORS
+from testing.conformance.observing import Observation
+from testing.conformance.reading import VECTORS
 
 Object = dict[str, Any]
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.client.http.answer import Answer, header
-from scheduler.client.http.parsing import (
+from scheduler.client.http.parser import (
     MAX_ERROR_BYTES,
     MAX_HEAD_BYTES,
     BodyTooLargeError,
@@ -20,6 +19,7 @@ from scheduler.client.http.parsing import (
     ResponseParser,
 )
 from scheduler.client.http.request import HeaderBlock, request_bytes
+from scheduler.client.http.response import Answer, header
 from tests.unit.client.malformed_responses import ENDLESS, MALFORMED, OK, Endless, Malformed
 
 

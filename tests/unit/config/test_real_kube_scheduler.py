@@ -22,7 +22,7 @@ import plugins
 from config import API_VERSION, KIND, Configuration, load_configuration, to_yaml, upstream_form
 from scheduler.framework.registry import Registry
 from scheduler.framework.status import ConfigurationError
-from tests.envtest.binaries import Binaries, BinariesMissingError
+from testing.control_plane.binaries import Binaries, BinariesMissingError
 from tests.unit.config.doubles import load
 
 VECTORS = Path(__file__).parents[2] / "conformance" / "vectors"

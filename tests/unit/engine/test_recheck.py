@@ -11,8 +11,8 @@ import pytest
 
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_ports import NodePorts
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
-from plugins.noderesources.fit import NodeResourcesFit
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.taint_toleration import TaintToleration
 from scheduler.api import Pod

@@ -41,7 +41,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from tests.conformance.deciding import Decision, decide
+from testing.conformance.deciding import Decision, decide
 from tests.unit.engine.harness import PROFILE, World
 
 NODES = [f"n{index}" for index in range(5)]

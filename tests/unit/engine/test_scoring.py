@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scheduler.framework import SKIP, Columns, ReuseRule, Status, error, unschedulable
-from tests.conformance.deciding import decide
+from testing.conformance.deciding import decide
 from tests.unit.engine.harness import Calls, World, plugin
 
 BY_NAME = {"node1": 10, "node2": 30, "node3": 20}

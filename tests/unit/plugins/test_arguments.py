@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from plugins import NodeResourcesBalancedAllocation, NodeResourcesFit
-from plugins.noderesources.arguments import (
+from plugins.node_resources.arguments import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
 )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from plugins import NodeResourcesBalancedAllocation
-from plugins.noderesources.arguments import NodeResourcesBalancedAllocationArgs
+from plugins.node_resources.arguments import NodeResourcesBalancedAllocationArgs
 from scheduler.api import Pod
 from scheduler.framework import SKIP, CycleState
 from tests.unit.api.objects import container

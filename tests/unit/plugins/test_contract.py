@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plugins import DynamicResources, NodeAffinity, NodeName, NodeResourcesFit, in_tree
 from plugins.node_affinity import NodeAffinityArgs
-from plugins.noderesources.arguments import (
+from plugins.node_resources.arguments import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from plugins import NodeResourcesFit
-from plugins.noderesources.arguments import NodeResourcesFitArgs
+from plugins.node_resources.arguments import NodeResourcesFitArgs
 from scheduler.api import Pod
 from scheduler.cache import NodeTable
 from scheduler.framework import Code, CycleState

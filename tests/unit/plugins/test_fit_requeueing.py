@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins import NodeResourcesFit
-from plugins.noderesources.arguments import NodeResourcesFitArgs
+from plugins.node_resources.arguments import NodeResourcesFitArgs
 from scheduler.api import Node, Pod
 from scheduler.framework import ActionType, ClusterEvent, EventResource
 from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD

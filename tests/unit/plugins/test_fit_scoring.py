@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from plugins import NodeResourcesFit
-from plugins.noderesources.arguments import NodeResourcesFitArgs
+from plugins.node_resources.arguments import NodeResourcesFitArgs
 from scheduler.api import Pod
 from tests.unit.api.objects import container
 from tests.unit.plugins.clusters import Cluster, node, pod, raw_scores

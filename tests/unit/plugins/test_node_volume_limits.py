@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.node_volume_limits import GATE, TOO_MANY, NodeVolumeLimits
-from plugins.volumebinding.attachments import VolumesError
+from plugins.volume_binding.attachments import VolumesError
 from scheduler.api import Pod
 from scheduler.framework import (
     SKIP,

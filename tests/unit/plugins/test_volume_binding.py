@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from plugins import VolumeBinding
-from plugins.volumebinding import volumes
-from plugins.volumebinding.arguments import SCORING_GATE, VolumeBindingArgs
+from plugins.volume_binding import volumes
+from plugins.volume_binding.arguments import SCORING_GATE, VolumeBindingArgs
 from scheduler.api import Pod
 from scheduler.api.storage import PersistentVolume
 from scheduler.framework import (

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from plugins import VolumeBinding
-from plugins.volumebinding.arguments import VolumeBindingArgs
+from plugins.volume_binding.arguments import VolumeBindingArgs
 from scheduler.api import Pod
 from scheduler.framework import SKIP, Code, CycleState, ObjectKey, PreBindPreFlightResult
 from tests.unit.plugins.clusters import Cluster, node, rejected

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.framework import QueuedPodInfo
-from scheduler.queue import active
-from scheduler.queue.active import ActiveQueue
+from scheduler.queue import active_queue
+from scheduler.queue.active_queue import ActiveQueue
 from tests.unit.queue.doubles import World, make_pod, priority_sort
 
 HOSTILE = "hostile"
@@ -90,7 +90,7 @@ def test_people_see_who_waits_behind_others() -> None:
 
 
 def test_many_pods_are_put_aside_in_pieces(monkeypatch: Any) -> None:
-    monkeypatch.setattr(active, "MAX_MOVES", 10)
+    monkeypatch.setattr(active_queue, "MAX_MOVES", 10)
     world = World(cycle_budget=0.5)
     crowd(world, 35)
     world.add(make_pod("ordinary"))

@@ -18,9 +18,9 @@ from scheduler.framework import (
     QueueingHint,
 )
 from scheduler.queue import DEFAULT_EVENTS, build_hint_map, registered_resources
-from scheduler.queue.hints import HintIndex, Strategy
 from scheduler.queue.in_flight import Occurrence
 from scheduler.queue.metrics import NoMetrics
+from scheduler.queue.queueing_hints import HintIndex, Strategy
 from tests.unit.queue.doubles import (
     NODE_ADD,
     NODE_LABEL,

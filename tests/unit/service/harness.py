@@ -16,12 +16,12 @@ from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
+from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import EventFeatures, Place, SchedulingQueue, build_hint_map
-from scheduler.service.binding import BindingCycle
+from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.handle import SubscriptionBoard
-from scheduler.service.metrics import SchedulerMetrics
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
 from tests.unit.engine.harness import PROFILE, World, plugin

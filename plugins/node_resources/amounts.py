@@ -1,0 +1,83 @@
+"""Amounts of configured resources: of a pod, of a node, of a row.
+
+A scalar resource (extended, hugepages, ...) that the pod does not ask for takes no part in
+scoring; CPU, memory and ephemeral storage always do (plugins.md 4.8 and 4.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from plugins.node_resources.arguments import ResourceSpec
+from scheduler.api.requests import Resources
+from scheduler.framework import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    Int64Column,
+    NodeTableView,
+    Rows,
+)
+
+NATIVE: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
+"""Resources with a fixed index in the node table."""
+
+
+class Demand(NamedTuple):
+    """A resource that must be free on the node."""
+
+    name: str
+    amount: int
+    """Above 0."""
+    bit: int
+    """What a shortage sets in the filter's mask."""
+
+
+class Share(NamedTuple):
+    """A resource that takes part in scoring one pod."""
+
+    name: str
+    amount: int
+    """What the pod adds."""
+    weight: int
+
+
+def shares(specs: Iterable[ResourceSpec], pod: Resources) -> list[Share]:
+    """Configured resources that take part, given what the pod asks for."""
+    taking_part = []
+    for spec in specs:
+        amount = amount_of(pod, spec.name)
+        if amount or spec.name in NATIVE:
+            taking_part.append(Share(spec.name, amount, spec.weight))
+    return taking_part
+
+
+def amount_of(resources: Resources, name: str) -> int:
+    """The amount of one resource, 0 when absent."""
+    match name:
+        case "cpu":
+            return resources.milli_cpu
+        case "memory":
+            return resources.memory
+        case "ephemeral-storage":
+            return resources.ephemeral_storage
+    return resources.scalar(name)
+
+
+def amounts_in(
+    table: NodeTableView, name: str, index: slice | Rows
+) -> tuple[Int64Column, Int64Column]:
+    """(allocatable, requested) of a resource on some rows. Do not write to them."""
+    native = NATIVE.get(name)
+    if native is None:
+        return table.scalar_amounts(name, index)
+    return table.allocatable[native, index], table.requested[native, index]
+
+
+def amounts_at(table: NodeTableView, name: str, row: int) -> tuple[int, int]:
+    """(allocatable, requested) of a resource on a row."""
+    native = NATIVE.get(name)
+    if native is None:
+        return table.scalar_amounts_at(name, row)
+    return table.allocatable.item(native, row), table.requested.item(native, row)

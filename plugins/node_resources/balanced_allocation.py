@@ -1,0 +1,209 @@
+"""NodeResourcesBalancedAllocation: prefers nodes the pod makes more even (plugins.md 4.9).
+
+The score compares the balance with and without the pod: 75 means no change. Arithmetic is float64
+in upstream's order of operations, because a last bit can decide a truncation; `np.std` would add
+up differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plugins import names
+from plugins.arguments import ArgumentProblem, require_valid
+from plugins.node_resources.amounts import Share, amount_of, amounts_at, amounts_in, shares
+from plugins.node_resources.arguments import (
+    NodeResourcesBalancedAllocationArgs,
+    balanced_problems,
+)
+from plugins.row_selection import FEW, no_scores, selector
+from scheduler.api.pod import Pod
+from scheduler.framework import (
+    MAX_NODE_SCORE,
+    SKIP,
+    Columns,
+    CycleState,
+    Handle,
+    Int64Column,
+    NodeInfo,
+    NodeTableView,
+    ReuseRule,
+    Rows,
+    Status,
+)
+
+_HALF = MAX_NODE_SCORE // 2
+
+FloatColumn = NDArray[np.float64]
+
+
+class _Usage(NamedTuple):
+    """One resource of one node."""
+
+    used: int
+    added: int
+    allocatable: int
+
+
+class _UsageColumn(NamedTuple):
+    """One resource of many nodes."""
+
+    used: Int64Column
+    added: int
+    allocatable: Int64Column
+
+
+class NodeResourcesBalancedAllocation:
+    """Scores the change of balance. Pods that ask for none of the resources are not scored."""
+
+    name: ClassVar[str] = names.NODE_RESOURCES_BALANCED_ALLOCATION
+    args_type: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = (
+        NodeResourcesBalancedAllocationArgs
+    )
+    pre_score_reusable: ClassVar[bool] = True
+    score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE)
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
+        args = args or NodeResourcesBalancedAllocationArgs()
+        require_valid(self.validate_args(args))
+        self._resources = args.resources
+
+    @staticmethod
+    def validate_args(args: NodeResourcesBalancedAllocationArgs) -> Iterator[ArgumentProblem]:
+        """Names once, weights 1."""
+        return balanced_problems(args)
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
+    ) -> Status | None:
+        """Skip a pod that asks for none of the resources."""
+        return None if self._asked_for(pod) else SKIP
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """0 to 100, 75 for no change; 0 for a pod that PreScore would have skipped."""
+        allocatable, requested = node.allocatable, node.requested
+        taking_part = self._asked_for(pod)
+        if not taking_part:
+            return 0
+        return _score(
+            [
+                _Usage(
+                    amount_of(requested, share.name),
+                    share.amount,
+                    amount_of(allocatable, share.name),
+                )
+                for share in taking_part
+            ]
+        )
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        """As `score`."""
+        taking_part = self._asked_for(pod)
+        if not taking_part:
+            return no_scores(rows)
+        if len(rows) <= FEW:
+            scores = no_scores(rows)
+            for at, row in enumerate(rows.tolist()):
+                usages = []
+                for name, amount, _ in taking_part:
+                    allocatable, used = amounts_at(table, name, row)
+                    usages.append(_Usage(used, amount, allocatable))
+                scores[at] = _score(usages)
+            return scores
+        index = selector(table, rows)
+        columns = []
+        for name, amount, _ in taking_part:
+            capacity, in_use = amounts_in(table, name, index)
+            columns.append(_UsageColumn(in_use, amount, capacity))
+        return _score_columns(columns, len(rows))
+
+    def _asked_for(self, pod: Pod) -> list[Share]:
+        """Resources that take part; none when the pod asks for none of them."""
+        taking_part = shares(self._resources, pod.shape.assigned)
+        return taking_part if any(share.amount for share in taking_part) else []
+
+
+def _score(usages: Sequence[_Usage]) -> int:
+    present = [usage for usage in usages if usage.allocatable]
+    with_pod = _evenness(
+        [min((usage.used + usage.added) / usage.allocatable, 1.0) for usage in present]
+    )
+    without = _evenness([min(usage.used / usage.allocatable, 1.0) for usage in present])
+    return _HALF + (_HALF + with_pod - without) // 2
+
+
+def _evenness(fractions: Sequence[float]) -> int:
+    """100 for equal shares, down to 50 for the most uneven."""
+    count = len(fractions)
+    deviation = 0.0
+    if count == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif count > 2:
+        total = 0.0
+        for fraction in fractions:
+            total += fraction
+        mean = total / count
+        squares = 0.0
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = sqrt(squares / count)
+    return int((1.0 - deviation) * MAX_NODE_SCORE)
+
+
+def _score_columns(usages: Sequence[_UsageColumn], count: int) -> Int64Column:
+    """A node leaves out what it does not have, so nodes are handled in groups with the same."""
+    having = np.zeros(count, dtype=np.int64)
+    for position, usage in enumerate(usages):
+        having |= (usage.allocatable != 0).astype(np.int64) << position
+    groups = np.unique(having)
+    if len(groups) == 1:
+        return _score_group(_present(usages, int(groups[0])), count)
+    scores = np.empty(count, dtype=np.int64)
+    for group in groups.tolist():
+        members = np.flatnonzero(having == group)
+        picked = [
+            _UsageColumn(usage.used[members], usage.added, usage.allocatable[members])
+            for usage in _present(usages, group)
+        ]
+        scores[members] = _score_group(picked, len(members))
+    return scores
+
+
+def _present(usages: Sequence[_UsageColumn], group: int) -> list[_UsageColumn]:
+    return [usage for position, usage in enumerate(usages) if group >> position & 1]
+
+
+def _score_group(usages: Sequence[_UsageColumn], count: int) -> Int64Column:
+    with_pod = _evenness_columns(
+        [np.minimum((usage.used + usage.added) / usage.allocatable, 1.0) for usage in usages], count
+    )
+    without = _evenness_columns(
+        [np.minimum(usage.used / usage.allocatable, 1.0) for usage in usages], count
+    )
+    scores: Int64Column = _HALF + (_HALF + with_pod - without) // 2
+    return scores
+
+
+def _evenness_columns(fractions: Sequence[FloatColumn], count: int) -> Int64Column:
+    """As `_evenness`, with the same order of additions."""
+    if len(fractions) < 2:
+        return np.full(count, MAX_NODE_SCORE, dtype=np.int64)
+    if len(fractions) == 2:
+        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+    else:
+        total = np.zeros(count, dtype=np.float64)
+        for fraction in fractions:
+            total += fraction
+        mean = total / len(fractions)
+        squares = np.zeros(count, dtype=np.float64)
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = np.sqrt(squares / len(fractions))
+    return ((1.0 - deviation) * MAX_NODE_SCORE).astype(np.int64)

@@ -1,0 +1,230 @@
+"""NodeResourcesFit: enough free resources on the node, and how full it becomes (plugins.md 4.8).
+
+The filter reports every resource that is short, so its codes are bit masks: one bit for the number
+of pods, one for "not even an empty node would do", and one per resource the pod asks for, in the
+order in which reasons appear. A pod may name 20,000 resources: all scalar ones beyond
+`_MAX_REASONS` share the last bit, and names that no node has are decided once for all rows.
+
+Differences from upstream: extended resources are never handed to device classes (kubestow
+allocates no devices), so DeviceClass events are not registered either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from plugins import names
+from plugins.arguments import ArgumentProblem, require_valid
+from plugins.node_resources import scoring
+from plugins.node_resources.amounts import NATIVE, Demand, amount_of, amounts_in
+from plugins.node_resources.arguments import NodeResourcesFitArgs, fit_problems
+from plugins.node_resources.requeueing import fit_events
+from plugins.row_selection import FEW, selector
+from scheduler.api.pod import Pod
+from scheduler.api.requests import Resources, is_extended_resource_name
+from scheduler.framework import (
+    ClusterEventWithHint,
+    Code,
+    Codes,
+    Columns,
+    CycleState,
+    Handle,
+    Int64Column,
+    NodeInfo,
+    NodeTableView,
+    ReuseRule,
+    Rows,
+    Status,
+)
+
+TOO_MANY_PODS: Final = "Too many pods"
+INSUFFICIENT: Final = "Insufficient {resource}"
+INSUFFICIENT_OTHERS: Final = "Insufficient other resources"
+"""Stands for all scalar resources beyond the first `_MAX_REASONS` that the pod names."""
+
+_POD_LIMIT: Final = 1
+_UNRESOLVABLE: Final = 2
+_FIRST_RESOURCE: Final = 4
+_MAX_REASONS: Final = 24
+"""Scalar resources with a bit of their own: with one more, for the others, codes stay below 2**30,
+from where on they are the engine's own."""
+_FIRST_SCALAR: Final = _FIRST_RESOURCE << len(NATIVE)
+_OTHERS: Final = _FIRST_SCALAR << _MAX_REASONS
+
+_USAGE: Final = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE)
+
+
+class Needs(NamedTuple):
+    """What a pod needs of a node, as far as the nodes there are can tell apart."""
+
+    demands: list[Demand]
+    nowhere: int
+    """The mask of what no node has at all: a shortage of every row."""
+
+
+class NodeResourcesFit:
+    """Filters by what is free and scores by how much of it the pod would use."""
+
+    name: ClassVar[str] = names.NODE_RESOURCES_FIT
+    args_type: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
+    pre_filter_reusable: ClassVar[bool] = True
+    filter_reuse: ClassVar[ReuseRule | None] = _USAGE
+    pre_score_reusable: ClassVar[bool] = True
+    score_reuse: ClassVar[ReuseRule | None] = _USAGE
+
+    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
+        args = args or NodeResourcesFitArgs()
+        require_valid(self.validate_args(args))
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._scorer = scoring.scorer(args.scoring_strategy)
+        self._table = handle.table
+        self._latest: tuple[Resources | None, int, Needs] = None, 0, Needs([], 0)
+
+    @staticmethod
+    def validate_args(args: NodeResourcesFitArgs) -> Iterator[ArgumentProblem]:
+        """Names, weights and the strategy."""
+        return fit_problems(args)
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Never skips: the number of pods concerns every pod. Requests are in the shape already."""
+        return None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Collect everything that is short."""
+        requests = pod.shape.requests
+        mask = _POD_LIMIT if node.pod_count + 1 > node.allowed_pod_number else 0
+        if not requests.empty:
+            needs = self._needs(requests)
+            mask |= needs.nowhere
+            allocatable, requested = node.allocatable, node.requested
+            for name, amount, bit in needs.demands:
+                capacity = amount_of(allocatable, name)
+                mask |= _shortage(amount, capacity, amount_of(requested, name), bit)
+        return _status(mask, requests) if mask else None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        needs = self._needs(pod.shape.requests)
+        if len(rows) <= FEW:
+            return np.array(_masks(table, rows, needs), dtype=np.int32)
+        index = selector(table, rows)
+        codes: Codes = (table.pod_count[index] >= table.pod_limit[index]).astype(np.int32)
+        if needs.nowhere:
+            codes |= needs.nowhere
+        for name, amount, bit in needs.demands:
+            capacity, used = amounts_in(table, name, index)
+            short = capacity - used < amount
+            if short.any():
+                codes[short] |= bit
+                codes[short & (capacity < amount)] |= _UNRESOLVABLE
+        return codes
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """Every shortage of the mask, in order."""
+        return _status(code, pod.shape.requests)
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
+    ) -> Status | None:
+        """Never skips. What the pod counts with is in the shape already."""
+        return None
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """0 to 100 by the configured strategy."""
+        return self._scorer.one(pod.shape.scoring, node)
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        """As `score`."""
+        return self._scorer.rows(pod.shape.scoring, table, rows)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Room may appear when a pod goes or shrinks, or when a node comes or grows."""
+        return fit_events(self._demands)
+
+    def _needs(self, requests: Resources) -> Needs:
+        """What must be free; remembered for the next node or victim."""
+        known, sequence, needs = self._latest
+        if known is requests and (not needs.nowhere or sequence == self._table.sequence):
+            return needs
+        if len(requests.scalars) <= _MAX_REASONS:
+            needs = Needs(list(self._demands(requests)), 0)
+        else:
+            needs = self._sorted_out(requests)
+        self._latest = requests, self._table.sequence, needs
+        return needs
+
+    def _sorted_out(self, requests: Resources) -> Needs:
+        """The demands that some node can meet at all, and the shortage of all the others."""
+        offered, nowhere = self._table.offers_scalar, 0
+        demands = []
+        for each in self._demands(requests):
+            if each.name in NATIVE or offered(each.name):
+                demands.append(each)
+            else:
+                nowhere |= each.bit | _UNRESOLVABLE
+        return Needs(demands, nowhere)
+
+    def _demands(self, requests: Resources) -> Iterator[Demand]:
+        """Each amount above 0 that the pod asks for, in the order of reasons."""
+        bit = _FIRST_RESOURCE
+        for name in NATIVE:
+            amount = amount_of(requests, name)
+            if amount > 0:
+                yield Demand(name, amount, bit)
+            bit <<= 1
+        ignoring = bool(self._ignored or self._ignored_groups)
+        for name, amount in requests.scalars:
+            if amount > 0 and not (ignoring and self._ignores(name)):
+                yield Demand(name, amount, bit)
+            if bit < _OTHERS:
+                bit <<= 1
+
+    def _ignores(self, name: str) -> bool:
+        return is_extended_resource_name(name) and (
+            name in self._ignored or name.partition("/")[0] in self._ignored_groups
+        )
+
+
+def _shortage(amount: int, capacity: int, used: int, bit: int) -> int:
+    if amount <= capacity - used:
+        return 0
+    return bit | _UNRESOLVABLE if amount > capacity else bit
+
+
+def _masks(table: NodeTableView, rows: Rows, needs: Needs) -> list[int]:
+    """One mask per row in plain Python, quicker than NumPy for a few rows."""
+    pod_count, pod_limit = table.pod_count, table.pod_limit
+    allocatable, requested = table.allocatable, table.requested
+    masks = []
+    for row in rows.tolist():
+        mask = needs.nowhere
+        if pod_count.item(row) >= pod_limit.item(row):
+            mask |= _POD_LIMIT
+        for name, amount, bit in needs.demands:
+            native = NATIVE.get(name)
+            if native is None:
+                capacity, used = table.scalar_amounts_at(name, row)
+            else:
+                capacity, used = allocatable.item(native, row), requested.item(native, row)
+            mask |= _shortage(amount, capacity, used, bit)
+        masks.append(mask)
+    return masks
+
+
+def _status(mask: int, requests: Resources) -> Status:
+    reasons = [TOO_MANY_PODS] if mask & _POD_LIMIT else []
+    bit = _FIRST_RESOURCE
+    for name in (*NATIVE, *(name for name, _ in requests.scalars[:_MAX_REASONS])):
+        if mask & bit:
+            reasons.append(INSUFFICIENT.format(resource=name))
+        bit <<= 1
+    if mask & _OTHERS:
+        reasons.append(INSUFFICIENT_OTHERS)
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if mask & _UNRESOLVABLE else Code.UNSCHEDULABLE
+    return Status(code, tuple(reasons))

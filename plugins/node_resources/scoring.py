@@ -1,0 +1,106 @@
+"""How NodeResourcesFit scores a pod: the configured strategy over what node and pod use together.
+
+Upstream's oddity is kept in what callers pass as the pod (`PodShape.scoring`): containers with
+defaults, pod-level requests ignored. CPU and memory of the node are its non-zero requests,
+everything else its plain ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from plugins.node_resources.amounts import NATIVE, Share, amount_of, amounts_at, amounts_in, shares
+from plugins.node_resources.arguments import (
+    LEAST_ALLOCATED,
+    MAX_SHAPE_SCORE,
+    MOST_ALLOCATED,
+    ResourceSpec,
+    ScoringStrategy,
+)
+from plugins.node_resources.strategies import (
+    AmountColumns,
+    Amounts,
+    LeastAllocated,
+    MostAllocated,
+    RequestedToCapacityRatio,
+    Strategy,
+)
+from plugins.row_selection import FEW, no_scores, selector
+from scheduler.api.requests import Resources
+from scheduler.framework import MAX_NODE_SCORE, Int64Column, NodeInfo, NodeTableView, Rows
+
+_NON_ZERO: Final = frozenset({"cpu", "memory"})
+"""What pods that state no request count with here."""
+
+
+class Scorer:
+    """A strategy with the resources it looks at."""
+
+    def __init__(self, strategy: Strategy, resources: Sequence[ResourceSpec]) -> None:
+        self._strategy = strategy
+        self._resources = tuple(resources)
+
+    def one(self, pod: Resources, node: NodeInfo) -> int:
+        """The score of one node, 0 to 100."""
+        allocatable, requested = node.allocatable, node.requested
+        milli_cpu, memory = node.non_zero_requested
+        used = {"cpu": milli_cpu, "memory": memory}
+        return self._strategy.one(
+            [
+                (
+                    used.get(name, amount_of(requested, name)) + amount,
+                    amount_of(allocatable, name),
+                    weight,
+                )
+                for name, amount, weight in shares(self._resources, pod)
+            ]
+        )
+
+    def rows(self, pod: Resources, table: NodeTableView, rows: Rows) -> Int64Column:
+        """The scores of many nodes."""
+        taking_part = shares(self._resources, pod)
+        if not taking_part:
+            return no_scores(rows)
+        if len(rows) <= FEW:
+            scores = no_scores(rows)
+            for at, row in enumerate(rows.tolist()):
+                scores[at] = self._strategy.one(_amounts(table, row, taking_part))
+            return scores
+        return self._strategy.column(_columns(table, selector(table, rows), taking_part))
+
+
+def scorer(strategy: ScoringStrategy | None) -> Scorer:
+    """The scorer of valid arguments."""
+    if strategy is None:
+        strategy = ScoringStrategy(type=LEAST_ALLOCATED)
+    if strategy.type == LEAST_ALLOCATED:
+        return Scorer(LeastAllocated(), strategy.resources)
+    if strategy.type == MOST_ALLOCATED:
+        return Scorer(MostAllocated(), strategy.resources)
+    ratio = strategy.requested_to_capacity_ratio
+    scale = MAX_NODE_SCORE // MAX_SHAPE_SCORE
+    points = [(point.utilization, point.score * scale) for point in (ratio.shape if ratio else ())]
+    return Scorer(RequestedToCapacityRatio(points), strategy.resources)
+
+
+def _amounts(table: NodeTableView, row: int, taking_part: list[Share]) -> list[Amounts]:
+    amounts = []
+    for name, added, weight in taking_part:
+        allocatable, used = amounts_at(table, name, row)
+        if name in _NON_ZERO:
+            used = table.non_zero_requested.item(NATIVE[name], row)
+        amounts.append((used + added, allocatable, weight))
+    return amounts
+
+
+def _columns(
+    table: NodeTableView, index: slice | Rows, taking_part: list[Share]
+) -> list[AmountColumns]:
+    columns = []
+    for name, added, weight in taking_part:
+        allocatable, used = amounts_in(table, name, index)
+        if name in _NON_ZERO:
+            used = table.non_zero_requested[NATIVE[name], index]
+        columns.append((used + added, allocatable, weight))
+    return columns

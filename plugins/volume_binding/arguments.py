@@ -1,0 +1,49 @@
+"""Arguments of VolumeBinding, with upstream's defaults and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from plugins.arguments import ArgumentProblem, Arguments, invalid
+from plugins.node_resources.arguments import ShapePoint, shape_problems
+
+SCORING_GATE: Final = "StorageCapacityScoring"
+"""Feature gate of Score; alpha and off in v1.36."""
+
+DEFAULT_SHAPE: Final = (
+    ShapePoint(utilization=0, score=10),
+    ShapePoint(utilization=100, score=0),
+)
+"""Upstream's default with the gate on: emptier storage is better."""
+
+_NOT_NEGATIVE: Final = "invalid BindTimeoutSeconds, should not be a negative value"
+_NEEDS_GATE: Final = (
+    f"unexpected field `shape`, remove it or turn on the feature gate {SCORING_GATE}"
+)
+
+
+class VolumeBindingArgs(Arguments):
+    """Arguments of VolumeBinding."""
+
+    bind_timeout_seconds: int = 600
+    """Longest wait for volumes to be bound, in seconds; 0 means no waiting. Default 600."""
+
+    shape: tuple[ShapePoint, ...] | None = None
+    """Storage utilization to score, for the feature gate StorageCapacityScoring only. Default: none
+    without the gate, with it from 10 at 0 percent to 0 at 100 percent."""
+
+
+def binding_problems(args: VolumeBindingArgs) -> Iterator[ArgumentProblem]:
+    """What is wrong with the arguments, whatever gates are on."""
+    if args.bind_timeout_seconds < 0:
+        yield invalid("bindTimeoutSeconds", args.bind_timeout_seconds, _NOT_NEGATIVE)
+    if args.shape is not None:
+        yield from shape_problems(args.shape, "shape")
+
+
+def gated_problems(args: VolumeBindingArgs, *, scoring: bool) -> Iterator[ArgumentProblem]:
+    """As `binding_problems`, and a shape needs the gate."""
+    yield from binding_problems(args)
+    if args.shape is not None and not scoring:
+        yield invalid("shape", f"{len(args.shape)} points", _NEEDS_GATE)

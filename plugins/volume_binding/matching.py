@@ -1,0 +1,286 @@
+"""Which volumes a pod gets on a node: bound ones, static matches, provisioning (plugins.md 4.15).
+
+The scalar form (`one`) gives the plan for a node, the columnar form (`rows`) the same verdict for
+many. Both follow upstream's order: bound claims; claims with a chosen node; then the others by
+size, each taking the smallest volume left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from plugins.volume_binding.assuming import AssumeCache
+from plugins.volume_binding.claims import (
+    ANN_SELECTED_NODE,
+    NO_BINDING_MODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    claim_class,
+    fully_bound,
+    requested_storage,
+)
+from plugins.volume_binding.migration import migrated_on, node_affinity, plugin_of_source
+from plugins.volume_binding.provisioning import CONFLICT, NO_SPACE, Provision, Provisioning
+from plugins.volume_binding.reachability import PositionsByLabel
+from plugins.volume_binding.volumes import (
+    Candidates,
+    FreeVolumes,
+    compiled_affinity,
+    volume_affinity,
+)
+from scheduler.api.pod import Pod
+from scheduler.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from scheduler.framework import BoolColumn, Codes, Handle, NodeInfo, PluginError, Rows
+
+WRONG_NODE, NO_VOLUME = 1, 8
+"""With CONFLICT and NO_SPACE, bits of the plugin's codes."""
+
+_UNMATCHED: Final = -1
+_CLOSED: Final = -2
+
+
+class Binding(NamedTuple):
+    """A claim and the volume it is to be bound to."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """A pod's claims by what they need."""
+
+    bound: tuple[PersistentVolumeClaim, ...] = ()
+    #: Unbound claims that wait for their first consumer.
+    delayed: tuple[PersistentVolumeClaim, ...] = ()
+    #: Unbound claims that do not: the volume controller must bind them first.
+    immediate: tuple[PersistentVolumeClaim, ...] = ()
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done for a pod on one node."""
+
+    #: Bits of reasons against the node; 0 when it will do.
+    code: int = 0
+    bindings: list[Binding] = field(default_factory=list)
+    provisions: list[Provision] = field(default_factory=list)
+
+
+class Matcher:
+    """Finds volumes, in the light of what has been assumed."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self.volumes: AssumeCache[PersistentVolume] = AssumeCache(handle, "persistentvolumes")
+        self.claims: AssumeCache[PersistentVolumeClaim] = AssumeCache(
+            handle, "persistentvolumeclaims"
+        )
+        self._free = FreeVolumes(handle, self.volumes)
+        self._provisioning = Provisioning(handle)
+
+    def sort_out(self, pod: Pod, names: list[str]) -> Claims:
+        """The pod's claims by kind; names that repeat count once. Raises PluginError."""
+        bound, delayed, immediate = [], [], []
+        for name in dict.fromkeys(names):
+            claim = self.claims.get(name, pod.metadata.namespace)
+            if claim is None:
+                continue
+            if fully_bound(claim):
+                bound.append(claim)
+            elif self._waits(claim) and not claim.spec.volume_name:
+                delayed.append(claim)
+            else:
+                immediate.append(claim)
+        return Claims(tuple(bound), tuple(delayed), tuple(immediate))
+
+    def _waits(self, claim: PersistentVolumeClaim) -> bool:
+        name = claim_class(claim)
+        if not name:
+            return False
+        found: StorageClass | None = self._handle.listers["storageclasses"].get(name)
+        if found is None:
+            return False
+        if found.volume_binding_mode is None:
+            raise PluginError(NO_BINDING_MODE.format(name))
+        return found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+
+    # -- one node --------------------------------------------------------------------------------
+
+    def one(self, claims: Claims, node: NodeInfo) -> Plan:
+        """The plan for a node, or the reasons against it."""
+        plan = Plan(self._bound_on(claims, node))
+        if claims.delayed:
+            self._delayed_on(claims, node, plan)
+        return plan
+
+    def reachable(self, volume: PersistentVolume, node: NodeInfo) -> bool:
+        """Whether a volume's node affinity, after migration, accepts a node."""
+        required = node_affinity(volume, self._csi_node(node.name))
+        return required is None or compiled_affinity(required).matches(node.labels, "")
+
+    def _bound_on(self, claims: Claims, node: NodeInfo) -> int:
+        for claim in claims.bound:
+            volume = self.volumes.get(claim.spec.volume_name)
+            if volume is None:
+                return NO_VOLUME
+            if not self.reachable(volume, node):
+                return WRONG_NODE
+        return 0
+
+    def _delayed_on(self, claims: Claims, node: NodeInfo, plan: Plan) -> None:
+        chosen, others = _by_choice(claims)
+        if any(claim.metadata.annotations[ANN_SELECTED_NODE] != node.name for claim in chosen):
+            plan.code |= CONFLICT
+            return
+        to_provision = list(chosen)
+        taken: set[str] = set()
+        for claim in others:
+            volume = _match(self._free.candidates(claim), node, taken)
+            if volume is None:
+                to_provision.append(claim)
+            else:
+                taken.add(volume.metadata.name)
+                plan.bindings.append(Binding(claim, volume))
+        for claim in to_provision:
+            answer = self._provisioning.one(claim, node)
+            if not isinstance(answer, Provision):
+                plan.code |= answer
+                return
+            plan.provisions.append(answer)
+
+    # -- many nodes ------------------------------------------------------------------------------
+
+    def rows(self, claims: Claims, positions: PositionsByLabel) -> Codes:
+        """The code of each row, as `Plan.code`."""
+        codes = np.zeros(positions.count, dtype=np.int32)
+        if claims.bound:
+            self._bound_rows(claims, positions, codes)
+        if claims.delayed:
+            codes |= self._delayed_rows(claims, positions)
+        return codes
+
+    def _bound_rows(self, claims: Claims, positions: PositionsByLabel, codes: Codes) -> None:
+        for claim in claims.bound:
+            volume = self.volumes.get(claim.spec.volume_name)
+            if volume is None:
+                codes[codes == 0] = NO_VOLUME
+                return
+            reached = self._reached(volume, positions)
+            if reached is not None:
+                codes[(codes == 0) & ~reached] = WRONG_NODE
+
+    def _reached(self, volume: PersistentVolume, positions: PositionsByLabel) -> BoolColumn | None:
+        """Rows a bound volume accepts, None for all; migration is a matter of each node."""
+        plugin = plugin_of_source(volume.spec)
+        if plugin and any(
+            migrated_on(plugin, each) for each in self._handle.listers["csinodes"].list()
+        ):
+            table = positions.table
+            return np.array(
+                [self.reachable(volume, table.node_info(row)) for row in positions.rows.tolist()],
+                dtype=np.bool_,
+            )
+        affinity = volume_affinity(volume)
+        if affinity is None:
+            return None
+        mask: BoolColumn = np.zeros(positions.count, dtype=np.bool_)
+        mask[positions.reached(affinity)] = True
+        return mask
+
+    def _delayed_rows(self, claims: Claims, positions: PositionsByLabel) -> Codes:
+        codes = np.zeros(positions.count, dtype=np.int32)
+        chosen, others = _by_choice(claims)
+        for claim in chosen:
+            row = positions.table.row_of(claim.metadata.annotations[ANN_SELECTED_NODE])
+            codes[positions.rows != (-1 if row is None else row)] = CONFLICT
+        everywhere: BoolColumn = np.ones(positions.count, dtype=np.bool_)
+        needed = [(claim, everywhere) for claim in chosen]
+        taken = _Taken()
+        for claim in others:
+            matched = self._match_rows(claim, positions, taken)
+            needed.append((claim, ~matched))
+        for claim, missing in needed:
+            undecided = missing & (codes == 0)
+            if undecided.any():
+                answers = self._provisioning.rows(claim, positions)
+                codes[undecided] = answers[undecided]
+        return codes
+
+    def _match_rows(
+        self, claim: PersistentVolumeClaim, positions: PositionsByLabel, taken: _Taken
+    ) -> BoolColumn:
+        """Rows where the claim gets a volume; notes which in `taken`."""
+        choice = np.full(positions.count, _UNMATCHED, dtype=np.int64)
+        candidates = self._free.candidates(claim)
+        left = positions.count
+        for volume in _in_order(candidates):
+            number = taken.number(volume.metadata.name)
+            affinity = volume_affinity(volume)
+            here = slice(None) if affinity is None else positions.reached(affinity)
+            open_here = choice[here] == _UNMATCHED
+            for earlier in taken.choices:
+                open_here &= earlier[here] != number
+            choice[here] = np.where(open_here, number, choice[here])
+            left -= int(open_here.sum())
+            if candidates.own is not None:
+                choice[choice == _UNMATCHED] = _CLOSED
+            if not left:
+                break
+        taken.choices.append(choice)
+        matched: BoolColumn = choice >= 0
+        return matched
+
+    def _csi_node(self, name: str) -> CSINode | None:
+        found: CSINode | None = self._handle.listers["csinodes"].get(name)
+        return found
+
+
+class _Taken:
+    """Volumes that earlier claims of the pod took, per row."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self.choices: list[Rows] = []
+
+    def number(self, name: str) -> int:
+        """A number for a volume."""
+        return self._numbers.setdefault(name, len(self._numbers))
+
+
+def _by_choice(
+    claims: Claims,
+) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
+    """Delayed claims for which a node was chosen already, and the others by size."""
+    chosen = [each for each in claims.delayed if ANN_SELECTED_NODE in each.metadata.annotations]
+    others = [each for each in claims.delayed if ANN_SELECTED_NODE not in each.metadata.annotations]
+    return chosen, sorted(others, key=lambda claim: requested_storage(claim) or 0)
+
+
+def _in_order(candidates: Candidates) -> Sequence[PersistentVolume]:
+    return candidates.others if candidates.own is None else [candidates.own]
+
+
+def _match(candidates: Candidates, node: NodeInfo, taken: set[str]) -> PersistentVolume | None:
+    for volume in _in_order(candidates):
+        if volume.metadata.name in taken:
+            continue
+        affinity = volume_affinity(volume)
+        if affinity is None or affinity.matches(node.labels, ""):
+            return volume
+    return None
+
+
+__all__ = [
+    "CONFLICT",
+    "NO_SPACE",
+    "NO_VOLUME",
+    "WRONG_NODE",
+    "Binding",
+    "Claims",
+    "Matcher",
+    "Plan",
+]

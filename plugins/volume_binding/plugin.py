@@ -1,0 +1,275 @@
+"""VolumeBinding: pods go where their volumes are, can be bound, or can be made (plugins.md 4.15).
+
+Filter finds a plan per node; Reserve assumes the chosen node's plan in memory, so that the next pod
+does not take the same volume; PreBind writes it and waits, without holding a binding slot, until
+the volume controller or a provisioner has done the rest. What was written stays written when the
+pod fails after all: as upstream, the next attempt finds it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from plugins import names
+from plugins.arguments import ArgumentProblem, require_valid
+from plugins.volume_binding.arguments import (
+    DEFAULT_SHAPE,
+    SCORING_GATE,
+    VolumeBindingArgs,
+    binding_problems,
+    gated_problems,
+)
+from plugins.volume_binding.claims import (
+    CLAIM_NOT_FOUND,
+    made_for,
+    not_owner,
+    pod_claims,
+)
+from plugins.volume_binding.matching import (
+    CONFLICT,
+    NO_SPACE,
+    NO_VOLUME,
+    WRONG_NODE,
+    Claims,
+    Matcher,
+    Plan,
+)
+from plugins.volume_binding.reachability import PositionsByLabel
+from plugins.volume_binding.requeueing import volume_binding_events
+from plugins.volume_binding.scoring import StorageScorer
+from plugins.volume_binding.writing import (
+    BindingFailedError,
+    Progress,
+    Reservation,
+    release,
+    reserve,
+    unbound,
+)
+from scheduler.api.pod import Pod
+from scheduler.api.storage import PersistentVolumeClaim
+from scheduler.framework import (
+    NEVER,
+    SKIP,
+    ClusterEventWithHint,
+    Codes,
+    CycleState,
+    Handle,
+    Int64Column,
+    NodeInfo,
+    NodeTableView,
+    PreBindPreFlightResult,
+    ReuseRule,
+    Rows,
+    Status,
+    error,
+    unresolvable,
+)
+
+IMMEDIATE_UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")
+WAITING_FOR_CLAIM: Final = (
+    'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"'
+)
+CLAIM_LOST: Final = 'persistentvolumeclaim "{}" bound to non-existent persistentvolume "{}"'
+CLAIM_BEING_DELETED: Final = 'persistentvolumeclaim "{}" is being deleted'
+
+REASONS: Final = (
+    (WRONG_NODE, "node(s) didn't match PersistentVolume's node affinity"),
+    (CONFLICT, "node(s) didn't find available persistent volumes to bind"),
+    (NO_SPACE, "node(s) did not have enough free storage"),
+    (NO_VOLUME, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"),
+)
+"""Bit of a code and its reason, in the order of reporting."""
+
+_STATE: Final = names.VOLUME_BINDING
+_RESERVATION: Final = f"{names.VOLUME_BINDING}/reservation"
+_NO_CLAIMS: Final = Claims()
+_PARALLEL: Final = PreBindPreFlightResult(allow_parallel=True)
+_LOST: Final = "Lost"
+
+
+class VolumeBinding:
+    """Binds claims that wait for their first consumer, and respects those bound already."""
+
+    name: ClassVar[str] = names.VOLUME_BINDING
+    args_type: ClassVar[type[VolumeBindingArgs]] = VolumeBindingArgs
+    required_resources: ClassVar[tuple[str, ...]] = (
+        "csidrivers",
+        "csinodes",
+        "csistoragecapacities",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "storageclasses",
+    )
+    # Claims are looked up in the pod's namespace, which is not part of its shape.
+    filter_reuse: ClassVar[ReuseRule | None] = NEVER
+    score_reuse: ClassVar[ReuseRule | None] = NEVER
+    #: Without its gate PreScore skips every pod.
+    pre_score_reusable: bool
+
+    def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
+        args = args or VolumeBindingArgs()
+        scoring = handle.feature_gates.get(SCORING_GATE, False)
+        require_valid(gated_problems(args, scoring=scoring))
+        self._handle = handle
+        self._timeout = float(args.bind_timeout_seconds)
+        self._matcher = Matcher(handle)
+        self._scorer = StorageScorer(args.shape or DEFAULT_SHAPE) if scoring else None
+        self.pre_score_reusable = self._scorer is None
+
+    @staticmethod
+    def validate_args(args: VolumeBindingArgs) -> Iterator[ArgumentProblem]:
+        """The timeout, and the shape if there is one."""
+        return binding_problems(args)
+
+    # -- PreFilter, Filter -----------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Look at the claims; skip a pod without any."""
+        if not pod.shape.spec.volumes:
+            return SKIP
+        found = list(pod_claims(pod))
+        if not found:
+            return SKIP
+        for name, ephemeral in found:
+            problem = self._problem(pod, name, ephemeral=ephemeral)
+            if problem is not None:
+                return unresolvable(problem)
+        claims = self._matcher.sort_out(pod, [each.name for each in found])
+        if claims.immediate:
+            return IMMEDIATE_UNBOUND
+        state.write(_STATE, claims)
+        return None
+
+    def _problem(self, pod: Pod, name: str, *, ephemeral: bool) -> str | None:
+        """Why a claim cannot be used by the pod at all."""
+        claim: PersistentVolumeClaim | None = self._matcher.claims.watched(
+            name, pod.metadata.namespace
+        )
+        if claim is None:
+            return (WAITING_FOR_CLAIM if ephemeral else CLAIM_NOT_FOUND).format(name)
+        if claim.status.phase == _LOST:
+            return CLAIM_LOST.format(name, claim.spec.volume_name)
+        if claim.metadata.deletion_timestamp is not None:
+            return CLAIM_BEING_DELETED.format(name)
+        if ephemeral and not made_for(claim, pod):
+            return not_owner(claim, pod)
+        return None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a node where some volume cannot be had."""
+        code = self.plan(state, node).code
+        return self.filter_status(state, pod, code) if code else None
+
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+        """As `filter`."""
+        return self._matcher.rows(state.read(_STATE), PositionsByLabel(table, rows))
+
+    def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
+        """All reasons whose bits are set."""
+        return unresolvable(*(reason for bit, reason in REASONS if code & bit))
+
+    def plan(self, state: CycleState, node: NodeInfo) -> Plan:
+        """What the pod of this attempt would get on a node; PreFilter must have succeeded."""
+        claims: Claims = state.read(_STATE)
+        return self._matcher.one(claims, node)
+
+    # -- Score -----------------------------------------------------------------------------------
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
+    ) -> Status | None:
+        """Skip unless the gate is on and there is something to bind or to provision."""
+        if self._scorer is None:
+            return SKIP
+        claims: Claims = state.get(_STATE) or _NO_CLAIMS
+        return None if claims.delayed else SKIP
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """How well the node's storage would be used."""
+        return 0 if self._scorer is None else self._scorer.score(self.plan(state, node))
+
+    def score_rows(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Int64Column:
+        """As `score`."""
+        return np.array(
+            [self.score(state, pod, table.node_info(row)) for row in rows.tolist()], dtype=np.int64
+        )
+
+    # -- Reserve, PreBind ------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Assume what the plan for the node changes."""
+        claims: Claims = state.get(_STATE) or _NO_CLAIMS
+        if not claims.delayed:
+            return None
+        table = self._handle.table
+        row = table.row_of(node_name)
+        if row is None:
+            return error(f"node {node_name} is gone, no volumes were reserved")
+        plan = self.plan(state, table.node_info(row))
+        if plan.code:
+            return self.filter_status(state, pod, plan.code)
+        made = reserve(plan, node_name, self._matcher.volumes, self._matcher.claims)
+        if made is None:
+            return error(f"volumes for pod {pod.key} changed while they were reserved")
+        state.write(_RESERVATION, made)
+        return None
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Take the assumptions back."""
+        made: Reservation | None = state.get(_RESERVATION)
+        if made is not None:
+            release(made, self._matcher.volumes, self._matcher.claims)
+
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> PreBindPreFlightResult | Status | None:
+        """Skip a pod whose volumes are all bound."""
+        return SKIP if state.get(_RESERVATION) is None else _PARALLEL
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Write the reservation, then wait until every claim is bound or the time is up."""
+        made: Reservation | None = state.get(_RESERVATION)
+        if made is None:
+            return None
+        api = self._handle.api
+        for write in made.writes:
+            answer = await api.patch(write.plural, write.name, write.namespace, write.body)
+            write.landed = answer.metadata.resource_version
+        progress = Progress(
+            pod,
+            made,
+            get=self._seen,
+            node_exists=lambda: self._handle.table.row_of(node_name) is not None,
+            reachable=self._reachable_from(node_name),
+        )
+        try:
+            if await api.wait_for(progress.look, self._timeout):
+                return None
+        except BindingFailedError as problem:
+            return error(f"binding volumes: {problem}")
+        return error(
+            f"binding volumes: {unbound(made)} not bound within bindTimeoutSeconds "
+            f"({self._timeout:g})"
+        )
+
+    def _seen(self, plural: str, name: str, namespace: str) -> Any | None:
+        return self._handle.listers[plural].get(name, namespace)
+
+    def _reachable_from(self, node_name: str) -> Any:
+        def reachable(volume: Any) -> bool:
+            table = self._handle.table
+            row = table.row_of(node_name)
+            if row is None:
+                raise BindingFailedError(f'node "{node_name}" not found')
+            return self._matcher.reachable(volume, table.node_info(row))
+
+        return reachable
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """See `requeueing`."""
+        return volume_binding_events()

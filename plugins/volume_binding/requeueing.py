@@ -1,0 +1,82 @@
+"""Events that may help a pod whose volumes could not be had (queue-and-events.md section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plugins.volume_binding.claims import OWN_CLAIM_KEYS, after_any_own_claim
+from plugins.volume_binding.migration import ANN_MIGRATED_PLUGINS
+from plugins.volume_binding.provisioning import capacity_limit
+from scheduler.api.pod import Pod
+from scheduler.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    QueueingHint,
+)
+
+_CHANGED = ActionType.ADD | ActionType.UPDATE
+
+
+def volume_binding_events() -> Sequence[ClusterEventWithHint]:
+    """What VolumeBinding registers."""
+    return (
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.STORAGE_CLASS, _CHANGED), _after_class, per_shape=True
+        ),
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _CHANGED),
+            after_any_own_claim,
+            keys=OWN_CLAIM_KEYS,
+        ),
+        ClusterEventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, _CHANGED)),
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
+        ),
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.CSI_NODE, _CHANGED), _after_csi_node, per_shape=True
+        ),
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE), _after_driver, per_shape=True
+        ),
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _CHANGED),
+            _after_capacity,
+            per_shape=True,
+        ),
+    )
+
+
+def _hint(helps: bool) -> QueueingHint:
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _after_class(_pod: Pod, old: StorageClass | None, new: StorageClass) -> QueueingHint:
+    return _hint(old is None or old.allowed_topologies != new.allowed_topologies)
+
+
+def _after_csi_node(_pod: Pod, old: CSINode | None, new: CSINode) -> QueueingHint:
+    return _hint(old is None or _migrated(old) != _migrated(new))
+
+
+def _migrated(csi_node: CSINode) -> str | None:
+    return csi_node.metadata.annotations.get(ANN_MIGRATED_PLUGINS)
+
+
+def _after_driver(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:
+    # Upstream looks at in-line CSI volumes only, though these are never provisioned.
+    used = any(
+        each.csi is not None and each.csi.driver == new.metadata.name for each in pod.shape.volumes
+    )
+    return _hint(used and bool(old.spec.storage_capacity) and not new.spec.storage_capacity)
+
+
+def _after_capacity(
+    _pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapacity
+) -> QueueingHint:
+    if old is None:
+        return QueueingHint.QUEUE
+    before, now = capacity_limit(old), capacity_limit(new)
+    return _hint(now is not None and (before is None or now > before))

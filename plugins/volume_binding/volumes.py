@@ -1,0 +1,251 @@
+"""Which PersistentVolumes could serve a claim: the part of matching that no node has a say in.
+
+`FreeVolumes` follows the volumes through a subscription, so that a claim is compared with the free
+volumes of its class only, smallest first; bound ones, usually the many, are never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from plugins.volume_binding.assuming import AssumeCache
+from plugins.volume_binding.claims import (
+    ANN_STORAGE_CLASS,
+    claim_class,
+    claim_key,
+    requested_storage,
+    storage_of,
+)
+from scheduler.api.node_selectors import (
+    CompiledNodeSelector,
+    CompiledNodeSelectorTerm,
+    compile_node_selector,
+)
+from scheduler.api.pod import NodeSelector
+from scheduler.api.quantity import QuantityError
+from scheduler.api.selectors import EVERYTHING, CompiledLabelSelector, compile_label_selector
+from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
+from scheduler.framework import Handle
+
+_AVAILABLE: Final = "Available"
+_FILESYSTEM: Final = "Filesystem"
+_MAX_FITTING: Final = 16
+"""Kinds of claims whose volumes are remembered. Those of one pod, which a cycle asks about several
+times, and those of its template; a list may name every volume of a class."""
+
+
+class Candidates(NamedTuple):
+    """Volumes for a claim."""
+
+    #: A volume that was reserved for the claim: no other one will do.
+    own: PersistentVolume | None
+    #: The others, smallest first; to be read only.
+    others: Sequence[PersistentVolume]
+
+
+class _Wanted(NamedTuple):
+    """What a claim asks of a volume, but for the node."""
+
+    class_name: str
+    size: int
+    modes: frozenset[str]
+    selector: CompiledLabelSelector
+    volume_mode: str
+    attributes_class: str
+
+
+class _Entry(NamedTuple):
+    size: int
+    #: Order of arrival, which decides between volumes of one size.
+    order: int
+    name: str
+
+
+class FreeVolumes:
+    """Volumes by class while nobody claims them, and by claim once somebody does."""
+
+    def __init__(self, handle: Handle, volumes: AssumeCache[PersistentVolume]) -> None:
+        self._handle = handle
+        self._volumes = volumes
+        self._listed = False
+        self._order = 0
+        self._free: dict[str, dict[str, _Entry]] = {}
+        self._sorted: dict[str, list[_Entry]] = {}
+        self._claimed: dict[str, dict[str, _Entry]] = {}
+        #: What fits claims that ask for the same, as of a version of the volumes.
+        self._fitting: dict[_Wanted, list[PersistentVolume]] = {}
+        self._version = -1
+        handle.subscriptions.on_object("persistentvolumes", self._changed)
+
+    def candidates(self, claim: PersistentVolumeClaim) -> Candidates:
+        """Volumes that fit a claim, but for the node. Raises SelectorError, QuantityError."""
+        self._list()
+        wanted = requested_storage(claim) or 0
+        own = next(self._own(claim, wanted), None)
+        if own is not None:
+            return Candidates(own, [])
+        selector = (
+            EVERYTHING
+            if claim.spec.selector is None
+            else compile_label_selector(claim.spec.selector)
+        )
+        asks = _Wanted(
+            claim_class(claim),
+            wanted,
+            frozenset(claim.spec.access_modes),
+            selector,
+            claim.spec.volume_mode or _FILESYSTEM,
+            claim.spec.volume_attributes_class_name or "",
+        )
+        if self._version != self._volumes.version:
+            self._fitting.clear()
+        found = self._fitting.get(asks)
+        if found is None:
+            found = [each for each in self._free_volumes(asks) if _fits(each, asks)]
+            # Looking at them may have found assumptions that hold no longer.
+            if self._version != self._volumes.version or len(self._fitting) >= _MAX_FITTING:
+                self._fitting.clear()
+            self._version = self._volumes.version
+            self._fitting[asks] = found
+        return Candidates(None, found)
+
+    def _free_volumes(self, asks: _Wanted) -> Iterator[PersistentVolume]:
+        for entry in self._by_size(asks.class_name):
+            volume = self._volumes.get(entry.name) if entry.size >= asks.size else None
+            if volume is not None:
+                yield volume
+
+    def _own(self, claim: PersistentVolumeClaim, wanted: int) -> Iterator[PersistentVolume]:
+        for volume in self._reserved(claim):
+            if (
+                bound_to(volume, claim)
+                and volume_size(volume) >= wanted
+                and volume_class(volume) == claim_class(claim)
+                and _alike(volume, claim)
+            ):
+                yield volume
+
+    def _reserved(self, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
+        for entry in self._claimed.get(claim_key(claim), {}).values():
+            volume = self._volumes.get(entry.name)
+            if volume is not None:
+                yield volume
+        # Another pod with the same claim may have reserved one that the watch still shows as free.
+        yield from self._volumes.assumed()
+
+    def _by_size(self, class_name: str) -> list[_Entry]:
+        ordered = self._sorted.get(class_name)
+        if ordered is None:
+            ordered = self._sorted[class_name] = sorted(self._free.get(class_name, {}).values())
+        return ordered
+
+    def _list(self) -> None:
+        if not self._listed:
+            self._listed = True
+            for volume in self._handle.listers["persistentvolumes"].list():
+                self._add(volume)
+
+    def _changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        if not self._listed:
+            return
+        order = None
+        if old is not None:
+            order = self._remove(old)
+        if new is not None:
+            self._add(new, order)
+
+    def _add(self, volume: PersistentVolume, order: int | None = None) -> None:
+        if order is None:
+            self._order += 1
+            order = self._order
+        name = volume.metadata.name
+        entry = _Entry(volume_size(volume), order, name)
+        reference = volume.spec.claim_ref
+        if reference is not None:
+            key = f"{reference.namespace}/{reference.name}"
+            self._claimed.setdefault(key, {})[name] = entry
+        else:
+            class_name = volume_class(volume)
+            self._free.setdefault(class_name, {})[name] = entry
+            self._sorted.pop(class_name, None)
+
+    def _remove(self, volume: PersistentVolume) -> int | None:
+        reference = volume.spec.claim_ref
+        if reference is not None:
+            index, key = self._claimed, f"{reference.namespace}/{reference.name}"
+        else:
+            index, key = self._free, volume_class(volume)
+            self._sorted.pop(key, None)
+        entries = index.get(key)
+        if entries is None:
+            return None
+        entry = entries.pop(volume.metadata.name, None)
+        if not entries:
+            del index[key]
+        return None if entry is None else entry.order
+
+
+def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume is reserved for a claim; a reservation without UID is for any such name."""
+    reference = volume.spec.claim_ref
+    return (
+        reference is not None
+        and (reference.namespace, reference.name) == (claim.metadata.namespace, claim.metadata.name)
+        and reference.uid in ("", claim.metadata.uid)
+    )
+
+
+def volume_class(volume: PersistentVolume) -> str:
+    """The name of the volume's class, "" for none; the old annotation wins."""
+    annotated = volume.metadata.annotations.get(ANN_STORAGE_CLASS)
+    return volume.spec.storage_class_name if annotated is None else annotated
+
+
+def volume_size(volume: PersistentVolume) -> int:
+    """Capacity in bytes; 0 when it is not stated or cannot be read."""
+    try:
+        return storage_of(volume.spec.capacity) or 0
+    except QuantityError:
+        return 0
+
+
+@lru_cache(maxsize=4096)
+def compiled_affinity(required: NodeSelector) -> CompiledNodeSelector:
+    """A volume's required node affinity; it is compared with labels of nodes, never fields."""
+    return CompiledNodeSelector(
+        CompiledNodeSelectorTerm(term.labels, (), term.error)
+        for term in compile_node_selector(required).terms
+    )
+
+
+def volume_affinity(volume: PersistentVolume) -> CompiledNodeSelector | None:
+    """The node affinity of a volume as it is written; None when any node will do."""
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return None
+    return compiled_affinity(affinity.required)
+
+
+def _fits(volume: PersistentVolume, asks: _Wanted) -> bool:
+    spec = volume.spec
+    return (
+        spec.claim_ref is None
+        and volume.status.phase == _AVAILABLE
+        and volume.metadata.deletion_timestamp is None
+        and (spec.volume_mode or _FILESYSTEM) == asks.volume_mode
+        and (spec.volume_attributes_class_name or "") == asks.attributes_class
+        and asks.modes.issubset(spec.access_modes)
+        and asks.selector.matches(volume.metadata.labels)
+    )
+
+
+def _alike(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether mode and attributes class agree, and the volume is there to stay."""
+    spec, wanted = volume.spec, claim.spec
+    return (
+        volume.metadata.deletion_timestamp is None
+        and (spec.volume_mode or _FILESYSTEM) == (wanted.volume_mode or _FILESYSTEM)
+        and (spec.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
+    )

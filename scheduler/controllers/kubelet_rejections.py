@@ -1,0 +1,142 @@
+"""Finds out which of our pods were rejected by their kubelet, and by which reason.
+
+A rejected pod ends as Failed, and the watch, which leaves finished pods out, only says that it is
+gone, with its last state before that. So a bound pod of ours that goes without having run, and
+without anybody having deleted it, is read once more; the API server keeps it for a while. Such pods
+are rare: others are seen Running first.
+
+Reads only, within a rate limit of its own; what cannot be read is no rejection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from scheduler.api.pod import Pod
+from scheduler.client.errors import RequestError
+from scheduler.client.resources import PODS
+from scheduler.client.rest import ApiClient
+from scheduler.engine.kubelet_rejections import KubeletRejections
+from scheduler.metrics import SchedulerMetrics
+
+_log = structlog.get_logger(__name__)
+
+MOST_READS: Final = 100
+"""Pods looked at at once; when more vanish at a time (a relist), the rest is not looked at."""
+
+LACK: Final = "OutOf"
+"""OutOfcpu, OutOfmemory, OutOfpods, OutOfephemeral-storage, and OutOf with any other resource."""
+
+REASONS: Final = frozenset(
+    (
+        # of the scheduler's own filters, which a kubelet runs again
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "TaintToleration",
+        # of the kubelet's admission
+        "AppArmor",
+        "InitContainerRestartPolicyForbidden",
+        "InvalidNodeInfo",
+        "NodeShutdown",
+        "PodFeatureUnsupported",
+        "PodLevelResourcesNotSupported",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "SupplementalGroupsPolicyNotSupported",
+        "SysctlForbidden",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+        "UnexpectedPredicateFailureType",
+        "UnknownReason",
+        "VolumeAttachmentLimitExceeded",
+        # pressure on the node: the kubelet admits no further pods of this kind
+        "Evicted",
+    )
+)
+"""`status.reason` of a pod that its kubelet did not admit, as of v1.36."""
+
+REJECTED: Final = "Pod was rejected"
+"""How the message of a rejection begins; tells reasons that are newer than the list above."""
+
+OTHER: Final = "other"
+
+
+def rejection_reason(pod: Pod) -> str:
+    """The reason by which the kubelet rejected a pod, as the metric has it; empty if it did not."""
+    status = pod.status
+    if status.phase != "Failed":
+        return ""
+    if status.reason in REASONS or status.reason.startswith(LACK):
+        return status.reason
+    return OTHER if status.message.startswith(REJECTED) else ""
+
+
+class RejectedPods:
+    """Told about pods that go; tells metrics and `KubeletRejections`. One event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        rejections: KubeletRejections,
+        *,
+        start: Callable[[Coroutine[Any, Any, None], str], None],
+        submit: Callable[[Callable[[], object]], None],
+        metrics: SchedulerMetrics,
+    ) -> None:
+        """Read through `client`, which should have a rate limit apart from that of binds.
+
+        `start` runs a named coroutine in a task; `submit` applies a change of the scheduler's state
+        when no scheduling cycle is under way.
+        """
+        self._client = client
+        self._rejections = rejections
+        self._start = start
+        self._submit = submit
+        self._metrics = metrics
+        self._reading = 0
+
+    def gone(self, pod: Pod) -> None:
+        """A bound pod of ours left the watch, in this last state."""
+        if pod.status.phase == "Failed":
+            self._judge(pod, pod)
+        elif pod.status.phase in ("", "Pending") and not pod.terminating:
+            if self._reading >= MOST_READS:
+                return
+            self._reading += 1
+            self._start(self._look(pod), f"look after {pod.key}")
+
+    def node_gone(self, name: str) -> None:
+        """A node was deleted."""
+        self._rejections.forget_node(name)
+
+    async def _look(self, pod: Pod) -> None:
+        try:
+            found = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        except RequestError as problem:
+            # Most often 404: deleted in the meantime, by whoever made it.
+            _log.debug("cannot look after a pod", pod=pod.key, error=str(problem))
+        else:
+            if found.metadata.uid == pod.metadata.uid:
+                self._judge(pod, found)
+        finally:
+            self._reading -= 1
+
+    def _judge(self, pod: Pod, final: Pod) -> None:
+        reason = rejection_reason(final)
+        if not reason:
+            return
+        node_name = pod.spec.node_name
+        self._metrics.kubelet_rejection(reason)
+        _log.warning(
+            "pod rejected by its kubelet",
+            pod=pod.key,
+            node=node_name,
+            reason=final.status.reason,
+            message=final.status.message,
+        )
+        self._submit(partial(self._rejections.note, pod, node_name))

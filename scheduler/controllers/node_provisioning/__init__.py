@@ -1,0 +1,38 @@
+"""The bridge from autoscalers' events to the pod condition NodeProvisioningInProgress.
+
+`Decisions` is pure and decides; `NodeProvisioningBridge` watches and writes. See KEP-3990 and
+docs/node-provisioning-bridge.md.
+"""
+
+from scheduler.controllers.node_provisioning.bridge import (
+    COMPONENT,
+    BridgeMetrics,
+    BridgeOptions,
+    BridgeStatistics,
+    NodeProvisioningBridge,
+)
+from scheduler.controllers.node_provisioning.decisions import Decisions, Patch, Plan
+from scheduler.controllers.node_provisioning.demand import (
+    Demand,
+    profiles_that_fall_back_by_default,
+)
+from scheduler.controllers.node_provisioning.ownership import CONDITION, FIELD_MANAGER
+from scheduler.controllers.node_provisioning.signals import StatusObject
+from scheduler.controllers.node_provisioning.sources import Limits
+
+__all__ = [
+    "COMPONENT",
+    "CONDITION",
+    "FIELD_MANAGER",
+    "BridgeMetrics",
+    "BridgeOptions",
+    "BridgeStatistics",
+    "Decisions",
+    "Demand",
+    "Limits",
+    "NodeProvisioningBridge",
+    "Patch",
+    "Plan",
+    "StatusObject",
+    "profiles_that_fall_back_by_default",
+]

@@ -1,0 +1,464 @@
+"""The bridge: autoscalers' events in, pod condition NodeProvisioningInProgress out (KEP-3990, 1.8).
+
+The thin part: reflectors, one task that asks `Decisions` what to write, one task per write. It runs
+in the leader and every write passes the leader fence. It follows events only while a pod needs it.
+The scheduler never depends on it: without permission to read events, or whatever else goes wrong
+here, it reports itself degraded, tries again with growing delays, and everything else goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, Protocol
+
+import structlog
+
+from scheduler.api.meta import Named
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.api.policy import CoreEvent
+from scheduler.client.clock import Clock, second_time
+from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError, Lane
+from scheduler.client.errors import ApiError, RequestError, describe
+from scheduler.client.reflector import (
+    Delta,
+    DeltaType,
+    Reflector,
+    ReflectorOptions,
+    ReflectorStatistics,
+)
+from scheduler.client.resources import CORE_EVENTS, NODE_CLAIMS, PODS
+from scheduler.client.rest import ApiClient
+from scheduler.client.status_patch import PodStatusPatch, concerns_another_pod, send_status_patch
+from scheduler.controllers.node_provisioning.decisions import (
+    NEVER,
+    Decisions,
+    DecisionStatistics,
+    Patch,
+)
+from scheduler.controllers.node_provisioning.ownership import (
+    FIELD_MANAGER,
+    other_writer,
+    read_owned_pod,
+)
+from scheduler.controllers.node_provisioning.signals import (
+    CLUSTER_AUTOSCALER,
+    KARPENTER,
+    StatusObject,
+    event_time,
+    parse_time,
+)
+
+_log = structlog.get_logger(__name__)
+
+COMPONENT: Final = "manifests/components/node-provisioning-bridge"
+
+LINGER_SECONDS: Final = 300.0
+"""How long events are followed after the last pod that needed them: pods come in groups, and each
+start lists all events anew."""
+
+RESTART_SECONDS: Final = 30.0
+"""Before another try after an error that nobody expected."""
+
+TIMESTAMP_SECONDS: Final = 1.0
+"""How far a timestamp of whole seconds may lie before the event."""
+
+EVENT_WATCH_SECONDS: Final = (60.0, 120.0)
+"""How long each watch of events lasts. Without bookmarks, a peer that is gone is noticed only after
+that; and a quiet watch must be resumed before the API server compacts what it starts from, which
+happens every five minutes."""
+
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+
+
+class BridgeMetrics(Protocol):
+    """What the bridge reports; `metrics.facets` implements it."""
+
+    def patched(self, status: str, reason: str, source: str) -> None:
+        """A pod's condition was written."""
+        ...
+
+    def event_lag(self, seconds: float) -> None:
+        """An event arrived this long after it happened."""
+        ...
+
+    def yielded(self, pods: int) -> None:
+        """How many pods were left to another writer."""
+        ...
+
+    def degraded(self, degraded: bool) -> None:
+        """Whether events cannot be read."""
+        ...
+
+    def active(self, active: bool) -> None:
+        """Whether events are followed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeOptions:
+    """When it runs and how it watches."""
+
+    #: Follow events although no pod needs them.
+    always: bool = False
+    status: StatusObject = field(default_factory=StatusObject)
+    #: Seconds without a byte after which a watch is cut.
+    silence: float = 70.0
+    linger: float = LINGER_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeStatistics:
+    """State now, for the debug page and tests."""
+
+    active: bool
+    degraded: str | None
+    decisions: DecisionStatistics
+    streams: tuple[ReflectorStatistics, ...]
+
+
+class NodeProvisioningBridge:
+    """Touched from one event loop. `run` in the leader; `pod` from the start, in every replica."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        dispatcher: Dispatcher,
+        decisions: Decisions,
+        *,
+        options: BridgeOptions,
+        metrics: BridgeMetrics,
+        random: Random,
+    ) -> None:
+        self._client = client
+        self._dispatcher = dispatcher
+        self._decisions = decisions
+        self._options = options
+        self._metrics = metrics
+        self._random = random
+        self._clock: Clock = client.clock
+        self._wake = asyncio.Event()
+        self._streams: tuple[_Stream, ...] = ()
+        self._following: list[asyncio.Task[None]] = []
+        self._claims: asyncio.Task[None] | None = None
+        self._needed = False
+        self._needed_at = 0.0
+        self._trouble: str | None = None
+
+    # -- what it sees ------------------------------------------------------------------------------
+
+    def pod(self, _old: Pod | None, new: Pod | None) -> None:
+        """A pod changed; for `SubscriptionBoard.on_object`."""
+        if new is not None:
+            self._decisions.pod_changed(new)
+        elif _old is not None:
+            self._decisions.forget(_old.uid)
+        needed = self._decisions.needed
+        if self._decisions.has_work or needed is not self._needed:
+            self._needed = needed
+            self._wake.set()
+
+    def node(self, old: Node | None, new: Node | None) -> None:
+        """A node changed; for `SubscriptionBoard.on_object`."""
+        if old is None and new is not None:
+            self._decisions.node_came(*self._moment(new.metadata.creation_timestamp))
+
+    def _moment(self, timestamp: str | None) -> tuple[float, float]:
+        """A moment of the past as wall and monotonic time; without a timestamp, now."""
+        wall, now = self._clock.now(), self._clock.monotonic()
+        time = parse_time(timestamp or "")
+        return (wall, now) if time is None else (time, now - max(0.0, wall - time))
+
+    def health(self) -> str | None:
+        """Why the bridge cannot do its work, or None. The scheduler is ready either way."""
+        return self._trouble
+
+    def statistics(self) -> BridgeStatistics:
+        """State now."""
+        return BridgeStatistics(
+            active=bool(self._following),
+            degraded=self._trouble,
+            decisions=self._decisions.statistics(),
+            streams=tuple(stream.reflector.statistics() for stream in self._streams),
+        )
+
+    # -- the task ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until cancelled, or until another writer of the condition makes it superfluous."""
+        while not self._decisions.stopped:
+            self._decisions.begin()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    await self._serve(group)
+                    self._stop_following()
+            except Exception as problem:  # noqa: BLE001 - the scheduler goes on without the bridge
+                _log.exception("node provisioning bridge failed, starting again")
+                self._set_trouble(f"failed: {problem!r}")
+                await self._clock.sleep(RESTART_SECONDS)
+            finally:
+                self._stop_following()
+
+    async def _serve(self, group: asyncio.TaskGroup) -> None:
+        until = 0.0
+        while not self._decisions.stopped:
+            await self._woken(until)
+            now = self._clock.monotonic()
+            until = self._follow_as_needed(group, now)
+            if self._following and all(stream.settled for stream in self._streams):
+                plan = self._decisions.plan(now, second_time(self._clock.now()))
+                until = min(until, plan.wake)
+                for patch in plan.patches:
+                    group.create_task(self._write(patch), name=f"condition {patch.pod.key}")
+        _log.warning(
+            "node provisioning bridge ends: something else writes the condition",
+            condition="NodeProvisioningInProgress",
+            pods=self._decisions.yielded,
+        )
+
+    async def _woken(self, until: float) -> None:
+        """Wait for news, at most until then."""
+        delay = until - self._clock.monotonic()
+        try:
+            async with asyncio.timeout(None if delay == NEVER else max(0.0, delay)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    # -- following events --------------------------------------------------------------------------
+
+    def _follow_as_needed(self, group: asyncio.TaskGroup, now: float) -> float:
+        """Begin or end; when to look again."""
+        if self._decisions.needed or self._options.always:
+            self._needed_at = now
+            if not self._following:
+                self._follow(group)
+            if self._decisions.karpenter_promised and self._claims is None:
+                self._follow_claims(group)
+            return NEVER
+        if not self._following:
+            return NEVER
+        end = self._needed_at + self._options.linger
+        if now < end:
+            return end
+        self._stop_following()
+        return NEVER
+
+    def _follow(self, group: asyncio.TaskGroup) -> None:
+        _log.info("node provisioning bridge begins to follow autoscalers' events")
+        status = self._options.status
+        self._streams = tuple(
+            self._stream(f"involvedObject.kind={kind},source={source}", namespace)
+            for kind, source, namespace in (
+                ("Pod", CLUSTER_AUTOSCALER, ""),
+                ("Pod", KARPENTER, ""),
+                ("ConfigMap", CLUSTER_AUTOSCALER, status.namespace),
+                ("NodeClaim", KARPENTER, ""),
+            )
+        )
+        self._following = [
+            group.create_task(stream.reflector.run(), name=f"events {stream.selector}")
+            for stream in self._streams
+        ]
+        self._metrics.active(True)
+
+    def _stop_following(self) -> None:
+        if not self._following:
+            return
+        for task in self._following:
+            task.cancel()
+        if self._claims is not None:
+            self._claims.cancel()
+        self._following, self._streams, self._claims = [], (), None
+        self._decisions.forget_events()
+        self._metrics.active(False)
+        self._set_trouble(None)
+
+    def _stream(self, selector: str, namespace: str) -> _Stream:
+        stream = _Stream(selector, self._contact)
+        stream.reflector = Reflector(
+            self._client,
+            CORE_EVENTS,
+            self._heard(stream),
+            options=ReflectorOptions(
+                namespace=namespace,
+                field_selector=selector,
+                silence=self._options.silence,
+                bookmarks=False,
+                watch_seconds=EVENT_WATCH_SECONDS,
+            ),
+            random=self._random,
+        )
+        stream.reflector.on_contact = stream.contact
+        return stream
+
+    def _follow_claims(self, group: asyncio.TaskGroup) -> None:
+        """Watch Karpenter's node claims, which tell of machines that no event about a pod names."""
+        reflector = Reflector(
+            self._client,
+            NODE_CLAIMS,
+            self._claims_came,
+            options=ReflectorOptions(silence=self._options.silence),
+            random=self._random,
+        )
+        task = self._claims = group.create_task(reflector.run(), name="node claims")
+
+        def on_contact(error: RequestError | None) -> None:
+            if isinstance(error, ApiError) and error.status in (_FORBIDDEN, _NOT_FOUND):
+                # Optional. `_claims` stays set, so that it is not tried again before the next time
+                # that events are followed.
+                task.cancel()
+                _log.info(
+                    "not watching Karpenter's node claims: verdicts rest on its events alone",
+                    status=error.status,
+                    component=COMPONENT,
+                )
+
+        reflector.on_contact = on_contact
+
+    def _claims_came(self, batch: Sequence[Delta[Named]]) -> None:
+        for delta in batch:
+            metadata = delta.object.metadata
+            if delta.type is DeltaType.ADDED:
+                created = self._moment(metadata.creation_timestamp)
+                self._decisions.claim_came(metadata.name, *created)
+            elif delta.type is DeltaType.DELETED:
+                deleted = self._moment(metadata.deletion_timestamp)
+                self._decisions.claim_gone(metadata.name, *deleted)
+        self._wake.set()
+
+    def _heard(self, stream: _Stream) -> Callable[[Sequence[Delta[CoreEvent]]], None]:
+        def handle(batch: Sequence[Delta[CoreEvent]]) -> None:
+            live = stream.reflector.has_synced
+            for delta in batch:
+                try:
+                    self._take(delta, live=live)
+                except Exception:  # noqa: BLE001 - object boundary: one odd event costs itself only
+                    _log.exception("cannot read event", name=delta.object.metadata.name)
+            self._wake.set()
+
+        return handle
+
+    def _take(self, delta: Delta[CoreEvent], *, live: bool) -> None:
+        event = delta.object
+        if delta.type is DeltaType.DELETED:
+            self._decisions.event_gone(event)
+            return
+        age = max(0.0, self._clock.now() - (event_time(event) or 0.0))
+        signal = self._decisions.event_changed(
+            event, self._clock.monotonic(), max(0.0, age - TIMESTAMP_SECONDS)
+        )
+        if signal is not None and live:
+            self._metrics.event_lag(age)
+
+    def _contact(self) -> None:
+        """A stream was opened or failed."""
+        self._wake.set()
+        failed = [(each, each.error) for each in self._streams if each.error is not None]
+        if not failed:
+            self._set_trouble(None)
+            return
+        stream, error = failed[0]
+        if isinstance(error, ApiError) and error.status == _FORBIDDEN:
+            self._set_trouble(
+                "not allowed to read events: a rule for apiGroups [''], resources [events], verbs "
+                f"[get, list, watch] is missing; apply the kustomize component {COMPONENT}"
+            )
+        else:
+            self._set_trouble(f"cannot follow events {stream.selector}: {error}")
+
+    def _set_trouble(self, trouble: str | None) -> None:
+        if trouble == self._trouble:
+            return
+        self._trouble = trouble
+        self._metrics.degraded(trouble is not None)
+        if trouble is None:
+            _log.info("node provisioning bridge is well again")
+        else:
+            _log.warning("node provisioning bridge is degraded", reason=trouble)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    async def _write(self, patch: Patch) -> None:
+        pod = patch.pod
+        try:
+            if patch.verify and not await self._may_write(patch):
+                return
+            status = PodStatusPatch(
+                pod.metadata.namespace, pod.metadata.name, pod.uid, (patch.condition,)
+            )
+            await self._dispatcher.call(
+                Lane.STATUS,
+                lambda: send_status_patch(
+                    self._client, status, self._random, field_manager=FIELD_MANAGER
+                ),
+            )
+        except DispatcherClosedError:
+            self._decisions.failed(patch, self._clock.monotonic())
+        except RequestError as error:
+            self._refused(patch, error)
+        else:
+            condition = patch.condition
+            self._decisions.written(patch, self._clock.monotonic())
+            self._metrics.patched(condition.status, condition.reason, patch.source)
+            _log.info(
+                "node provisioning condition written", pod=pod.key, status=condition.status,
+                reason=condition.reason, source=patch.source,
+            )  # fmt: skip
+        finally:
+            self._wake.set()
+
+    def _refused(self, patch: Patch, error: RequestError) -> None:
+        if concerns_another_pod(error):
+            self._decisions.forget(patch.pod.uid)
+            return
+        self._decisions.failed(patch, self._clock.monotonic())
+        _log.warning(
+            "node provisioning condition was not written", pod=patch.pod.key, **describe(error)
+        )
+
+    async def _may_write(self, patch: Patch) -> bool:
+        """Ask the server who wrote the condition that is there."""
+        metadata = patch.pod.metadata
+        answer = await self._client.request("GET", PODS.path(metadata.name, metadata.namespace))
+        try:
+            owned = read_owned_pod(answer.body)
+        except ValueError as error:
+            _log.warning("cannot read pod", pod=patch.pod.key, error=str(error))
+            self._decisions.failed(patch, self._clock.monotonic())
+            return False
+        if owned.metadata.uid != patch.pod.uid:
+            self._decisions.forget(patch.pod.uid)
+            return False
+        writer = other_writer(owned, seen_without=patch.seen_without)
+        if writer is None:
+            return True
+        self._decisions.give_way(patch)
+        self._metrics.yielded(self._decisions.yielded)
+        _log.info("another writer of the condition: leaving it", pod=patch.pod.key, manager=writer)
+        return False
+
+
+class _Stream:
+    """One watch, and how it is doing."""
+
+    def __init__(self, selector: str, changed: Callable[[], None]) -> None:
+        self.selector = selector
+        self.error: RequestError | None = None
+        self.reflector: Reflector[CoreEvent]
+        self._changed = changed
+
+    @property
+    def settled(self) -> bool:
+        """Whether its first list is in, or it is in trouble: then the others go on without it."""
+        return self.reflector.has_synced or self.error is not None
+
+    def contact(self, error: RequestError | None) -> None:
+        """For the reflector."""
+        self.error = error
+        self._changed()

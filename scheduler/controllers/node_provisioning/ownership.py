@@ -1,0 +1,86 @@
+"""Who writes the condition NodeProvisioningInProgress of a pod, as `managedFields` tells.
+
+Pure. An autoscaler that sets the condition itself is better informed than we are, so the bridge
+steps aside for it. A server that keeps no managedFields leaves the reason to go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.api.decoding import decode_json
+from scheduler.api.meta import Condition, Object
+from scheduler.controllers.node_provisioning.signals import REASONS
+
+CONDITION: Final = "NodeProvisioningInProgress"
+
+FIELD_MANAGER: Final = "kubestow-node-provisioning-bridge"
+
+_KEY: Final = f'k:{{"type":"{CONDITION}"}}'
+
+
+class ManagedFields(Object):
+    """One entry of `metadata.managedFields`."""
+
+    manager: str = ""
+    fields_v1: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
+
+
+class OwnedMeta(Object):
+    """`metadata`, with what the scheduler's own `ObjectMeta` leaves out."""
+
+    uid: str = ""
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+
+class OwnedStatus(Object):
+    """`status`, conditions only."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class OwnedPod(Object):
+    """A pod as far as the question goes who wrote the condition."""
+
+    metadata: OwnedMeta = msgspec.field(default_factory=OwnedMeta)
+    status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
+
+
+_decoder = msgspec.json.Decoder(OwnedPod)
+
+
+def read_owned_pod(data: bytes) -> OwnedPod:
+    """Decode a pod. Raises ValueError."""
+    return decode_json(_decoder, data)
+
+
+def other_writer(pod: OwnedPod, *, seen_without: bool = False) -> str | None:
+    """The manager other than us that writes the condition; None when there is none.
+
+    Where the server records nobody, a condition that came up before our eyes is not ours, and one
+    that was there before is if its reason is (`seen_without`).
+    """
+    condition = find(pod.status.conditions)
+    if condition is None:
+        return None
+    writers = [each.manager for each in pod.metadata.managed_fields if _writes(each.fields_v1)]
+    if not writers:
+        return None if condition.reason in REASONS and not seen_without else "unknown"
+    return next((each for each in writers if each != FIELD_MANAGER), None)
+
+
+def find(conditions: Sequence[Condition]) -> Condition | None:
+    """The condition, or None."""
+    return next((each for each in conditions if each.type == CONDITION), None)
+
+
+def _writes(fields: dict[str, Any]) -> bool:
+    below: Any = fields
+    for key in ("f:status", "f:conditions", _KEY):
+        below = below.get(key) if isinstance(below, dict) else None
+    # An empty entry, or one with the key only, is what stays with a manager whose values another
+    # one has replaced.
+    return isinstance(below, dict) and bool(below.keys() - {".", "f:type"})

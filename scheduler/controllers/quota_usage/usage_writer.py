@@ -1,0 +1,215 @@
+"""Publishes what pods use of deferred keys in `status.used`, from the ledger (design 2.12).
+
+The thin part: `Publications` decides, one task per write carries it out, as a merge patch that
+names the deferred keys only, through the dispatcher and its leader fence. It runs in the leader.
+Scheduling never depends on it: what it cannot write it tries again, counts and logs.
+
+It never deletes a key (the quota controller drops those that are limited no longer), and it writes
+no built-in key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from random import Random
+from typing import Final, Protocol
+
+import structlog
+
+from plugins.resource_quota.accounts import Account
+from plugins.resource_quota.bookkeeper import Bookkeeper
+from plugins.resource_quota.keys import PREFIX
+from scheduler.api.policy import ResourceQuota
+from scheduler.api.quantity import NANO, QuantityError, parse
+from scheduler.client.clock import Clock
+from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError, Lane
+from scheduler.client.errors import ApiError, RequestError, describe
+from scheduler.client.resources import RESOURCE_QUOTAS
+from scheduler.client.rest import MERGE_PATCH, ApiClient
+from scheduler.client.status_patch import concerns_another_pod
+from scheduler.controllers.quota_usage.publication import (
+    NEVER,
+    Key,
+    Publication,
+    Publications,
+    Target,
+)
+from scheduler.framework import Subscriptions
+
+_log = structlog.get_logger(__name__)
+
+RESTART_SECONDS: Final = 30.0
+"""Before another try after an error that nobody expected."""
+
+
+class UsageWriterMetrics(Protocol):
+    """What the writer reports; `metrics.facets` implements it."""
+
+    def written(self) -> None:
+        """The usage of a quota was written."""
+        ...
+
+    def failed(self) -> None:
+        """It was not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UsageWriterStatistics:
+    """Quotas known, and counts since the start."""
+
+    quotas: int
+    written: int
+    failed: int
+
+
+class UsageWriter:
+    """Touched from one event loop. `run` in the leader; it listens from the start."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        dispatcher: Dispatcher,
+        books: Bookkeeper,
+        subscriptions: Subscriptions,
+        *,
+        metrics: UsageWriterMetrics,
+        random: Random,
+    ) -> None:
+        self._client = client
+        self._dispatcher = dispatcher
+        self._books = books
+        self._metrics = metrics
+        self._clock: Clock = client.clock
+        self._publications = Publications(self._target, random)
+        self._wake = asyncio.Event()
+        self._written = self._failed = 0
+        books.on_changed = self._changed
+        subscriptions.on_object("resourcequotas", self._quota)
+
+    def wake(self) -> None:
+        """Look at the clock."""
+        self._wake.set()
+
+    def statistics(self) -> UsageWriterStatistics:
+        """Counts now."""
+        return UsageWriterStatistics(len(self._publications), self._written, self._failed)
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        while True:
+            self._publications.begin()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    await self._serve(group)
+            except Exception:  # noqa: BLE001 - the scheduler goes on without published usage
+                _log.exception("the usage writer of quotas failed, starting again")
+                await self._clock.sleep(RESTART_SECONDS)
+
+    async def _serve(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            writes, until = self._publications.plan(self._clock.monotonic())
+            for write in writes:
+                group.create_task(self._write(write), name=f"quota usage {'/'.join(write.key)}")
+            await self._woken(until)
+
+    async def _woken(self, until: float) -> None:
+        delay = until - self._clock.monotonic()
+        try:
+            async with asyncio.timeout(None if delay == NEVER else max(0.0, delay)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    # -- what it sees ----------------------------------------------------------------------------
+
+    def _target(self, key: Key) -> Target | None:
+        account = self._books.ledger.account(*key)
+        used = {} if account is None else account.published()
+        return None if account is None or not used else Target(account.uid, used)
+
+    def _changed(self, account: Account) -> None:
+        self._publications.changed((account.namespace, account.name))
+        self._wake.set()
+
+    def _quota(self, old: ResourceQuota | None, new: ResourceQuota | None) -> None:
+        if new is None:
+            if old is not None:
+                self._publications.forget((old.metadata.namespace, old.metadata.name))
+            return
+        meta = new.metadata
+        self._publications.seen(
+            (meta.namespace, meta.name),
+            meta.uid,
+            _number(meta.resource_version),
+            _ours(new.status.used),
+            self._clock.monotonic(),
+        )
+        self._wake.set()
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def _write(self, write: Publication) -> None:
+        namespace, name = write.key
+        # The UID is a precondition: another quota of the same name is left alone.
+        body = {"metadata": {"uid": write.uid}, "status": {"used": dict(write.used)}}
+        try:
+            answer = await self._dispatcher.call(
+                Lane.STATUS,
+                lambda: self._client.patch(
+                    RESOURCE_QUOTAS,
+                    name,
+                    namespace,
+                    body=body,
+                    patch_type=MERGE_PATCH,
+                    subresource="status",
+                ),
+            )
+        except DispatcherClosedError:
+            self._publications.failed(write, self._clock.monotonic())
+        except RequestError as error:
+            self._refused(write, error)
+        else:
+            self._written += 1
+            self._metrics.written()
+            self._publications.written(write, _number(answer.metadata.resource_version))
+        finally:
+            self._wake.set()
+
+    def _refused(self, write: Publication, error: RequestError) -> None:
+        if concerns_another_pod(error):
+            self._publications.gone(write)
+            return
+        delay = self._publications.failed(write, self._clock.monotonic())
+        self._failed += 1
+        self._metrics.failed()
+        forbidden = isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN
+        _log.warning(
+            "usage of a quota was not published, scheduling is exact all the same",
+            quota="/".join(write.key),
+            remedy="allow patch on resourcequotas/status, see manifests/rbac.yaml"
+            if forbidden
+            else "none needed if it passes",
+            retry_in=round(delay, 3),
+            **describe(error),
+        )
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else 0
+
+
+def _ours(used: Mapping[str, str | int | float]) -> dict[str, int]:
+    """Deferred keys; what cannot be read is left out, and so put right."""
+    found: dict[str, int] = {}
+    for key, raw in used.items():
+        if key.startswith(PREFIX):
+            try:
+                found[key] = parse(raw).nano // NANO
+            except QuantityError:
+                continue
+    return found

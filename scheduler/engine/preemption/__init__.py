@@ -1,0 +1,1 @@
+"""Preemption: which pods to evict, and from which node, so that a pod of higher priority fits."""

@@ -1,0 +1,79 @@
+"""Who is to go first on a node, and on which node preemption does the least harm.
+
+Follows framework-cycle-config.md 5.4 (order of victims) and 5.7 (criteria, one after the other).
+Ties that the criteria leave are broken at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.engine.schedule_one import Randomness
+from scheduler.framework.preemption import Candidate
+
+# Priorities may be negative; so that more victims are never a smaller sum.
+_SUM_OFFSET: Final = 1 << 31
+
+Harm = tuple[int, int, int, int]
+"""Violated budgets, highest priority, sum of priorities and number of the victims."""
+LatestStart = tuple[bool, str]
+"""Of the victims of the highest priority: whether one has not started, and the earliest start."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCandidate(Candidate):
+    """A candidate that knows how it compares: in a burst the same ones are compared many times."""
+
+    harm: Harm
+    latest_start: LatestStart
+
+
+def ranked(candidate: Candidate) -> RankedCandidate:
+    """The candidate with its rank; it must have victims."""
+    if isinstance(candidate, RankedCandidate):
+        return candidate
+    return RankedCandidate(
+        candidate.node_name,
+        candidate.victims,
+        candidate.pdb_violations,
+        _harm(candidate),
+        _latest_start(candidate),
+    )
+
+
+def least_harm(candidates: Sequence[Candidate], random: Randomness) -> Candidate:
+    """The candidate that does the least harm; there must be one at least."""
+    finalists = [ranked(each) for each in candidates]
+    least = min([each.harm for each in finalists])
+    finalists = [each for each in finalists if each.harm == least]
+    latest = max([each.latest_start for each in finalists])
+    finalists = [each for each in finalists if each.latest_start == latest]
+    if len(finalists) == 1:
+        return finalists[0]
+    return finalists[random.randrange(len(finalists))]
+
+
+def importance(pod: Pod) -> tuple[int, bool, str]:
+    """Sorts the most important first: high priority, then long running. Not started: last."""
+    start = pod.status.start_time
+    return -pod.priority, start is None, start or ""
+
+
+def _harm(candidate: Candidate) -> Harm:
+    victims = candidate.victims
+    return (
+        candidate.pdb_violations,
+        victims[0].priority,
+        sum(pod.priority + _SUM_OFFSET for pod in victims),
+        len(victims),
+    )
+
+
+def _latest_start(candidate: Candidate) -> LatestStart:
+    """The earliest start among the victims of the highest priority."""
+    highest = candidate.victims[0].priority
+    starts = (pod.status.start_time for pod in candidate.victims if pod.priority == highest)
+    return min((start is None, start or "") for start in starts)

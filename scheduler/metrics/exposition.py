@@ -1,0 +1,100 @@
+"""Instruments as Prometheus text: the collector, and which of the two formats a scraper gets.
+
+prometheus_client does the formatting; this hands it samples. May run in a worker thread while the
+loop goes on counting (see `instruments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from scheduler.metrics.definitions import Definition, Kind
+from scheduler.metrics.instruments import (
+    Family,
+    FastCounter,
+    FastGauge,
+    FastHistogram,
+    LabelValues,
+)
+
+AnyInstrument = FastCounter | FastGauge | FastHistogram
+AnyFamily = Family[FastCounter] | Family[FastGauge] | Family[FastHistogram]
+
+_TOTAL: Final = "_total"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A definition and what has been measured for it."""
+
+    definition: Definition
+    family: AnyFamily
+
+
+class FamilyCollector(Collector):
+    """Gives prometheus_client the entries in order of their names, without the disabled ones."""
+
+    def __init__(self, entries: Iterable[Entry], disabled: frozenset[str] = frozenset()) -> None:
+        self._entries = sorted(
+            (entry for entry in entries if entry.definition.name not in disabled),
+            key=lambda entry: entry.definition.name,
+        )
+
+    def collect(self) -> Iterator[Metric]:
+        """Metrics with their samples; those without any child yet are left out, as upstream."""
+        for entry in self._entries:
+            metric = _metric(entry)
+            if metric.samples:
+                yield metric
+
+
+def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """The text for a scraper's `Accept` header, and its content type."""
+    encoder, content_type = choose_encoder(accept)
+    return encoder(registry), content_type
+
+
+def _metric(entry: Entry) -> Metric:
+    definition = entry.definition
+    counter = definition.kind is Kind.COUNTER
+    # The library appends `_total` itself, in both formats.
+    name = definition.name.removesuffix(_TOTAL) if counter else definition.name
+    metric = Metric(name, definition.help, definition.kind.value)
+    # `sorted` copies in one step, so a child made meanwhile cannot disturb the iteration.
+    for values, child in sorted(_children(entry.family), key=_label_values):
+        labels = dict(zip(definition.labels, values, strict=True))
+        if isinstance(child, FastHistogram):
+            _add_histogram(metric, labels, child)
+        else:
+            metric.add_sample(name + _TOTAL if counter else name, labels, child.value)
+    return metric
+
+
+def _children(family: AnyFamily) -> ItemsView[LabelValues, AnyInstrument]:
+    return family.items()
+
+
+def _label_values(item: tuple[LabelValues, object]) -> LabelValues:
+    return item[0]
+
+
+def _add_histogram(metric: Metric, labels: Mapping[str, str], child: FastHistogram) -> None:
+    total = 0
+    bounds = (*map(_bound, child.bounds), "+Inf")
+    for bound, count in zip(bounds, child.cumulative(), strict=True):
+        total = count
+        metric.add_sample(metric.name + "_bucket", {**labels, "le": bound}, count)
+    metric.add_sample(metric.name + "_sum", dict(labels), child.sum)
+    metric.add_sample(metric.name + "_count", dict(labels), total)
+
+
+def _bound(bound: float) -> str:
+    """The text of `le` as Go prints it (`1`, not `1.0`), so that upstream's queries match."""
+    return str(int(bound)) if bound.is_integer() else str(bound)

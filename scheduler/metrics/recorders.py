@@ -1,0 +1,264 @@
+"""What engine, queue and client report, mapped to metrics: one class per Protocol of theirs.
+
+Every method is one lookup by a tuple of labels and one addition. None raises, none formats.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from scheduler.framework.events import QueueingHint
+from scheduler.metrics import definitions as define
+from scheduler.metrics.families import Families
+
+_log = structlog.get_logger(__name__)
+
+_PRE_ENQUEUE = "PreEnqueue"
+
+
+class EngineFacet:
+    """Implements `scheduler.engine.metrics.EngineMetrics`."""
+
+    __slots__ = (
+        "_algorithm",
+        "_evaluations",
+        "_late_cycles",
+        "_over_budget",
+        "_plugins",
+        "_points",
+    )
+
+    def __init__(self, families: Families) -> None:
+        self._algorithm = families.histogram(define.ALGORITHM_DURATION)[()]
+        self._points = families.histogram(define.EXTENSION_POINT_DURATION)
+        self._plugins = families.histogram(define.PLUGIN_DURATION)
+        self._evaluations = families.counter(define.PLUGIN_EVALUATIONS)
+        self._over_budget = families.counter(define.OVER_BUDGET)
+        self._late_cycles = families.counter(define.CYCLES_OVER_BUDGET)
+
+    def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        """One run of an extension point over all its plugins."""
+        self._points[point, status, profile].observe(seconds)
+
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """One call of one plugin, on sampled attempts."""
+        self._plugins[plugin, point, status].observe(seconds)
+
+    def algorithm(self, seconds: float) -> None:
+        """PreFilter to host selection, PostFilter included."""
+        self._algorithm.observe(seconds)
+
+    def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
+        """A plugin was called at PreFilter, Filter, PreScore or Score; `count` is the nodes."""
+        self._evaluations[plugin, point, profile].inc(count)
+
+    def over_budget(self, plugin: str, point: str, seconds: float) -> None:
+        """A scalar plugin used more of a cycle than its time budget; worth a line as well."""
+        self._over_budget[plugin, point].inc()
+        _log.warning("plugin over its time budget", plugin=plugin, point=point, seconds=seconds)
+
+    def cycle_over_budget(self, profile: str, result: str) -> None:
+        """A cycle used its budget up, or was not begun because another had."""
+        self._late_cycles[profile, result].inc()
+
+
+class QueueFacet:
+    """Implements `scheduler.queue.metrics.QueueMetrics`."""
+
+    __slots__ = (
+        "_hint_errors",
+        "_hints",
+        "_incoming",
+        "_inflight",
+        "_pending",
+        "_plugins",
+        "_points",
+        "_unschedulable",
+    )
+
+    def __init__(self, families: Families) -> None:
+        self._incoming = families.counter(define.INCOMING_PODS)
+        self._pending = families.gauge(define.PENDING_PODS)
+        self._unschedulable = families.gauge(define.UNSCHEDULABLE_PODS)
+        self._inflight = families.gauge(define.INFLIGHT_EVENTS)
+        self._hints = families.histogram(define.HINT_DURATION)
+        self._hint_errors = families.counter(define.HINT_ERRORS)
+        self._points = families.histogram(define.EXTENSION_POINT_DURATION)
+        self._plugins = families.histogram(define.PLUGIN_DURATION)
+        # An empty queue is a 0 on a dashboard, not a gap.
+        for queue in ("active", "backoff", "unschedulable", "gated"):
+            self._pending[queue,].set(0.0)
+
+    def incoming_pods(self, queue: str, event: str) -> None:
+        """A pod was put into `queue` because of `event`."""
+        self._incoming[queue, event].inc()
+
+    def pending_pods(self, queue: str, delta: int) -> None:
+        """The size of a queue changed."""
+        self._pending[queue,].add(delta)
+
+    def unschedulable_pods(self, plugin: str, profile: str, delta: int) -> None:
+        """The number of queued pods that a plugin rejected last changed."""
+        self._unschedulable[plugin, profile].add(delta)
+
+    def inflight_events(self, event: str, delta: int) -> None:
+        """The number of recorded events changed; popped pods count under `PodPopped`."""
+        self._inflight[event,].add(delta)
+
+    def hint_error(self, plugin: str, event: str) -> None:
+        """A hint function raised."""
+        self._hint_errors[plugin, event].inc()
+
+    def hint_duration(
+        self, plugin: str, event: str, hint: QueueingHint | None, seconds: float
+    ) -> None:
+        """One call of a hint function; None means that it raised."""
+        answer = "Error" if hint is None else hint.value
+        self._hints[plugin, event, answer].observe(seconds)
+
+    def pre_enqueue_duration(self, profile: str, status: str, seconds: float) -> None:
+        """One run of PreEnqueue over all its plugins."""
+        self._points[_PRE_ENQUEUE, status, profile].observe(seconds)
+
+    def plugin_duration(self, plugin: str, status: str, seconds: float) -> None:
+        """One call of a PreEnqueue plugin."""
+        self._plugins[plugin, _PRE_ENQUEUE, status].observe(seconds)
+
+
+class PluginFacet:
+    """Implements `scheduler.framework.PluginMetrics`."""
+
+    __slots__ = ("_definitions", "_families")
+
+    def __init__(self, families: Families) -> None:
+        self._families = families
+        self._definitions = {each.name: each for each in define.DEFINITIONS}
+
+    def count(self, name: str, *labels: str, amount: float = 1.0) -> None:
+        """Add to a counter."""
+        self._families.counter(self._definitions[name])[labels].inc(amount)
+
+    def gauge(self, name: str, *labels: str, value: float) -> None:
+        """Set a gauge."""
+        self._families.gauge(self._definitions[name])[labels].set(value)
+
+    def observe(self, name: str, *labels: str, value: float) -> None:
+        """Observe a value in a histogram."""
+        self._families.histogram(self._definitions[name])[labels].observe(value)
+
+
+class ClientFacet:
+    """Implements `scheduler.client.metrics.ClientMetrics`."""
+
+    __slots__ = (
+        "_durations",
+        "_kube_events",
+        "_leader",
+        "_list_durations",
+        "_listed",
+        "_malformed",
+        "_requests",
+        "_throttled",
+        "_watch_ended",
+        "_watch_events",
+        "host",
+    )
+
+    def __init__(self, families: Families, host: str) -> None:
+        #: Label `host`: the API server's `host:port`. May be set once it is known.
+        self.host = host
+        self._requests = families.counter(define.REST_REQUESTS)
+        self._durations = families.histogram(define.REST_DURATION)
+        self._throttled = families.histogram(define.REST_THROTTLED)
+        self._listed = families.counter(define.LISTED)
+        self._list_durations = families.histogram(define.LIST_DURATION)
+        self._watch_events = families.counter(define.WATCH_EVENTS)
+        self._watch_ended = families.counter(define.WATCH_ENDED)
+        self._malformed = families.counter(define.MALFORMED)
+        self._kube_events = families.counter(define.KUBERNETES_EVENTS)
+        self._leader = families.gauge(define.LEADER)
+
+    def request(self, verb: str, code: str, seconds: float) -> None:
+        """A request ended."""
+        self._requests[code, verb, self.host].inc()
+        self._durations[verb, self.host].observe(seconds)
+
+    def throttled(self, verb: str, seconds: float) -> None:
+        """The client's own rate limit held a request back."""
+        self._throttled[verb, self.host].observe(seconds)
+
+    def listed(self, plural: str, items: int, seconds: float) -> None:
+        """A reflector finished a list."""
+        self._listed[plural,].inc(items)
+        self._list_durations[plural,].observe(seconds)
+
+    def watch_events(self, plural: str, count: int) -> None:
+        """A reflector received a batch."""
+        self._watch_events[plural,].inc(count)
+
+    def watch_ended(self, plural: str, cause: str) -> None:
+        """A watch or list ended."""
+        self._watch_ended[plural, str(cause)].inc()
+
+    def malformed(self, plural: str) -> None:
+        """An object could not be read and was skipped."""
+        self._malformed[plural,].inc()
+
+    def kube_event(self, outcome: str) -> None:
+        """A Kubernetes Event was sent, aggregated, dropped or failed."""
+        self._kube_events[outcome,].inc()
+
+    def leader(self, name: str, leading: bool) -> None:
+        """This process began or stopped leading under Lease `name`."""
+        self._leader[name,].set(1.0 if leading else 0.0)
+
+
+class QuotaFacet:
+    """Implements `scheduler.controllers.quota_usage.usage_writer.UsageWriterMetrics`."""
+
+    __slots__ = ("_errors", "_writes")
+
+    def __init__(self, families: Families) -> None:
+        self._writes = families.counter(define.QUOTA_WRITES)[()]
+        self._errors = families.counter(define.QUOTA_WRITE_ERRORS)[()]
+
+    def written(self) -> None:
+        """The usage of a quota was written."""
+        self._writes.inc()
+
+    def failed(self) -> None:
+        """It was not."""
+        self._errors.inc()
+
+
+class BridgeFacet:
+    """Implements `scheduler.controllers.node_provisioning.bridge.BridgeMetrics`."""
+
+    __slots__ = ("_active", "_degraded", "_lag", "_patches", "_yielded")
+
+    def __init__(self, families: Families) -> None:
+        self._patches = families.counter(define.PROVISIONING_PATCHES)
+        self._lag = families.histogram(define.PROVISIONING_LAG)[()]
+        self._yielded = families.gauge(define.PROVISIONING_YIELDED)[()]
+        self._degraded = families.gauge(define.PROVISIONING_DEGRADED)[()]
+        self._active = families.gauge(define.PROVISIONING_ACTIVE)[()]
+
+    def patched(self, status: str, reason: str, source: str) -> None:
+        """A pod's condition was written."""
+        self._patches[status, reason, source].inc()
+
+    def event_lag(self, seconds: float) -> None:
+        """An event arrived this long after it happened."""
+        self._lag.observe(seconds)
+
+    def yielded(self, pods: int) -> None:
+        """How many pods were left to another writer."""
+        self._yielded.set(pods)
+
+    def degraded(self, degraded: bool) -> None:
+        """Whether events cannot be read."""
+        self._degraded.set(1.0 if degraded else 0.0)
+
+    def active(self, active: bool) -> None:
+        """Whether events are followed."""
+        self._active.set(1.0 if active else 0.0)

@@ -1,0 +1,218 @@
+"""SchedulerMetrics: everything the process measures, behind one object per process.
+
+`engine`, `queue`, `client`, `bridge` and `quota` are handed to the parts below, which know them by
+their own Protocols; the service calls the rest. Nothing is global: two schedulers in one process
+(tests, the simulator) measure apart.
+
+Written from the event loop only. `exposition` may run in a worker thread, after `refresh` on the
+loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from scheduler.metrics import definitions as define
+from scheduler.metrics.build_info import BuildInfo, build_info
+from scheduler.metrics.exposition import FamilyCollector, render
+from scheduler.metrics.families import Families
+from scheduler.metrics.recorders import (
+    BridgeFacet,
+    ClientFacet,
+    EngineFacet,
+    PluginFacet,
+    QueueFacet,
+    QuotaFacet,
+)
+
+_MANY_ATTEMPTS = 15
+"""Pods with this many attempts or more share one label value, as upstream."""
+
+_ATTEMPTS_LABELS = (*map(str, range(_MANY_ATTEMPTS)), f"{_MANY_ATTEMPTS}+")
+
+
+class SchedulerMetrics:
+    """Counts what happens and prints it for Prometheus. Times are in seconds."""
+
+    def __init__(
+        self,
+        *,
+        registry: CollectorRegistry | None = None,
+        host: str = "",
+        build: BuildInfo | None = None,
+        disabled: Collection[str] = (),
+        process: bool = True,
+    ) -> None:
+        """Wire everything.
+
+        Args:
+            registry: where to expose; by default one of its own.
+            host: the API server's `host:port`, a label of the client's metrics.
+            build: what to report as build information; by default what is installed.
+            disabled: names of metrics that are not exposed (`--disabled-metrics`).
+            process: expose CPU, memory and descriptors of this process as well.
+        """
+        families = self._families = Families(define.DEFINITIONS)
+        self.engine = EngineFacet(families)
+        self.queue = QueueFacet(families)
+        self.client = ClientFacet(families, host)
+        self.plugins = PluginFacet(families)
+        self.bridge = BridgeFacet(families)
+        self.quota = QuotaFacet(families)
+        self._attempts = families.counter(define.SCHEDULE_ATTEMPTS)
+        self._attempt_durations = families.histogram(define.ATTEMPT_DURATION)
+        self._pod_attempts = families.histogram(define.POD_ATTEMPTS)[()]
+        self._sli = families.histogram(define.SLI_DURATION)
+        self._handling = families.histogram(define.EVENT_HANDLING)
+        self._handler_errors = families.counter(define.HANDLER_ERRORS)
+        self._permit_waits = families.histogram(define.PERMIT_WAIT)
+        self._preemption_attempts = families.counter(define.PREEMPTION_ATTEMPTS)[()]
+        self._preemption_victims = families.histogram(define.PREEMPTION_VICTIMS)[()]
+        self._binding = families.gauge(define.GOROUTINES)["binding",]
+        self._loop_lag = families.histogram(define.LOOP_LAG)[()]
+        self._bind_outcomes = families.counter(define.BIND_OUTCOMES)
+        self._rejections = families.counter(define.KUBELET_REJECTIONS)
+        self._rechecks = families.counter(define.NODE_RECHECKS)
+        self._reuse = families.counter(define.REUSE)
+        self._extender_requests = families.counter(define.EXTENDER_REQUESTS)
+        self._extender_durations = families.histogram(define.EXTENDER_DURATION)
+        self._extender_breakers = families.gauge(define.EXTENDER_BREAKER)
+        sizes = families.gauge(define.CACHE_SIZE)
+        self._nodes, self._pods = sizes["nodes",], sizes["pods",]
+        self._deferred = families.gauge(define.DEFERRED_NAMESPACES)[()]
+        self._assumed_pods = sizes["assumed_pods",]
+        self._features = families.gauge(define.FEATURE_ENABLED)
+        self._state_build(build or build_info())
+        self._sources: list[Callable[[SchedulerMetrics], None]] = []
+        self.registry = registry or CollectorRegistry(auto_describe=False)
+        self.registry.register(FamilyCollector(families.entries(), frozenset(disabled)))
+        if process:
+            ProcessCollector(registry=self.registry)
+
+    def _state_build(self, build: BuildInfo) -> None:
+        labels = build.version_info()
+        values = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate",
+                  "goVersion", "compiler", "platform")  # fmt: skip
+        key = tuple(labels[each] for each in values)
+        self._families.gauge(define.BUILD_INFO)[key].set(1.0)
+        self._families.gauge(define.KUBESTOW_BUILD_INFO)[build.version, build.python].set(1.0)
+
+    # -- attempts ----------------------------------------------------------------------------------
+
+    def attempt(self, result: str, profile: str, seconds: float) -> None:
+        """An attempt ended `scheduled`, `unschedulable` or `error`, `seconds` after the pop."""
+        labels = (result, profile)
+        self._attempts[labels].inc()
+        self._attempt_durations[labels].observe(seconds)
+
+    def bound(self, attempts: int, sli_seconds: float) -> None:
+        """A pod was bound in its `attempts`-th attempt, `sli_seconds` after it was first active."""
+        self._pod_attempts.observe(attempts)
+        self._sli[_ATTEMPTS_LABELS[min(attempts, _MANY_ATTEMPTS)],].observe(sli_seconds)
+
+    def permit_wait(self, result: str, seconds: float) -> None:
+        """A wait at Permit ended with status `result`."""
+        self._permit_waits[result,].observe(seconds)
+
+    def preemption(self, victims: int = 0) -> None:
+        """PostFilter looked for victims; `victims` of them are evicted, 0 when none were found."""
+        self._preemption_attempts.inc()
+        if victims:
+            self._preemption_victims.observe(victims)
+
+    def binding_cycles(self, delta: int) -> None:
+        """Binding cycles began (+1) or ended (-1)."""
+        self._binding.add(delta)
+
+    def bind_outcome(self, outcome: str) -> None:
+        """A bind request was settled."""
+        self._bind_outcomes[outcome,].inc()
+
+    def kubelet_rejection(self, reason: str) -> None:
+        """The kubelet of its node did not admit a pod of ours."""
+        self._rejections[reason,].inc()
+
+    def node_recheck(self, *, fits: bool) -> None:
+        """A chosen node was filtered again because others had changed it."""
+        self._rechecks["fits" if fits else "rejected",].inc()
+
+    def extender_request(self, extender: str, verb: str, result: str, seconds: float) -> None:
+        """A call of an extender ended `success` or `error`."""
+        self._extender_requests[extender, verb, result].inc()
+        self._extender_durations[extender, verb].observe(seconds)
+
+    def extender_not_called(self, extender: str, verb: str) -> None:
+        """The circuit breaker kept a call from being made."""
+        self._extender_requests[extender, verb, "not_called"].inc()
+
+    def extender_circuit(
+        self,
+        extender: str,
+        verb: str,
+        *,
+        open: bool,  # noqa: A002 - a breaker's word
+    ) -> None:
+        """A circuit breaker is open or closed now."""
+        self._extender_breakers[extender, verb].set(1.0 if open else 0.0)
+
+    def reuse(self, profile: str, *, hits: int, misses: int) -> None:
+        """Set the totals since the start, as the engine's statistics have them."""
+        self._reuse[profile, "hit"].value = hits
+        self._reuse[profile, "miss"].value = misses
+
+    # -- events, cache, loop -----------------------------------------------------------------------
+
+    def event_handling(self, event: str, seconds: float) -> None:
+        """One change of an object was taken in; `event` is a `ClusterEvent.label`."""
+        self._handling[event,].observe(seconds)
+
+    def handler_error(self, plural: str) -> None:
+        """A change of an object could not be taken in."""
+        self._handler_errors[plural,].inc()
+
+    def cache_size(self, *, nodes: int, pods: int, assumed_pods: int) -> None:
+        """What the cache holds now; `nodes` counts those that are gone and still have pods."""
+        self._nodes.set(nodes)
+        self._pods.set(pods)
+        self._assumed_pods.set(assumed_pods)
+
+    def deferred_namespaces(self, count: int) -> None:
+        """So many namespaces are popped after all others now."""
+        self._deferred.set(count)
+
+    def loop_lag(self, seconds: float) -> None:
+        """The event loop ran a timer this late."""
+        self._loop_lag.observe(seconds)
+
+    def features(self, gates: Iterable[tuple[str, str, bool]]) -> None:
+        """Feature gates in force: name, stage (`Alpha`, `Beta`, `GA`), and whether it is on."""
+        for name, stage, enabled in gates:
+            label = "" if stage == "GA" else stage.upper()
+            self._features[name, label].set(1.0 if enabled else 0.0)
+
+    # -- exposition --------------------------------------------------------------------------------
+
+    def add_source(self, source: Callable[[SchedulerMetrics], None]) -> None:
+        """Call `source(self)` before every exposition, on the loop; it must be quick.
+
+        For what is cheaper to read than to follow.
+        """
+        self._sources.append(source)
+
+    def refresh(self) -> None:
+        """Ask the sources. On the event loop, before `exposition`."""
+        for source in self._sources:
+            source(self)
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """The metrics as text and its content type, for a scraper's `Accept` header.
+
+        OpenMetrics where asked for, else the classic text format. Safe in a worker thread.
+        """
+        return render(self.registry, accept)
+
+    def reset(self) -> None:
+        """Zero counters and histograms (`DELETE /metrics`). Gauges state what is, and stay."""
+        self._families.reset()

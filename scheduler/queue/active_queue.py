@@ -1,0 +1,177 @@
+"""The active queue: pods that may be scheduled now, in the order of the QueueSort plugin.
+
+Pods of namespaces that are over their account (`accounts`) are popped after all others, in the
+order of QueueSort among themselves. While there are no such namespaces there is one heap, and the
+order is exactly QueueSort's.
+
+Invariant: no pod here is gated. The sort key is computed when a pod enters or its object changes,
+never while popping; ties leave first in, first out, whichever heap a pod is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
+from typing import Final
+
+from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.backoff_queue import SortKey
+from scheduler.queue.heap import ITEM, Entry, KeyedHeap
+
+MAX_MOVES: Final = 2000
+"""Pods that one `pop` puts aside at most, about 10 ms of work; the next one goes on."""
+
+
+def nobody() -> Collection[str]:
+    """No namespace is over its account."""
+    return ()
+
+
+class ActiveQueue:
+    """Pods by UID, smallest sort key first."""
+
+    __slots__ = ("_apart", "_heap", "_over", "_sort_key", "unsorted")
+
+    def __init__(self, sort_key: SortKey, over: Callable[[], Collection[str]] = nobody) -> None:
+        """`over` gives the namespaces whose pods are popped after all others."""
+        self._sort_key = sort_key
+        self._over = over
+        self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap()
+        #: Pods of namespaces that were over their account when the pods came to the top. They keep
+        #: their turn, so that the first of all heaps is the first of all pods.
+        self._apart: dict[str, KeyedHeap[QueuedPodInfo]] = {}
+        #: `pop` gave None because it has put enough pods aside for once: call it again.
+        self.unsorted = False
+
+    def __len__(self) -> int:
+        return len(self._heap) + sum(map(len, self._apart.values()))
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        return chain.from_iterable(heap.items() for heap in self._heaps())
+
+    def get(self, uid: str) -> QueuedPodInfo | None:
+        """The pod, None when it is not here."""
+        for heap in self._heaps():
+            info = heap.get(uid)
+            if info is not None:
+                return info
+        return None
+
+    def add(self, info: QueuedPodInfo) -> None:
+        """Insert a pod or put it in its right place. What the sort key raises comes first."""
+        heap = self._heap
+        if self._apart and info.uid not in heap:
+            heap = self._apart.get(info.pod.metadata.namespace, heap)
+        heap.push(info.uid, self._sort_key(info), info)
+
+    def remove(self, uid: str) -> QueuedPodInfo | None:
+        """Take a pod out; None when it is not here."""
+        info = self._heap.remove(uid)
+        if info is not None or not self._apart:
+            return info
+        for namespace, heap in self._apart.items():
+            info = heap.remove(uid)
+            if info is not None:
+                self._drop_if_empty(namespace)
+                return info
+        return None
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Take out the first pod; None when empty, or `unsorted`."""
+        self.unsorted = False
+        over = self._over()
+        if not over and not self._apart:
+            return self._heap.pop()
+        return self._pop_fairly(over)
+
+    def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
+        """All pods, or the first `limit`, in the order in which they will be popped."""
+        over = self._over()
+        if not over and not self._apart:
+            return self._heap.ordered(limit)
+        entries = chain.from_iterable(heap.entries() for heap in self._heaps())
+        return [entry[ITEM] for _, entry in sorted(_turn(e, over) for e in entries)][:limit]
+
+    def rank(self, uid: str) -> int | None:
+        """How many pods are popped before this one; None when it is not here."""
+        over = self._over()
+        if not over and not self._apart:
+            return self._heap.rank(uid)
+        entries = list(chain.from_iterable(heap.entries() for heap in self._heaps()))
+        mine = next((_turn(e, over) for e in entries if e[ITEM].uid == uid), None)
+        return None if mine is None else sum(1 for e in entries if _turn(e, over) < mine)
+
+    def deferred(self, info: QueuedPodInfo) -> bool:
+        """Whether the pod goes behind those of other namespaces."""
+        return info.pod.metadata.namespace in self._over()
+
+    def violations(self) -> list[str]:
+        """What is broken inside, for `validate()`."""
+        found = [f"active queue: {text}" for heap in self._heaps() for text in heap.violations()]
+        found += [f"gated pod {info.key} is in the active queue" for info in self if info.gated]
+        found += [
+            f"pod {info.key} is kept apart with those of namespace {namespace}"
+            for namespace, heap in self._apart.items()
+            for info in heap.items()
+            if info.pod.metadata.namespace != namespace
+        ]
+        if not all(map(len, self._apart.values())):
+            found.append("active queue: a heap that is kept apart is empty")
+        return found
+
+    def _heaps(self) -> Iterator[KeyedHeap[QueuedPodInfo]]:
+        yield self._heap
+        yield from self._apart.values()
+
+    def _pop_fairly(self, over: Collection[str]) -> QueuedPodInfo | None:
+        """As `pop`, while some namespace is over its account or has pods that are kept apart."""
+        for _ in range(MAX_MOVES):
+            head = self._heap.head()
+            if head is None or _namespace(head) not in over:
+                return self._pop_first(over)
+            namespace = _namespace(head)
+            apart = self._apart.get(namespace)
+            if apart is None:
+                apart = self._apart[namespace] = KeyedHeap(self._heap.stamps)
+            try:
+                self._heap.move_head(apart)
+            except Exception:  # noqa: BLE001 - boundary: QueueSort; its keys cannot be compared
+                self._drop_if_empty(namespace)
+                return self._heap.pop()
+        self.unsorted = True
+        return None
+
+    def _pop_first(self, over: Collection[str]) -> QueuedPodInfo | None:
+        first: tuple[bool, Entry] | None = None
+        heap = self._heap
+        for each in self._heaps():
+            head = each.head()
+            if head is None:
+                continue
+            turn = _turn(head, over)
+            if first is None or _precedes(turn, first):
+                first, heap = turn, each
+        info = heap.pop()
+        if info is not None and heap is not self._heap:
+            self._drop_if_empty(info.pod.metadata.namespace)
+        return info
+
+    def _drop_if_empty(self, namespace: str) -> None:
+        if not self._apart[namespace]:
+            del self._apart[namespace]
+
+
+def _namespace(entry: Entry) -> str:
+    namespace: str = entry[ITEM].pod.metadata.namespace
+    return namespace
+
+
+def _turn(entry: Entry, over: Collection[str]) -> tuple[bool, Entry]:
+    return _namespace(entry) in over, entry
+
+
+def _precedes(one: tuple[bool, Entry], other: tuple[bool, Entry]) -> bool:
+    try:
+        return one < other
+    except Exception:  # noqa: BLE001 - boundary: QueueSort; its keys cannot be compared
+        return False

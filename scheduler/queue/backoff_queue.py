@@ -1,0 +1,240 @@
+"""The backoff queue: how long a failed pod waits, and the two heaps it waits in.
+
+Invariant: a pod is in exactly one of the two heaps, chosen when it was added: the normal heap when
+a plugin rejected it, the error heap when its attempt broke. Only the normal heap may be popped
+early, when nothing is active. Its pods are either candidates for that or held back by likeness
+until `release`; neither has to do with when their backoff ends. Rules: docs of queue-and-events.md
+1.3 to 1.6.
+
+All times are wall clock seconds. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.heap import KeyedHeap
+from scheduler.queue.retry_suppressor import Fruitless, likeness
+
+SortKey = Callable[[QueuedPodInfo], Any]
+
+#: In the past of every clock: a pod that never failed is never backing off.
+NO_BACKOFF = -math.inf
+
+
+class BackoffPolicy:
+    """Backoff arithmetic. Pure but for caching the expiry in the pod's record."""
+
+    __slots__ = ("aligned", "initial", "maximum")
+
+    def __init__(self, initial: float, maximum: float, *, aligned: bool = True) -> None:
+        """Args in seconds; a `maximum` of 0 means no backoff at all.
+
+        `aligned`: pods are released in windows of one whole second, each window in the order of the
+        active queue, rather than one by one as their backoff ends.
+        """
+        self.initial = initial
+        self.maximum = maximum
+        self.aligned = aligned
+
+    def duration(self, count: int) -> float:
+        """Seconds to wait after `count` failures: doubling from `initial`, at most `maximum`."""
+        if count <= 0:
+            return 0.0
+        # 2**63 is out of reach of any real limit and keeps the float finite for absurd counts.
+        return min(self.initial * 2.0 ** min(count - 1, 63), self.maximum)
+
+    def expiry(self, info: QueuedPodInfo) -> float:
+        """When the pod's backoff ends, computed once per failure; `NO_BACKOFF` for none."""
+        count = info.consecutive_errors_count or info.unschedulable_count
+        if not info.pause and (self.maximum == 0 or count == 0):
+            return NO_BACKOFF
+        if info.backoff_expiration is None:
+            wait = max(self.duration(count), info.pause)
+            info.backoff_expiration = self.align(info.timestamp + wait)
+        return info.backoff_expiration
+
+    def align(self, time: float) -> float:
+        """The start of the window that `time` is in."""
+        return float(math.floor(time)) if self.aligned else time
+
+    def backing_off(self, info: QueuedPodInfo, now: float) -> bool:
+        """Whether the pod still has to wait; the window in which backoff ends counts as waiting."""
+        return self.expiry(info) >= self.align(now)
+
+    def release(self, expiry: float) -> float:
+        """The first moment at which a pod with this expiry is no longer backing off."""
+        return expiry + 1.0 if self.aligned else math.nextafter(expiry, math.inf)
+
+
+class BackoffQueue:
+    """Pods worth retrying whose backoff has not ended."""
+
+    __slots__ = (
+        "_candidates",
+        "_errors",
+        "_held",
+        "_held_as",
+        "_normal",
+        "_policy",
+        "_sort_key",
+    )
+
+    def __init__(self, policy: BackoffPolicy, sort_key: SortKey) -> None:
+        self._policy = policy
+        self._sort_key = sort_key
+        self._normal: KeyedHeap[QueuedPodInfo] = KeyedHeap()
+        self._errors: KeyedHeap[QueuedPodInfo] = KeyedHeap()
+        #: The pods of the normal heap once more, those held back apart.
+        self._candidates: KeyedHeap[QueuedPodInfo] = KeyedHeap()
+        self._held: dict[Hashable, KeyedHeap[QueuedPodInfo]] = {}
+        self._held_as: dict[str, Hashable] = {}
+
+    def __len__(self) -> int:
+        return len(self._normal) + len(self._errors)
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        yield from self._normal.items()
+        yield from self._errors.items()
+
+    @property
+    def errors(self) -> int:
+        """How many pods wait because their attempt broke."""
+        return len(self._errors)
+
+    @property
+    def poppable(self) -> bool:
+        """Whether `pop_early` may give a pod."""
+        return len(self._candidates) > 0
+
+    def get(self, uid: str) -> QueuedPodInfo | None:
+        """The pod, None when it is not here."""
+        return self._normal.get(uid) or self._errors.get(uid)
+
+    def add(self, info: QueuedPodInfo) -> None:
+        """Insert a pod that is in neither heap. What the sort key raises comes first."""
+        if info.unschedulable_plugins or info.pending_plugins:
+            try:
+                self._push_normal(info)
+            except BaseException:
+                # A sort key that cannot be compared with those of the other candidates.
+                self._normal.remove(info.uid)
+                raise
+        else:
+            self._errors.push(info.uid, (self._policy.expiry(info),), info)
+
+    def update(self, info: QueuedPodInfo) -> None:
+        """Put a pod whose record changed in its right place; it keeps its heap."""
+        if info.uid in self._errors:
+            self._errors.push(info.uid, (self._policy.expiry(info),), info)
+        else:
+            self._push_normal(info)
+
+    def remove(self, uid: str) -> QueuedPodInfo | None:
+        """Take a pod out; None when it is not here."""
+        info = self._normal.remove(uid)
+        if info is None:
+            return self._errors.remove(uid)
+        self._end_candidacy(uid)
+        return info
+
+    def pop_early(self, fruitless: Fruitless) -> QueuedPodInfo | None:
+        """Take out the next pod of the normal heap although its backoff has not ended.
+
+        Those that are known to be fruitless are held back until `release`.
+        """
+        while (info := self._candidates.pop()) is not None:
+            alike = likeness(info)
+            if alike is None or not fruitless.known(alike):
+                self._normal.remove(info.uid)
+                # What holds for this one holds for the next of its kind.
+                self._release_one(alike)
+                return info
+            self._held.setdefault(alike, KeyedHeap()).push(info.uid, self._key(info), info)
+            self._held_as[info.uid] = alike
+        return None
+
+    def release(self) -> bool:
+        """Let one pod of each likeness held back be tried again; whether any pod may be popped."""
+        for alike in list(self._held):
+            self._release_one(alike)
+        return self.poppable
+
+    def next_completed(self, now: float) -> QueuedPodInfo | None:
+        """A pod whose backoff has ended, or None; the normal heap goes first. It stays here."""
+        horizon = self._policy.align(now)
+        for heap in (self._normal, self._errors):
+            head = heap.peek()
+            if head is not None and head[0][0] < horizon:
+                return head[1]
+        return None
+
+    def next_release(self) -> float | None:
+        """When the first pod stops backing off; None when nobody waits."""
+        heads = [heap.peek() for heap in (self._normal, self._errors)]
+        expiries = [head[0][0] for head in heads if head is not None]
+        return self._policy.release(min(expiries)) if expiries else None
+
+    def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
+        """All pods, or the first `limit`, as they leave: normal heap, then error heap."""
+        return (self._normal.ordered(limit) + self._errors.ordered(limit))[:limit]
+
+    def rank(self, uid: str) -> int | None:
+        """How many pods of its heap leave before this one; None when it is not here."""
+        rank = self._normal.rank(uid)
+        return self._errors.rank(uid) if rank is None else rank
+
+    def violations(self) -> list[str]:
+        """What is broken inside, for `validate()`."""
+        found = [f"backoff queue, normal heap: {text}" for text in self._normal.violations()]
+        found += [f"backoff queue, error heap: {text}" for text in self._errors.violations()]
+        found += [f"candidates of the backoff queue: {x}" for x in self._candidates.violations()]
+        held = [info.uid for heap in self._held.values() for info in heap.items()]
+        if sorted(held) != sorted(self._held_as) or not all(map(len, self._held.values())):
+            found.append("backoff queue: pods held back and their likenesses differ")
+        either = sorted([*held, *(info.uid for info in self._candidates.items())])
+        if self._policy.aligned and either != sorted(info.uid for info in self._normal.items()):
+            found.append("backoff queue: a pod is neither a candidate nor held back, or both")
+        found += [
+            f"pod {info.key} is in both backoff heaps"
+            for info in self._normal.items()
+            if info.uid in self._errors
+        ]
+        found += [f"gated pod {info.key} is in the backoff queue" for info in self if info.gated]
+        return found
+
+    def _push_normal(self, info: QueuedPodInfo) -> None:
+        key = self._key(info)
+        self._normal.push(info.uid, key, info)
+        if self._policy.aligned:
+            self._end_candidacy(info.uid)
+            self._candidates.push(info.uid, key, info)
+
+    def _key(self, info: QueuedPodInfo) -> tuple[Any, ...]:
+        expiry = self._policy.expiry(info)
+        return (expiry, self._sort_key(info)) if self._policy.aligned else (expiry,)
+
+    def _end_candidacy(self, uid: str) -> None:
+        self._candidates.remove(uid)
+        alike = self._held_as.pop(uid, None)
+        if alike is not None:
+            held = self._held[alike]
+            held.remove(uid)
+            if not held:
+                del self._held[alike]
+
+    def _release_one(self, alike: Hashable | None) -> None:
+        held = self._held.get(alike)
+        if held is None:
+            return
+        head = held.peek()
+        assert head is not None
+        key, info = head
+        held.pop()
+        if not held:
+            del self._held[alike]
+        del self._held_as[info.uid]
+        self._candidates.push(info.uid, key, info)

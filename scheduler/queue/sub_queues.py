@@ -1,0 +1,223 @@
+"""Where every pending pod is: active, backoff or pool; and every move from one to another.
+
+Invariant: a pod (by UID) is in at most one sub-queue, and so is a name; the gauges follow every
+move. A move either happens as a whole or, when the QueueSort plugin raises, not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final
+
+from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.active_queue import ActiveQueue, nobody
+from scheduler.queue.backoff_queue import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
+from scheduler.queue.heap import KeyedHeap
+from scheduler.queue.metrics import QueueMetrics
+from scheduler.queue.retry_suppressor import Fruitless
+from scheduler.queue.statistics import Place
+from scheduler.queue.unschedulable_pods import UnschedulablePool, WantedKeys
+
+POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
+
+_POOL: Final = (Place.UNSCHEDULABLE, Place.GATED)
+
+
+class Places:
+    """The three sub-queues, an index over them, and their gauges."""
+
+    __slots__ = ("_metrics", "_names", "_policy", "_retries", "_where", "active", "backoff", "pool")
+
+    def __init__(
+        self,
+        policy: BackoffPolicy,
+        sort_key: SortKey,
+        metrics: QueueMetrics,
+        wanted: WantedKeys,
+        over: Callable[[], Collection[str]] = nobody,
+    ) -> None:
+        """`over` gives the namespaces whose pods are popped after all others."""
+        self.active = ActiveQueue(sort_key, over)
+        self.backoff = BackoffQueue(policy, sort_key)
+        self.pool = UnschedulablePool(wanted)
+        self._policy = policy
+        self._metrics = metrics
+        #: Pods of the pool that asked to be tried again at a time, by that time.
+        self._retries: KeyedHeap[QueuedPodInfo] = KeyedHeap()
+        self._where: dict[str, Place] = {}
+        self._names: dict[str, QueuedPodInfo] = {}
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        return iter(self._names.values())
+
+    def where(self, uid: str) -> Place | None:
+        """The place of a pod, None when it is in none."""
+        return self._where.get(uid)
+
+    def get(self, uid: str) -> QueuedPodInfo | None:
+        """The record of a queued pod."""
+        place = self._where.get(uid)
+        if place is None:
+            return None
+        if place is Place.ACTIVE:
+            return self.active.get(uid)
+        if place is Place.BACKOFF:
+            return self.backoff.get(uid)
+        return self.pool.get(uid)
+
+    def by_name(self, key: str) -> QueuedPodInfo | None:
+        """The record of the queued pod called `namespace/name`."""
+        return self._names.get(key)
+
+    def rank(self, uid: str) -> int | None:
+        """How many pods leave the same sub-queue before this one; None where there is no order."""
+        place = self._where.get(uid)
+        if place is Place.ACTIVE:
+            return self.active.rank(uid)
+        return self.backoff.rank(uid) if place is Place.BACKOFF else None
+
+    def to_active(self, info: QueuedPodInfo, event: str) -> None:
+        """Move a pod to the active queue from wherever it is. Raises what QueueSort raises."""
+        self.active.add(info)
+        self._moved(info, Place.ACTIVE, event)
+
+    def to_backoff(self, info: QueuedPodInfo, event: str) -> None:
+        """Move a pod to the backoff queue from the pool or from outside; as `to_active`."""
+        self.backoff.add(info)
+        self._moved(info, Place.BACKOFF, event)
+
+    def to_pool(self, info: QueuedPodInfo, event: str) -> None:
+        """Move a pod to the pool, or file it again when it is there and its record changed."""
+        self.pool.put(info)
+        due = self.retry_time(info)
+        if due is None:
+            self._retries.remove(info.uid)
+        else:
+            self._retries.push(info.uid, due, info)
+        self._moved(info, Place.GATED if info.gated else Place.UNSCHEDULABLE, event)
+
+    def retry_time(self, info: QueuedPodInfo) -> float | None:
+        """When a pod of the pool is tried again without any event: never in backoff."""
+        if info.requeue_at is None:
+            return None
+        expiry = self._policy.expiry(info)
+        if expiry == NO_BACKOFF:
+            return info.requeue_at
+        return max(info.requeue_at, self._policy.release(expiry))
+
+    def next_retry(self) -> float | None:
+        """The earliest `retry_time` in the pool."""
+        head = self._retries.peek()
+        return None if head is None else float(head[0])
+
+    def next_retry_due(self, now: float) -> QueuedPodInfo | None:
+        """A pod of the pool whose time has come; it stays in the pool, without a time."""
+        head = self._retries.peek()
+        if head is None or head[0] > now:
+            return None
+        self._retries.pop()
+        head[1].requeue_at = None
+        return head[1]
+
+    def refresh(self, info: QueuedPodInfo) -> None:
+        """File a queued pod again after its record changed. Raises what QueueSort raises."""
+        place = self._where[info.uid]
+        if place is Place.ACTIVE:
+            self.active.add(info)
+        elif place is Place.BACKOFF:
+            self.backoff.update(info)
+        else:
+            self.to_pool(info, "")
+
+    def count_rejectors(
+        self, info: QueuedPodInfo, delta: int, plugins: Iterable[str] | None = None
+    ) -> None:
+        """Keep the gauge `unschedulable_pods`, for all plugins that rejected the pod or some."""
+        profile = info.pod.spec.scheduler_name
+        for plugin in info.rejectors if plugins is None else plugins:
+            self._metrics.unschedulable_pods(plugin, profile, delta)
+
+    def remove(self, uid: str) -> QueuedPodInfo | None:
+        """Take a pod out of whatever place it is in; None when it is in none."""
+        place = self._where.get(uid)
+        if place is None:
+            return None
+        info = self._take(place, uid)
+        self._left(info, place)
+        return info
+
+    def pop(self, fruitless: Fruitless, *, early: bool) -> QueuedPodInfo | None:
+        """Take out the next pod; None when there is none, or `active.unsorted`.
+
+        `early`: from the backoff queue if nothing is active, but for those that are `fruitless`.
+        """
+        info = self.active.pop()
+        if info is not None:
+            self._left(info, Place.ACTIVE)
+        elif self.active.unsorted:
+            return None
+        elif early and (info := self.backoff.pop_early(fruitless)) is not None:
+            self._left(info, Place.BACKOFF)
+            self._metrics.incoming_pods(Place.ACTIVE, POP_FROM_BACKOFF)
+        return info
+
+    def violations(self) -> list[str]:
+        """What is broken inside, for `validate()`."""
+        found = self.active.violations() + self.backoff.violations() + self.pool.violations()
+        actual = [(info.uid, Place.ACTIVE) for info in self.active]
+        actual += [(info.uid, Place.BACKOFF) for info in self.backoff]
+        actual += [
+            (info.uid, Place.GATED if info.gated else Place.UNSCHEDULABLE) for info in self.pool
+        ]
+        found += [f"retry times: {text}" for text in self._retries.violations()]
+        wanting = {info.uid for info in self.pool if info.requeue_at is not None}
+        if wanting != {info.uid for info in self._retries.items()}:
+            found.append("the pods with a retry time are not those that wait for one")
+        if len({uid for uid, _ in actual}) != len(actual):
+            found.append("a pod is in two sub-queues")
+        if dict(actual) != self._where:
+            found.append("the index of places differs from the sub-queues")
+        if {info.uid for info in self._names.values()} != self._where.keys():
+            found.append("the index of names differs from the index of places")
+        found += [
+            f"pod {info.key} is filed under the name {key}"
+            for key, info in self._names.items()
+            if info.key != key or self.get(info.uid) is not info
+        ]
+        return found
+
+    def _moved(self, info: QueuedPodInfo, place: Place, event: str) -> None:
+        uid = info.uid
+        before = self._where.get(uid)
+        if before is place:
+            return
+        self._where[uid] = place
+        self._metrics.pending_pods(place, 1)
+        if before is None:
+            self._names[info.key] = info
+        else:
+            self._metrics.pending_pods(before, -1)
+            if place in _POOL and before in _POOL:
+                return
+            self._take(before, uid)
+        queue = Place.UNSCHEDULABLE if place is Place.GATED else place
+        self._metrics.incoming_pods(queue, event)
+
+    def _left(self, info: QueuedPodInfo, place: Place) -> None:
+        del self._where[info.uid]
+        del self._names[info.key]
+        self._metrics.pending_pods(place, -1)
+
+    def _take(self, place: Place, uid: str) -> QueuedPodInfo:
+        if place is Place.ACTIVE:
+            info = self.active.remove(uid)
+        elif place is Place.BACKOFF:
+            info = self.backoff.remove(uid)
+        else:
+            info = self.pool.remove(uid)
+            self._retries.remove(uid)
+        assert info is not None, f"pod {uid} is indexed in {place}, but not there"
+        return info

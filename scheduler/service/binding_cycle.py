@@ -1,0 +1,390 @@
+"""The binding cycle of one pod: wait at Permit, PreBind, Bind, PostBind (section 3.4 and 3.5).
+
+One task per pod. Until the wait at Permit ends the pod is in flight for the queue; after that only
+this task knows about it. Whatever goes wrong, reservations and the assumption are released exactly
+once, and only when it is certain that the pod is not bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from scheduler.engine import Attempt, Engine, Failure
+from scheduler.engine.engine import rejected_on_node
+from scheduler.engine.failure import from_error, from_status
+from scheduler.engine.runtime import AttemptError, failed
+from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
+from scheduler.framework.events import ASSIGNED_POD_DELETE
+from scheduler.framework.status import status_or_none
+from scheduler.metrics import SchedulerMetrics
+from scheduler.queue import SchedulingQueue
+from scheduler.service.api_writer import PodMovedOnError
+from scheduler.service.extenders import ExtenderBinder
+from scheduler.service.failure_handler import FailureHandler
+from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.inbox import Inbox
+from scheduler.service.node_recheck import NodeRecheck
+from scheduler.service.status_writer import StatusWriter
+
+_log = structlog.get_logger(__name__)
+
+#: A failure without a text: the pod is retried, unless the watch shows that it is gone or bound,
+#: but nothing is written about it.
+_UNTOLD: Final = Failure(reason="SchedulerError", message="", nominating=None, rejected=False)
+
+
+class BindingCycle:
+    """Takes assumed pods to the API server."""
+
+    def __init__(  # noqa: PLR0913 - what it is wired to
+        self,
+        engine: Engine,
+        queue: SchedulingQueue,
+        failures: FailureHandler,
+        *,
+        events: Events,
+        statuses: StatusWriter,
+        subscriptions: SubscriptionBoard,
+        clock: Clock,
+        metrics: SchedulerMetrics,
+        recheck: NodeRecheck | None = None,
+        inbox: Inbox | None = None,
+        extenders: ExtenderBinder | None = None,
+    ) -> None:
+        """Wire the cycle.
+
+        `recheck` looks at changed nodes again before the bind; None trusts the cycle. Without
+        `extenders` only plugins bind.
+        """
+        self._recheck = recheck
+        self._inbox = inbox or Inbox()
+        self._extenders = extenders
+        self._engine = engine
+        self._queue = queue
+        self._failures = failures
+        self._events = events
+        self._statuses = statuses
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._metrics = metrics
+        #: Cycles past Permit that have something to do. A pod that waits there, or for its volumes,
+        #: holds no slot, so that a gang of any size completes.
+        self.active = 0
+        #: PreBind work under way, by UID, and why it is to be given up.
+        self._pre_binding: dict[str, asyncio.Task[None]] = {}
+        self._preempted: dict[str, str] = {}
+        #: Called when there is one less of them.
+        self.on_end: Callable[[], None] = lambda: None
+
+    def preempt(self, uid: str, message: str) -> bool:
+        """Give up the PreBind of a pod in favour of another; False when it is not in PreBind."""
+        work = self._pre_binding.get(uid)
+        if work is None or work.done():
+            return False
+        self._preempted[uid] = message
+        work.cancel()
+        return True
+
+    def waits(self, begins: bool) -> None:
+        """A cycle begins, or ends, to wait for objects in PreBind."""
+        self.active += -1 if begins else 1
+        if begins:
+            self.on_end()
+
+    async def run(self, attempt: Attempt) -> None:
+        """The whole cycle; never raises but for cancellation."""
+        try:
+            if attempt.waiting is not None:
+                failure = await self._wait_at_permit(attempt)
+                if failure is not None:
+                    self._inbox.submit(partial(self._failed, attempt, failure))
+                    return
+        except asyncio.CancelledError:
+            self._engine.abandon(attempt)
+            raise
+        self.active += 1
+        self._metrics.binding_cycles(1)
+        try:
+            await self._after_permit(attempt)
+        finally:
+            self.active -= 1
+            self._metrics.binding_cycles(-1)
+            self.on_end()
+
+    async def _after_permit(self, attempt: Attempt) -> None:
+        try:
+            failure = await self._bind(attempt)
+        except AttemptError as problem:
+            failure = from_error(problem)
+        except Exception as problem:  # noqa: BLE001 - task boundary: a fault must not lose the pod
+            _log.exception("binding cycle failed", pod=attempt.pod.key)
+            failure = from_error(failed(f"binding cycle: {problem!r}", problem))
+        if failure is None:
+            self._inbox.submit(partial(self._succeeded, attempt))
+        else:
+            self._inbox.submit(partial(self._failed, attempt, failure))
+
+    async def _bind(self, attempt: Attempt) -> Failure | None:
+        groups, acts = self._pre_flight(attempt)
+        if acts and attempt.waiting is None:
+            self._statuses.expected_on(attempt.info.pod, attempt.node_name)
+        self._inbox.submit(partial(self._queue.done, attempt.info.uid))
+        if groups:
+            await self._pre_bind_all(attempt, groups)
+        status, failure = await self._checked_bind(attempt)
+        if failure is not None:
+            return failure
+        if status is not None and not status.success:
+            if status.code is Code.SKIP or isinstance(status.error, PodMovedOnError):
+                return _UNTOLD
+            return from_status(status)
+        await self._post_bind(attempt)
+        return None
+
+    # -- PreBind ---------------------------------------------------------------------------------
+
+    def _pre_flight(self, attempt: Attempt) -> tuple[list[list[Any]], bool]:
+        """PreBind plugins with work, in groups that may run side by side, and whether any has."""
+        groups: list[list[Any]] = []
+        open_group: list[Any] | None = None
+        acts = False
+        for plugin in attempt.framework.pre_bind:
+            answer = self._ask_pre_flight(attempt, plugin)
+            skipped = isinstance(answer, Status) and answer.skip
+            parallel = isinstance(answer, PreBindPreFlightResult) and answer.allow_parallel
+            if not skipped:
+                acts = True
+                if not parallel:
+                    groups.append([plugin])
+                elif open_group is None:
+                    open_group = [plugin]
+                    groups.append(open_group)
+                else:
+                    open_group.append(plugin)
+            if not parallel and not skipped:
+                open_group = None
+        return groups, acts
+
+    def _ask_pre_flight(
+        self, attempt: Attempt, plugin: Any
+    ) -> PreBindPreFlightResult | Status | None:
+        flight = getattr(plugin, "pre_bind_pre_flight", None)
+        if flight is None:
+            return None
+        try:
+            answer: PreBindPreFlightResult | Status | None = flight(
+                attempt.state, attempt.pod, attempt.node_name
+            )
+        except Exception as problem:  # plugin boundary
+            raise failed(
+                f'running PreBindPreFlight "{plugin.name}": {problem}', problem, plugin.name
+            ) from problem
+        if isinstance(answer, Status) and not (answer.success or answer.skip):
+            if answer.code is Code.ERROR:
+                raise failed(f'running PreBindPreFlight "{plugin.name}": {answer.message}')
+            raise failed(
+                f'PreBindPreFlight {plugin.name} returned "{answer.code.label}", which is '
+                "unsupported. It is supposed to return Success, Skip, or Error status"
+            )
+        return answer
+
+    async def _pre_bind_all(self, attempt: Attempt, groups: Sequence[Sequence[Any]]) -> None:
+        """PreBind in a task of its own, so that a preemptor can stop it and nothing else."""
+        uid = attempt.info.uid
+
+        async def work() -> None:
+            for group in groups:
+                await self._pre_bind(attempt, group)
+
+        task = asyncio.create_task(work(), name=f"prebind {attempt.info.key}")
+        self._pre_binding[uid] = task
+        try:
+            await task
+        except asyncio.CancelledError:
+            message = self._preempted.get(uid)
+            if message is None:
+                task.cancel()
+                raise
+            raise failed(message) from None
+        finally:
+            self._pre_binding.pop(uid, None)
+            self._preempted.pop(uid, None)
+
+    async def _pre_bind(self, attempt: Attempt, group: Sequence[Any]) -> None:
+        if len(group) == 1:
+            await self._run_pre_bind(attempt, group[0])
+            return
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for plugin in group:
+                    tasks.create_task(self._run_pre_bind(attempt, plugin))
+        except ExceptionGroup as problems:
+            raise problems.exceptions[0] from problems
+
+    async def _run_pre_bind(self, attempt: Attempt, plugin: Any) -> None:
+        started = self._clock.monotonic()
+        try:
+            status = status_or_none(
+                await _maybe_await(plugin.pre_bind(attempt.state, attempt.pod, attempt.node_name))
+            )
+        except AttemptError:
+            raise
+        except Exception as problem:  # plugin boundary
+            raise failed(
+                f'running PreBind plugin "{plugin.name}": {problem}', problem, plugin.name
+            ) from problem
+        self._observe("PreBind", status, attempt, started)
+        if status is None or status.success:
+            return
+        if status.rejected:
+            raise AttemptError(status.by(plugin.name))
+        raise failed(f'running PreBind plugin "{plugin.name}": {status.message}', None, plugin.name)
+
+    # -- Permit, Bind, PostBind ------------------------------------------------------------------
+
+    async def _wait_at_permit(self, attempt: Attempt) -> Failure | None:
+        waiting = attempt.waiting
+        assert waiting is not None
+        self._statuses.expected_on(attempt.info.pod, attempt.node_name)
+        started = self._clock.monotonic()
+        try:
+            status = waiting.result or await _result_of(waiting, self._clock)
+        finally:
+            self._inbox.submit(partial(self._engine.waiting_pods.remove, attempt.info.uid))
+        self._metrics.permit_wait(status.code.label, self._clock.monotonic() - started)
+        if status.success:
+            return None
+        if status.rejected:
+            return rejected_on_node(status, attempt.node_name)
+        return from_error(failed(f"waiting on permit for pod: {status.message}"))
+
+    async def _checked_bind(self, attempt: Attempt) -> tuple[Status | None, Failure | None]:
+        """Bind, unless the node was changed by others and fits no longer."""
+        recheck = self._recheck
+        if recheck is None:
+            return await self._run_bind(attempt), None
+        failure = recheck.begin(attempt)
+        if failure is not None:
+            return None, failure
+        try:
+            status = await self._run_bind(attempt)
+        finally:
+            failure = recheck.end(attempt)
+        bound = status is None or status.success
+        return status, None if bound else failure
+
+    async def _run_bind(self, attempt: Attempt) -> Status | None:
+        started = self._clock.monotonic()
+        status: Status | None = Status(Code.SKIP)
+        if self._extenders is not None:
+            status = await self._extenders.bind(attempt.pod, attempt.node_name)
+            if status is None or not status.skip:
+                self._observe("Bind", status, attempt, started)
+                return status
+        for plugin in attempt.framework.bind:
+            try:
+                status = status_or_none(
+                    await _maybe_await(plugin.bind(attempt.state, attempt.pod, attempt.node_name))
+                )
+            except Exception as problem:  # plugin boundary
+                raise failed(
+                    f'running Bind plugin "{plugin.name}": {problem}', problem, plugin.name
+                ) from problem
+            if status is not None and status.skip:
+                continue
+            if (
+                status is not None
+                and not status.success
+                and not status.rejected
+                and not isinstance(status.error, PodMovedOnError)
+            ):
+                status = failed(
+                    f'running Bind plugin "{plugin.name}": {status.message}', None, plugin.name
+                ).status
+            break
+        self._observe("Bind", status, attempt, started)
+        return status
+
+    async def _post_bind(self, attempt: Attempt) -> None:
+        for plugin in attempt.framework.post_bind:
+            try:
+                await _maybe_await(plugin.post_bind(attempt.state, attempt.pod, attempt.node_name))
+            except Exception:  # noqa: BLE001 - plugin boundary: nothing can undo the binding
+                _log.exception("PostBind plugin failed", plugin=plugin.name, pod=attempt.pod.key)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _succeeded(self, attempt: Attempt) -> None:
+        info, pod = attempt.info, attempt.pod
+        now = self._clock.now()
+        self._metrics.attempt(
+            "scheduled", attempt.framework.profile_name, self._clock.monotonic() - attempt.started
+        )
+        self._metrics.bound(info.attempts, now - (info.initial_attempt_timestamp or now))
+        self._events.record(
+            pod,
+            "Normal",
+            "Scheduled",
+            "Binding",
+            f"Successfully assigned {pod.key} to {attempt.node_name}",
+        )
+        self._subscriptions.publish_bind(pod, attempt.node_name)
+        if attempt.state.pods_to_activate:
+            self._failures.activate(attempt.state.pods_to_activate)
+
+    def _failed(self, attempt: Attempt, failure: Failure) -> None:
+        pod = attempt.pod
+        forgotten = self._engine.abandon(attempt)
+        if forgotten and not failure.rejected:
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
+        self._failures.handle(attempt, failure)
+        if forgotten and failure.rejected:
+            uid = pod.metadata.uid
+            self._queue.move_all_to_active_or_backoff(
+                ASSIGNED_POD_DELETE, pod, None, lambda other: other.metadata.uid != uid
+            )
+
+    def _observe(self, point: str, status: Status | None, attempt: Attempt, started: float) -> None:
+        label = "Success" if status is None else status.code.label
+        self._metrics.engine.extension_point(
+            point, label, attempt.framework.profile_name, self._clock.monotonic() - started
+        )
+
+
+async def _maybe_await(answer: Any) -> Any:
+    if not inspect.isawaitable(answer):
+        return answer
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # Something that the plugin waited for was cancelled, not this binding cycle.
+        raise RuntimeError("it was cancelled") from None
+
+
+async def _result_of(waiting: Any, clock: Clock) -> Status:
+    """Wait for the first signal: allowed, rejected, preempted, or the earliest plugin's timeout."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Status] = loop.create_future()
+
+    def finish(status: Status) -> None:
+        if not future.done():
+            future.set_result(status)
+
+    waiting.on_result = finish
+    while not future.done():
+        delay = max(0.0, waiting.deadline() - clock.monotonic())
+        try:
+            async with asyncio.timeout(delay):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            waiting.expire(clock.monotonic())
+    return future.result()

@@ -1,0 +1,1 @@
+"""Decisions recorded from kube-scheduler: reading them, replaying them, comparing ours."""

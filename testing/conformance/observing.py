@@ -1,0 +1,405 @@
+"""What our engine does with a vector, written down in the form of `expected`.
+
+Each plugin is also asked alone, on all nodes, in both forms. Two further lists have no counterpart
+in the vectors and must be empty: `forms` (the scalar form, the columnar form and the engine's own
+verdicts disagree) and `reuse` (remembered results differ from fresh ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from plugins import VolumeBinding
+from plugins.names import VOLUME_BINDING
+from scheduler.api import Pod
+from scheduler.engine import Attempt, AttemptError, Evaluator, FitError
+from scheduler.engine.diagnosis import Diagnosis
+from scheduler.engine.schedule_one import Unfit
+from scheduler.engine.scoring import ScoreSlot, _call_score, call_score_rows
+from scheduler.framework import (
+    Code,
+    CycleState,
+    PostFilterResult,
+    PreFilterResult,
+    QueuedPodInfo,
+    Rows,
+    Status,
+    error,
+)
+from testing.conformance.deciding import Decision, decide, status_record
+from testing.conformance.world import World
+
+Record = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Observation:
+    """Our side of a vector."""
+
+    #: As `expected`; a key is missing where the step did not happen.
+    actual: Record = field(default_factory=dict)
+    #: The text without the part that PostFilter plugins wrote.
+    message_prefix: str | None = None
+    forms: list[str] = field(default_factory=list)
+    reuse: list[str] = field(default_factory=list)
+
+
+def observe(world: World) -> Observation:
+    """Run everything there is to run for the incoming pod."""
+    observation = Observation()
+    actual = observation.actual
+    gate = _pre_enqueue(world)
+    actual["preEnqueue"] = status_record(gate)
+    if gate is not None:
+        actual.update(feasibleNodes=[], outcome="gated")
+        return observation
+    if world.cache.table.node_count:
+        _filter_and_score(world, observation)
+    else:
+        actual["feasibleNodes"] = []
+    _cycle(world, observation)
+    if world.cache.table.node_count:
+        observation.reuse += _reuse(world)
+    return observation
+
+
+# -- gates, PreFilter ----------------------------------------------------------------------------
+
+
+def _pre_enqueue(world: World) -> Status | None:
+    for plugin in world.framework.pre_enqueue:
+        status: Status | None = plugin.pre_enqueue(world.pod)
+        if status is not None and not status.success:
+            return status.by(plugin.name)
+    return None
+
+
+def _pre_filter_alone(world: World) -> tuple[dict[str, Record], dict[str, CycleState]]:
+    """Every PreFilter plugin on its own, and the states of those whose Filter is to be called."""
+    records: dict[str, Record] = {}
+    states: dict[str, CycleState] = {}
+    for plugin in world.framework.pre_filter:
+        state = CycleState()
+        answer: PreFilterResult | Status | None
+        try:
+            answer = plugin.pre_filter(state, world.pod, world.cache.table)
+        except Exception as problem:  # noqa: BLE001 - plugin boundary
+            answer = error(problem)
+        if isinstance(answer, PreFilterResult):
+            records[plugin.name] = {"code": "Success", "nodeNames": sorted(answer.node_names)}
+        else:
+            records[plugin.name] = status_record(answer)
+        if records[plugin.name]["code"] == "Success":
+            states[plugin.name] = state
+    return records, states
+
+
+def _pre_filter_combined(world: World, pod: Pod, state: CycleState) -> tuple[Record, Diagnosis]:
+    diagnosis = Diagnosis(node_count=world.cache.table.node_count)
+    try:
+        narrowing = world.plain.search._pre_filter(state, pod, None, diagnosis)
+    except FitError as unfit:
+        return status_record(unfit.diagnosis.statuses.absent), diagnosis
+    except AttemptError as problem:
+        return status_record(problem.status), diagnosis
+    record: Record = {"code": "Success"}
+    if narrowing.names is not None:
+        record["nodeNames"] = sorted(narrowing.names)
+        record["narrowedBy"] = sorted(narrowing.plugins)
+    return record, diagnosis
+
+
+# -- Filter --------------------------------------------------------------------------------------
+
+
+def _filter_and_score(world: World, observation: Observation) -> None:
+    actual = observation.actual
+    pod = world.incoming(nominated=False)
+    plugins, states = _pre_filter_alone(world)
+    state = CycleState()
+    combined, _ = _pre_filter_combined(world, pod, state)
+    actual["preFilter"] = {**combined, "plugins": plugins}
+    actual["filter"] = {"plugins": _filter_alone(world, plugins, states, observation)}
+    decision = decide(world.plain, world.cache.table, pod)
+    actual["feasibleNodes"] = list(decision.feasible)
+    if combined["code"] != "Success":
+        return
+    actual["filter"]["nodes"] = _verdicts(world, pod, state, combined, decision, observation)
+    if decision.feasible:
+        table = world.cache.table
+        rows = sorted(row for name in decision.feasible if (row := table.row_of(name)) is not None)
+        plans = _volume_plans(world, state, rows)
+        if plans:
+            actual["volumePlan"] = plans
+        actual["score"] = _scores(world, pod, state, np.array(rows, dtype=np.intp), observation)
+
+
+def _filter_alone(
+    world: World,
+    pre_filter: dict[str, Record],
+    states: dict[str, CycleState],
+    observation: Observation,
+) -> dict[str, dict[str, Record]]:
+    rejections: dict[str, dict[str, Record]] = {}
+    for slot in world.plain.search.filtering.slots:
+        if slot.name in pre_filter and slot.name not in states:
+            continue
+        state = states.get(slot.name, CycleState())
+        by_form = {"scalar": _filter_scalar(world, slot.plugin, state)}
+        if slot.columnar:
+            by_form["columnar"] = _filter_columnar(world, slot.plugin, state)
+        rejections[slot.name] = by_form["scalar"]
+        if len({repr(each) for each in by_form.values()}) > 1:
+            observation.forms.append(f"{slot.name} filters {by_form}")
+    return rejections
+
+
+def _filter_scalar(world: World, plugin: Any, state: CycleState) -> dict[str, Record]:
+    table = world.cache.table
+    found = {}
+    for row in table.rows.tolist():
+        try:
+            status = plugin.filter(state, world.pod, table.node_info(row))
+        except Exception as problem:  # noqa: BLE001 - plugin boundary
+            status = error(problem)
+        if status is not None:
+            found[table.names[row]] = status_record(status)
+    return found
+
+
+def _filter_columnar(world: World, plugin: Any, state: CycleState) -> dict[str, Record]:
+    table = world.cache.table
+    try:
+        codes = plugin.filter_rows(state, world.pod, table, table.rows)
+        return {
+            table.names[row]: status_record(plugin.filter_status(state, world.pod, code))
+            for row, code in zip(table.rows.tolist(), codes.tolist(), strict=True)
+            if code
+        }
+    except Exception as problem:  # noqa: BLE001 - plugin boundary
+        names = [table.names[row] for row in table.rows.tolist()]
+        return dict.fromkeys(names, status_record(error(problem)))
+
+
+def _verdicts(
+    world: World,
+    pod: Pod,
+    state: CycleState,
+    combined: Record,
+    decision: Decision,
+    observation: Observation,
+) -> dict[str, Record]:
+    """Verdict by node: the engine's own where it gives one, and checked with the scalar form."""
+    table, search = world.cache.table, world.plain.search
+    verdicts: dict[str, Record] = {}
+    for row in table.rows.tolist():
+        name = table.names[row]
+        if name not in combined.get("nodeNames", (name,)):
+            plugins = " ".join(combined["narrowedBy"])
+            verdicts[name] = {
+                "code": Code.UNSCHEDULABLE_AND_UNRESOLVABLE.label,
+                "reasons": [f"node(s) didn't satisfy plugin(s) [{plugins}]"],
+            }
+            continue
+        try:
+            status = search._with_nominated(state, pod, row)
+            if status is None:
+                status = world.framework.run_filters(state, pod, table.node_info(row))
+        except AttemptError as problem:
+            status = problem.status
+        verdicts[name] = status_record(status)
+    passing = sorted(name for name, each in verdicts.items() if each["code"] == "Success")
+    if passing != list(decision.feasible):
+        observation.forms.append(f"scalar filters pass {passing}, engine {decision.feasible}")
+    if decision.statuses and decision.statuses != verdicts:
+        observation.forms.append(f"scalar {verdicts}, engine {decision.statuses}")
+    return decision.statuses or verdicts
+
+
+def _volume_plans(world: World, state: CycleState, rows: list[int]) -> dict[str, Record]:
+    """By feasible node what would be bound and what provisioned, unless there is neither."""
+    plugin = world.framework.plugins.get(VOLUME_BINDING)
+    if not isinstance(plugin, VolumeBinding) or plugin.name in state.skip_filter:
+        return {}
+    plans = {}
+    for row in rows:
+        plan = plugin.plan(state, world.cache.table.node_info(row))
+        record: Record = {}
+        if plan.bindings:
+            record["static"] = {
+                claim.metadata.name: volume.metadata.name for claim, volume in plan.bindings
+            }
+        if plan.provisions:
+            record["provision"] = sorted(each.claim.metadata.name for each in plan.provisions)
+        if record:
+            plans[world.cache.table.names[row]] = record
+    return plans
+
+
+# -- Score ---------------------------------------------------------------------------------------
+
+
+def _scores(
+    world: World, pod: Pod, state: CycleState, rows: Rows, observation: Observation
+) -> Record:
+    scoring, table = world.plain.scoring, world.cache.table
+    names = [table.names[row] for row in rows.tolist()]
+    try:
+        scoring.pre_score(state, pod, rows, None)
+        plugins = {}
+        for slot in scoring.slots:
+            if slot.name in state.skip_score:
+                continue
+            raw, normalized = scoring.scores_of(slot, state, pod, rows)
+            observation.forms += _score_forms(world, slot, state, pod, rows)
+            plugins[slot.name] = {
+                "weight": slot.weight,
+                "raw": dict(zip(names, raw.tolist(), strict=True)),
+                "normalized": dict(zip(names, normalized.tolist(), strict=True)),
+            }
+        totals = scoring.totals_of(state, pod, rows)
+    except AttemptError as problem:
+        return {"skipped": [], "plugins": {}, "total": {}, "error": str(problem)}
+    return {
+        "skipped": sorted(state.skip_score),
+        "plugins": plugins,
+        "total": dict(zip(names, totals.tolist(), strict=True)),
+    }
+
+
+def _score_forms(
+    world: World, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows
+) -> Iterator[str]:
+    if not slot.columnar:
+        return
+    table = world.cache.table
+    columnar = call_score_rows(slot, state, pod, table, rows).tolist()
+    scalar = [_call_score(slot, state, pod, table, row) for row in rows.tolist()]
+    if columnar != scalar:
+        yield f"{slot.name} scores {scalar} in scalar form, {columnar} in columnar form"
+
+
+# -- the cycle as the service runs it ------------------------------------------------------------
+
+
+def _attempt(world: World, pod: Pod) -> Attempt:
+    return world.engine.attempt(QueuedPodInfo(pod, 0.0))
+
+
+def _cycle(world: World, observation: Observation) -> None:
+    actual = observation.actual
+    attempt = _attempt(world, world.pod)
+    if attempt.result is not None:
+        chosen = attempt.node_name
+        world.engine.abandon(attempt)
+        world.nominator.add_nominated_pod(world.pod, None)
+        actual["outcome"] = "scheduled"
+        actual["selectedNodeOptions"] = _options(world, chosen)
+        return
+    failure = attempt.failure
+    assert failure is not None
+    actual["outcome"] = "unschedulable" if failure.reason == "Unschedulable" else "error"
+    # What our plugins add to the text is an addition of ours (docs/differences.md).
+    message = failure.message.removesuffix(failure.note)
+    actual["message"] = observation.message_prefix = message
+    if failure.unschedulable_plugins:
+        actual["unschedulablePlugins"] = sorted(failure.unschedulable_plugins)
+    if world.cache.table.node_count and actual["outcome"] == "unschedulable":
+        _post_filter(world, observation)
+
+
+def _options(world: World, chosen: str) -> list[str]:
+    """The nodes that could have been chosen, and the one that was in any case."""
+    decision = decide(world.plain, world.cache.table, world.pod)
+    if decision.nominated:
+        options = set(decision.feasible)
+    else:
+        highest = max(decision.totals.values(), default=0)
+        options = {name for name, total in decision.totals.items() if total == highest}
+    return sorted(options | {chosen})
+
+
+def _post_filter(world: World, observation: Observation) -> None:
+    """What the PostFilter plugins answered, asked once more so that the answer can be seen."""
+    state = CycleState()
+    try:
+        world.plain.search.find(state, world.pod)
+    except FitError as unfit:
+        diagnosis = unfit.diagnosis
+        observation.message_prefix = diagnosis.message()
+        if not world.framework.post_filter or diagnosis.skip_post_filter:
+            return
+        result = world.plain._run_post_filter(state, world.pod, diagnosis)
+        record = _post_filter_record(result)
+        record.update(_dry_runs(world, state, diagnosis))
+        observation.actual["postFilter"] = record
+        outcome = world.plain.schedule(CycleState(), world.pod)
+        assert isinstance(outcome, Unfit)
+        if outcome.error.diagnosis.message() != observation.actual["message"]:
+            observation.reuse.append("the message differs from the one without reuse")
+
+
+def _post_filter_record(result: PostFilterResult) -> Record:
+    status = result.status
+    if status is None or status.success:
+        record: Record = {"code": "Success"}
+    else:
+        record = {"code": status.code.label, "reasons": [status.message]}
+        if status.plugin:
+            record["plugin"] = status.plugin
+    if result.nominating is not None:
+        if result.nominating.node_name:
+            record["nominatedNode"] = result.nominating.node_name
+        else:
+            record["clearsNomination"] = True
+    return record
+
+
+def _dry_runs(world: World, state: CycleState, diagnosis: Diagnosis) -> Record:
+    """What a preemption on each node would take, or why it would not help."""
+    rules = world.preemption_rules()
+    if rules is None:
+        return {}
+    evaluator = world.framework.handle.preemption
+    assert isinstance(evaluator, Evaluator)
+    found = evaluator.dry_run(state, world.pod, diagnosis.statuses, rules)
+    return {
+        "candidates": {
+            each.node_name: {
+                "victims": [pod.key for pod in each.victims],
+                "pdbViolations": each.pdb_violations,
+            }
+            for each in found.candidates
+        },
+        "rejected": {name: status_record(status) for name, status in found.rejected.items()},
+    }
+
+
+# -- reuse ---------------------------------------------------------------------------------------
+
+
+def _reuse(world: World) -> Iterator[str]:
+    """A second pod of the same shape must be treated as if it were the first of its kind."""
+    table = world.cache.table
+    first = world.incoming("-first")
+    fresh = decide(world.plain, table, first)
+    yield from _compared("first pod", fresh, decide(world.algorithm, table, first))
+    yield from _compared("second pod", fresh, decide(world.algorithm, table, first))
+    attempt = _attempt(world, first)
+    second = world.incoming("-second")
+    if attempt.result is not None:
+        beside = decide(world.plain, table, second)
+        yield from _compared("beside the first", beside, decide(world.algorithm, table, second))
+        world.engine.abandon(attempt)
+    # Texts may name the pod, so the second is compared with itself.
+    fresh = decide(world.plain, table, second)
+    yield from _compared("after the first left", fresh, decide(world.algorithm, table, second))
+
+
+def _compared(when: str, fresh: Decision, reused: Decision) -> Iterator[str]:
+    if fresh != reused:
+        yield f"{when}: fresh {fresh}, reused {reused}"

@@ -1,0 +1,167 @@
+"""Requests to the control plane as its administrator, synchronous and without dependencies.
+
+For setting up and looking at the API server under test; the project's own client is among the
+things that are tested, so it is not used here.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, cast
+
+from testing.control_plane.ports import LOOPBACK
+
+REQUEST_TIMEOUT_SECONDS: Final = 120.0
+PROBE_TIMEOUT_SECONDS: Final = 5.0
+CONTENT_TYPES: Final = {"PATCH": "application/merge-patch+json"}
+
+JsonObject = dict[str, object]
+
+
+class ApiError(RuntimeError):
+    """The API server answered with an error status."""
+
+    def __init__(self, method: str, path: str, status: int, answer: str) -> None:
+        super().__init__(f"{method} {path}: HTTP {status}: {answer}")
+        self.status = status
+
+
+class AdminClient:
+    """Sends one request per connection: a restarted server never meets a stale connection."""
+
+    def __init__(self, port: int, token: str, authority: Path) -> None:
+        self._port = port
+        self._token = token
+        self._authority = authority
+
+    def request(
+        self, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> JsonObject:
+        """Send a request and return the JSON object of the answer. A PATCH body is a merge patch.
+
+        Raises:
+            ApiError: the status of the answer is 400 or above.
+            OSError: there is no server, or the connection broke.
+        """
+        status, answer = self._exchange(method, path, body, REQUEST_TIMEOUT_SECONDS)
+        if status >= http.HTTPStatus.BAD_REQUEST:
+            raise ApiError(method, path, status, answer)
+        return cast("JsonObject", json.loads(answer))
+
+    def ensure(self, collection: str, manifest: Mapping[str, object]) -> None:
+        """Create an object under the path `collection`; it is fine if it exists."""
+        try:
+            self.request("POST", collection, manifest)
+        except ApiError as error:
+            if error.status != http.HTTPStatus.CONFLICT:
+                raise
+
+    def answers_ok(self, path: str) -> bool:
+        """Say whether a GET of `path` succeeds now; no answer counts as no."""
+        try:
+            status, _ = self._exchange("GET", path, None, PROBE_TIMEOUT_SECONDS)
+        except (OSError, http.client.HTTPException):
+            return False
+        return status == http.HTTPStatus.OK
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        content_type: str = "",
+        *,
+        timeout: float = REQUEST_TIMEOUT_SECONDS,
+    ) -> tuple[int, str]:
+        """Send a request and return status and text of the answer, whatever they are."""
+        return self._exchange(method, path, body, timeout, content_type)
+
+    def lines(self, path: str) -> Iterator[str]:
+        """Send a GET and yield the lines of the answer as they come, as of a watch.
+
+        Raises:
+            ApiError: the status of the answer is 400 or above.
+            OSError: there is no server, or the connection broke.
+        """
+        context = ssl.create_default_context(cafile=str(self._authority))
+        connection = http.client.HTTPSConnection(
+            LOOPBACK, self._port, context=context, timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        try:
+            headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+            connection.request("GET", path, None, headers)
+            response = connection.getresponse()
+            if response.status >= http.HTTPStatus.BAD_REQUEST:
+                raise ApiError("GET", path, response.status, response.read().decode())
+            for line in response:
+                yield line.decode()
+        finally:
+            connection.close()
+
+    def warnings(
+        self, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> list[str]:
+        """Send a request that must succeed and return the texts of its Warning headers."""
+        status, answer, headers = self._answer(method, path, body, REQUEST_TIMEOUT_SECONDS)
+        if status >= http.HTTPStatus.BAD_REQUEST:
+            raise ApiError(method, path, status, answer)
+        return [text.split('"')[1] for text in headers.get_all("Warning") or ()]
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        timeout: float,
+        content_type: str = "",
+    ) -> tuple[int, str]:
+        status, answer, _ = self._answer(method, path, body, timeout, content_type)
+        return status, answer
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        timeout: float,
+        content_type: str = "",
+    ) -> tuple[int, str, http.client.HTTPMessage]:
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        if body is not None:
+            default = CONTENT_TYPES.get(method, "application/json")
+            headers["Content-Type"] = content_type or default
+        context = ssl.create_default_context(cafile=str(self._authority))
+        connection = http.client.HTTPSConnection(
+            LOOPBACK, self._port, context=context, timeout=timeout
+        )
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode(), response.headers
+        finally:
+            connection.close()
+
+
+def serves_ok(port: int, path: str) -> bool:
+    """Say whether a component serves `path` with 200 over HTTPS, whatever its certificate.
+
+    The components other than the API server sign their own certificate in memory, so there is
+    nothing to verify it against.
+    """
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(
+        LOOPBACK, port, context=context, timeout=PROBE_TIMEOUT_SECONDS
+    )
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

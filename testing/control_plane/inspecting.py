@@ -1,0 +1,54 @@
+"""Reads the endpoints of a running kubestow as the administrator: metrics and the queue."""
+
+from __future__ import annotations
+
+import http
+import http.client
+import json
+import ssl
+from typing import Any
+
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.ports import LOOPBACK
+
+
+class Inspector:
+    """One scheduler's endpoints; its certificate is made at start, so nobody can verify it."""
+
+    def __init__(self, process: ManagedProcess, control_plane: ControlPlane) -> None:
+        self._process = process
+        self._token = control_plane.admin_token
+
+    def get(self, path: str) -> str:
+        """The body of a page. Raises AssertionError for any answer but 200."""
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(
+            LOOPBACK, self._process.port, context=context, timeout=10
+        )
+        try:
+            headers = {"Authorization": f"Bearer {self._token}"}
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            body = response.read().decode()
+            assert response.status == http.HTTPStatus.OK, f"{path}: {response.status} {body}"
+            return body
+        finally:
+            connection.close()
+
+    def queue(self, namespace: str) -> dict[str, dict[str, Any]]:
+        """The records of a namespace's pending pods, by name."""
+        page = json.loads(self.get(f"/debug/queue?namespace={namespace}"))
+        return {each["name"]: each for each in page["pods"]}
+
+    def sample(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples with these labels; 0 where there are none."""
+        total = 0.0
+        for line in self.get("/metrics").splitlines():
+            series, _, value = line.rpartition(" ")
+            if series.partition("{")[0] == name and all(
+                f'{key}="{text}"' in series for key, text in labels.items()
+            ):
+                total += float(value)
+        return total

@@ -1,0 +1,206 @@
+"""Builds programs of other projects from their published Go modules.
+
+The version of a program comes from the go.mod that names it and from nowhere else. A binary is
+built again only when its stamp (a hash of go.mod, go.sum, the flags and the package) differs, so a
+second run takes no time. Binaries appear under their name only when they are complete.
+
+Only the standard library is used, because this runs before the project is installed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HEARTBEAT_SECONDS: Final = 30.0
+"""How often a long build says that it is alive."""
+
+FLAGS: Final = ("-mod=readonly", "-buildvcs=false", "-trimpath")
+"""Flags of every `go build`."""
+
+
+class BuildError(RuntimeError):
+    """The build cannot go on. The text says what failed and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One command that is built from a module."""
+
+    name: str
+    """Of the binary."""
+
+    package: str
+    """The import path of its main package."""
+
+    module: Path
+    """The directory of the go.mod and the go.sum that decide its version."""
+
+    flags: tuple[str, ...] = (*FLAGS, "-ldflags", "-s -w")
+    """The flags of `command`."""
+
+    command: tuple[str, ...] = ("build",)
+    """Of Go; `("test", "-c")` builds the tests of the package."""
+
+    def stamp(self) -> str:
+        """Return the hash of all that decides the content of the binary."""
+        digest = hashlib.sha256()
+        for file in ("go.mod", "go.sum"):
+            digest.update((self.module / file).read_bytes())
+        digest.update("\0".join([self.package, *self.flags]).encode())
+        return digest.hexdigest()
+
+    def is_current(self, directory: Path) -> bool:
+        """Say whether `directory` holds the binary as it would be built now."""
+        file = self._stamp_file(directory)
+        return (
+            is_executable(directory / self.name)
+            and file.is_file()
+            and file.read_text() == self.stamp()
+        )
+
+    def source_directory(self) -> Path:
+        """Return the unpacked sources of the module that holds the package; it is read-only.
+
+        Raises:
+            BuildError: Go is missing, or the module cannot be fetched.
+        """
+        command = [find_go(""), "list", "-mod=readonly", "-f", "{{.Module.Dir}}", self.package]
+        status, output, errors = _run_go(
+            command, self.module, doing=f"looking for the sources of {self.name}"
+        )
+        if status != 0:
+            msg = f"the sources of {self.name} were not found:\n{errors}"
+            raise BuildError(msg)
+        return Path(output.strip())
+
+    def _stamp_file(self, directory: Path) -> Path:
+        return directory / f".{self.name}.stamp"
+
+    def compile_into(self, go: str, directory: Path) -> None:
+        """Compile the program, with the Go command `go`, into `directory`."""
+        started = time.monotonic()
+        target, partial = directory / self.name, directory / f".{self.name}.partial"
+        status, _, errors = _run_go(
+            [go, *self.command, *self.flags, "-o", str(partial), self.package],
+            self.module,
+            doing=f"building {self.name}",
+        )
+        if status != 0:
+            msg = f"building {self.name} from {self.package} failed with status {status}:\n{errors}"
+            raise BuildError(msg)
+        partial.replace(target)
+        self._stamp_file(directory).write_text(self.stamp())
+        size = target.stat().st_size / 1e6
+        say(f"      {self.name}: {time.monotonic() - started:.0f} s, {size:.0f} MB")
+
+
+def build(programs: Sequence[Program], directory: Path, *, what: str, remedy: str = "") -> None:
+    """Build every program that is missing from `directory` or out of date.
+
+    Args:
+        programs: what to build.
+        directory: where the binaries go.
+        what: the programs are, for the messages.
+        remedy: how to do without Go and without a network, if there is a way; completes ", or ...".
+
+    Raises:
+        BuildError: Go is missing, the modules cannot be fetched, or a package does not compile.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with _only_one_build(directory):
+        stale = [program for program in programs if not program.is_current(directory)]
+        if not stale:
+            names = ", ".join(program.name for program in programs)
+            say(f"{names} of {what} in {directory}: up to date")
+            return
+        go = find_go(remedy)
+        started = time.monotonic()
+        for module in dict.fromkeys(program.module for program in stale):
+            _download_modules(go, module, remedy)
+        for position, program in enumerate(stale, start=1):
+            say(f"[{position}/{len(stale)}] building {program.name}")
+            program.compile_into(go, directory)
+        say(f"built {len(stale)} binaries into {directory} in {time.monotonic() - started:.0f} s")
+
+
+def find_go(remedy: str) -> str:
+    """Return the path of `go`.
+
+    Raises:
+        BuildError: there is none.
+    """
+    go = shutil.which("go")
+    if go is None:
+        msg = f"there is no `go` on PATH: install Go{_or(remedy)}"
+        raise BuildError(msg)
+    return go
+
+
+def is_executable(path: Path) -> bool:
+    """Say whether `path` is a file that can be run."""
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def say(text: str) -> None:
+    """Report progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _download_modules(go: str, module: Path, remedy: str) -> None:
+    """Fetch all modules first, so that a network failure does not look like a compile error."""
+    started = time.monotonic()
+    say(f"fetching the Go modules of {module.name}")
+    status, _, errors = _run_go([go, "mod", "download"], module, doing="fetching Go modules")
+    if status != 0:
+        msg = (
+            f"the Go modules could not be fetched:\n{errors}\n"
+            "Check the network and the module proxy (`go env GOPROXY` shows which one is used)"
+            f"{_or(remedy)}."
+        )
+        raise BuildError(msg)
+    say(f"      modules: {time.monotonic() - started:.0f} s")
+
+
+def _or(remedy: str) -> str:
+    return f", or {remedy}" if remedy else ""
+
+
+def _run_go(command: Sequence[str], module: Path, *, doing: str) -> tuple[int, str, str]:
+    """Run Go in a module's directory; return its exit status, output and the end of its errors."""
+    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+    started = time.monotonic()
+    with subprocess.Popen(
+        command,
+        cwd=module,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while True:
+            try:
+                output, errors = process.communicate(timeout=HEARTBEAT_SECONDS)
+            except subprocess.TimeoutExpired:
+                say(f"      still {doing}, {time.monotonic() - started:.0f} s")
+            else:
+                return process.returncode, output, "\n".join(errors.splitlines()[-30:])
+
+
+@contextmanager
+def _only_one_build(directory: Path) -> Iterator[None]:
+    """Hold a lock file, so that a second build waits and then finds everything done."""
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,1 @@
+"""A generated catalogue of hostile objects, and a world to feed them to."""

@@ -1,0 +1,75 @@
+"""All hostile cases, and how to choose among them.
+
+for case in chosen(plural="pods", dimension=Dimension.COUNT):
+    body = encode(case.object(case.full))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from testing.hostile.case import Dimension, HostileCase, JsonObject, Verdict, encode, name_of
+from testing.hostile.cluster_cases import cluster_cases
+from testing.hostile.large_cases import large_cases
+from testing.hostile.metadata_cases import metadata_cases
+from testing.hostile.pod_cases import pod_cases
+from testing.hostile.storage_cases import storage_cases
+
+__all__ = [
+    "CASES",
+    "WORST",
+    "Dimension",
+    "HostileCase",
+    "JsonObject",
+    "Verdict",
+    "chosen",
+    "encode",
+    "name_of",
+]
+
+CASES: Final[Mapping[str, HostileCase]] = MappingProxyType(
+    {
+        case.name: case
+        for case in (
+            *metadata_cases(),
+            *pod_cases(),
+            *large_cases(),
+            *cluster_cases(),
+            *storage_cases(),
+        )
+    }
+)
+"""Every case by name."""
+
+WORST: Final = tuple(
+    CASES[name]
+    for name in (
+        "pods-managed-fields-deep",
+        "pods-resource-names",
+        "pods-anti-affinity-terms",
+        "pods-affinity-terms",
+        "pods-own-anti-affinity",
+        "pods-own-node-affinity",
+        "pods-own-labels",
+        "pods-argument-long",
+    )
+)
+"""Cases to measure at full size: what ended or paralysed a scheduler once."""
+
+
+def chosen(
+    *,
+    plural: str | None = None,
+    dimension: Dimension | None = None,
+    verdict: Verdict | None = None,
+) -> list[HostileCase]:
+    """The cases of a kind, a dimension, a verdict."""
+    return [
+        case
+        for case in CASES.values()
+        if plural in (None, case.plural)
+        and dimension in (None, case.dimension)
+        and verdict in (None, case.verdict)
+    ]

@@ -1,0 +1,291 @@
+"""What autoscalers really do, replayed in virtual time: they leave out what they said before.
+
+The two stories with times were recorded beside cluster-autoscaler 1.36.1 and Karpenter 1.14.0. The
+random ones imitate what both leave out; the invariant is "late, never early": the condition is not
+False while the autoscaler is still bringing a node, and it is False soon enough after the end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.api.policy import CoreEvent
+from scheduler.controllers.node_provisioning import Limits
+from scheduler.controllers.node_provisioning.sources import SUSPECT_WINDOWS
+from tests.unit.controllers.node_provisioning.world import EPOCH, Stage, event, group_event, pod
+
+DEADLINE = 1200.0
+CLUSTER_AUTOSCALER = "cluster-autoscaler"
+KARPENTER = "karpenter"
+
+
+def stage(deadline: float = DEADLINE) -> Stage:
+    return Stage(pod(), limits=Limits(provisioning_deadline=deadline))
+
+
+def triggered(time: float, group: str) -> CoreEvent:
+    return event("TriggeredScaleUp", f"pod triggered scale-up: [{{{group} 0->1 (max: 5)}}]", time)
+
+
+def scaled(time: float, group: str) -> CoreEvent:
+    text = f"Scale-up: group {group} size set to 1 instead of 0 (max: 5)"
+    return group_event("ScaledUpGroup", text, time)
+
+
+def sold_out(time: float, group: str) -> CoreEvent:
+    text = (
+        f"Failed adding 1 nodes to group {group} due to OutOfResource.ZONE_RESOURCE_POOL_EXHAUSTED"
+    )
+    return group_event("ScaleUpFailed", text, time)
+
+
+def nominated(time: float, claim: str, first: float | None = None) -> CoreEvent:
+    made = event("Nominated", f"Pod should schedule on: nodeclaim/{claim}", time, source=KARPENTER)
+    begun = event("", "", time if first is None else first).last_timestamp
+    made.first_timestamp = begun
+    return made
+
+
+def no_capacity(time: float, claim: str) -> CoreEvent:
+    text = f"NodeClaim {claim} event: insufficient capacity"
+    return event("InsufficientCapacityError", text, time, kind="NodeClaim", name=claim,
+                 source=KARPENTER)  # fmt: skip
+
+
+def refused(time: float) -> CoreEvent:
+    return event("FailedScheduling", "Failed to schedule pod, no", time, source=KARPENTER)
+
+
+# -- as recorded -----------------------------------------------------------------------------------
+
+
+def test_another_group_takes_over_without_an_event_about_the_pod() -> None:
+    """01:03:28 promise, 01:03:38 group A failed and B was scaled, 01:05:08 the node of B came."""
+    world = stage()
+    world.hear(triggered(0, "ng-a"))
+    assert world.act(0) == [("True", "TriggeredScaleUp")]
+    world.now = 10
+    world.hear(scaled(10, "ng-b"), sold_out(10, "ng-a"))
+    assert world.act(100) == []
+
+
+def test_the_window_alone_is_longer_than_the_silence() -> None:
+    """Permission to read the ConfigMap's events is one thing; that none is lost is another."""
+    world = stage()
+    world.hear(triggered(0, "ng-a"))
+    world.act(0)
+    world.now = 10
+    world.hear(sold_out(10, "ng-a"))
+    assert world.act(100) == []
+    assert world.act(320) == []
+    assert world.act(340) == [("False", "ProvisioningFailed")]
+
+
+def test_another_claim_takes_over_without_an_event_about_the_pod() -> None:
+    """00:47:26 Nominated, no capacity at once, 00:47:34 the next claim, its node due 00:50:05."""
+    world = stage()
+    world.hear(nominated(0, "kice-q22qg"), no_capacity(0, "kice-q22qg"))
+    assert world.act(0) == [("True", "Nominated")]
+    world.now = 8
+    world.decisions.claim_came("kice-next", EPOCH + 8, 8)
+    assert world.act(159) == []
+    # Without permission to read claims, the repeated event is what tells of it.
+    world = stage()
+    world.hear(nominated(0, "kice-q22qg"), no_capacity(0, "kice-q22qg"))
+    world.act(0)
+    assert world.act(119) == []
+    world.now = 120
+    world.hear(nominated(120, "kice-next"))
+    # Only the words of the condition change.
+    assert world.act(159) == [("True", "Nominated")]
+
+
+def test_a_claim_that_is_nominated_again_and_again_has_one_deadline() -> None:
+    """Deadline 150 s: Karpenter repeats `Nominated` every two minutes."""
+    world = stage(deadline=150)
+    written = []
+    for time in range(0, 400, 120):
+        world.now = time
+        world.hear(nominated(time, "x", first=0))
+        written += world.act(time)
+        written += world.act(time + 60)
+    assert written == [("True", "Nominated"), ("False", "ProvisioningTimedOut")]
+    assert world.patches[-1].condition.last_transition_time == event("", "", 180).last_timestamp
+
+
+def test_a_deadline_counts_from_the_first_promise_after_a_restart() -> None:
+    """The event that a list brings tells when it came first."""
+    world = stage(deadline=150)
+    world.now = 130
+    world.hear(nominated(120, "x", first=0), age=10)
+    assert world.act(130) == [("True", "Nominated")]
+    assert world.act(150) == [("False", "ProvisioningTimedOut")]
+
+
+def test_a_refusal_ends_a_run_of_promises() -> None:
+    world = stage(deadline=150)
+    for time, made in ((0, nominated(0, "x")), (100, refused(100)), (110, nominated(110, "y"))):
+        world.now = time
+        world.hear(made)
+        world.act(time)
+    assert world.act(259) == []
+    assert world.act(260) == [("False", "ProvisioningTimedOut")]
+
+
+def test_a_claim_that_is_deleted_has_failed() -> None:
+    """Karpenter gives up a machine that never registers without an event."""
+    world = stage()
+    world.hear(nominated(0, "x"))
+    world.act(0)
+    world.now = 900
+    world.decisions.claim_gone("x", EPOCH + 900, 900)
+    assert world.act(1079) == []
+    assert world.act(1080) == [("False", "ProvisioningFailed")]
+    assert "node claim x was deleted" in world.patches[-1].condition.message
+
+
+def test_a_failure_of_what_took_over_counts() -> None:
+    """The window begins anew with it, and not later."""
+    world = stage()
+    world.hear(triggered(0, "ng-a"), sold_out(10, "ng-a"), scaled(20, "ng-b"))
+    world.act(20)
+    # Still coming, as far as anybody knows.
+    assert world.act(500) == []
+    world.now = 500
+    world.hear(sold_out(500, "ng-b"))
+    assert world.act(829) == []
+    assert world.act(830) == [("False", "ProvisioningFailed")]
+
+
+def test_nodes_that_come_put_the_end_off_and_never_past_the_deadline() -> None:
+    world = stage()
+    world.hear(triggered(0, "ng-a"), sold_out(10, "ng-a"))
+    world.act(10)
+    for time in range(100, 1300, 100):
+        world.now = time
+        world.decisions.node_came(EPOCH + time, time)
+        world.act(time)
+        assert len(world.patches) == (1 if time < DEADLINE else 2)
+    assert world.patches[-1].condition.reason == "ProvisioningFailed"
+
+
+def test_what_comes_after_the_end_changes_nothing() -> None:
+    world = stage()
+    world.hear(triggered(0, "ng-a"), sold_out(10, "ng-a"))
+    world.act(10)
+    assert world.act(340) == [("False", "ProvisioningFailed")]
+    world.now = 400
+    world.hear(scaled(400, "ng-b"))
+    world.decisions.node_came(EPOCH + 400, 400)
+    assert world.act(2000) == []
+
+
+# -- random stories --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try: how long after the last one ended, and after how long it fails or brings a node."""
+
+    pause: float
+    seconds: float
+
+
+@dataclass
+class Story:
+    """One autoscaler, one pod. `said` holds what the bridge gets to hear, `busy` until when."""
+
+    world: Stage = field(default_factory=lambda: stage(deadline=1e6))
+    queue: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    numbers: count[int] = field(default_factory=count)
+    last_said: dict[str, float] = field(default_factory=dict)
+
+    def at(self, time: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self.queue, (time, next(self.numbers), act))
+
+    def say(self, time: float, made: CoreEvent) -> None:
+        self.at(time, lambda: self.world.hear(made))
+
+    def say_unless_repeated(self, time: float, made: CoreEvent, silence: float) -> None:
+        """One event per reason and pod in that time, whatever its message."""
+        if time - self.last_said.get(made.reason, -1e9) >= silence:
+            self.last_said[made.reason] = time
+            self.say(time, made)
+
+    def run_until(self, end: float) -> list[tuple[float, str]]:
+        """Let time pass, second by second; returns when which status was written."""
+        written = []
+        time = self.world.now
+        while time <= end:
+            while self.queue and self.queue[0][0] <= time:
+                when, _, act = heapq.heappop(self.queue)
+                self.world.now = when
+                act()
+            written += [(time, status) for status, _ in self.world.act(time)]
+            time += 1.0
+        return written
+
+
+ATTEMPTS = st.lists(
+    st.builds(
+        Attempt,
+        pause=st.integers(0, 60).map(float),
+        seconds=st.one_of(st.integers(0, 30), st.integers(30, 600)).map(float),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ATTEMPTS, st.booleans())
+def test_cluster_autoscaler_tries_group_after_group(attempts: list[Attempt], comes: bool) -> None:
+    story, time = Story(), 0.0
+    for number, attempt in enumerate(attempts):
+        time += attempt.pause if number else 0.0
+        group = f"g{number}"
+        story.say_unless_repeated(time, triggered(time, group), 300.0)
+        story.say(time, scaled(time, group))
+        time += attempt.seconds
+        last = number == len(attempts) - 1
+        if not (last and comes):
+            story.say(time, sold_out(time, group))
+    written = story.run_until(time)
+    assert {status for _, status in written} == {"True"}, "softened while nodes were coming"
+    if not comes:
+        written = story.run_until(time + SUSPECT_WINDOWS[CLUSTER_AUTOSCALER] + 1)
+        assert [status for _, status in written] == ["False"], "not noticed in time"
+
+
+@settings(max_examples=200, deadline=None)
+@given(ATTEMPTS, st.booleans(), st.booleans())
+def test_karpenter_makes_claim_after_claim(
+    attempts: list[Attempt], comes: bool, readable: bool
+) -> None:
+    story, time = Story(), 0.0
+    for number, attempt in enumerate(attempts):
+        # It looks at pending pods every ten seconds, and nominates a pod once in two minutes.
+        time += min(attempt.pause, 10.0) if number else 0.0
+        name = f"c{number}"
+        if readable:
+            came = story.world.decisions.claim_came
+            story.at(time, partial(came, name, EPOCH + time, time))
+        begin, end = time, time + attempt.seconds
+        while time < end or time == begin:
+            story.say_unless_repeated(time, nominated(time, name), 120.0)
+            time += 10.0
+        time = end
+        if not (number == len(attempts) - 1 and comes):
+            story.say(time, no_capacity(time, name))
+    written = story.run_until(time)
+    assert {status for _, status in written} == {"True"}, "softened while nodes were coming"
+    if not comes:
+        written = story.run_until(time + SUSPECT_WINDOWS[KARPENTER] + 1)
+        assert [status for _, status in written][-1:] == ["False"], "not noticed in time"

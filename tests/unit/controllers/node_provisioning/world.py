@@ -1,0 +1,140 @@
+"""Pods, events and a bridge without a network, in virtual time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from scheduler.api.meta import Condition, ObjectMeta
+from scheduler.api.pod import (
+    Pod,
+    PodSchedulingGate,
+    PodSpec,
+    PodStatus,
+    TopologySpreadConstraint,
+)
+from scheduler.api.policy import CoreEvent, EventSource
+from scheduler.api.storage import ObjectReference
+from scheduler.controllers.node_provisioning import (
+    CONDITION,
+    Decisions,
+    Demand,
+    Limits,
+    Patch,
+    Plan,
+)
+
+ZONE = "topology.kubernetes.io/zone"
+EPOCH = 1_800_000_000.0
+"""When the tests' time begins, by the autoscalers' clocks."""
+
+TRIGGERED = "pod triggered scale-up: [{g1 1->2 (max: 5)}]"
+TWO_GROUPS = "pod triggered scale-up: [{g1 1->2 (max: 5)} {g2 0->1 (max: 3)}]"
+BACKOFF = "pod didn't trigger scale-up: 1 in backoff after failed scale-up"
+TOO_BIG = "pod didn't trigger scale-up: 1 max node group size reached"
+NO_GROUP = "pod didn't trigger scale-up: "
+
+
+def rfc(time: float) -> str:
+    return datetime.fromtimestamp(EPOCH + time, UTC).isoformat().replace("+00:00", "Z")
+
+
+def pod(name: str = "a", uid: str = "", **spec: Any) -> Pod:
+    """A pod of ours with the criterion."""
+    spec.setdefault("scheduler_name", "kubestow")
+    hard = TopologySpreadConstraint(
+        topology_key=ZONE,
+        when_unsatisfiable="DoNotSchedule",
+        fallback_criteria=("NodeProvisioningFailed",),
+    )
+    spec.setdefault("topology_spread_constraints", (hard,))
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="ns", uid=uid or f"uid-{name}"),
+        spec=PodSpec(**spec),
+    )
+
+
+def gated(name: str = "a") -> Pod:
+    return pod(name, scheduling_gates=(PodSchedulingGate(name="wait"),))
+
+
+def having(item: Pod, *conditions: Condition, **status: Any) -> Pod:
+    return msgspec.structs.replace(item, status=PodStatus(conditions=conditions, **status))
+
+
+def condition(status: str, reason: str, message: str = "") -> Condition:
+    return Condition(type=CONDITION, status=status, reason=reason, message=message)
+
+
+def event(
+    reason: str,
+    message: str,
+    time: float = 0.0,
+    *,
+    name: str = "a",
+    source: str = "cluster-autoscaler",
+    kind: str = "Pod",
+    namespace: str = "ns",
+    uid: str | None = None,
+) -> CoreEvent:
+    about = ObjectReference(
+        kind=kind, namespace=namespace, name=name, uid=f"uid-{name}" if uid is None else uid
+    )
+    return CoreEvent(
+        involved_object=about,
+        reason=reason,
+        message=message,
+        source=EventSource(component=source),
+        last_timestamp=rfc(time),
+    )
+
+
+def group_event(reason: str, message: str, time: float = 0.0, **more: Any) -> CoreEvent:
+    more = {"name": "cluster-autoscaler-status", "namespace": "kube-system", **more}
+    return event(reason, message, time, kind="ConfigMap", **more)
+
+
+def failed(group: str, time: float) -> CoreEvent:
+    return group_event("FailedToScaleUpGroup", f"Scale-up failed for group {group}: no", time)
+
+
+class Stage:
+    """A bridge's decisions and the moment; every patch is carried out at once unless held."""
+
+    def __init__(self, *pods: Pod, names: tuple[str, ...] = ("kubestow",), **more: Any) -> None:
+        more.setdefault("limits", Limits(suspect_window=60.0, provisioning_deadline=1200.0))
+        more.setdefault("wanted", Demand(every_pod=False))
+        self.decisions = Decisions(names=names, **more)
+        self.now = 0.0
+        self.pods = {each.uid: each for each in pods}
+        self.patches: list[Patch] = []
+        for each in pods:
+            self.decisions.pod_changed(each)
+
+    def hear(self, *events: CoreEvent, age: float = 0.0) -> None:
+        for each in events:
+            self.decisions.event_changed(each, self.now, age)
+
+    def plan(self, at: float | None = None) -> Plan:
+        if at is not None:
+            self.now = at
+        return self.decisions.plan(self.now, rfc(self.now))
+
+    def act(self, at: float | None = None) -> list[tuple[str, str]]:
+        """Carry out what is planned now: status and reason of each patch."""
+        before = len(self.patches)
+        while plan := self.plan(at).patches:
+            for patch in plan:
+                self._carry_out(patch)
+        done = self.patches[before:]
+        return [(each.condition.status, each.condition.reason) for each in done]
+
+    def _carry_out(self, patch: Patch) -> None:
+        self.patches.append(patch)
+        self.decisions.written(patch, self.now)
+        current = self.pods.get(patch.pod.uid)
+        if current is not None:
+            self.pods[current.uid] = having(current, patch.condition)
+            self.decisions.pod_changed(self.pods[current.uid])

@@ -1,0 +1,117 @@
+"""B36 and claims: quota kept for a pod that small ones starve, and labels (design 2.11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from plugins.resource_quota.messages import message
+from tests.unit.plugins.resource_quota.objects import Desk, pod, quota
+
+CPU = "requests.cpu-millis"
+HARD = {CPU: 8000}
+
+
+def stream(desk: Desk, rounds: int) -> int | None:
+    """One-core pods run for a while, each replaced by a new one; the round in which `big` ran."""
+    running = [f"old{number}" for number in range(8)]
+    desk.see(*(pod(uid, node="n") for uid in running))
+    big = pod("big", "8", deferred=True)
+    assert desk.enqueue(big) == []
+    for number in range(rounds):
+        if running:
+            desk.ledger.forget(running.pop(0))
+        desk.run(10)
+        fresh = pod(f"new{number}", deferred=True)
+        if "big" in desk.released or not desk.ledger.violations(big):
+            assert desk.enqueue(big) == ["big"]
+            assert not desk.ledger.reserve(big)
+            desk.ledger.validate()
+            return number
+        if desk.enqueue(fresh):
+            assert not desk.ledger.reserve(fresh)
+            desk.see(pod(fresh.uid, node="n"))
+            running.append(fresh.uid)
+    return None
+
+
+def test_b36_without_fairness_small_pods_may_starve_a_big_one() -> None:
+    assert stream(Desk(quota(hard=HARD)), 100) is None
+
+
+def test_b36_with_hold_after_the_big_pod_runs_when_the_others_have_drained() -> None:
+    # Held for 60 s, that is 6 rounds; then the 8 pods that run must end.
+    assert stream(Desk(quota(hard=HARD), hold_after=60.0), 100) in range(12, 16)
+
+
+def holding(**options: float) -> Desk:
+    """`big` has been held for so long that quota is kept for it."""
+    desk = Desk(quota(hard=HARD), hold_after=60.0, **options)
+    desk.see(pod("running", "4", node="n"))
+    assert desk.enqueue(pod("big", "8", deferred=True)) == []
+    desk.run(61)
+    return desk
+
+
+def test_later_pods_are_told_whom_they_wait_for() -> None:
+    desk = holding()
+    small = pod("small", deferred=True)
+    desk.see(small)
+    assert message(desk.ledger.violations(small)) == (
+        "quota exceeded: q, requested: requests.cpu=1, used: requests.cpu=4, "
+        "limited: requests.cpu=8, reserved for older pod default/big"
+    )
+
+
+def test_pods_of_higher_priority_and_never_gated_ones_go_on() -> None:
+    desk = holding()
+    assert desk.enqueue(pod("vip", deferred=True, spec={"priority": 5}), pod("plain")) == [
+        "vip",
+        "plain",
+    ]
+
+
+@pytest.mark.parametrize("end", ["deleted", "rejected by nodes", "infeasible", "max hold"])
+def test_the_reservation_ends(end: str) -> None:
+    desk = holding(max_hold=100.0)
+    assert desk.enqueue(pod("small", deferred=True)) == []
+    if end == "deleted":
+        desk.ledger.forget("big")
+    elif end == "rejected by nodes":
+        desk.ledger.attempted("big")
+    elif end == "infeasible":
+        desk.ledger.set_quota(quota(hard={CPU: 7000}))
+    else:
+        assert desk.run(30) == []
+        desk.now += 80
+    assert desk.run() == ["small"]
+
+
+def test_after_max_hold_others_have_their_turn_for_hold_after() -> None:
+    desk = holding(max_hold=100.0)
+    desk.run(101)
+    assert desk.enqueue(pod("first", deferred=True)) == ["first"]
+    desk.run(61)
+    assert desk.enqueue(pod("second", deferred=True)) == []
+
+
+def test_b36_a_pod_larger_than_the_limit_never_becomes_the_holder() -> None:
+    desk = Desk(quota(hard=HARD), hold_after=60.0)
+    assert desk.enqueue(pod("huge", "9", deferred=True)) == []
+    desk.run(61)
+    assert desk.enqueue(pod("small", deferred=True)) == ["small"]
+
+
+def test_claims_are_for_labelling_only() -> None:
+    desk = Desk(quota(hard=HARD))
+    first, second = pod("first", "6", deferred=True), pod("second", "6", deferred=True)
+    assert desk.enqueue(first, second) == ["first", "second"]
+    desk.ledger.claim("first")
+    assert desk.ledger.unclaimed(second)
+    assert not desk.ledger.unclaimed(first)
+    # It may try, and whoever has a node is not kept from it.
+    assert not desk.ledger.violations(second)
+    assert not desk.ledger.reserve(second)
+    desk.ledger.unreserve("second")
+    desk.ledger.forget("first")
+    assert not desk.ledger.unclaimed(second)
+    desk.ledger.validate()

@@ -1,0 +1,189 @@
+"""Pods in backoff are not tried early while one just like them was turned down a moment ago."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scheduler.api import Pod, PodShapes
+from scheduler.api.pod import PodSpec
+from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
+from scheduler.queue.retry_suppressor import ROUND_SECONDS, likeness
+from tests.unit.queue.doubles import (
+    NODE_ADD,
+    NODE_LABEL,
+    QUEUE,
+    SKIP,
+    FilterDouble,
+    World,
+    make_pod,
+)
+
+SHAPE = object()
+
+
+def world_of(*names: str, shape: Any = SHAPE, event: Any = QUEUE) -> World:
+    """Pods of one shape that were turned down once, and are in backoff after an event."""
+    world = World(FilterDouble("P", [(NODE_ADD, event), (NODE_LABEL, SKIP)]))
+    for name in names:
+        world.rejected(make_pod(name, shape=shape), "P")
+    world.happen(NODE_ADD)
+    world.pass_time(ROUND_SECONDS)
+    return world
+
+
+def try_early(world: World) -> list[str]:
+    """Pop until nothing is left; every attempt is turned down."""
+    tried = []
+    while (info := world.queue.pop()) is not None:
+        tried.append(info.pod.metadata.name)
+        world.fail(info, "P")
+        world.queue.validate()
+    return tried
+
+
+def test_one_of_many_alike_is_tried_and_the_others_wait_out_their_backoff() -> None:
+    world = world_of("a", "b", "c")
+    assert try_early(world) == ["a"]
+    assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "backoff"}
+    world.pass_time(2.0)
+    assert world.pop_names() == ["b", "c"]
+
+
+@pytest.mark.parametrize("event", [NODE_ADD, NODE_LABEL])
+def test_with_the_next_event_that_somebody_waits_for_one_more_is_tried(event: Any) -> None:
+    world = world_of("a", "b", "c", "d")
+    assert try_early(world) == ["a"]
+    world.happen(event)
+    assert try_early(world)[:1] == ["b"]
+
+
+def test_while_events_keep_coming_one_of_a_kind_is_tried_each_round() -> None:
+    world = world_of(*"abcdef")
+    assert try_early(world) == ["a"]
+    tried = []
+    for _ in range(10):
+        world.happen(NODE_LABEL)
+        tried.append(try_early(world))
+        world.pass_time(ROUND_SECONDS * 0.3)
+    # At once, and then every fourth time: what happened in between is not forgotten.
+    assert [len(names) for names in tried] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 0]
+    assert {name for names in tried for name in names} == {"b", "c", "d"}
+
+
+def test_the_last_event_of_a_storm_is_answered_when_the_round_is_due() -> None:
+    world = world_of("a", "b", "c")
+    assert try_early(world) == ["a"]
+    world.happen(NODE_LABEL)
+    assert try_early(world) == ["b"]
+    world.queue.next_wakeup()
+    timers: list[bool] = []
+    world.queue.on_timer = lambda: timers.append(True)
+    world.happen(NODE_LABEL)
+    assert timers == [True]
+    assert world.queue.next_wakeup() == world.clock.now() + ROUND_SECONDS
+    world.pass_time(ROUND_SECONDS)
+    assert try_early(world) == ["c"]
+
+
+def test_in_a_round_all_for_whom_there_is_room_find_it() -> None:
+    world = world_of("a", "b", "c", "d")
+    assert try_early(world) == ["a"]
+    world.happen(NODE_LABEL)
+    assert try_early(world) == ["b"]
+    world.happen(NODE_LABEL)
+    world.pass_time(ROUND_SECONDS)
+    assert sorted(world.pop_names()) == ["c", "d"]
+
+
+def test_where_the_first_finds_a_place_the_next_is_tried_at_once() -> None:
+    world = world_of("a", "b", "c")
+    assert try_early(world) == ["a"]
+    world.happen(NODE_LABEL)
+    assert world.pop_names() == ["b", "c"]
+
+
+def test_pods_of_other_shapes_labels_or_no_shape_are_tried() -> None:
+    world = world_of("a", "b")
+    for name, pod in {
+        "other": make_pod("other", shape=object()),
+        "labelled": make_pod("labelled", shape=SHAPE, labels={"x": "1"}),
+        "raw": make_pod("raw"),
+        "raw-too": make_pod("raw-too"),
+    }.items():
+        assert name == pod.metadata.name
+        world.rejected(pod, "P")
+    world.happen(NODE_ADD)
+    assert sorted(try_early(world)) == ["a", "labelled", "other", "raw", "raw-too"]
+
+
+@pytest.mark.parametrize(
+    "wake",
+    [
+        lambda world: world.queue.wake(["uid-a"], "P", "Quota"),
+        lambda world: world.queue.recheck(["uid-a"]),
+        lambda world: world.queue.tick_time_hints(),
+        lambda world: world.queue.activate([]),
+    ],
+)
+def test_whoever_asks_for_another_attempt_ends_the_wait(wake: Callable[[World], Any]) -> None:
+    world = world_of("a", "b")
+    assert try_early(world) == ["a"]
+    wake(world)
+    assert "b" in try_early(world)
+
+
+def test_an_event_during_the_attempt_counts_as_later() -> None:
+    world = world_of("a", "b")
+    info = world.pop()
+    world.happen(NODE_LABEL)
+    world.fail(info, "P")
+    assert try_early(world) == ["b"]
+
+
+def test_a_pod_that_waits_for_its_victims_says_nothing_about_others() -> None:
+    world = world_of("a", "b")
+    info = world.pop()
+    info.post_filter = PostFilterOutcome.NOMINATED
+    world.fail(info, "P")
+    assert try_early(world) == ["b"]
+
+
+def test_an_attempt_that_broke_says_nothing_about_others() -> None:
+    world = world_of("a", "b")
+    world.fail(world.pop())
+    assert try_early(world) == ["b"]
+
+
+def test_a_pod_held_back_may_change_or_go() -> None:
+    world = world_of("a", "b", "c")
+    assert try_early(world) == ["a"]
+    b, c = world.pods["default/b"], world.pods["default/c"]
+    world.delete(c)
+    world.update(b, make_pod("b", shape=object()))
+    assert try_early(world) == ["b"]
+
+
+def test_the_loop_is_woken_when_a_pod_held_back_may_be_tried() -> None:
+    world = world_of("a", "b")
+    woken: list[bool] = []
+    world.queue.on_ready = lambda: woken.append(True)
+    assert try_early(world) == ["a"]
+    assert woken == []
+    world.happen(NODE_LABEL)
+    assert woken == [True]
+
+
+def test_what_is_remembered_of_pods_that_are_gone_does_not_keep_their_shapes() -> None:
+    subject = Pod(spec=PodSpec(scheduler_name="kubestow"))
+    shape = PodShapes().intern(subject)
+    alike = likeness(QueuedPodInfo(subject, timestamp=0.0))
+    assert alike is not None
+    assert shape not in flattened(alike)
+
+
+def flattened(value: object) -> list[object]:
+    """All that is in nested tuples."""
+    return [x for each in value for x in flattened(each)] if isinstance(value, tuple) else [value]
