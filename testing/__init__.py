@@ -1,1 +1,1 @@
-"""What tests and benchmarks share: a real control plane, recorded decisions, hostile objects. Not in the wheel."""
+"""What tests and benchmarks share: a real control plane, recorded decisions, hostile objects."""
