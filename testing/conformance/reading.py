@@ -1,8 +1,8 @@
 """Finding vector files and reading them.
 
 A file holds one vector per line, gzipped. Files of families are run through the engine, unit files
-(`testing.conformance.units`) through one function each. A missing or empty file is an error: it must
-never look like agreement.
+(`testing.conformance.units`) through one function each. A missing or empty file is an error: it
+must never look like agreement.
 """
 
 from __future__ import annotations
