@@ -15,7 +15,7 @@ from scheduler.api.quantity import milli_value
 
 Object = Mapping[str, Any]
 _ENDED: Final = ("Succeeded", "Failed")
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 
 
 def audit(observed: Observed, nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
@@ -65,5 +65,5 @@ def _milli(text: str) -> int:
 
 
 def _some(names: Sequence[str]) -> str:
-    rest = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -35,7 +35,7 @@ from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
 NAMESPACE: Final = "default"
 _ZONES: Final = ("a", "b", "c")
 _QUIET_SECONDS: Final = 4.0
-_LONGEST_SECONDS: Final = 300.0
+_TIMEOUT_SECONDS: Final = 300.0
 
 
 # -- the random world ------------------------------------------------------------------------------
@@ -227,8 +227,8 @@ def _settled(control_plane: ControlPlane) -> dict[str, Object]:
             before, changed = bound, now
         if now - changed >= _QUIET_SECONDS:
             return pods
-        if now - started > _LONGEST_SECONDS:
-            raise RuntimeError(f"pods keep changing after {_LONGEST_SECONDS} s")
+        if now - started > _TIMEOUT_SECONDS:
+            raise RuntimeError(f"pods keep changing after {_TIMEOUT_SECONDS} s")
         time.sleep(0.5)
 
 

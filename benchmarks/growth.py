@@ -128,8 +128,8 @@ def main(
             for measure in _measures(section, sizes, repeat, seed, full=full):
                 try:
                     found.extend(measure())
-                except NotAsMeantError as problem:
-                    raise click.ClickException(f"{section}: {problem}") from problem
+                except NotAsMeantError as error:
+                    raise click.ClickException(f"{section}: {error}") from error
         console.print(_table(section, found))
         figures += found
     if output is not None:

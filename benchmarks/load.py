@@ -25,7 +25,7 @@ from benchmarks import operations as ops
 from benchmarks.observer import Observer
 from benchmarks.templates import Object, csi_node, render, volume
 from scheduler.client import ClientConfiguration, Transport
-from scheduler.client.http import Answer
+from scheduler.client.http import Response
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.http.tls import ClientTls, TlsSettings
 
@@ -89,7 +89,7 @@ class Api:
         if answer.status != _NOT_FOUND:
             _expect(answer, "DELETE", path)
 
-    async def _send(self, verb: str, path: str, body: bytes | None, kind: str) -> Answer:
+    async def _send(self, verb: str, path: str, body: bytes | None, kind: str) -> Response:
         headers = self._headers.get(kind, self.headers)
         return await self._transport.request(verb, path, headers, body, _PATIENCE_SECONDS)
 
@@ -99,7 +99,7 @@ def _path(kind: str, namespace: str) -> str:
     return f"{root}/namespaces/{namespace}/{plural}" if namespaced else f"{root}/{plural}"
 
 
-def _expect(answer: Answer, method: str, path: str) -> None:
+def _expect(answer: Response, method: str, path: str) -> None:
     if answer.status not in (200, 201, 202):
         msg = f"{method} {path}: {answer.status} {answer.body[:300]!r}"
         raise RuntimeError(msg)

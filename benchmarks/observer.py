@@ -63,7 +63,9 @@ class Observer:
         """
         while True:
             path = f"/api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"
-            async with transport.stream("GET", path, headers, silence=TIMEOUT_SECONDS) as stream:
+            async with transport.stream(
+                "GET", path, headers, idle_timeout=TIMEOUT_SECONDS
+            ) as stream:
                 rest = b""
                 while chunk := await _chunk(stream):
                     now = time.monotonic()

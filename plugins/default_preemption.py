@@ -311,8 +311,8 @@ class DefaultPreemption:
                 await self._handle.api.patch(
                     "pods", metadata.name, metadata.namespace, body, "status"
                 )
-            except Exception as problem:  # noqa: BLE001 - write boundary: the evictions go on
-                problems.append(problem)
+            except Exception as error:  # noqa: BLE001 - write boundary: the evictions go on
+                problems.append(error)
         return problems
 
     async def _evict(

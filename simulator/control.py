@@ -86,7 +86,7 @@ class Part(Protocol):
     """Its calls, as `HELP` lists them."""
 
     def handle(self, method: str, path: list[str], body: JsonObject) -> JsonObject | None:
-        """Answer a request; None when there is no such call. Raises `ApiError`."""
+        """Response a request; None when there is no such call. Raises `ApiError`."""
 
 
 class Switches(Protocol):
@@ -158,7 +158,7 @@ class Control:
         return whole
 
     def handle(self, method: str, path: list[str], _query: Query, body: bytes) -> JsonObject:
-        """Answer one request. Raises 400 with what is wrong, 404 with where the help is."""
+        """Response one request. Raises 400 with what is wrong, 404 with where the help is."""
         if path and path[0] in self._parts:
             answer = self._parts[path[0]].handle(method, path[1:], _decoded(body))
             if answer is not None:

@@ -115,9 +115,9 @@ class Fuzzer:
         """Keep a pod for which kube-scheduler nominates a node, as if its victims were leaving."""
         try:
             stored, verdict = await self._rival.decide(pod, keep=True)
-        except RuntimeError as problem:
+        except RuntimeError as error:
             self.report.refused["nominated"] += 1
-            self.report.reasons[str(problem)[:500]] += 1
+            self.report.reasons[str(error)[:500]] += 1
             return
         if verdict.nominated:
             self._nominees.add((stored["metadata"]["namespace"], stored["metadata"]["name"]))
@@ -134,9 +134,9 @@ class Fuzzer:
         pod["metadata"].setdefault("namespace", "default")
         try:
             lines, given, verdict = await self._once(objects, pod)
-        except RuntimeError as problem:
+        except RuntimeError as error:
             self.report.refused[family] += 1
-            self.report.reasons[str(problem)[:500]] += 1
+            self.report.reasons[str(error)[:500]] += 1
             return
         if lines:
             await asyncio.sleep(_AGAIN_SECONDS)

@@ -36,7 +36,7 @@ _TOTAL: Final = re.compile(
     r'"Calculated node\'s final score for pod" pod="(\S+)" node="(\S+)" score=(-?\d+)'
 )
 _FAILED: Final = re.compile(r'"Plugin Failed" err=.* pod="(\S+)" plugin="\S+" node="(\S+)"')
-_LONGEST_SECONDS: Final = 8.0
+_TIMEOUT_SECONDS: Final = 8.0
 _QUIET_SECONDS: Final = 0.08
 """How long no further victim may be evicted before they count as complete."""
 _EVICTION_SECONDS: Final = 0.5
@@ -124,7 +124,7 @@ class Rival:
             self._arrived.set()
 
     async def _verdict(self, space: str, name: str) -> Verdict:
-        async with asyncio.timeout(_LONGEST_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             while (patch := self._patch(space, name)) is None:
                 self._arrived.clear()
                 await self._arrived.wait()

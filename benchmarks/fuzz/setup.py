@@ -98,8 +98,8 @@ class Stage:
             own = f"{path}/{metadata['name']}" + ("/status" if "status" in body else "")
             try:
                 await self._call(verb, own, body)
-            except RuntimeError as problem:
-                self.refused.append(str(problem))
+            except RuntimeError as error:
+                self.refused.append(str(error))
         return await self.stored()
 
     async def nominate(self, space: str, name: str, node: str) -> None:
@@ -153,8 +153,8 @@ class Stage:
                 stored = await self._call("PATCH", f"{own}/status", patch)
             if deleting:
                 await self._call("DELETE", own, {"gracePeriodSeconds": 3600})
-        except RuntimeError as problem:
-            self.refused.append(str(problem))
+        except RuntimeError as error:
+            self.refused.append(str(error))
             return None
         return stored
 

@@ -185,8 +185,8 @@ class Constraints:
                 for index, each in enumerate(listed)
                 if each.when_unsatisfiable == kind
             )
-        except SelectorError as problem:
-            return _Parsed((), (), problem.with_traceback(None))
+        except SelectorError as error:
+            return _Parsed((), (), error.with_traceback(None))
         if not self._uses_label_keys:
             return _Parsed(constraints, ((),) * len(constraints))
         return _Parsed(constraints, tuple(each.match_label_keys for each in wanted))

@@ -34,7 +34,7 @@ _IN_VAIN: Final = {
     PostFilterOutcome.NO_PLUGIN: "the profile has no PostFilter plugin",
     PostFilterOutcome.ERROR: "evictions failed",
 }
-_LONGEST_EVIDENCE: Final = 120
+_MAX_EVIDENCE_LENGTH: Final = 120
 
 
 class Carried(NamedTuple):
@@ -67,8 +67,8 @@ def carried_by(pod: Pod, constraints: Constraints) -> Carried | None:
     own_keys = written.hard_keys if written.own else ()
     try:
         entries = parse_fallback_annotation(text, own_keys)
-    except FallbackAnnotationError as problem:
-        return Carried(written.criteria, invalid=str(problem))
+    except FallbackAnnotationError as error:
+        return Carried(written.criteria, invalid=str(error))
     annotated = criteria_by_key(entries, own_keys)
     native = written.criteria
     merged = {
@@ -168,4 +168,4 @@ class Judge:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_EVIDENCE else text[: _LONGEST_EVIDENCE - 3] + "..."
+    return text if len(text) <= _MAX_EVIDENCE_LENGTH else text[: _MAX_EVIDENCE_LENGTH - 3] + "..."

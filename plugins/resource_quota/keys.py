@@ -66,8 +66,8 @@ class DeferredKey:
         """Billionths of a value of the key; InvalidKeyError unless a whole number, not negative."""
         try:
             quantity = parse(raw)
-        except QuantityError as problem:
-            raise InvalidKeyError(f"{raw!r} is not a quantity: {problem}") from problem
+        except QuantityError as error:
+            raise InvalidKeyError(f"{raw!r} is not a quantity: {error}") from error
         if quantity.nano < 0 or quantity.nano % NANO:
             hint = "; write thousandths of a core, e.g. 1500 for 1.5 cores"
             msg = f"{raw!r} must be a whole number, 0 or more"
@@ -162,8 +162,8 @@ def read_limits(
         try:
             read = alias_key(alias, aliases[alias]) if alias in aliases else parse_key(key)
             found[read] = read.amount(hard[key])
-        except InvalidKeyError as problem:
-            invalid.append(InvalidKey(key, str(problem)))
+        except InvalidKeyError as error:
+            invalid.append(InvalidKey(key, str(error)))
     return DeferredLimits(found, tuple(invalid))
 
 
@@ -252,7 +252,7 @@ def _aliases(annotations: Mapping[str, str], invalid: list[InvalidKey]) -> dict[
         return {}
     try:
         return msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.DecodeError as problem:
-        reason = f'must be a JSON object like {{"alias": "requests.very.long/name"}}: {problem}'
+    except msgspec.DecodeError as error:
+        reason = f'must be a JSON object like {{"alias": "requests.very.long/name"}}: {error}'
         invalid.append(InvalidKey(ALIAS_ANNOTATION, reason))
         return {}

@@ -44,7 +44,7 @@ NO_CLAIM_NAME: Final = "PersistentVolumeClaim had no name"
 _UNBOUND_PREFIX: Final = "kubestow.io:unbound-"
 """Before `namespace/claim`, the handle of a claim without a volume; drivers make no such ones."""
 
-_MOST_DIRTY: Final = 10_000
+_MAX_DIRTY: Final = 10_000
 """Beyond so many noted changes everything is read again, so that notes do not pile up."""
 
 
@@ -76,9 +76,9 @@ class VolumeResolver:
             for each in pod.shape.volumes:
                 try:
                     inline = translate_inline(each)
-                except ValueError as problem:
-                    msg = f"converting volume({each.name}) from inline to csi: {problem}"
-                    raise VolumesError(msg) from problem
+                except ValueError as error:
+                    msg = f"converting volume({each.name}) from inline to csi: {error}"
+                    raise VolumesError(msg) from error
                 if inline is not None:
                     found.add(inline)
         return found
@@ -215,7 +215,7 @@ class Attachments:
         """Bring everything up to the present."""
         changed = self._pods.sync(table)
         whole = changed is None or not self._built or self._capacity != table.capacity
-        if whole or len(self._dirty_claims) > _MOST_DIRTY or len(self._dirty_nodes) > _MOST_DIRTY:
+        if whole or len(self._dirty_claims) > _MAX_DIRTY or len(self._dirty_nodes) > _MAX_DIRTY:
             self._rebuild(table)
             return
         assert changed is not None
@@ -268,8 +268,8 @@ class Attachments:
             self._claim_rows.setdefault(key, set()).add(row)
         try:
             volumes = node_volumes(self.resolver, pods, attachments.values(), csi_node)
-        except VolumesError as problem:
-            self.broken[row] = str(problem)
+        except VolumesError as error:
+            self.broken[row] = str(error)
             return
         self._rows[row] = volumes
         for driver, count in volumes.counts.items():

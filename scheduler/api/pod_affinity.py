@@ -99,8 +99,8 @@ def _terms(
 ) -> tuple[AffinityTerm, ...]:
     try:
         return tuple(_term(each, namespace, f"[{i}]") for i, each in enumerate(terms))
-    except SelectorError as problem:
-        errors.append(f"{name}: {problem}")
+    except SelectorError as error:
+        errors.append(f"{name}: {error}")
         return ()
 
 
@@ -114,8 +114,8 @@ def _weighted(
             )
             for i, each in enumerate(terms)
         )
-    except SelectorError as problem:
-        errors.append(f"{name}: {problem}")
+    except SelectorError as error:
+        errors.append(f"{name}: {error}")
         return ()
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from scheduler.api.node import Node
 from scheduler.cache.interning import LabelColumn
 
-MOST_LABEL_COLUMNS: Final = 512
+MAX_LABEL_COLUMNS: Final = 512
 """Label keys with a column; a node takes 4 bytes in each. The one used longest ago goes first."""
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
@@ -66,7 +66,7 @@ class LabelColumns:
 
     def drop_old(self) -> None:
         """Keep the number of columns. Not within a cycle, where ids must go on meaning the same."""
-        while len(self._columns) > MOST_LABEL_COLUMNS:
+        while len(self._columns) > MAX_LABEL_COLUMNS:
             self._columns.popitem(last=False)
 
     def grow(self, capacity: int) -> None:

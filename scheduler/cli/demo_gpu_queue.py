@@ -121,9 +121,9 @@ async def _opened(
     async with contextlib.AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(cluster)
-        except OSError as problem:
-            msg = f"the API server cannot listen on port {port}: {problem.strerror}"
-            raise DemoError(msg) from problem
+        except OSError as error:
+            msg = f"the API server cannot listen on port {port}: {error.strerror}"
+            raise DemoError(msg) from error
         for table in ("pods", "resourcequotas", "events"):
             stack.callback(cluster.store.subscribe(table, board.observe))
         for obj in nodes():

@@ -25,7 +25,7 @@ from scheduler.framework import ConfigurationError
 from scheduler.service import logs
 
 _LOG_TAIL: Final = 12
-_MOST_PROBLEMS: Final = 8
+_MAX_ERRORS: Final = 8
 
 log_file_option = click.option(
     "--log-file",
@@ -52,8 +52,8 @@ def perform(story: Callable[[Path], Coroutine[Any, Any, int]], log_file: Path | 
         log = log_file or folder / "scheduler.log"
         try:
             stream = stack.enter_context(log.open("w", encoding="utf-8"))
-        except OSError as problem:
-            raise click.ClickException(f"--log-file {log}: {problem.strerror}") from problem
+        except OSError as error:
+            raise click.ClickException(f"--log-file {log}: {error.strerror}") from error
         # Nothing but the view may write to the terminal while it is live.
         logs.configure("text", stream=stream)
         problems: list[str] = []
@@ -112,8 +112,8 @@ def can_draw(console: Console) -> bool:
 def _failure(problems: list[str], log: Path) -> str:
     """What went wrong, and the last warnings and errors of the log."""
     lines = [line for problem in problems for line in problem.splitlines()]
-    if len(lines) > _MOST_PROBLEMS:
-        lines[_MOST_PROBLEMS:] = [f"… and {len(lines) - _MOST_PROBLEMS} more"]
+    if len(lines) > _MAX_ERRORS:
+        lines[_MAX_ERRORS:] = [f"… and {len(lines) - _MAX_ERRORS} more"]
     logged = log.read_text(encoding="utf-8").splitlines()
     tail = [line for line in logged if "[info " not in line][-_LOG_TAIL:]
     if tail:

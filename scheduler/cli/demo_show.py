@@ -97,9 +97,9 @@ async def opened(options: DemoOptions, folder: Path) -> AsyncIterator[Running]:
     async with contextlib.AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(cluster)
-        except OSError as problem:
-            msg = f"the API server cannot listen on port {options.port}: {problem.strerror}"
-            raise DemoError(msg) from problem
+        except OSError as error:
+            msg = f"the API server cannot listen on port {options.port}: {error.strerror}"
+            raise DemoError(msg) from error
         stack.callback(cluster.store.subscribe("pods", board.observe))
         stack.callback(cluster.store.subscribe("nodes", board.observe))
         stage = Stage(cluster)
@@ -152,11 +152,11 @@ async def scheduling(
     async def serve() -> None:
         try:
             code = await application.serve(handle_signals=False)
-        except Exception as problem:
+        except Exception as error:
             # The scheduler's boundary: whatever it dies of is one sentence to the viewer, and a
             # traceback in the log.
             _log.exception("the scheduler failed")
-            raise DemoError(f"the scheduler failed: {_told(problem)}") from problem
+            raise DemoError(f"the scheduler failed: {_told(error)}") from error
         if not stopping:
             raise DemoError(f"the scheduler ended by itself with code {code}")
 

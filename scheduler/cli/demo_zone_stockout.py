@@ -195,9 +195,9 @@ async def writing(story: Story, timeline: Timeline) -> AsyncIterator[None]:
 async def _opened(cluster: EmbeddedCluster, folder: Path, port: int) -> AsyncIterator[Path]:
     try:
         await cluster.__aenter__()
-    except OSError as problem:
-        msg = f"the API server cannot listen on port {port}: {problem.strerror}"
-        raise DemoError(msg) from problem
+    except OSError as error:
+        msg = f"the API server cannot listen on port {port}: {error.strerror}"
+        raise DemoError(msg) from error
     try:
         for obj in nodes():
             cluster.create(obj)

@@ -24,7 +24,7 @@ from urllib.parse import urlencode, urlsplit
 import click
 
 DEFAULT_SERVER: Final = "https://localhost:10259"
-ANSWER_SECONDS: Final = 30.0
+REQUEST_TIMEOUT: Final = 30.0
 """For one answer. Explaining a pod asks every plugin about every node."""
 
 TUNNEL: Final = "kubectl -n kubestow-system port-forward deployment/kubestow 10259"
@@ -206,7 +206,7 @@ class _Connection(HTTPSConnection):
     """A connection whose certificate may have to be made out to another name than the host's."""
 
     def __init__(self, access: Access, host: str, port: int | None) -> None:
-        super().__init__(host, port, timeout=ANSWER_SECONDS, context=access.tls)
+        super().__init__(host, port, timeout=REQUEST_TIMEOUT, context=access.tls)
         self._tls = access.tls
         self._name = access.server_name or host
 
@@ -325,7 +325,7 @@ def _no_answer(server: str, error: Exception) -> str:
         case socket.gaierror():
             text = "there is no host of that name"
         case TimeoutError():
-            text = f"no answer within {ANSWER_SECONDS:.0f} s"
+            text = f"no answer within {REQUEST_TIMEOUT:.0f} s"
         case _:
             text = f"{type(error).__name__}: {error}"
     return UNREACHABLE.format(server=server, text=text)

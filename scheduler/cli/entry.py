@@ -118,9 +118,9 @@ def _run(command: click.Command, arguments: list[str], name: str) -> NoReturn:
     """As Click's own main, but for Ctrl-C: quiet, and with the status that shells expect."""
     try:
         status = command.main(args=arguments, prog_name=name, standalone_mode=False)
-    except click.ClickException as problem:
-        show(problem)
-        sys.exit(problem.exit_code)
+    except click.ClickException as error:
+        show(error)
+        sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
     # Click gives the status of its own exits, and what the command returned.

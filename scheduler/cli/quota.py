@@ -153,8 +153,8 @@ def set_(  # noqa: PLR0913 - one for each option
         made, created = cluster.run(
             lambda objects: _write(objects, namespace, called, limits, scopes, guard=guard)
         )
-    except LimitError as problem:
-        raise click.UsageError(str(problem)) from problem
+    except LimitError as error:
+        raise click.UsageError(str(error)) from error
     if output:
         _print_manifest(made, output)
         return
@@ -367,8 +367,8 @@ def migrate(
         raise click.ClickException(f"there is no resourcequota {old_name} in {namespace} (--name)")
     try:
         new = to_deferred(old, new_name) if back else to_native(old, new_name)
-    except LimitError as problem:
-        raise click.ClickException(f"{old_name} cannot be moved: {problem}") from problem
+    except LimitError as error:
+        raise click.ClickException(f"{old_name} cannot be moved: {error}") from error
     _print_manifest(new, "yaml")
     click.echo(f"\nThis quota replaces {old_name}. The way back:", err=True)
     way = "" if back else " --back"

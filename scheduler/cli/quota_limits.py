@@ -75,9 +75,9 @@ def _smaller(one: str | None, other: str | None) -> str | None:
 def _key(name: str, aliases: dict[str, str]) -> DeferredKey:
     try:
         return key_for(name)
-    except InvalidKeyError as problem:
-        if "alias" not in str(problem):
-            raise LimitError(f"{name}: {problem}") from problem
+    except InvalidKeyError as error:
+        if "alias" not in str(error):
+            raise LimitError(f"{name}: {error}") from error
     alias = f"alias-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     aliases[alias] = name
     return alias_key(alias, name)
@@ -86,8 +86,8 @@ def _key(name: str, aliases: dict[str, str]) -> DeferredKey:
 def _written(name: str, key: DeferredKey, text: str) -> str:
     try:
         amount = parse(text)
-    except QuantityError as problem:
-        raise LimitError(f"{name}: {problem}") from problem
+    except QuantityError as error:
+        raise LimitError(f"{name}: {error}") from error
     if amount.nano < 0:
         raise LimitError(f"{name}: {text} is below 0")
     if amount.nano % key.unit:
@@ -123,8 +123,8 @@ def change(quota: JsonObject, limits: Limits) -> JsonObject:
         notes = (quota["metadata"].get("annotations") or {}).get(ALIAS_ANNOTATION) or "{}"
         try:
             kept = json.loads(notes)
-        except (ValueError, RecursionError) as problem:
-            raise LimitError(f"annotation {ALIAS_ANNOTATION} is no JSON: {problem}") from problem
+        except (ValueError, RecursionError) as error:
+            raise LimitError(f"annotation {ALIAS_ANNOTATION} is no JSON: {error}") from error
         meta["annotations"] = {ALIAS_ANNOTATION: json.dumps({**kept, **limits.aliases})}
     return {"metadata": meta, "spec": {"hard": limits.hard}}
 

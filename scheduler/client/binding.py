@@ -22,11 +22,11 @@ from scheduler.api.pod import Pod
 from scheduler.client.backoff import Backoff
 from scheduler.client.errors import ApiError, RequestError, describe
 from scheduler.client.resources import PODS
-from scheduler.client.rest import ApiClient, Objection
+from scheduler.client.rest import ApiClient, PreSendCheck
 
 _log = structlog.get_logger(__name__)
 
-LATE_COMMIT_SECONDS: Final = 0.5
+SETTLE_DELAY: Final = 0.5
 """Wait after a bind without answer before the first GET: the server may still be at it.
 
 A bind that lands even later is not lost, the watch shows it; waiting makes that rare.
@@ -72,7 +72,7 @@ async def attempt_bind(
     pod: Pod,
     node_name: str,
     annotations: dict[str, str] | None = None,
-    objection: Objection | None = None,
+    objection: PreSendCheck | None = None,
 ) -> BindResult | RequestError:
     """Send the bind once. A RequestError is *returned* when the outcome is unknown: settle it."""
     try:
@@ -98,14 +98,14 @@ async def settle_bind(
     `slots` limits how many GETs are under way.
     """
     if not isinstance(error, ApiError):
-        await client.clock.sleep(LATE_COMMIT_SECONDS)
+        await client.clock.sleep(SETTLE_DELAY)
     backoff = Backoff(random, initial=0.1, cap=5.0)
     name, namespace = pod.metadata.name, pod.metadata.namespace
-    within = min(client.timeout, SETTLE_TIMEOUT_SECONDS)
+    timeout = min(client.timeout, SETTLE_TIMEOUT_SECONDS)
     while True:
         try:
             async with slots or nullcontext():
-                found = await client.get(PODS, name, namespace, within=within)
+                found = await client.get(PODS, name, namespace, timeout=timeout)
         except RequestError as failure:
             if isinstance(failure, ApiError) and failure.status == 404:
                 return BindResult(BindOutcome.GONE, error, settled=True)

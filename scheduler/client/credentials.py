@@ -31,7 +31,7 @@ MAX_TOKEN_BYTES: Final = 64 * 1024
 RENEWAL_TIMEOUT_SECONDS: Final = 30.0
 """For an exec plugin or identity provider to answer."""
 
-RENEWAL_PAUSE_SECONDS: Final = 2.0
+RENEWAL_RETRY_DELAY: Final = 2.0
 """Between a renewal in vain and the next. A leader whose certificate has expired can afford several
 before its Lease is lost."""
 
@@ -223,10 +223,10 @@ class IssuedCredentials:
         self._due = self._due_time(issued)
         if self._due is not None and self._clock.now() >= self._due:
             # As old as the one before: asking again at once would bring nothing else.
-            self._pause_until = self._clock.monotonic() + RENEWAL_PAUSE_SECONDS
+            self._pause_until = self._clock.monotonic() + RENEWAL_RETRY_DELAY
         return None
 
     def _failed(self, error: ConfigurationError) -> ConfigurationError:
-        self._pause_until = self._clock.monotonic() + RENEWAL_PAUSE_SECONDS
+        self._pause_until = self._clock.monotonic() + RENEWAL_RETRY_DELAY
         _log.warning("credential cannot be renewed yet", error=str(error))
         return error

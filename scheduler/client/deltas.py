@@ -41,10 +41,10 @@ class EndCause(StrEnum):
 
     CLOSED = "closed"
     """The server ended the watch at its time limit: the normal end."""
-    CUT = "cut"
-    SILENCE = "silence"
+    DISCONNECTED = "cut"
+    IDLE_TIMEOUT = "silence"
     EXPIRED = "expired"
-    GARBAGE = "garbage"
+    DECODE_ERROR = "garbage"
     THROTTLED = "throttled"
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
@@ -69,7 +69,7 @@ class ReflectorOptions:
     slice_seconds: float = 0.005
     """How long objects are decoded and handled before other tasks get their turn; a batch is
     finished first."""
-    silence: float = 70.0
+    idle_timeout: float = 70.0
     """Seconds without a byte after which a watch is cut; bookmarks come about every 60 s."""
     bookmarks: bool = True
     """Whether the API server sends bookmarks. It sends none for Events, of which it keeps no watch

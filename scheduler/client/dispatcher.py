@@ -35,7 +35,7 @@ from scheduler.client.binding import (
 )
 from scheduler.client.errors import NotLeader, RequestError, describe
 from scheduler.client.fence import Fence, OpenFence
-from scheduler.client.rest import ApiClient, Objection
+from scheduler.client.rest import ApiClient, PreSendCheck
 from scheduler.client.status_patch import (
     PodStatusPatch,
     concerns_another_pod,
@@ -166,7 +166,7 @@ class Dispatcher:
         pod: Pod,
         node_name: str,
         annotations: dict[str, str] | None = None,
-        objection: Objection | None = None,
+        objection: PreSendCheck | None = None,
         *,
         send: Callable[[], Awaitable[BindResult | RequestError]] | None = None,
     ) -> BindResult:

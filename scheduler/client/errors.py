@@ -137,11 +137,11 @@ class RequestTimeout(RequestError):  # noqa: N818  (says what happened)
         return self.sent
 
 
-class MalformedAnswer(RequestError):  # noqa: N818  (says what happened)
+class MalformedResponse(RequestError):  # noqa: N818  (says what happened)
     """A success whose body is not what it should be."""
 
 
-class Withdrawn(RequestError):  # noqa: N818  (says what is the case)
+class PreconditionFailed(RequestError):  # noqa: N818  (says what is the case)
     """Its caller did not want the write any more when its turn came, so it was not sent."""
 
     @property

@@ -26,7 +26,7 @@ from scheduler.client.http.tls import ClientTls, Pem, ResumingContext, TlsSettin
 from scheduler.client.proxy_transport import raise_mapped
 from scheduler.client.sessions import RenewedSession, read_body
 
-MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """What an answer may have on top of the size of its request: an extender that sends nodes back
 sends no more than it was given."""
 
@@ -52,7 +52,7 @@ class ExtenderStatusError(RequestError):
         return self.status in _NOBODY
 
 
-class ExtenderAnswerTooLarge(RequestError):  # noqa: N818  (says what happened)
+class ExtenderResponseTooLarge(RequestError):  # noqa: N818  (says what happened)
     """The answer went past every sensible size and was given up."""
 
 
@@ -113,7 +113,7 @@ class ExtenderHttp:
         *,
         timeout: float,
         tls: ExtenderTLS | None = None,
-        most_answer_bytes: int = MOST_ANSWER_BYTES,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         """Prepare; nothing is sent.
@@ -150,7 +150,7 @@ class ExtenderHttp:
         contexts = client_tls(self._tls) if url.scheme == "https" else None
         self._session = RenewedSession(contexts, _open_session)
         self._timeout = timeout
-        self._most = most_answer_bytes
+        self._most = max_response_bytes
 
     async def __aenter__(self) -> Self:
         return self
@@ -197,7 +197,7 @@ class ExtenderHttp:
         limit = self._most + sent
         content = await read_body(response, limit)
         if content is None:
-            raise ExtenderAnswerTooLarge(_VERB, url, f"the answer is longer than {limit} bytes")
+            raise ExtenderResponseTooLarge(_VERB, url, f"the answer is longer than {limit} bytes")
         return content
 
 

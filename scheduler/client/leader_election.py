@@ -108,15 +108,15 @@ def check_timing(options: LeaderElectionOptions, bind_timeout: float) -> list[st
 class Lock(Protocol):
     """Where the lease record is kept; JSON of the whole object, so that foreign fields survive."""
 
-    async def get(self, within: float) -> dict[str, Any] | None:
+    async def get(self, timeout: float) -> dict[str, Any] | None:
         """The object, or None when it does not exist."""
         ...
 
-    async def create(self, spec: Mapping[str, Any], within: float) -> dict[str, Any]:
+    async def create(self, spec: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Create it; an ApiError 409 when it exists."""
         ...
 
-    async def replace(self, lease: Mapping[str, Any], within: float) -> dict[str, Any]:
+    async def replace(self, lease: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Replace it; an ApiError 409 when it changed since it was read."""
         ...
 
@@ -133,17 +133,17 @@ class LeaseLock:
         self._namespace = namespace
         self._path = LEASES.path(name, namespace)
 
-    async def get(self, within: float) -> dict[str, Any] | None:
+    async def get(self, timeout: float) -> dict[str, Any] | None:
         """Read the Lease."""
         try:
-            answer = await self._client.request("GET", self._path, within=within)
+            answer = await self._client.request("GET", self._path, timeout=timeout)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
         return _json_object(answer.body)
 
-    async def create(self, spec: Mapping[str, Any], within: float) -> dict[str, Any]:
+    async def create(self, spec: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Create the Lease."""
         body = {
             "apiVersion": LEASES.api_version,
@@ -152,12 +152,12 @@ class LeaseLock:
             "spec": spec,
         }
         path = LEASES.collection_path(self._namespace)
-        answer = await self._client.request("POST", path, body=body, within=within)
+        answer = await self._client.request("POST", path, body=body, timeout=timeout)
         return _json_object(answer.body)
 
-    async def replace(self, lease: Mapping[str, Any], within: float) -> dict[str, Any]:
+    async def replace(self, lease: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Replace the Lease, on condition of its resourceVersion."""
-        answer = await self._client.request("PUT", self._path, body=lease, within=within)
+        answer = await self._client.request("PUT", self._path, body=lease, timeout=timeout)
         return _json_object(answer.body)
 
 

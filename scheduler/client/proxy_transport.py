@@ -16,7 +16,7 @@ from yarl import URL
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConnectionFailed, RequestTimeout, ResponseTooLarge
-from scheduler.client.http import Answer
+from scheduler.client.http import Response
 from scheduler.client.http.parser import MAX_ERROR_BYTES
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.http.tls import ResumingContext
@@ -50,7 +50,7 @@ class ProxiedStream:
         self._response.close()
 
 
-class ProxiedConnections:
+class ProxyTransport:
     """A session that goes through the proxy of a configuration."""
 
     def __init__(
@@ -85,16 +85,16 @@ class ProxiedConnections:
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
-        within: float,
+        timeout: float,
         max_body: int,
         guard: Callable[[], None] | None,
-    ) -> Answer:
+    ) -> Response:
         """Send one request and read the whole answer; errors as of `http`."""
-        timeout = aiohttp.ClientTimeout(
-            total=within, sock_connect=min(within, self._connect_timeout)
+        limits = aiohttp.ClientTimeout(
+            total=timeout, sock_connect=min(timeout, self._connect_timeout)
         )
         try:
-            response = await self._send(verb, target, headers, body, timeout, guard)
+            response = await self._send(verb, target, headers, body, limits, guard)
             try:
                 limit = min(max_body, MAX_ERROR_BYTES) if response.status >= 400 else max_body
                 content = await read_body(response, limit)
@@ -104,22 +104,22 @@ class ProxiedConnections:
             if content is None:
                 path = target.partition("?")[0]
                 raise ResponseTooLarge(verb, path, f"a body of more than {limit} bytes", sent=True)
-            return Answer(response.status, content, _head(response))
+            return Response(response.status, content, _head(response))
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise_mapped(verb, target.partition("?")[0], error)
 
     async def open_stream(
-        self, verb: str, target: str, headers: HeaderBlock, silence: float
+        self, verb: str, target: str, headers: HeaderBlock, idle_timeout: float
     ) -> ProxiedStream:
         """Open an answer without end."""
         timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self._connect_timeout, sock_read=silence
+            total=None, sock_connect=self._connect_timeout, sock_read=idle_timeout
         )
         path = target.partition("?")[0]
         try:
             # aiohttp waits for each byte of the head anew, and skips any number of interim
             # responses.
-            async with asyncio.timeout(silence):
+            async with asyncio.timeout(idle_timeout):
                 response = await self._send(verb, target, headers, None, timeout)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise_mapped(verb, path, error)
@@ -131,7 +131,7 @@ class ProxiedConnections:
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (aiohttp's own record)
+        timeout: aiohttp.ClientTimeout,
         guard: Callable[[], None] | None = None,
     ) -> aiohttp.ClientResponse:
         session = await self._session.current()

@@ -7,10 +7,9 @@ delivered twice: an object whose resourceVersion is known already is skipped.
 
 How a run goes: list page by page, then watch from the list's resourceVersion and resume from the
 last seen one after every cut. The server's "too old" (410) means listing again, applied as a diff,
-in chunks. A silent peer is cut after `silence` seconds, since bookmarks come about once a minute;
-where none come (`bookmarks`), that long after the watch should have ended.
-Every failure is waited out with growing jittered delays; progress, not a mere connection, resets
-them.
+in chunks. A silent peer is cut after `idle_timeout` seconds, since bookmarks come about once a
+minute; where none come (`bookmarks`), that long after the watch should have ended. Every failure is
+waited out with growing jittered delays; progress, not a mere connection, resets them.
 
 The task that runs `run` is the only writer. Handlers are synchronous, called with a batch of what
 a page or a chunk of bytes held, and must not raise: an exception ends the reflector. Decoding and
@@ -56,9 +55,9 @@ from scheduler.client.watch_decoding import (
     Bookmark,
     Changed,
     Failure,
-    GarbageError,
     LineSplitter,
     Malformed,
+    WatchDecodeError,
     WatchDecoder,
     WatchType,
 )
@@ -234,7 +233,9 @@ class Reflector(Generic[T]):
     def _after_failure(self, error: RequestError) -> float:
         """Decide how to go on after a request failed; returns the delay."""
         self.on_contact(error)
-        cause = EndCause.SILENCE if isinstance(error, RequestTimeout) else EndCause.CUT
+        cause = (
+            EndCause.IDLE_TIMEOUT if isinstance(error, RequestTimeout) else EndCause.DISCONNECTED
+        )
         delay = self._backoff.next()
         if isinstance(error, ApiError):
             cause = _CAUSES.get(error.status, EndCause.SERVER_ERROR)
@@ -401,7 +402,8 @@ class Reflector(Generic[T]):
                 self.resource,
                 self._options.namespace,
                 self._watch_query(seconds),
-                silence=self._options.silence + (0 if self._options.bookmarks else seconds),
+                idle_timeout=self._options.idle_timeout
+                + (0 if self._options.bookmarks else seconds),
             ) as stream:
                 self._watches += 1
                 self.on_contact(None)
@@ -412,7 +414,9 @@ class Reflector(Generic[T]):
                 raise
             # Silent from the start. Perhaps the server never had our version (etcd restored from
             # a backup): then it waits for it without a word, and resuming would last for ever.
-            raise WatchEnded(EndCause.SILENCE, str(error), relist=True, retry_after=None) from error
+            raise WatchEnded(
+                EndCause.IDLE_TIMEOUT, str(error), relist=True, retry_after=None
+            ) from error
         finally:
             if self._streamed is not None:
                 self._streamed = None
@@ -422,7 +426,7 @@ class Reflector(Generic[T]):
             self._progress()
             return
         raise WatchEnded(
-            EndCause.CUT,
+            EndCause.DISCONNECTED,
             "the watch ended at once and brought nothing",
             relist=False,
             retry_after=None,
@@ -449,17 +453,17 @@ class Reflector(Generic[T]):
                     if end := self._apply_lines(lines):
                         await self._finish_streamed_list(end, started)
                     await self._take_turns()
-            except GarbageError as error:
+            except WatchDecodeError as error:
                 raise self._garbage(error) from error
             self._progress()
         # An unfinished last line is a cut connection: the event comes again after resuming.
 
-    def _garbage(self, error: GarbageError) -> WatchEnded:
+    def _garbage(self, error: WatchDecodeError) -> WatchEnded:
         # Resuming asks for the same event again. If that is garbage twice, only a list gets past
         # it.
         again = self._garbage_at == self._resource_version
         self._garbage_at = "" if again else self._resource_version
-        return WatchEnded(EndCause.GARBAGE, str(error), relist=again, retry_after=None)
+        return WatchEnded(EndCause.DECODE_ERROR, str(error), relist=again, retry_after=None)
 
     def _apply_lines(self, lines: deque[bytes]) -> Bookmark | None:
         """Take lines and deliver them as one batch, up to the bookmark that ends a streamed list.

@@ -27,16 +27,16 @@ from scheduler.client.errors import (
     ApiError,
     ConfigurationError,
     ConnectionFailed,
-    MalformedAnswer,
+    MalformedResponse,
     NotLeader,
+    PreconditionFailed,
     RequestError,
     RequestTimeout,
     ResponseTooLarge,
-    Withdrawn,
     api_error,
 )
 from scheduler.client.fence import Fence, OpenFence
-from scheduler.client.http import Answer
+from scheduler.client.http import Response
 from scheduler.client.http.parser import MAX_BODY_BYTES, MAX_PAGE_BYTES, MAX_UNPAGED_BYTES
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.http.tls import ResumingContext
@@ -57,12 +57,12 @@ REQUEST_TIMEOUT_SECONDS: Final = 30.0
 BIND_TIMEOUT_SECONDS: Final = 4.0
 """With the default renew deadline of 10 s it stays below the lease duration of 15 s (DESIGN 7)."""
 
-THROTTLED_TRIES: Final = 10
+THROTTLED_ATTEMPTS: Final = 10
 """How often an answer 429 is waited out, as client-go does."""
 
 PAGE_SIZE: Final = 500
 
-Objection = Callable[[], str]
+PreSendCheck = Callable[[], str]
 """Asked when a request is about to leave: why it must not; empty when it may."""
 
 Body = bytes | Mapping[str, Any]
@@ -168,11 +168,11 @@ class ApiClient:
         name: str,
         namespace: str = "",
         *,
-        within: float | None = None,
+        timeout: float | None = None,
     ) -> T:
         """Read one object."""
         path = resource.path(name, namespace)
-        answer = await self.request("GET", path, within=within)
+        answer = await self.request("GET", path, timeout=timeout)
         return _decoded(resource, "GET", path, answer.body)
 
     async def list_page(
@@ -191,7 +191,7 @@ class ApiClient:
 
         Raises:
             ApiError: status 410 when `continue_token` has expired.
-            MalformedAnswer: the body is not a list with a resourceVersion.
+            MalformedResponse: the body is not a list with a resourceVersion.
         """
         query = _selectors(label_selector, field_selector)
         if continue_token:
@@ -201,15 +201,15 @@ class ApiClient:
         try:
             page = await _decoded_page(answer.body)
         except ValueError as error:
-            raise MalformedAnswer("GET", path, f"not a list: {error}") from error
+            raise MalformedResponse("GET", path, f"not a list: {error}") from error
         if limit:
             size, length = int(query["limit"]), len(answer.body)
             self._page_sizes.came(path, size, len(page.items or ()), length)
         if not page.metadata.resource_version:
-            raise MalformedAnswer("GET", path, "a list without metadata.resourceVersion")
+            raise MalformedResponse("GET", path, "a list without metadata.resourceVersion")
         return page
 
-    async def _request_page(self, path: str, query: dict[str, str], limit: int) -> Answer:
+    async def _request_page(self, path: str, query: dict[str, str], limit: int) -> Response:
         if not limit:
             return await self.request("GET", path, query=query, max_body=MAX_UNPAGED_BYTES)
         while True:
@@ -304,12 +304,13 @@ class ApiClient:
         pod: Pod,
         node_name: str,
         annotations: dict[str, str] | None = None,
-        objection: Objection | None = None,
+        objection: PreSendCheck | None = None,
     ) -> None:
         """Create the pod's Binding. One try: `binding.bind_and_settle` knows what failures mean.
 
         `annotations` are merged into the pod's by the API server in the same transaction.
-        `objection` is asked when the request is about to leave; a reason raises `Withdrawn`.
+        `objection` is asked when the request is about to leave; a reason raises
+        `PreconditionFailed`.
         """
         metadata = pod.metadata
         body = _encoder.encode(
@@ -330,9 +331,9 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         body: Body | None = None,
         content_type: str = JSON,
-        within: float | None = None,
+        timeout: float | None = None,
         max_body: int = MAX_BODY_BYTES,
-    ) -> Answer:
+    ) -> Response:
         """Send any request. `path` must be quoted; `max_body` limits the answer's body, bytes.
 
         Raises:
@@ -348,13 +349,18 @@ class ApiClient:
             path,
             data,
             content_type,
-            self.timeout if within is None else within,
+            self.timeout if timeout is None else timeout,
             max_body,
         )
 
     @asynccontextmanager
     async def open_watch(
-        self, resource: Resource[Any], namespace: str, query: Mapping[str, str], *, silence: float
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        query: Mapping[str, str],
+        *,
+        idle_timeout: float,
     ) -> AsyncIterator[ByteStream]:
         """Open a watch and give its bytes; leaving the context cuts it.
 
@@ -365,7 +371,7 @@ class ApiClient:
         await self._authorize("WATCH", path)
         sent_with = self._credential()
         headers = self._headers[""]
-        async with self.transport.stream("GET", path, headers, silence=silence) as stream:
+        async with self.transport.stream("GET", path, headers, idle_timeout=idle_timeout) as stream:
             if stream.status >= 400:
                 body = await stream.read_all()
                 if stream.status == 401:
@@ -428,10 +434,10 @@ class ApiClient:
         target: str,
         body: bytes | None,
         content_type: str,
-        within: float,
+        timeout: float,
         max_body: int,
-        objection: Objection | None = None,
-    ) -> Answer:
+        objection: PreSendCheck | None = None,
+    ) -> Response:
         path = target.partition("?")[0]
         renewed = False
         tries = 0
@@ -445,7 +451,9 @@ class ApiClient:
                 guard = partial(self._check, verb, path, objection)
                 guard()
             sent_with = self._credential()
-            answer = await self._exchange(verb, target, body, content_type, within, max_body, guard)
+            answer = await self._exchange(
+                verb, target, body, content_type, timeout, max_body, guard
+            )
             status = answer.status
             if status < 400:
                 return answer
@@ -455,7 +463,7 @@ class ApiClient:
                 renewed = True
                 if await self._replace(sent_with, verb, path):
                     continue
-            elif status == 429 and error.retry_after is not None and tries < THROTTLED_TRIES:
+            elif status == 429 and error.retry_after is not None and tries < THROTTLED_ATTEMPTS:
                 await self.clock.sleep(error.retry_after)
                 continue
             try:
@@ -465,11 +473,11 @@ class ApiClient:
                 # cycle they would stay until the next garbage collection.
                 del error
 
-    def _check(self, verb: str, path: str, objection: Objection | None) -> None:
+    def _check(self, verb: str, path: str, objection: PreSendCheck | None) -> None:
         if not self._fence.allowed():
             raise NotLeader(verb, path)
         if objection is not None and (reason := objection()):
-            raise Withdrawn(verb, path, reason)
+            raise PreconditionFailed(verb, path, reason)
 
     def _api_error(
         self, verb: str, path: str, status: int, body: bytes, retry_after: str | None
@@ -490,10 +498,10 @@ class ApiClient:
         target: str,
         body: bytes | None,
         content_type: str,
-        within: float,
+        timeout: float,
         max_body: int,
         guard: Guard | None,
-    ) -> Answer:
+    ) -> Response:
         headers = self._headers.get(content_type if body is not None else "")
         if headers is None:
             headers = HeaderBlock({**self._headers[""].fields, "Content-Type": content_type})
@@ -501,7 +509,7 @@ class ApiClient:
         code = "<error>"
         try:
             answer = await self.transport.request(
-                verb, target, headers, body, within, max_body, guard
+                verb, target, headers, body, timeout, max_body, guard
             )
             code = str(answer.status)
             return answer
@@ -550,7 +558,7 @@ def _decoded(resource: Resource[T], verb: str, path: str, body: bytes | msgspec.
     try:
         return resource.decode(body)
     except ValueError as error:
-        raise MalformedAnswer(verb, path, f"not a {resource.kind}: {error}") from error
+        raise MalformedResponse(verb, path, f"not a {resource.kind}: {error}") from error
 
 
 __all__ = [

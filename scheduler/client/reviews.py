@@ -10,7 +10,7 @@ import msgspec
 
 from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Object
-from scheduler.client.errors import MalformedAnswer
+from scheduler.client.errors import MalformedResponse
 from scheduler.client.rest import ApiClient
 
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  (a path)
@@ -68,7 +68,7 @@ async def review_token(
     try:
         return decode_json(_token_review, answer.body).status
     except ValueError as error:
-        raise MalformedAnswer("POST", _TOKEN_REVIEWS, f"not a TokenReview: {error}") from error
+        raise MalformedResponse("POST", _TOKEN_REVIEWS, f"not a TokenReview: {error}") from error
 
 
 async def review_access(
@@ -87,4 +87,6 @@ async def review_access(
     try:
         return decode_json(_access_review, answer.body).status
     except ValueError as error:
-        raise MalformedAnswer("POST", _ACCESS_REVIEWS, f"not an access review: {error}") from error
+        raise MalformedResponse(
+            "POST", _ACCESS_REVIEWS, f"not an access review: {error}"
+        ) from error

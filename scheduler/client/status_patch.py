@@ -33,7 +33,7 @@ class _Answer(msgspec.Struct):
     metadata: _AnswerMeta
 
 
-_answer_decoder = msgspec.json.Decoder(_Answer)
+_response_decoder = msgspec.json.Decoder(_Answer)
 
 
 class PodStatusPatch(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ async def send_status_patch(
 def version_of(body: bytes) -> str:
     """The resourceVersion of the object in an answer; empty when there is none to be read."""
     try:
-        return decode_json(_answer_decoder, body).metadata.resource_version
+        return decode_json(_response_decoder, body).metadata.resource_version
     except ValueError:
         return ""
 

@@ -16,12 +16,12 @@ from urllib.parse import SplitResult, urlsplit
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConfigurationError, ConnectionFailed, RequestTimeout
-from scheduler.client.http import Address, Answer, BodyStream, ConnectionPool
+from scheduler.client.http import Address, BodyStream, ConnectionPool, Response
 from scheduler.client.http.parser import MAX_BODY_BYTES, MAX_ERROR_BYTES
 from scheduler.client.http.request import HeaderBlock, request_bytes
 from scheduler.client.http.response import header
 from scheduler.client.http.tls import ClientTls
-from scheduler.client.proxy_transport import ProxiedConnections
+from scheduler.client.proxy_transport import ProxyTransport
 
 CONNECTION_LIMIT: Final = 256
 """Sockets to the server: 100 binds, some twenty watches, and room; the dispatcher bounds writes,
@@ -70,7 +70,7 @@ class RawStream(Protocol):
         ...
 
 
-class Connections(Protocol):
+class HttpTransport(Protocol):
     """Two ways to the server: `http` directly, `proxied` through a proxy."""
 
     async def exchange(
@@ -79,15 +79,15 @@ class Connections(Protocol):
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
-        within: float,
+        timeout: float,
         max_body: int,
         guard: Guard | None,
-    ) -> Answer:
+    ) -> Response:
         """Send one request and read the whole answer; `guard` as of `Transport.request`."""
         ...
 
     async def open_stream(
-        self, verb: str, target: str, headers: HeaderBlock, silence: float
+        self, verb: str, target: str, headers: HeaderBlock, idle_timeout: float
     ) -> RawStream:
         """Open an answer without end."""
         ...
@@ -150,11 +150,11 @@ class Transport:
         self._server = _split(configuration.server)
         self.host = self._server.hostname or ""
         self._connect_timeout = connect_timeout
-        self._connections: Connections | None = None
+        self._connections: HttpTransport | None = None
         self._requests = self._in_flight = self._failed = self._timed_out = 0
 
     async def __aenter__(self) -> Self:
-        kind = _Direct if self.configuration.proxy is None else ProxiedConnections
+        kind = _DirectTransport if self.configuration.proxy is None else ProxyTransport
         self._connections = kind(
             self.configuration,
             limit=CONNECTION_LIMIT,
@@ -180,7 +180,7 @@ class Transport:
         """Counters since the start."""
         return TransportStatistics(self._requests, self._in_flight, self._failed, self._timed_out)
 
-    def _open_connections(self) -> Connections:
+    def _open_connections(self) -> HttpTransport:
         if self._connections is None:
             msg = "the transport is closed: use it within `async with`"
             raise RuntimeError(msg)
@@ -192,10 +192,10 @@ class Transport:
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
-        within: float,
+        timeout: float,
         max_body: int = MAX_BODY_BYTES,
         guard: Guard | None = None,
-    ) -> Answer:
+    ) -> Response:
         """Send one request and read the whole answer; any status is an answer.
 
         `target` is path and query, quoted already. `max_body` limits the answer's body, bytes.
@@ -203,15 +203,15 @@ class Transport:
         it raises keeps the request from being sent.
 
         Raises:
-            RequestTimeout: not complete within `within` seconds, waiting for a connection included.
-            ResponseTooLarge: the answer's body goes past `max_body`.
-            ConnectionFailed: no connection, or it broke.
+            RequestTimeout: not complete within `timeout` seconds, waiting for a connection
+            included. ResponseTooLarge: the answer's body goes past `max_body`. ConnectionFailed: no
+            connection, or it broke.
         """
         connections = self._open_connections()
         self._requests += 1
         self._in_flight += 1
         try:
-            return await connections.exchange(verb, target, headers, body, within, max_body, guard)
+            return await connections.exchange(verb, target, headers, body, timeout, max_body, guard)
         except RequestTimeout:
             self._timed_out += 1
             raise
@@ -223,10 +223,10 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, verb: str, target: str, headers: HeaderBlock, *, silence: float
+        self, verb: str, target: str, headers: HeaderBlock, *, idle_timeout: float
     ) -> AsyncIterator[ByteStream]:
-        """Open an answer without end. `silence` is the longest wait for the next byte, seconds."""
-        stream = await self._open_connections().open_stream(verb, target, headers, silence)
+        """Open a response without end; `idle_timeout` limits the wait for each next byte, seconds."""
+        stream = await self._open_connections().open_stream(verb, target, headers, idle_timeout)
         try:
             yield ByteStream(stream)
         finally:
@@ -234,7 +234,7 @@ class Transport:
             stream.close()
 
 
-class _Direct:
+class _DirectTransport:
     """`http`, with the errors of requests."""
 
     def __init__(
@@ -265,20 +265,20 @@ class _Direct:
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
-        within: float,
+        timeout: float,
         max_body: int,
         guard: Guard | None,
-    ) -> Answer:
+    ) -> Response:
         path = target.partition("?")[0]
         request = self._request(verb, path, target, headers, body)
-        return await self._pool.exchange(verb, path, request, within, max_body, guard)
+        return await self._pool.exchange(verb, path, request, timeout, max_body, guard)
 
     async def open_stream(
-        self, verb: str, target: str, headers: HeaderBlock, silence: float
+        self, verb: str, target: str, headers: HeaderBlock, idle_timeout: float
     ) -> BodyStream:
         path = target.partition("?")[0]
         request = self._request(verb, path, target, headers, None)
-        return await self._pool.open_stream(verb, path, request, silence)
+        return await self._pool.open_stream(verb, path, request, idle_timeout)
 
     async def close(self) -> None:
         await self._pool.close()

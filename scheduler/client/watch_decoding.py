@@ -66,7 +66,7 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
     error: str
 
 
-class GarbageError(Exception):
+class WatchDecodeError(Exception):
     """The stream is not a watch: a line is no JSON of the expected form, or has no end."""
 
 
@@ -88,7 +88,7 @@ class LineSplitter:
         """The lines that `chunk` completes, without their ends; empty lines are left out.
 
         Raises:
-            GarbageError: a line is longer than MAX_LINE_BYTES.
+            WatchDecodeError: a line is longer than MAX_LINE_BYTES.
         """
         lines = chunk.split(b"\n")
         tail = lines.pop()
@@ -102,7 +102,7 @@ class LineSplitter:
             self._size += len(tail)
             if self._size > MAX_LINE_BYTES:
                 msg = f"a line of more than {MAX_LINE_BYTES} bytes"
-                raise GarbageError(msg)
+                raise WatchDecodeError(msg)
         return [line for line in lines if line]
 
 
@@ -123,7 +123,7 @@ class WatchDecoder(Generic[T]):
         """Decode one line.
 
         Raises:
-            GarbageError: it is no watch line at all.
+            WatchDecodeError: it is no watch line at all.
         """
         try:
             event = self._fast.decode(line)
@@ -148,7 +148,7 @@ class WatchDecoder(Generic[T]):
                 return self._bookmark(raw.object)
         except ValueError as error:
             msg = f"{error}: {line[:120]!r}"
-            raise GarbageError(msg) from error
+            raise WatchDecodeError(msg) from error
         try:
             return Changed(raw.type, self._resource.decode(raw.object))
         except ValueError as error:

@@ -25,7 +25,7 @@ from scheduler.metrics import SchedulerMetrics
 
 _log = structlog.get_logger(__name__)
 
-MOST_READS: Final = 100
+MAX_READS: Final = 100
 """Pods looked at at once; when more vanish at a time (a relist), the rest is not looked at."""
 
 LACK: Final = "OutOf"
@@ -105,7 +105,7 @@ class RejectedPods:
         if pod.status.phase == "Failed":
             self._judge(pod, pod)
         elif pod.status.phase in ("", "Pending") and not pod.terminating:
-            if self._reading >= MOST_READS:
+            if self._reading >= MAX_READS:
                 return
             self._reading += 1
             self._start(self._look(pod), f"look after {pod.key}")
@@ -117,9 +117,9 @@ class RejectedPods:
     async def _look(self, pod: Pod) -> None:
         try:
             found = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
-        except RequestError as problem:
+        except RequestError as error:
             # Most often 404: deleted in the meantime, by whoever made it.
-            _log.debug("cannot look after a pod", pod=pod.key, error=str(problem))
+            _log.debug("cannot look after a pod", pod=pod.key, error=str(error))
         else:
             if found.metadata.uid == pod.metadata.uid:
                 self._judge(pod, found)

@@ -153,8 +153,8 @@ class Engine:
             _conclude(attempt, algorithm.schedule(attempt.state, attempt.pod))
         except _EXITS:
             raise
-        except BaseException as problem:  # noqa: BLE001 - cycle boundary, see `_failed`
-            attempt.failure = self._failed(attempt, problem)
+        except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
+            attempt.failure = self._failed(attempt, error)
         self._measure(attempt, limit)
         if attempt.result is not None:
             self._commit(attempt)
@@ -264,8 +264,8 @@ class Engine:
         assert isinstance(algorithm, SuspendedAlgorithm)
         try:
             await self._budget.metered(_decided(attempt, algorithm))
-        except Exception as problem:  # noqa: BLE001 - cycle boundary
-            attempt.failure = self._failed(attempt, problem)
+        except Exception as error:  # noqa: BLE001 - cycle boundary
+            attempt.failure = self._failed(attempt, error)
         self._measure(attempt, limit)
         return attempt
 
@@ -281,8 +281,8 @@ class Engine:
             algorithm.check_again(attempt.state, attempt.pod, attempt.result, attempt.sequence)
         except _EXITS:
             raise
-        except BaseException as problem:  # noqa: BLE001 - cycle boundary, see `_failed`
-            attempt.failure = self._failed(attempt, problem)
+        except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
+            attempt.failure = self._failed(attempt, error)
             attempt.result = None
             return
         attempt.seen = self.cache.outside_changes
@@ -294,8 +294,8 @@ class Engine:
         assert attempt.result is not None
         try:
             attempt.pod = self.cache.assume_pod(attempt.pod, attempt.result.node_name)
-        except CacheError as problem:
-            attempt.failure = failure.from_error(failed(str(problem), problem))
+        except CacheError as error:
+            attempt.failure = failure.from_error(failed(str(error), error))
             attempt.result = None
             return
         self._nominator.delete_nominated_pod_if_exists(attempt.pod)
@@ -303,8 +303,8 @@ class Engine:
             rejected = self._reserve(attempt) or self._permit(attempt)
         except _EXITS:
             raise
-        except BaseException as problem:  # noqa: BLE001 - cycle boundary, see `_failed`
-            rejected = self._failed(attempt, problem)
+        except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
+            rejected = self._failed(attempt, error)
         if rejected is not None:
             self.abandon(attempt)
             attempt.failure = rejected
@@ -326,8 +326,8 @@ class Engine:
             )
         except _EXITS:
             raise
-        except BaseException as problem:  # noqa: BLE001 - cycle boundary, see `_failed`
-            return self._failed(attempt, problem)
+        except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
+            return self._failed(attempt, error)
         return None if status is None else failure.node_changed(attempt.node_name, status)
 
     def abandon(self, attempt: Attempt) -> bool:
@@ -343,9 +343,9 @@ class Engine:
                 continue
             try:
                 unreserve(attempt.state, attempt.pod, attempt.node_name)
-            except Exception as problem:  # noqa: BLE001 - plugin boundary
+            except Exception as error:  # noqa: BLE001 - plugin boundary
                 if self._on_plugin_error is not None:
-                    self._on_plugin_error(plugin.name, "Unreserve", attempt.pod, problem)
+                    self._on_plugin_error(plugin.name, "Unreserve", attempt.pod, error)
 
     def _reserve(self, attempt: Attempt) -> Failure | None:
         if not attempt.framework.reserve:
@@ -361,9 +361,9 @@ class Engine:
                 status = status_or_none(
                     plugin.reserve(attempt.state, attempt.pod, attempt.node_name)
                 )
-            except Exception as problem:  # noqa: BLE001 - plugin boundary
-                text = f'running Reserve plugin "{plugin.name}": {problem}'
-                return None, failure.from_error(failed(text, problem, plugin.name))
+            except Exception as error:  # noqa: BLE001 - plugin boundary
+                text = f'running Reserve plugin "{plugin.name}": {error}'
+                return None, failure.from_error(failed(text, error, plugin.name))
             if status is None or status.success:
                 continue
             if status.rejected:
@@ -383,9 +383,9 @@ class Engine:
                     attempt.state, attempt.pod, attempt.node_name
                 )
                 status, timeout = status_or_none(answer[0]), float(answer[1])
-            except Exception as problem:  # noqa: BLE001 - plugin boundary
-                text = f'running Permit plugin "{plugin.name}": {problem}'
-                return failure.from_error(failed(text, problem, plugin.name))
+            except Exception as error:  # noqa: BLE001 - plugin boundary
+                text = f'running Permit plugin "{plugin.name}": {error}'
+                return failure.from_error(failed(text, error, plugin.name))
             if status is None or status.success:
                 continue
             if status.code is Code.WAIT:

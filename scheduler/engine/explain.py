@@ -23,7 +23,7 @@ FindPod = Callable[[str, str], Pod | None]
 
 DEFAULT_TOP: Final = 10
 DEFAULT_EXAMPLES: Final = 3
-MOST_NODES: Final = 1000
+MAX_NODES: Final = 1000
 """Upper limit of both, so that an answer stays small in a large cluster."""
 
 
@@ -101,8 +101,8 @@ class Explainer:
             ValueError: `top` or `examples` is out of range.
         """
         for option, value in (("nodes", top), ("examples", examples)):
-            if not 0 <= value <= MOST_NODES:
-                raise ValueError(f"{option}={value}: give a number from 0 to {MOST_NODES}")
+            if not 0 <= value <= MAX_NODES:
+                raise ValueError(f"{option}={value}: give a number from 0 to {MAX_NODES}")
         pod = self._find_pod(namespace, name)
         if pod is None:
             raise LookupError(

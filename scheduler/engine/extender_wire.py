@@ -2,8 +2,8 @@
 
 Requests are put together from the bytes of pods and nodes as the API server sent them, so that an
 extender sees every field. Answers are read leniently in the case of their keys, as Go does, and
-strictly in everything else: whatever does not fit is an `AnswerError` that says what was wrong.
-Pure: nothing here knows HTTP.
+strictly in everything else: whatever does not fit is an `MalformedResponseError` that says what was
+wrong. Pure: nothing here knows HTTP.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ MAX_EXTENDER_SCORE: Final = 10
 _SHOWN_NAMES: Final = 3
 
 
-class AnswerError(Exception):
+class MalformedResponseError(Exception):
     """An answer that cannot be used; the text says why."""
 
 
-class ReportedError(AnswerError):
+class ExtenderResultError(MalformedResponseError):
     """The extender answered properly, and said that it failed."""
 
 
 @dataclass(frozen=True, slots=True)
-class ScoresAnswer:
+class PrioritizeResponse:
     """How an extender scores the nodes it was given."""
 
     scores: dict[str, int]
@@ -44,7 +44,7 @@ class ScoresAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class FilterAnswer:
+class FilterResponse:
     """What an extender made of the nodes it was given."""
 
     #: Names of the nodes that pass, in the extender's order.
@@ -128,10 +128,10 @@ def binding_request(pod: Pod, node_name: str) -> bytes:
 # -- answers --------------------------------------------------------------------------------------
 
 
-def filter_answer(body: bytes, given: Sequence[str], *, names: bool) -> FilterAnswer:
+def parse_filter_response(body: bytes, given: Sequence[str], *, names: bool) -> FilterResponse:
     """Read ExtenderFilterResult. `names`: of an extender that is nodeCacheCapable.
 
-    Raises AnswerError, for nodes that were not `given` as well.
+    Raises MalformedResponseError, for nodes that were not `given` as well.
     """
     members = _members(body)
     _raise_reported(members)
@@ -143,18 +143,18 @@ def filter_answer(body: bytes, given: Sequence[str], *, names: bool) -> FilterAn
     known = frozenset(given)
     unknown = [name for name in passing if name not in known]
     if unknown:
-        raise AnswerError(
+        raise MalformedResponseError(
             f"claims a filtered node {_shown(unknown)} which is not found in the input node list"
         )
-    return FilterAnswer(
+    return FilterResponse(
         tuple(dict.fromkeys(passing)),
         _member(members, "FailedNodes", dict[str, str] | None) or {},
         _member(members, "FailedAndUnresolvableNodes", dict[str, str] | None) or {},
     )
 
 
-def scores_answer(body: bytes, given: Sequence[str]) -> ScoresAnswer:
-    """Read HostPriorityList. Raises AnswerError.
+def parse_prioritize_response(body: bytes, given: Sequence[str]) -> PrioritizeResponse:
+    """Read HostPriorityList. Raises MalformedResponseError.
 
     Scores outside 0 to 10 count as they are, and nodes that were not sent are left out, both as in
     kube-scheduler (`schedule_one.go: prioritizeNodes`).
@@ -176,7 +176,7 @@ def scores_answer(body: bytes, given: Sequence[str]) -> ScoresAnswer:
                 f"[{MIN_EXTENDER_SCORE}, {MAX_EXTENDER_SCORE}]"
             )
         scores[host] = score
-    return ScoresAnswer(scores, oddity)
+    return PrioritizeResponse(scores, oddity)
 
 
 def preemption_answer(body: bytes) -> dict[str, Victims]:
@@ -200,7 +200,7 @@ def preemption_answer(body: bytes) -> dict[str, Victims]:
 
 
 def binding_answer(body: bytes) -> None:
-    """Read ExtenderBindingResult. Raises ReportedError when the extender could not bind."""
+    """Read ExtenderBindingResult. Raises ExtenderResultError when the extender could not bind."""
     _raise_reported(_members(body))
 
 
@@ -217,15 +217,15 @@ def _member(members: Mapping[str, msgspec.Raw], name: str, wanted: Any, where: s
 def _decoded(body: bytes, wanted: Any, where: str = "") -> Any:
     try:
         return msgspec.json.decode(body, type=wanted)
-    except (ValueError, RecursionError) as problem:
+    except (ValueError, RecursionError) as error:
         place = f"{where}: " if where else ""
-        raise AnswerError(f"answered what cannot be read: {place}{problem}") from problem
+        raise MalformedResponseError(f"answered what cannot be read: {place}{error}") from error
 
 
 def _raise_reported(members: Mapping[str, msgspec.Raw]) -> None:
     text = _member(members, "Error", str | None)
     if text:
-        raise ReportedError(text)
+        raise ExtenderResultError(text)
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -20,14 +20,14 @@ from scheduler.api.pod import Container, Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.extender_wire import (
     MAX_EXTENDER_SCORE,
-    AnswerError,
-    ScoresAnswer,
+    MalformedResponseError,
+    PrioritizeResponse,
     Victims,
-    filter_answer,
     nodes_request,
+    parse_filter_response,
+    parse_prioritize_response,
     preemption_answer,
     preemption_request,
-    scores_answer,
 )
 from scheduler.engine.runtime import failed
 from scheduler.framework import MAX_NODE_SCORE, Code, Status
@@ -36,7 +36,7 @@ from scheduler.framework.preemption import Candidate
 T = TypeVar("T")
 
 _SCALE: Final = MAX_NODE_SCORE // MAX_EXTENDER_SCORE
-_MOST_SCORE: Final = 1 << 60
+_MAX_SCORE: Final = 1 << 60
 """Where the sum of weighted scores ends: weights may be any int64, totals are int64 as well."""
 
 
@@ -172,31 +172,31 @@ class Extenders:
             verb = extender.preempt_verb
             try:
                 left = await outside.ask(extender, verb, request, read)
-            except ExtenderError as problem:
+            except ExtenderError as error:
                 if not extender.ignorable:
-                    raise failed(str(problem), problem) from problem
-                outside.passed_over(extender, verb, pod, problem)
+                    raise failed(str(error), error) from error
+                outside.passed_over(extender, verb, pod, error)
         return left
 
     def _candidates(self, extender: Extender, answer: bytes) -> list[Candidate]:
-        """Candidates from an answer. Raises AnswerError."""
+        """Candidates from an answer. Raises MalformedResponseError."""
         found = []
         for name, victims in preemption_answer(answer).items():
             pods = self._victims(extender, name, victims)
             if pods:
                 found.append(Candidate(name, pods, victims.pdb_violations))
             elif not extender.ignorable:
-                raise AnswerError(f'expected at least one victim pod on node "{name}"')
+                raise MalformedResponseError(f'expected at least one victim pod on node "{name}"')
         return found
 
     def _victims(self, extender: Extender, name: str, victims: Victims) -> tuple[Pod, ...]:
         row = self._table.row_of(name)
         if row is None:
-            raise AnswerError(f'node "{name}" not found')
+            raise MalformedResponseError(f'node "{name}" not found')
         there = {each.metadata.uid: each for each in self._table.node_info(row).pods}
         for uid in victims.uids:
             if uid not in there:
-                raise AnswerError(
+                raise MalformedResponseError(
                     f"extender: {display_name(extender)} claims to preempt pod (UID: {uid}) on "
                     f"node: {name}, but the pod is not found on that node"
                 )
@@ -239,10 +239,10 @@ class Consultation:
             verb = extender.filter_verb
             try:
                 answer = await self._outside.ask(extender, verb, body, read)
-            except ExtenderError as problem:
+            except ExtenderError as error:
                 if not extender.ignorable:
-                    raise failed(str(problem), problem) from problem
-                self._outside.passed_over(extender, verb, self._pod, problem)
+                    raise failed(str(error), error) from error
+                self._outside.passed_over(extender, verb, self._pod, error)
                 continue
             passing = frozenset(answer.passing)
             for name in names:
@@ -257,7 +257,7 @@ class Consultation:
         """What to add to the totals of nodes; nothing for nodes that are absent."""
         if not self._scorers:
             return {}
-        read = partial(_scores_answer, names)
+        read = partial(_parse_prioritize_response, names)
         answers = await self._outside.together(
             [
                 self._outside.ask(each, each.prioritize_verb, self._request(each, names), read)
@@ -275,7 +275,7 @@ class Consultation:
                     self._outside.odd_scores(extender, answer.oddity)
                 for name, score in answer.scores.items():
                     scores[name] = scores.get(name, 0) + score * extender.weight * _SCALE
-        return {name: max(-_MOST_SCORE, min(score, _MOST_SCORE)) for name, score in scores.items()}
+        return {name: max(-_MAX_SCORE, min(score, _MAX_SCORE)) for name, score in scores.items()}
 
     def _request(self, extender: Extender, names: Sequence[str]) -> bytes:
         nodes = None if extender.node_cache_capable else [self._node(name) for name in names]
@@ -310,11 +310,11 @@ def _mentioned(container: Container) -> set[str]:
 
 
 def _filter_answer(names: Sequence[str], by_name: bool, body: bytes) -> Any:
-    return filter_answer(body, names, names=by_name)
+    return parse_filter_response(body, names, names=by_name)
 
 
-def _scores_answer(names: Sequence[str], body: bytes) -> ScoresAnswer:
-    return scores_answer(body, names)
+def _parse_prioritize_response(names: Sequence[str], body: bytes) -> PrioritizeResponse:
+    return parse_prioritize_response(body, names)
 
 
 def _status(

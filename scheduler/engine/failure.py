@@ -34,7 +34,7 @@ SET_ASIDE = (
     "cycle (kubestow.cycleTimeBudget), and a pause has to pass; `kubestow queue` shows how long"
 )
 
-MOST_MESSAGE: Final = 32_768
+MAX_MESSAGE_LENGTH: Final = 32_768
 """Characters of a message. What a plugin or an extender says goes into the pod, and the API server
 refuses objects beyond 1.5 MB: the pod would then say nothing at all."""
 
@@ -45,7 +45,7 @@ class Failure:
 
     #: PodScheduled reason.
     reason: str
-    #: For the condition, at most `MOST_MESSAGE` long; the event's note is cut to 1024 bytes.
+    #: For the condition, at most `MAX_MESSAGE_LENGTH` long; the event's note is cut to 1024 bytes.
     message: str
     #: None leaves the nomination alone.
     nominating: NominatingInfo | None
@@ -166,4 +166,4 @@ def _instead(unfit_reason: tuple[str, str], message: str) -> tuple[str, str]:
 
 
 def _bounded(text: str) -> str:
-    return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE - 4]} ..."
+    return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[: MAX_MESSAGE_LENGTH - 4]} ..."

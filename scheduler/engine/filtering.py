@@ -36,7 +36,7 @@ _EXISTENCE = int(Columns.EXISTENCE)
 _FULL_REFRESH_SHARE = 4
 _SMALL = 32
 #: Entries of the change log to walk, beside one a node, before a full evaluation is cheaper.
-_MOST_ENTRIES = 256
+_MAX_ENTRIES = 256
 #: Groups that depend on the pods of a node, nominated ones included.
 _POD_COLUMNS = int(Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS)
 
@@ -127,7 +127,7 @@ class Filtering:
                 entry.codes[slot.index] = None
         skipped = frozenset(state.skip_filter)
         # The same row may be named many times; beyond this it hardly ever pays to find out.
-        most = table.node_count + _MOST_ENTRIES
+        most = table.node_count + _MAX_ENTRIES
         changes = table.log.since(entry.sequence, most) if entry.sequence >= 0 else None
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.sequence = -1
@@ -369,10 +369,10 @@ class Filtering:
         slot = self.slots[index]
         try:
             status = status_or_none(slot.plugin.filter_status(state, pod, code))
-        except Exception as problem:
+        except Exception as error:
             raise failed(
-                f'running "{slot.name}" filter plugin: {problem}', problem, slot.name
-            ) from problem
+                f'running "{slot.name}" filter plugin: {error}', error, slot.name
+            ) from error
         if status is None or not status.rejected:
             text = f"code {code} is no rejection" if status is None else status.message
             raise failed(f'running "{slot.name}" filter plugin: {text}', None, slot.name)
@@ -413,10 +413,8 @@ def call_filter_rows(
         codes: Codes = slot.plugin.filter_rows(state, pod, table, rows)
     except AttemptError:
         raise
-    except Exception as problem:
-        raise failed(
-            f'running "{slot.name}" filter plugin: {problem}', problem, slot.name
-        ) from problem
+    except Exception as error:
+        raise failed(f'running "{slot.name}" filter plugin: {error}', error, slot.name) from error
     if len(codes) != len(rows):
         raise failed(
             f'running "{slot.name}" filter plugin: filter_rows gave {len(codes)} codes '

@@ -20,7 +20,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.framework import Codes, Columns, Int64Column, Nominator, Rows, Status
 
-MOST_KINDS: Final = 64
+MAX_KINDS: Final = 64
 """Kinds of pods whose answers are kept; the one used longest ago goes first."""
 
 OWN_CODES: Final = 1 << 30
@@ -30,7 +30,7 @@ _NOBODY: Final = np.iinfo(np.int64).min
 _CONCERNS: Final = int(Columns.NOMINATIONS | Columns.EXISTENCE)
 _UNKNOWN: Final = -1
 _NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
-_MOST_STATUSES: Final = 4096
+_MAX_STATUSES: Final = 4096
 
 
 class NominatedRows:
@@ -176,13 +176,13 @@ class CrowdingMemory:
         known = self._kinds.get(kind)
         if known is None or known.capacity != table.capacity:
             known = self._kinds[kind] = Crowding(table.capacity)
-            if len(self._kinds) > MOST_KINDS:
+            if len(self._kinds) > MAX_KINDS:
                 self._kinds.popitem(last=False)
         elif known.revision != revision:
             known.forget()
         elif known.sequence != table.sequence:
             # Not before: a search recalls twice, and its codes stand for statuses of one list.
-            full = len(known.statuses) > _MOST_STATUSES
+            full = len(known.statuses) > _MAX_STATUSES
             changes = None if full else table.log.since(known.sequence)
             known.forget(None if changes is None else np.fromiter(changes, dtype=np.intp))
         known.sequence, known.revision = table.sequence, revision

@@ -12,7 +12,7 @@ from typing import Any
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
-from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
+from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
 from scheduler.framework import CycleState, PreFilterResult, Status, unresolvable
 
 GONE = "node(s) were deleted"
@@ -72,11 +72,11 @@ def _ask(
     plugin: Any, state: CycleState, pod: Pod, table: NodeTable
 ) -> PreFilterResult | Status | None:
     try:
-        return pre_filter_answer(plugin.pre_filter(state, pod, table))
+        return pre_filter_result(plugin.pre_filter(state, pod, table))
     except AttemptError:
         raise
-    except Exception as problem:  # plugin boundary
-        raise _failed(plugin, str(problem), problem) from problem
+    except Exception as error:  # plugin boundary
+        raise _failed(plugin, str(error), error) from error
 
 
 def _failed(plugin: Any, text: str, cause: Exception | None) -> AttemptError:

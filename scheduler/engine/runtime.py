@@ -156,10 +156,10 @@ class Framework:
         for plugin in self._relaxing:
             try:
                 relaxed = bool(plugin.relax(state, pod)) or relaxed
-            except Exception as problem:
+            except Exception as error:
                 raise failed(
-                    f'asking plugin "{plugin.name}" to relax: {problem}', problem, plugin.name
-                ) from problem
+                    f'asking plugin "{plugin.name}" to relax: {error}', error, plugin.name
+                ) from error
         return relaxed
 
     def unfit_reason(self, pod: Pod) -> tuple[str, str] | None:
@@ -170,10 +170,10 @@ class Framework:
         for plugin in self._naming:
             try:
                 found: tuple[str, str] | None = plugin.unfit_reason(pod)
-            except Exception as problem:
+            except Exception as error:
                 raise failed(
-                    f'asking plugin "{plugin.name}" for a reason: {problem}', problem, plugin.name
-                ) from problem
+                    f'asking plugin "{plugin.name}" for a reason: {error}', error, plugin.name
+                ) from error
             if found is not None:
                 return found
         return None
@@ -187,8 +187,8 @@ class Framework:
                 continue
             try:
                 lines = tuple(explain(pod))
-            except Exception as problem:  # noqa: BLE001 - boundary: plugin call
-                lines = (f"cannot explain: {problem!r}",)
+            except Exception as error:  # noqa: BLE001 - boundary: plugin call
+                lines = (f"cannot explain: {error!r}",)
             if lines:
                 said[plugin.name] = lines
         return said
@@ -231,17 +231,17 @@ class Framework:
             extension: Callable[..., Status | None] = getattr(plugin, method)
             try:
                 status = status_or_none(extension(state, pod, other, node))
-            except Exception as problem:
+            except Exception as error:
                 raise failed(
-                    f'running {label} on PreFilter plugin "{plugin.name}": {problem}', problem
-                ) from problem
+                    f'running {label} on PreFilter plugin "{plugin.name}": {error}', error
+                ) from error
             if status is not None and not status.success:
                 raise failed(
                     f'running {label} on PreFilter plugin "{plugin.name}": {status.message}'
                 )
 
 
-def pre_filter_answer(answer: object) -> PreFilterResult | Status | None:
+def pre_filter_result(answer: object) -> PreFilterResult | Status | None:
     """What PreFilter answers. Raises TypeError for anything else."""
     return answer if isinstance(answer, PreFilterResult) else status_or_none(answer)
 
@@ -250,10 +250,10 @@ def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Sta
     """One plugin's scalar Filter with upstream's status rules."""
     try:
         status = status_or_none(plugin.filter(state, pod, node))
-    except Exception as problem:
+    except Exception as error:
         raise failed(
-            f'running "{plugin.name}" filter plugin: {problem}', problem, plugin.name
-        ) from problem
+            f'running "{plugin.name}" filter plugin: {error}', error, plugin.name
+        ) from error
     if status is None or status.success:
         return None
     if not status.rejected:
@@ -289,9 +289,9 @@ def _names(profile: ProfileSpec) -> list[str]:
 def _instantiate(name: str, factories: Mapping[str, Any], args: Any, handle: Handle) -> Any:
     try:
         return factories[name](args, handle)
-    except ConfigurationError as problem:
+    except ConfigurationError as error:
         raise ConfigurationError(
-            [f'initializing plugin "{name}": {text}' for text in problem.problems]
-        ) from problem
-    except Exception as problem:
-        raise ConfigurationError(f'initializing plugin "{name}": {problem}') from problem
+            [f'initializing plugin "{name}": {text}' for text in error.problems]
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(f'initializing plugin "{name}": {error}') from error

@@ -37,7 +37,7 @@ _EXISTENCE = int(Columns.EXISTENCE)
 _FULL_REFRESH_SHARE = 4
 _SMALL = 32
 #: Entries of the change log to walk, beside one a node, before a full evaluation is cheaper.
-_MOST_ENTRIES = 256
+_MAX_ENTRIES = 256
 INFEASIBLE = -1
 
 
@@ -216,7 +216,7 @@ class Scoring:
         """Bring raw scores up to date; returns rows that changed, None for all."""
         table = self._table
         # The same row may be named many times; beyond this it hardly ever pays to find out.
-        most = table.node_count + _MOST_ENTRIES
+        most = table.node_count + _MAX_ENTRIES
         changes = table.log.since(entry.score_sequence, most) if entry.score_ready else None
         if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
             changes = None
@@ -426,8 +426,8 @@ class Scoring:
         if slot.normalizer is not None:
             try:
                 answer = slot.normalizer.normalize_scores(state, pod, self._table, rows, raw)
-            except Exception as problem:
-                raise _normalize_failed(slot.name, str(problem), problem) from problem
+            except Exception as error:
+                raise _normalize_failed(slot.name, str(error), error) from error
             if isinstance(answer, Status):
                 raise _normalize_failed(slot.name, answer.message)
             scores = answer
@@ -460,8 +460,8 @@ def _call_pre_score(
 ) -> Status | None:
     try:
         status = status_or_none(plugin.pre_score(state, pod, table, feasible))
-    except Exception as problem:
-        raise failed(f'running PreScore plugin "{plugin.name}": {problem}', problem) from problem
+    except Exception as error:
+        raise failed(f'running PreScore plugin "{plugin.name}": {error}', error) from error
     if status is not None and not (status.success or status.skip):
         raise failed(f'running PreScore plugin "{plugin.name}": {status.message}')
     return status
@@ -475,8 +475,8 @@ def call_score_rows(
         scores: Int64Column = slot.plugin.score_rows(state, pod, table, rows)
     except AttemptError:
         raise
-    except Exception as problem:
-        raise _score_failed(slot.name, str(problem), problem) from problem
+    except Exception as error:
+        raise _score_failed(slot.name, str(error), error) from error
     if len(scores) != len(rows):
         raise _score_failed(slot.name, f"score_rows gave {len(scores)} scores for {len(rows)} rows")
     return scores
@@ -485,8 +485,8 @@ def call_score_rows(
 def _call_score(slot: ScoreSlot, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
     try:
         answer: int | Status = slot.plugin.score(state, pod, table.node_info(row))
-    except Exception as problem:
-        raise _score_failed(slot.name, str(problem), problem) from problem
+    except Exception as error:
+        raise _score_failed(slot.name, str(error), error) from error
     if isinstance(answer, Status):
         raise _score_failed(slot.name, answer.message)
     return answer

@@ -17,7 +17,7 @@ from scheduler.engine.diagnosis import Diagnosis, FitError, RowVerdicts, TableSt
 from scheduler.engine.filtering import Filtering
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.nominated_pods_fit import Crowding, CrowdingMemory, NominatedRows
-from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
+from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
 from scheduler.engine.shape_results import (
     NOT_A_NODE,
     NarrowCodes,
@@ -327,11 +327,11 @@ class Search:
         try:
             answer: PreFilterResult | Status | None = plugin.pre_filter(state, pod, self._table)
             if answer is not SKIP:
-                answer = pre_filter_answer(answer)
+                answer = pre_filter_result(answer)
         except AttemptError:
             raise
-        except Exception as problem:
-            raise pre_filter_failed(plugin, problem) from problem
+        except Exception as error:
+            raise pre_filter_failed(plugin, error) from error
         if reusable and entry is not None and state.recorder is not None:
             entry.pre_filter[plugin.name] = Recorded(
                 answer, tuple((key, state.data[key]) for key in state.recorder)

@@ -27,7 +27,7 @@ _LIMITS: Final = {1: 127, 2: 32767}
 _FEW: Final = 16
 _DEFAULT_BUDGET = 64 * 1024 * 1024
 _TRIAL_SHARE: Final = 16
-_MOST_KNOWN: Final = 1 << 16
+_MAX_KNOWN: Final = 1 << 16
 
 
 class ShapeResult:
@@ -245,7 +245,7 @@ class ShapeResults:
             self._trial_bytes -= size
         # Of no pod in particular, where there were several.
         self._known[key] = self._owners.pop(key, "")
-        if len(self._known) > _MOST_KNOWN:
+        if len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)
 
     def clear(self) -> None:

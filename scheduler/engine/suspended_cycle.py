@@ -19,7 +19,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.extenders import Consultation, Extenders, Outside, Refusals, TooLateError
-from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_answer
+from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
 from scheduler.engine.schedule_one import (
     NoNodesError,
     ScheduleResult,
@@ -340,11 +340,11 @@ async def _awaited_pre_filter(
     seconds = _timeout(plugin)
     try:
         work = plugin.pre_filter(state, pod, table)
-        return pre_filter_answer(await outside.within(work, seconds))
-    except TooLateError as problem:
-        raise pre_filter_failed(plugin, TooLateError(_late(seconds))) from problem
-    except Exception as problem:
-        raise pre_filter_failed(plugin, problem) from problem
+        return pre_filter_result(await outside.within(work, seconds))
+    except TooLateError as error:
+        raise pre_filter_failed(plugin, TooLateError(_late(seconds))) from error
+    except Exception as error:
+        raise pre_filter_failed(plugin, error) from error
 
 
 def _timeout(plugin: Any) -> float:

@@ -132,10 +132,10 @@ class ServiceApiWriter:
                     Lane.BIND, lambda: send_status_patch(self._client, patch, self._random)
                 )
             await self.delete("pods", metadata.name, metadata.namespace, metadata.uid)
-        except ApiError as problem:
+        except ApiError as error:
             # Neither write names a resourceVersion, so a conflict is about the UID: the name is
             # another pod's now.
-            if problem.status == HTTPStatus.CONFLICT or concerns_another_pod(problem):
+            if error.status == HTTPStatus.CONFLICT or concerns_another_pod(error):
                 return False
             raise
         return True

@@ -55,7 +55,7 @@ EXIT_FORCED: Final = 130
 DRAIN_SECONDS: Final = 5.0
 """How long writes under way may take after the signal, as upstream's grace period."""
 
-LAST_WORDS_SECONDS: Final = 1.0
+EVENT_FLUSH_TIMEOUT: Final = 1.0
 """What events get in any case, however long the binds took."""
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)
@@ -135,8 +135,8 @@ class Application:
                 return await self._serve(transport, stack)
         except _Stopped:
             return EXIT_OK
-        except ClientConfigurationError as problem:
-            raise ConfigurationError(str(problem)) from problem
+        except ClientConfigurationError as error:
+            raise ConfigurationError(str(error)) from error
 
     async def _unless_stopped(self, step: Coroutine[Any, Any, T]) -> T:
         """Await a step of the start that may take long, such as a credential plugin.
@@ -332,7 +332,7 @@ class Application:
         except TimeoutError:
             _log.warning("binds still under way are given up", count=wiring.binding.active)
         # Events go through the dispatcher, which takes nothing any more once it is closing.
-        await wiring.recorder.flush(max(LAST_WORDS_SECONDS, end - self._clock.monotonic()))
+        await wiring.recorder.flush(max(EVENT_FLUSH_TIMEOUT, end - self._clock.monotonic()))
         abandoned = await wiring.dispatcher.close(max(0.0, end - self._clock.monotonic()))
         if abandoned:
             _log.warning("writes abandoned", count=abandoned)

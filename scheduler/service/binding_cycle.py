@@ -120,11 +120,11 @@ class BindingCycle:
     async def _after_permit(self, attempt: Attempt) -> None:
         try:
             failure = await self._bind(attempt)
-        except AttemptError as problem:
-            failure = from_error(problem)
-        except Exception as problem:  # noqa: BLE001 - task boundary: a fault must not lose the pod
+        except AttemptError as error:
+            failure = from_error(error)
+        except Exception as error:  # noqa: BLE001 - task boundary: a fault must not lose the pod
             _log.exception("binding cycle failed", pod=attempt.pod.key)
-            failure = from_error(failed(f"binding cycle: {problem!r}", problem))
+            failure = from_error(failed(f"binding cycle: {error!r}", error))
         if failure is None:
             self._inbox.submit(partial(self._succeeded, attempt))
         else:
@@ -181,10 +181,10 @@ class BindingCycle:
             answer: PreBindPreFlightResult | Status | None = flight(
                 attempt.state, attempt.pod, attempt.node_name
             )
-        except Exception as problem:  # plugin boundary
+        except Exception as error:  # plugin boundary
             raise failed(
-                f'running PreBindPreFlight "{plugin.name}": {problem}', problem, plugin.name
-            ) from problem
+                f'running PreBindPreFlight "{plugin.name}": {error}', error, plugin.name
+            ) from error
         if isinstance(answer, Status) and not (answer.success or answer.skip):
             if answer.code is Code.ERROR:
                 raise failed(f'running PreBindPreFlight "{plugin.name}": {answer.message}')
@@ -235,10 +235,10 @@ class BindingCycle:
             )
         except AttemptError:
             raise
-        except Exception as problem:  # plugin boundary
+        except Exception as error:  # plugin boundary
             raise failed(
-                f'running PreBind plugin "{plugin.name}": {problem}', problem, plugin.name
-            ) from problem
+                f'running PreBind plugin "{plugin.name}": {error}', error, plugin.name
+            ) from error
         self._observe("PreBind", status, attempt, started)
         if status is None or status.success:
             return
@@ -292,10 +292,10 @@ class BindingCycle:
                 status = status_or_none(
                     await _maybe_await(plugin.bind(attempt.state, attempt.pod, attempt.node_name))
                 )
-            except Exception as problem:  # plugin boundary
+            except Exception as error:  # plugin boundary
                 raise failed(
-                    f'running Bind plugin "{plugin.name}": {problem}', problem, plugin.name
-                ) from problem
+                    f'running Bind plugin "{plugin.name}": {error}', error, plugin.name
+                ) from error
             if status is not None and status.skip:
                 continue
             if (

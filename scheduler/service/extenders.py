@@ -26,8 +26,8 @@ from scheduler.client.extender_http import ExtenderHttp, ExtenderStatusError, Ex
 from scheduler.client.store import Store
 from scheduler.engine.circuit_breaker import CircuitBreaker
 from scheduler.engine.extender_wire import (
-    AnswerError,
-    ReportedError,
+    ExtenderResultError,
+    MalformedResponseError,
     binding_answer,
     binding_request,
 )
@@ -61,8 +61,8 @@ def extender_problems(extenders: Sequence[Extender]) -> Iterator[tuple[str, str]
     for index, extender in enumerate(extenders):
         try:
             _client(extender)
-        except ClientConfigurationError as problem:
-            yield f"extenders[{index}]", str(problem)
+        except ClientConfigurationError as error:
+            yield f"extenders[{index}]", str(error)
 
 
 def _client(extender: Extender) -> ExtenderHttp:
@@ -88,7 +88,7 @@ def _tls(extender: Extender) -> ExtenderTLS:
 class _CallError(ExtenderError):
     """A failed call, and what is known about its effect."""
 
-    def __init__(self, text: str, cause: RequestError | AnswerError | None) -> None:
+    def __init__(self, text: str, cause: RequestError | MalformedResponseError | None) -> None:
         super().__init__(text)
         self.cause = cause
 
@@ -185,23 +185,23 @@ class ServiceOutside:
         try:
             answer = read(await peer.http.post(verb, body))
             result = "success"
-        except ReportedError as problem:
+        except ExtenderResultError as error:
             # It answered as it should, so there is nothing to break.
             self._succeeded(peer, verb)
-            raise _CallError(_about(peer, verb, problem), problem) from problem
-        except (RequestError, AnswerError) as problem:
-            text = _about(peer, verb, problem)
-            if _answered(problem):
+            raise _CallError(_about(peer, verb, error), error) from error
+        except (RequestError, MalformedResponseError) as error:
+            text = _about(peer, verb, error)
+            if _answered(error):
                 # An answer that is no use may be this pod's fault, and others must not pay for it.
                 self._succeeded(peer, verb)
             else:
                 self._failed(peer, verb, text)
-            raise _CallError(text, problem) from problem
-        except Exception as problem:
+            raise _CallError(text, error) from error
+        except Exception as error:
             # Peer boundary: whatever else an answer can provoke must cost this call only.
             self._succeeded(peer, verb)
-            text = _about(peer, verb, AnswerError(repr(problem)))
-            raise _CallError(text, AnswerError(text)) from problem
+            text = _about(peer, verb, MalformedResponseError(repr(error)))
+            raise _CallError(text, MalformedResponseError(text)) from error
         except BaseException:
             breaker.abandoned()
             raise
@@ -307,14 +307,14 @@ def _encoded(pod: Pod) -> bytes:
     return msgspec.json.encode({"metadata": pod.metadata, "spec": pod.spec, "status": pod.status})
 
 
-def _answered(problem: RequestError | AnswerError) -> bool:
+def _answered(problem: RequestError | MalformedResponseError) -> bool:
     """Whether the extender itself gave an answer, be it a useless one."""
     if isinstance(problem, ExtenderStatusError):
         return not problem.unreachable
-    return isinstance(problem, AnswerError)
+    return isinstance(problem, MalformedResponseError)
 
 
-def _about(peer: _Peer, verb: str, problem: RequestError | AnswerError) -> str:
+def _about(peer: _Peer, verb: str, problem: RequestError | MalformedResponseError) -> str:
     url = peer.http.url(verb)
     text = str(problem)
     if isinstance(problem, RequestError):
@@ -379,10 +379,10 @@ class ExtenderBinder:
         body = binding_request(pod, node_name)
         try:
             await self._outside.ask(extender, extender.bind_verb, body, binding_answer)
-        except ExtenderError as problem:
-            failed.append(problem)
-            unknown = ConnectionFailed("POST", display_name(extender), str(problem), sent=True)
-            if isinstance(problem, _CallError) and problem.never_sent:
+        except ExtenderError as error:
+            failed.append(error)
+            unknown = ConnectionFailed("POST", display_name(extender), str(error), sent=True)
+            if isinstance(error, _CallError) and error.never_sent:
                 return BindResult(BindOutcome.UNBOUND, unknown)
             return unknown
         return BOUND

@@ -63,10 +63,10 @@ class FailureHandler:
     def _requeue(self, info: QueuedPodInfo) -> None:
         try:
             self._queue.add_unschedulable_if_not_present(info)
-        except AlreadyQueuedError as problem:
+        except AlreadyQueuedError as error:
             # An event brought the pod back while its binding cycle was under way, after it had been
             # given up as assumed. It is queued, which is what matters.
-            _log.warning("pod is queued already", pod=info.key, error=str(problem))
+            _log.warning("pod is queued already", pod=info.key, error=str(error))
 
     def still_wanted(self, info: QueuedPodInfo) -> Pod | None:
         """The pod as it is now, if it is still to be scheduled; None if gone, bound or replaced."""

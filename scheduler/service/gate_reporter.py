@@ -33,7 +33,7 @@ NUMBERS_PERIOD: Final = 60.0
 """Seconds between two writes that differ in numbers only. Also how long a write is trusted to have
 arrived although the watch does not show it."""
 
-MOST_PER_TURN: Final = 50
+MAX_PER_TURN: Final = 50
 """Writes planned before the loop goes on: well below a millisecond."""
 
 _SWEEP_ABOVE: Final = 1_000
@@ -186,9 +186,9 @@ class GateReporter:
         return self._heap[0][0] if self._heap else None
 
     def run_due(self) -> None:
-        """Write what is due, `MOST_PER_TURN` pods at most."""
+        """Write what is due, `MAX_PER_TURN` pods at most."""
         now = self._clock.monotonic()
-        for _ in range(MOST_PER_TURN):
+        for _ in range(MAX_PER_TURN):
             if not self._heap or self._heap[0][0] > now:
                 return
             time, uid = heapq.heappop(self._heap)

@@ -134,8 +134,8 @@ class ServiceWhatIf:
             else:
                 node.remove_pod(other)
                 framework.remove_pod(state, pod, other, node)
-        except AttemptError as problem:
-            return problem.status
+        except AttemptError as error:
+            return error.status
         return None
 
     def run_filters_with_nominated_pods(
@@ -161,8 +161,8 @@ class ServiceWhatIf:
                 if status is not None:
                     return status
             return framework.run_filters(state, pod, node)
-        except AttemptError as problem:
-            return problem.status
+        except AttemptError as error:
+            return error.status
 
     def _framework(self) -> Framework:
         if self.framework is None:

@@ -16,7 +16,7 @@ from scheduler.framework import Clock
 from scheduler.queue import PodView, QueueStatistics, SchedulingQueue
 
 DEFAULT_LIMIT: Final = 100
-MOST_PODS: Final = 10_000
+MAX_PODS: Final = 10_000
 """Of each sub-queue. More would hold up scheduling while they are encoded."""
 
 
@@ -69,8 +69,8 @@ class PodPages:
         """
         namespace = query.get("namespace", "")
         limit = _number(query, "limit", DEFAULT_LIMIT)
-        if not 1 <= limit <= MOST_PODS:
-            raise ValueError(f"limit={limit}: give a number from 1 to {MOST_PODS}")
+        if not 1 <= limit <= MAX_PODS:
+            raise ValueError(f"limit={limit}: give a number from 1 to {MAX_PODS}")
         return QueuePage(
             now=self._clock.now(),
             leading=self._leading(),

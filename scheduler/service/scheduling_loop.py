@@ -27,7 +27,7 @@ from scheduler.service.inbox import Inbox
 
 _log = structlog.get_logger(__name__)
 
-LONGEST_SLEEP: Final = 60.0
+MAX_SLEEP: Final = 60.0
 """Seconds; the wall clock may jump while the loop sleeps by the monotonic one."""
 
 
@@ -44,7 +44,7 @@ class SchedulingLoop:
         events: Events,
         clock: Clock,
         slice_seconds: float,
-        most_binding: int,
+        max_binding: int,
         gates: GateReporter | None = None,
         inbox: Inbox | None = None,
         timed: Sequence[TimedWork] = (),
@@ -59,7 +59,7 @@ class SchedulingLoop:
         self._slice = slice_seconds
         #: Binding cycles past Permit beyond which the loop pauses, so that an API server that
         #: stopped answering does not make us assume the whole backlog.
-        self._most_binding = most_binding
+        self._most_binding = max_binding
         self._pauses = 0
         self._steady = asyncio.Event()
         self._steady.set()
@@ -180,11 +180,11 @@ class SchedulingLoop:
     async def _decide(self, info: QueuedPodInfo) -> Attempt:
         try:
             attempt = await self._engine.decide(info)
-        except asyncio.CancelledError as problem:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            attempt = self._engine.gave_up(info, problem)
+            attempt = self._engine.gave_up(info, error)
         # As no cycle begins while a relist is being applied, none ends then.
         await self._steady.wait()
         return attempt
@@ -247,9 +247,9 @@ class SchedulingLoop:
             await asyncio.sleep(0)
             return
         wakeup = self._queue.next_wakeup()
-        delay = LONGEST_SLEEP
+        delay = MAX_SLEEP
         if wakeup is not None:
-            delay = min(max(wakeup - self._clock.now(), 0.0), LONGEST_SLEEP)
+            delay = min(max(wakeup - self._clock.now(), 0.0), MAX_SLEEP)
         for work in self._timed:
             due = work.next_due()
             if due is not None:

@@ -75,7 +75,7 @@ from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
 
-MOST_BINDING_PER_SLOT = 20
+MAX_BINDING_PER_SLOT = 20
 """Binding cycles begun per bind slot before the loop pauses: enough to keep the slots busy."""
 
 
@@ -185,7 +185,7 @@ class Wiring:
             events=self.events,
             clock=self.clock,
             slice_seconds=seconds(settings.slice),
-            most_binding=settings.bind_concurrency * MOST_BINDING_PER_SLOT,
+            max_binding=settings.bind_concurrency * MAX_BINDING_PER_SLOT,
             gates=self.gates,
             inbox=self.inbox,
             timed=self.subscriptions.timed,
@@ -375,7 +375,7 @@ class Wiring:
             options=BridgeOptions(
                 always=settings.mode == "On",
                 status=status,
-                silence=seconds(self.configuration.options.watch_silence_timeout),
+                idle_timeout=seconds(self.configuration.options.watch_silence_timeout),
             ),
             metrics=self.metrics.bridge,
             random=self._random,
@@ -505,7 +505,7 @@ class Wiring:
             self.inbox.through(handler),
             options=ReflectorOptions(
                 field_selector=field_selector,
-                silence=seconds(self.configuration.options.watch_silence_timeout),
+                idle_timeout=seconds(self.configuration.options.watch_silence_timeout),
             ),
             random=self._random,
             on_decode=on_decode,
@@ -540,8 +540,8 @@ class Wiring:
     def _intern(self, pod: Pod) -> Pod:
         try:
             self.shapes.intern(pod)
-        except QuantityError as problem:
-            raise located(problem, pod_amounts(pod)) from problem
+        except QuantityError as error:
+            raise located(error, pod_amounts(pod)) from error
         return pod
 
     def _releasing(
@@ -610,8 +610,8 @@ def _readable(node: Node) -> Node:
     """Refuse a node whose resources cannot be read. Raises QuantityError."""
     try:
         node_allocatable(node)
-    except QuantityError as problem:
-        raise located(problem, node_amounts(node)) from problem
+    except QuantityError as error:
+        raise located(error, node_amounts(node)) from error
     return node
 
 

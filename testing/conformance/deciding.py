@@ -53,8 +53,8 @@ def decide(algorithm: SchedulingAlgorithm, table: NodeTable, pod: Pod) -> Decisi
         totals, rows = algorithm.score(state, pod, found)
     except FitError as unfit:
         return _unfit(unfit, table)
-    except AttemptError as problem:
-        return Decision(error=str(problem))
+    except AttemptError as error:
+        return Decision(error=str(error))
     finally:
         algorithm.search.settle(pod)
     if rows is None:

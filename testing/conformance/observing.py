@@ -104,8 +104,8 @@ def _pre_filter_combined(world: World, pod: Pod, state: CycleState) -> tuple[Rec
         narrowing = world.plain.search._pre_filter(state, pod, None, diagnosis)
     except FitError as unfit:
         return status_record(unfit.diagnosis.statuses.absent), diagnosis
-    except AttemptError as problem:
-        return status_record(problem.status), diagnosis
+    except AttemptError as error:
+        return status_record(error.status), diagnosis
     record: Record = {"code": "Success"}
     if narrowing.names is not None:
         record["nodeNames"] = sorted(narrowing.names)
@@ -209,8 +209,8 @@ def _verdicts(
             status = search._with_nominated(state, pod, row)
             if status is None:
                 status = world.framework.run_filters(state, pod, table.node_info(row))
-        except AttemptError as problem:
-            status = problem.status
+        except AttemptError as error:
+            status = error.status
         verdicts[name] = status_record(status)
     passing = sorted(name for name, each in verdicts.items() if each["code"] == "Success")
     if passing != list(decision.feasible):
@@ -262,8 +262,8 @@ def _scores(
                 "normalized": dict(zip(names, normalized.tolist(), strict=True)),
             }
         totals = scoring.totals_of(state, pod, rows)
-    except AttemptError as problem:
-        return {"skipped": [], "plugins": {}, "total": {}, "error": str(problem)}
+    except AttemptError as error:
+        return {"skipped": [], "plugins": {}, "total": {}, "error": str(error)}
     return {
         "skipped": sorted(state.skip_score),
         "plugins": plugins,

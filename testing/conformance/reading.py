@@ -69,8 +69,8 @@ class VectorFile:
                 for line in lines:
                     count += 1
                     yield msgspec.json.decode(line)
-        except (OSError, EOFError, msgspec.DecodeError) as problem:
-            raise VectorError(f"{self.path}: cannot be read: {problem}") from problem
+        except (OSError, EOFError, msgspec.DecodeError) as error:
+            raise VectorError(f"{self.path}: cannot be read: {error}") from error
         if not count:
             raise VectorError(f"{self.path}: holds no vectors")
 

@@ -19,14 +19,14 @@ from urllib.parse import unquote
 import msgspec
 
 from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.http import Answer
+from scheduler.client.http import Response
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.resources import RESOURCES
 from scheduler.client.transport import ByteStream, Transport
 from testing.hostile.case import JsonObject, encode
 
 _PLURALS: Final = {each.kind: each.plural for each in RESOURCES.values()}
-NOT_FOUND: Final = Answer(404, b'{"kind":"Status","status":"Failure","code":404}')
+NOT_FOUND: Final = Response(404, b'{"kind":"Status","status":"Failure","code":404}')
 
 
 class _Watch:
@@ -98,10 +98,10 @@ class MemoryApi(Transport):
             watch.pending.append(line)
             watch.more.set()
 
-    def _changed(self, plural: str, obj: JsonObject) -> Answer:
+    def _changed(self, plural: str, obj: JsonObject) -> Response:
         obj["metadata"] = {**obj["metadata"], "resourceVersion": str(next(self._versions))}
         self._tell(plural, "MODIFIED", obj)
-        return Answer(200, encode({"metadata": {"resourceVersion": "1"}}))
+        return Response(200, encode({"metadata": {"resourceVersion": "1"}}))
 
     # -- what the scheduler does -----------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class MemoryApi(Transport):
         body: bytes | None,
         within: float,
         *more: Any,
-    ) -> Answer:
+    ) -> Response:
         """Do what was asked, at once."""
         parts = [unquote(part) for part in target.partition("?")[0].split("/")]
         if verb == "GET":
@@ -121,14 +121,14 @@ class MemoryApi(Transport):
         if verb == "POST" and parts[-1] == "events":
             event = msgspec.json.decode(body or b"{}")
             self.events.append(event)
-            return Answer(201, body or b"")
+            return Response(201, body or b"")
         key = "/".join(parts[4:5] + parts[6:7])
         found = self.objects["pods"].get(key)
         if found is None or parts[5] != "pods":
             return NOT_FOUND
         if verb == "DELETE":
             self.delete(found)
-            return Answer(200, b"{}")
+            return Response(200, b"{}")
         change = msgspec.json.decode(body or b"{}")
         if parts[-1] == "binding":
             found["spec"] = {**found["spec"], "nodeName": change["target"]["name"]}
@@ -136,7 +136,7 @@ class MemoryApi(Transport):
             found["status"] = _merged(found.get("status") or {}, change.get("status") or {})
         return self._changed("pods", found)
 
-    def _read(self, parts: list[str]) -> Answer:
+    def _read(self, parts: list[str]) -> Response:
         plural = parts[-1]
         if plural not in self.objects:
             return NOT_FOUND
@@ -144,11 +144,11 @@ class MemoryApi(Transport):
             "metadata": {"resourceVersion": str(next(self._versions))},
             "items": [msgspec.Raw(_served(obj)) for obj in self.objects[plural].values()],
         }
-        return Answer(200, encode(listed))
+        return Response(200, encode(listed))
 
     @asynccontextmanager
     async def stream(
-        self, verb: str, target: str, headers: HeaderBlock, *, silence: float
+        self, verb: str, target: str, headers: HeaderBlock, *, idle_timeout: float
     ) -> AsyncIterator[ByteStream]:
         """Open a watch. What happened since the list is not in it: wait until it is open."""
         plural = target.partition("?")[0].rpartition("/")[2]

@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         aspects = select_aspects(_names(options.aspects), _names(options.without_aspects))
         files = find_files(options.paths, _names(options.families))
         results = [run_file(file, aspects) for file in files]
-    except (VectorError, ValueError) as problem:
-        print(f"conformance: {problem}", file=sys.stderr)
+    except (VectorError, ValueError) as error:
+        print(f"conformance: {error}", file=sys.stderr)
         return 2
     for line in report(results, options.limit_differences):
         print(line)

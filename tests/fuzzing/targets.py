@@ -20,7 +20,7 @@ from scheduler.api.quantity import QuantityError, parse
 from scheduler.api.selectors import SelectorError, compile_label_selector
 from scheduler.client.http.parser import ProtocolError, ResponseParser
 from scheduler.client.resources import PODS, RESOURCES
-from scheduler.client.watch_decoding import GarbageError, LineSplitter, WatchDecoder
+from scheduler.client.watch_decoding import LineSplitter, WatchDecodeError, WatchDecoder
 from scheduler.framework import ConfigurationError
 from scheduler.framework.registry import Registry
 from scheduler.service.options import available_plugins, missing_plugins
@@ -39,7 +39,7 @@ def watch(data: bytes) -> None:
         try:
             for line in LineSplitter().feed(data + b"\n"):
                 decoder.decode(line)
-        except GarbageError:
+        except WatchDecodeError:
             continue
 
 

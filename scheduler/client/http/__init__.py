@@ -13,7 +13,7 @@ aiohttp do it.
 """
 
 from scheduler.client.http.pool import Address, ConnectionPool
-from scheduler.client.http.response import Answer
+from scheduler.client.http.response import Response
 from scheduler.client.http.stream import BodyStream
 
-__all__ = ["Address", "Answer", "BodyStream", "ConnectionPool"]
+__all__ = ["Address", "BodyStream", "ConnectionPool", "Response"]

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from scheduler.client.http.parser import MAX_BODY_BYTES, ProtocolError, ResponseParser
-from scheduler.client.http.response import Answer
+from scheduler.client.http.response import Response
 from scheduler.client.http.tls import ResumingContext
 
-READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
+HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 """What a stream may hold before its reader comes; beyond it, the server has to wait."""
 
 
@@ -37,7 +37,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_body",
         "_broken",
-        "_heard",
+        "_last_received",
         "_loop",
         "_on_close",
         "_parser",
@@ -46,8 +46,8 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_waiter",
         "context",
-        "held_back",
         "idle_since",
+        "reading_paused",
         "used",
     )
 
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         #: Whether it has carried an exchange already.
         self.used = False
         #: Whether a stream's reader is so late that reading from the socket has stopped.
-        self.held_back = False
+        self.reading_paused = False
         self._loop = loop
         self._on_close = on_close
         self._transport: asyncio.Transport | None = None
@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._stream = False
         # When a stream was last heard of, and the timer that looks at it.
-        self._heard = 0.0
+        self._last_received = 0.0
         self._timer: asyncio.TimerHandle | None = None
         #: Why nothing more of a stream can be read.
         self._broken: Exception | None = None
@@ -93,7 +93,9 @@ class Connection(asyncio.Protocol):
     def reusable(self) -> bool:
         """Whether the exchange ended in order, so that another may follow."""
         parser = self._parser
-        ended = not self.used or (parser.is_complete() and parser.reusable and not parser.surplus)
+        ended = not self.used or (
+            parser.is_complete() and parser.reusable and not parser.trailing_data
+        )
         # A server may answer before it has read everything.
         return (
             ended
@@ -102,8 +104,8 @@ class Connection(asyncio.Protocol):
         )
 
     async def exchange(
-        self, request: bytes, within: float, max_body: int = MAX_BODY_BYTES
-    ) -> Answer:
+        self, request: bytes, timeout: float, max_body: int = MAX_BODY_BYTES
+    ) -> Response:
         """Send a request and read its whole answer.
 
         Raises:
@@ -113,7 +115,7 @@ class Connection(asyncio.Protocol):
         """
         parser = self._begin(request, max_body)
         waiter = self._waiter = self._loop.create_future()
-        timer = self._loop.call_later(within, self._expire, within)
+        timer = self._loop.call_later(timeout, self._expire, timeout)
         try:
             await waiter
         except BaseException:
@@ -125,7 +127,7 @@ class Connection(asyncio.Protocol):
             # The error would hold this frame, and the frame the error.
             del waiter
         body, self._body = self._body, []
-        return Answer(parser.status, body[0] if len(body) == 1 else b"".join(body), parser.head)
+        return Response(parser.status, body[0] if len(body) == 1 else b"".join(body), parser.head)
 
     def _begin(self, request: bytes, max_body: int | None) -> ResponseParser:
         transport = self._transport
@@ -138,34 +140,35 @@ class Connection(asyncio.Protocol):
         transport.write(request)
         return parser
 
-    def _expire(self, within: float) -> None:
-        self._fail(TimeoutError(f"no whole answer within {within:g} s"))
+    def _expire(self, timeout: float) -> None:
+        self._fail(TimeoutError(f"no whole answer within {timeout:g} s"))
 
     # -------------------------------------------------------------------------------------- stream
 
-    async def open_stream(self, request: bytes, silence: float) -> ResponseParser:
+    async def open_stream(self, request: bytes, idle_timeout: float) -> ResponseParser:
         """Send a request and wait for the head of an answer whose body is read piece by piece.
 
-        `silence` is the longest wait, in seconds, for the whole head, and then for the next byte of
-        the body: interim responses, chunk extensions and trailers do not count.
+        `idle_timeout` is the longest wait, in seconds, for the whole head, and then for the next
+        byte of the body: interim responses, chunk extensions and trailers do not count.
 
         Raises: as `exchange`.
         """
         parser = self._begin(request, None)
         self._stream = True
-        self._heard = self._loop.time()
-        self._timer = self._loop.call_later(silence, self._check_silence, silence)
+        self._last_received = self._loop.time()
+        self._timer = self._loop.call_later(idle_timeout, self._check_idle, idle_timeout)
         while not parser.status:
             await self.more()
         return parser
 
-    def _check_silence(self, silence: float) -> None:
+    def _check_idle(self, idle_timeout: float) -> None:
         # One timer that looks back, instead of one set anew by every event.
-        left = silence if self.held_back else self._heard + silence - self._loop.time()
+        since = self._loop.time() if self.reading_paused else self._last_received
+        left = since + idle_timeout - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._check_silence, silence)
+            self._timer = self._loop.call_later(left, self._check_idle, idle_timeout)
         else:
-            self._fail(TimeoutError(f"not a byte for {silence:g} s"))
+            self._fail(TimeoutError(f"not a byte for {idle_timeout:g} s"))
             self.abort()
 
     async def more(self) -> None:
@@ -186,9 +189,9 @@ class Connection(asyncio.Protocol):
     def take(self) -> bytes:
         """What has arrived of a stream since the last time."""
         body, self._body = self._body, []
-        if self.held_back:
-            self.held_back = False
-            self._heard = self._loop.time()
+        if self.reading_paused:
+            self.reading_paused = False
+            self._last_received = self._loop.time()
             if self._transport is not None:
                 self._transport.resume_reading()
         return body[0] if len(body) == 1 else b"".join(body)
@@ -218,7 +221,7 @@ class Connection(asyncio.Protocol):
             self._body.append(piece)
         if self._stream:
             if piece or parser.status != head_before:
-                self._heard = self._loop.time()
+                self._last_received = self._loop.time()
                 self._wake()
                 self._hold_back()
             elif parser.is_complete():
@@ -227,10 +230,10 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def _hold_back(self) -> None:
-        if self.held_back or self._transport is None or len(self._body) == 1:
+        if self.reading_paused or self._transport is None or len(self._body) == 1:
             return
-        if sum(map(len, self._body)) > READ_AHEAD_BYTES:
-            self.held_back = True
+        if sum(map(len, self._body)) > HIGH_WATER_BYTES:
+            self.reading_paused = True
             self._transport.pause_reading()
 
     def eof_received(self) -> None:

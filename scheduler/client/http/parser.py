@@ -75,7 +75,7 @@ class ResponseParser:
         "on_body",
         "reusable",
         "status",
-        "surplus",
+        "trailing_data",
     )
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class ResponseParser:
         #: Whether anything of the response has been fed.
         self.begun = False
         #: Whether something followed the response; nobody asked for it.
-        self.surplus = False
+        self.trailing_data = False
         self._limit = max_body
         self._complete = False
         self._until_close = False
@@ -132,7 +132,7 @@ class ResponseParser:
         except (HttpParserError, HttpParserUpgrade) as error:
             if not self._complete:
                 raise self._refusal(error) from None
-            self.surplus = True
+            self.trailing_data = True
         if in_head:
             if len(self._raw) > MAX_HEAD_BYTES and not self.status:
                 raise ProtocolError(f"a head of more than {MAX_HEAD_BYTES} bytes")

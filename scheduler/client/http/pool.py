@@ -1,4 +1,4 @@
-"""Connections to one server, kept and reused.
+"""HttpTransport to one server, kept and reused.
 
 Invariant: never more than `limit` connections; whoever finds all of them taken waits. The
 connection used last is taken first, so that as few as possible are kept busy and the others age:
@@ -26,14 +26,14 @@ from aiohappyeyeballs import AddrInfoType, addr_to_addr_infos, start_connection
 from scheduler.client.errors import ConnectionFailed, RequestTimeout, ResponseTooLarge
 from scheduler.client.http.connection import Connection, ConnectionLost
 from scheduler.client.http.parser import MAX_BODY_BYTES, BodyTooLargeError, ProtocolError
-from scheduler.client.http.response import Answer
+from scheduler.client.http.response import Response
 from scheduler.client.http.stream import BodyStream
 from scheduler.client.http.tls import ClientTls, ResumingContext
 
 FAILURES: Final = (OSError, ProtocolError)
 """Everything an exchange can raise: ConnectionLost, TimeoutError and TLS errors are OSErrors."""
 
-NEXT_ADDRESS_SECONDS: Final = 0.25
+HAPPY_EYEBALLS_DELAY: Final = 0.25
 """How long a server's address may stay silent before the next one is tried beside it (RFC 8305)."""
 
 
@@ -86,17 +86,17 @@ class ConnectionPool:
         verb: str,
         path: str,
         request: bytes,
-        within: float,
+        timeout: float,
         max_body: int = MAX_BODY_BYTES,
         guard: Callable[[], None] | None = None,
-    ) -> Answer:
+    ) -> Response:
         """Send one request and read the whole answer.
 
         Args:
             verb: for errors; GET is sent again after a connection proved to be dead.
             path: for errors.
             request: all its bytes.
-            within: limit for everything, waiting for a connection included, seconds.
+            timeout: limit for everything, waiting for a connection included, seconds.
             max_body: limit for the body of the answer, bytes.
             guard: called before the request is written if that had to wait for a connection; what
                 it raises keeps the request from being sent.
@@ -106,7 +106,7 @@ class ConnectionPool:
             ResponseTooLarge: the answer's body goes past `max_body`.
             ConnectionFailed: no connection, or it broke.
         """
-        until = self._loop.time() + within
+        until = self._loop.time() + timeout
         while True:
             connection = self._take_idle()
             if waited := connection is None:
@@ -134,14 +134,16 @@ class ConnectionPool:
             finally:
                 self._release(connection)
 
-    async def open_stream(self, verb: str, path: str, request: bytes, silence: float) -> BodyStream:
+    async def open_stream(
+        self, verb: str, path: str, request: bytes, idle_timeout: float
+    ) -> BodyStream:
         """Send one request and give the answer's body as it arrives, on a connection of its own.
 
-        Raises: as `exchange`; `silence` limits the wait for the answer's head, too.
+        Raises: as `exchange`; `idle_timeout` limits the wait for the answer's head, too.
         """
-        connection = await self._acquire(verb, path, self._loop.time() + silence, fresh=True)
+        connection = await self._acquire(verb, path, self._loop.time() + idle_timeout, fresh=True)
         try:
-            parser = await connection.open_stream(request, silence)
+            parser = await connection.open_stream(request, idle_timeout)
         except BaseException as error:
             connection.abort()
             if isinstance(error, TimeoutError):
@@ -262,7 +264,7 @@ class ConnectionPool:
             # No thread for something that needs no resolver.
             found = addr_to_addr_infos((host, port)) or []
         return await start_connection(
-            found, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1
+            found, happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY, interleave=1
         )
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """Status, body, and the head as it came (status line and header lines, without the end)."""
 
     status: int

@@ -31,9 +31,9 @@ class BodyStream:
         return self._parser.head
 
     @property
-    def held_back(self) -> bool:
+    def reading_paused(self) -> bool:
         """Whether the server has to wait, because nobody reads what came."""
-        return self._connection.held_back
+        return self._connection.reading_paused
 
     async def read(self) -> bytes:
         """Whatever has arrived, at least a byte; empty at the end of the body.

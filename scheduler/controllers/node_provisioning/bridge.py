@@ -56,7 +56,7 @@ _log = structlog.get_logger(__name__)
 
 COMPONENT: Final = "manifests/components/node-provisioning-bridge"
 
-LINGER_SECONDS: Final = 300.0
+ENTRY_GRACE: Final = 300.0
 """How long events are followed after the last pod that needed them: pods come in groups, and each
 start lists all events anew."""
 
@@ -107,8 +107,8 @@ class BridgeOptions:
     always: bool = False
     status: StatusObject = field(default_factory=StatusObject)
     #: Seconds without a byte after which a watch is cut.
-    silence: float = 70.0
-    linger: float = LINGER_SECONDS
+    idle_timeout: float = 70.0
+    linger: float = ENTRY_GRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +196,9 @@ class NodeProvisioningBridge:
                 async with asyncio.TaskGroup() as group:
                     await self._serve(group)
                     self._stop_following()
-            except Exception as problem:  # noqa: BLE001 - the scheduler goes on without the bridge
+            except Exception as error:  # noqa: BLE001 - the scheduler goes on without the bridge
                 _log.exception("node provisioning bridge failed, starting again")
-                self._set_trouble(f"failed: {problem!r}")
+                self._set_trouble(f"failed: {error!r}")
                 await self._clock.sleep(RESTART_SECONDS)
             finally:
                 self._stop_following()
@@ -288,7 +288,7 @@ class NodeProvisioningBridge:
             options=ReflectorOptions(
                 namespace=namespace,
                 field_selector=selector,
-                silence=self._options.silence,
+                idle_timeout=self._options.idle_timeout,
                 bookmarks=False,
                 watch_seconds=EVENT_WATCH_SECONDS,
             ),
@@ -303,7 +303,7 @@ class NodeProvisioningBridge:
             self._client,
             NODE_CLAIMS,
             self._claims_came,
-            options=ReflectorOptions(silence=self._options.silence),
+            options=ReflectorOptions(idle_timeout=self._options.idle_timeout),
             random=self._random,
         )
         task = self._claims = group.create_task(reflector.run(), name="node claims")

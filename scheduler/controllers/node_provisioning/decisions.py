@@ -41,7 +41,7 @@ from scheduler.controllers.node_provisioning.sources import (
 MESSAGE_SECONDS: Final = 60.0
 """Between two patches of a pod that change nothing but words."""
 
-MOST_YIELDS: Final = 3
+MAX_BACKOFFS_SEEN: Final = 3
 """Pods with another writer after which the bridge ends for good."""
 
 RETRY_SECONDS: Final = (1.0, 60.0)
@@ -50,11 +50,11 @@ RETRY_SECONDS: Final = (1.0, 60.0)
 OWN_WRITES: Final = 8
 """Latest conditions of a pod that we recognise as our own when the watch brings them back."""
 
-MOST_UNDER_WAY: Final = 2
+MAX_IN_FLIGHT: Final = 2
 """Patches at once. Few, for they share their slots with those of PodScheduled, without which no
 autoscaler sees a pod; and what waits here is decided anew when its turn comes."""
 
-MOST_TARGETS: Final = 10_000
+MAX_TARGETS: Final = 10_000
 """Failed node groups and claims remembered before those past the deadline are dropped."""
 
 NEVER: Final = float("inf")
@@ -163,7 +163,7 @@ class Decisions:
     @property
     def stopped(self) -> bool:
         """Whether somebody else evidently sets the condition in this cluster."""
-        return self._yields_seen >= MOST_YIELDS
+        return self._yields_seen >= MAX_BACKOFFS_SEEN
 
     @property
     def yielded(self) -> int:
@@ -255,7 +255,7 @@ class Decisions:
 
     def _failed(self, failure: TargetFailure, since: float) -> None:
         failures = self._evidence.failures
-        if len(failures) >= MOST_TARGETS:
+        if len(failures) >= MAX_TARGETS:
             failures.forget_before(since - self._limits.provisioning_deadline)
         failures.add(failure, since)
         for uid, heard in self._heard.items():
@@ -299,7 +299,7 @@ class Decisions:
         self._under_way.clear()
 
     def plan(self, now: float, wall: str) -> Plan:
-        """What to write now, `MOST_UNDER_WAY` at most; `wall` (RFC 3339) stamps transitions.
+        """What to write now, `MAX_IN_FLIGHT` at most; `wall` (RFC 3339) stamps transitions.
 
         Each patch must be answered by `written`, `failed`, `give_way` or `forget`.
         """
@@ -313,7 +313,7 @@ class Decisions:
                 del self._timer_of[uid]
                 self._dirty[uid] = None
         patches: list[Patch] = []
-        while self._dirty and len(self._under_way) < MOST_UNDER_WAY:
+        while self._dirty and len(self._under_way) < MAX_IN_FLIGHT:
             uid = next(iter(self._dirty))
             del self._dirty[uid]
             patch = self._look(uid, now, wall)

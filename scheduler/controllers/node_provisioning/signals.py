@@ -20,7 +20,7 @@ KARPENTER: Final = "karpenter"
 COMBINED: Final = "(combined from similar events): "
 """What client-go puts before the message once ten variants came within ten minutes."""
 
-LONGEST_MESSAGE: Final = 1024
+MAX_MESSAGE_LENGTH: Final = 1024
 """Characters of a condition's message; events hold no more either."""
 
 # Reasons of the condition.
@@ -219,7 +219,7 @@ def _detail(reason: str, said: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 3]}..."
+    return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[: MAX_MESSAGE_LENGTH - 3]}..."
 
 
 # -------------------------------------------------------------------------------- about node groups

@@ -31,7 +31,7 @@ from scheduler.controllers.node_provisioning.signals import (
     TargetFailure,
 )
 
-MOST_FAILURES: Final = 256
+MAX_FAILURES: Final = 256
 """Failures remembered per node group. Losing the oldest only delays a verdict."""
 
 
@@ -151,7 +151,7 @@ class Failures:
         known = self._by_target.setdefault((failure.source, failure.target), [])
         if not any(time == failure.time for time, _, _ in known):
             insort(known, (failure.time, since, failure.message))
-            del known[:-MOST_FAILURES]
+            del known[:-MAX_FAILURES]
 
     def first_after(self, source: str, target: str, time: float) -> tuple[float, str] | None:
         """Since when, and with which words, `target` failed at or after `time`; None: not."""

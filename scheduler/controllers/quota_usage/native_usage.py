@@ -3,7 +3,7 @@
 The API server charges a deferred pod only when the controller recounts, which may take minutes, and
 a delta would be counted twice by then. So after each binding the quotas concerned are read, and the
 greater of what they show and what the ledger has is written, under the resourceVersion that was
-read. After `MOST_TRIES` conflicts it is left to the controller; scheduling is exact either way,
+read. After `MAX_ATTEMPTS` conflicts it is left to the controller; scheduling is exact either way,
 for the plugin goes by the greater of both as well.
 
 It also watches for a server that is not native: there `status.used` contains pods that nobody has
@@ -39,9 +39,9 @@ from scheduler.framework import Events
 
 _log = structlog.get_logger(__name__)
 
-MOST_TRIES: Final = 6
+MAX_ATTEMPTS: Final = 6
 """The first and five more, as the KEP has it."""
-MOST_IN_FLIGHT: Final = 4
+MAX_IN_FLIGHT: Final = 4
 CHECK_SECONDS: Final = 10.0
 """Between two looks for a server that is not native; it must look so twice."""
 NOT_NATIVE: Final = "QuotaModeMismatch"
@@ -79,7 +79,7 @@ class NativeUsage:
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for number in range(MOST_IN_FLIGHT):
+            for number in range(MAX_IN_FLIGHT):
                 group.create_task(self._work(), name=f"native quota usage {number}")
             while True:
                 await self._clock.sleep(CHECK_SECONDS)
@@ -121,7 +121,7 @@ class NativeUsage:
                     return
                 conflict = isinstance(error, ApiError) and error.status == _CONFLICT
                 delay = backoff.next()
-                if not conflict or backoff.attempts >= MOST_TRIES:
+                if not conflict or backoff.attempts >= MAX_ATTEMPTS:
                     self._metrics.failed()
                     _log.warning(
                         "usage of a quota is left to the quota controller",

@@ -8,7 +8,7 @@ Amounts are absolute and come from one source, the ledger; this module decides o
 * nothing is written that the object shows already, but each quota once after `begin`;
 * what others change in our keys is put right; a failed write is made again with growing delays.
 
-Invariant: at most one write per quota and `MOST_IN_FLIGHT` in all are under way. No clock, no I/O.
+Invariant: at most one write per quota and `MAX_IN_FLIGHT` in all are under way. No clock, no I/O.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ DECREASE_DELAY: Final = 2.0
 """Seconds for which usage must have been lower."""
 CORRECTION_DELAY: Final = 2.0
 """Seconds before a value that others wrote is overwritten: two writers must not race each other."""
-LONGEST_BACKOFF: Final = 30.0
-MOST_IN_FLIGHT: Final = 4
+MAX_BACKOFF: Final = 30.0
+MAX_IN_FLIGHT: Final = 4
 
 NEVER: Final = math.inf
 
@@ -157,7 +157,7 @@ class Publications:
     def plan(self, now: float) -> tuple[list[Publication], float]:
         """Writes to begin now, and when to ask again unless something happens before."""
         writes: list[Publication] = []
-        while self._begun and self._heap and self._in_flight < MOST_IN_FLIGHT:
+        while self._begun and self._heap and self._in_flight < MAX_IN_FLIGHT:
             due, key = self._heap[0]
             if due > now:
                 return writes, due
@@ -211,7 +211,7 @@ class Publications:
     # -- inside ----------------------------------------------------------------------------------
 
     def _fresh(self, uid: str) -> _Quota:
-        backoff = Backoff(self._random, initial=INTERVAL, cap=LONGEST_BACKOFF)
+        backoff = Backoff(self._random, initial=INTERVAL, cap=MAX_BACKOFF)
         return _Quota(uid, backoff)
 
     def _end(self, write: Publication) -> _Quota | None:

@@ -47,9 +47,9 @@ from scheduler.framework import Subscriptions
 
 _log = structlog.get_logger(__name__)
 
-MOST_TRIES: Final = 6
+MAX_ATTEMPTS: Final = 6
 """The first and five more."""
-LINGER_SECONDS: Final = 2.0
+ENTRY_GRACE: Final = 2.0
 """How long an entry outlives the sight of the binding: the watches of others may be behind."""
 TICK_SECONDS: Final = 1.0
 _CONFLICT: Final = 409
@@ -121,7 +121,7 @@ class SharedReservations:
                 except RequestError as error:
                     conflict = isinstance(error, ApiError) and error.status == _CONFLICT
                     delay = backoff.next()
-                    if not conflict or backoff.attempts >= MOST_TRIES:
+                    if not conflict or backoff.attempts >= MAX_ATTEMPTS:
                         # It may have been written: it is removed when that is due.
                         mine[pod.uid] = fresh
                         raise
@@ -205,9 +205,9 @@ class SharedReservations:
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             if old is not None:
-                self._end(old, LINGER_SECONDS)
+                self._end(old, ENTRY_GRACE)
         elif new.spec.node_name:
-            self._end(new, LINGER_SECONDS)
+            self._end(new, ENTRY_GRACE)
 
     def _given_up(self, pod: Pod) -> None:
         self._end(pod, 0.0)

@@ -30,7 +30,7 @@ NOTE: Final = (
     "or quotaMode leaves them out. Their status.used is what it was then, and pods are scheduled "
     "unchecked"
 )
-_TRIES: Final = 5
+_ATTEMPTS: Final = 5
 
 
 async def report_unenforced(client: ApiClient, events: Events, random: Random) -> None:
@@ -42,7 +42,7 @@ async def report_unenforced(client: ApiClient, events: Events, random: Random) -
         except RequestError as error:
             delay = backoff.next()
             refused = isinstance(error, ApiError) and error.status in (403, 404)
-            if refused or backoff.attempts >= _TRIES:
+            if refused or backoff.attempts >= _ATTEMPTS:
                 _log.debug("cannot look for quotas nobody enforces", **describe(error))
                 return
             await client.clock.sleep(delay)

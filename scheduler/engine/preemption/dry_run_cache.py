@@ -26,7 +26,7 @@ from scheduler.engine.preemption.disruption_budgets import (
 from scheduler.framework import BoolColumn, Int64Column, Status
 from scheduler.framework.preemption import Candidate
 
-MOST_KINDS: Final = 64
+MAX_KINDS: Final = 64
 """Kinds of pods remembered; the one used longest ago goes first."""
 
 
@@ -121,7 +121,7 @@ class DryRunMemory:
             known = self._kinds[kind] = _Remembered(
                 table.sequence, revision, budgets, Outcomes(table.capacity)
             )
-            if len(self._kinds) > MOST_KINDS:
+            if len(self._kinds) > MAX_KINDS:
                 self._kinds.popitem(last=False)
             stale = ()
         known.outcomes.drop(stale)

@@ -56,7 +56,7 @@ NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 _OF_PODS: Final = Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS
 _UNKNOWABLE: Final = _OF_PODS & ~Columns.USAGE
-_MOST_REMEMBERED: Final = 512
+_MAX_REMEMBERED: Final = 512
 
 _SURVIVES, _EXACT, _VICTIMLESS = 0, -1, -2
 
@@ -220,7 +220,7 @@ class Evaluator:
         message = self._message(outcome, len(rows))
         finding = PreemptionFinding(message=message, refusers=frozenset(outcome.refusers))
         if key is not None:
-            if len(self._fruitless) >= _MOST_REMEMBERED:
+            if len(self._fruitless) >= _MAX_REMEMBERED:
                 self._fruitless.clear()
             self._fruitless[key] = stamp, finding
         return finding
@@ -229,8 +229,8 @@ class Evaluator:
         """The choice among what extenders left of the candidates."""
         try:
             candidates = await reviewed
-        except AttemptError as problem:
-            return PreemptionFinding(error=problem.status.message)
+        except AttemptError as error:
+            return PreemptionFinding(error=error.status.message)
         if not candidates:
             return PreemptionFinding(error=NO_CANDIDATE)
         ranked = [
@@ -477,8 +477,8 @@ class Evaluator:
         """Dry-run one node, and remember what came of it in `known`; None after an error."""
         try:
             answer, claims = self._without_victims(trial, row, slots)
-        except AttemptError as problem:
-            outcome.errors[problem.status.message] = None
+        except AttemptError as error:
+            outcome.errors[error.status.message] = None
             return None
         if known is not None:
             known.note(row, answer, claims)

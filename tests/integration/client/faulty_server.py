@@ -19,7 +19,7 @@ from aiohttp import web
 
 from tests.loop_time import pass_time
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class FaultyServer:
         self.seen: list[Seen] = []
         self.unexpected: list[str] = []
         self.url = ""
-        self._routes: dict[tuple[str, str], list[Answer]] = {}
+        self._routes: dict[tuple[str, str], list[Handler]] = {}
         self.forever = asyncio.Event()
         """Set at the end, so that hanging answers let go of the server."""
 
-    def on(self, method: str, path: str, *answers: Answer) -> None:
+    def on(self, method: str, path: str, *answers: Handler) -> None:
         """Script a route; a watch is the method WATCH."""
         self._routes[method, path] = list(answers)
 
@@ -72,7 +72,7 @@ class FaultyServer:
 
     def json(
         self, body: Any, status: int = 200, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> Handler:
         async def answer(_: web.Request) -> web.StreamResponse:
             return web.json_response(body, status=status, headers=headers)
 
@@ -84,17 +84,17 @@ class FaultyServer:
         reason: str = "",
         message: str = "",
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> Handler:
         body = {"kind": "Status", "code": code, "reason": reason, "message": message}
         return self.json(body, code, headers)
 
-    def text(self, body: bytes, status: int = 200) -> Answer:
+    def text(self, body: bytes, status: int = 200) -> Handler:
         async def answer(_: web.Request) -> web.StreamResponse:
             return web.Response(body=body, status=status)
 
         return answer
 
-    def cut(self, then: Callable[[web.Request], None] | None = None) -> Answer:
+    def cut(self, then: Callable[[web.Request], None] | None = None) -> Handler:
         """Do `then`, but lose the connection instead of answering."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -108,7 +108,7 @@ class FaultyServer:
 
     def hang(
         self, then: Callable[[web.Request], None] | None = None, *, seconds: float = 0.0
-    ) -> Answer:
+    ) -> Handler:
         """Do `then`, and never answer; so many seconds pass at once."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -120,13 +120,13 @@ class FaultyServer:
 
         return answer
 
-    def page(self, items: Iterable[Any], version: str = "1", continue_token: str = "") -> Answer:
+    def page(self, items: Iterable[Any], version: str = "1", continue_token: str = "") -> Handler:
         metadata = {"resourceVersion": version}
         if continue_token:
             metadata["continue"] = continue_token
         return self.json({"kind": "List", "metadata": metadata, "items": list(items)})
 
-    def watch(self, chunks: Sequence[bytes] = (), *, end: str = "open") -> Answer:
+    def watch(self, chunks: Sequence[bytes] = (), *, end: str = "open") -> Handler:
         """Stream chunks, then: stay "open", "close" politely, or "cut" the connection."""
 
         async def answer(request: web.Request) -> web.StreamResponse:

@@ -16,7 +16,7 @@ from scheduler.client.binding import BindOutcome, bind_and_settle
 from scheduler.client.errors import NotLeader
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from tests.integration.client.faulty_server import Answer, FaultyServer, pod
+from tests.integration.client.faulty_server import FaultyServer, Handler, pod
 from tests.unit.client.virtual_clock import InstantClock
 
 POD_PATH = "/api/v1/namespaces/default/pods/p"
@@ -110,7 +110,7 @@ async def test_asking_goes_on_until_there_is_an_answer(
     server: FaultyServer, client: ApiClient, clock: InstantClock
 ) -> None:
     bound = pod("p", node_name="node-1")
-    failures: list[Answer] = [
+    failures: list[Handler] = [
         server.status(500),
         server.cut(),
         server.status(403),

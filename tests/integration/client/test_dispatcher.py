@@ -22,7 +22,7 @@ from scheduler.client.dispatcher import (
 from scheduler.client.errors import ConnectionFailed, NotLeader
 from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import PodStatusPatch
-from tests.integration.client.faulty_server import Answer, FaultyServer, pod, until
+from tests.integration.client.faulty_server import FaultyServer, Handler, pod, until
 
 
 def a_pod(name: str) -> Pod:
@@ -207,7 +207,7 @@ class TestStatusPatches:
     ) -> None:
         release = asyncio.Semaphore(0)
 
-        def slow(version: str) -> Answer:
+        def slow(version: str) -> Handler:
             async def send(_: web.Request) -> web.StreamResponse:
                 await release.acquire()
                 return web.json_response({"metadata": {"resourceVersion": version}})
@@ -268,7 +268,7 @@ class TestStatusPatches:
     async def test_retries_where_that_may_help(
         self, server: FaultyServer, client: ApiClient, statuses: list[int], requests: int
     ) -> None:
-        answers: list[Answer] = [server.status(status) for status in statuses]
+        answers: list[Handler] = [server.status(status) for status in statuses]
         server.on("PATCH", status_path("p"), *answers, server.json({}))
         dispatcher = Dispatcher(client, random=Random(1))
         async with running(dispatcher):

@@ -182,7 +182,7 @@ async def test_the_body_of_an_error_is_cut(proxied: bool) -> None:
     async with serving(step, step) as server, transport_to(server, proxied=proxied) as transport:
         with pytest.raises(ResponseTooLarge, match=f"more than {MAX_ERROR_BYTES} bytes"):
             await transport.request("GET", "/x", HEADERS, None, PATIENCE)
-        async with transport.stream("GET", "/x", HEADERS, silence=PATIENCE) as body:
+        async with transport.stream("GET", "/x", HEADERS, idle_timeout=PATIENCE) as body:
             assert body.status == 500
             assert len(await body.read_all()) == MAX_ERROR_BYTES
 
@@ -272,7 +272,7 @@ async def test_a_response_without_end_through_a_proxy(case: Endless) -> None:
 
 
 async def watch(transport: Transport) -> None:
-    async with transport.stream("GET", "/x", HEADERS, silence=WITHIN) as body:
+    async with transport.stream("GET", "/x", HEADERS, idle_timeout=WITHIN) as body:
         while await body.read():
             pass
 
@@ -294,7 +294,7 @@ async def test_a_watch_without_sense_through_a_proxy(case: Endless) -> None:
 async def test_an_extenders_answer_without_end(case: Endless) -> None:
     async with serving(goes_on(case.head, case.piece)) as server:
         url = f"http://127.0.0.1:{server.port}"
-        async with ExtenderHttp(url, timeout=WITHIN, most_answer_bytes=LIMIT) as http:
+        async with ExtenderHttp(url, timeout=WITHIN, max_response_bytes=LIMIT) as http:
             with pytest.raises(RequestError):
                 await http.post("filter", b"{}")
             await until(lambda: server.ended == 1)

@@ -55,7 +55,7 @@ def pooled() -> ConnectionPool:
 async def test_a_silent_address_costs_a_moment(
     monkeypatch: pytest.MonkeyPatch, silent: tuple[str, int]
 ) -> None:
-    monkeypatch.setattr(pool, "NEXT_ADDRESS_SECONDS", 0.01)
+    monkeypatch.setattr(pool, "HAPPY_EYEBALLS_DELAY", 0.01)
     async with serving(sends(OK)) as server:
         resolve(monkeypatch, silent, ("127.0.0.1", server.port))
         connections = pooled()

@@ -1,4 +1,4 @@
-"""Connections over real sockets: what is kept, what is closed, and what each fault becomes."""
+"""HttpTransport over real sockets: what is kept, what is closed, and what each fault becomes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
-from scheduler.client.http import Address, Answer, ConnectionPool
+from scheduler.client.http import Address, ConnectionPool, Response
 from scheduler.client.http.connection import Connection
 from scheduler.client.http.tls import ClientTls
 from tests.integration.client.faulty_server import until
@@ -27,7 +27,7 @@ Step = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def sends(*pieces: bytes, close: bool = False) -> Step:
-    """Answer with these bytes, each in a packet of its own."""
+    """Response with these bytes, each in a packet of its own."""
 
     async def step(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
@@ -89,7 +89,7 @@ async def pooled(
         await pool.close()
 
 
-async def get(pool: ConnectionPool, within: float = PATIENCE) -> Answer:
+async def get(pool: ConnectionPool, within: float = PATIENCE) -> Response:
     return await pool.exchange("GET", "/x", REQUEST, within)
 
 
@@ -97,7 +97,7 @@ class TooLateError(Exception):
     """What a guard raises."""
 
 
-async def guarded_post(pool: ConnectionPool, calls: list[str], *, late: bool) -> Answer:
+async def guarded_post(pool: ConnectionPool, calls: list[str], *, late: bool) -> Response:
     def guard() -> None:
         calls.append("asked")
         if late:
@@ -106,7 +106,7 @@ async def guarded_post(pool: ConnectionPool, calls: list[str], *, late: bool) ->
     return await pool.exchange("POST", "/x", REQUEST, PATIENCE, guard=guard)
 
 
-async def post(pool: ConnectionPool, within: float = PATIENCE) -> Answer:
+async def post(pool: ConnectionPool, within: float = PATIENCE) -> Response:
     return await pool.exchange("POST", "/x", REQUEST, within)
 
 
@@ -443,7 +443,7 @@ class TestStreams:
 
         async with serving(floods) as server, pooled(server) as pool:
             stream = await pool.open_stream("GET", "/x", REQUEST, PATIENCE)
-            await until(lambda: stream.held_back)
+            await until(lambda: stream.reading_paused)
             assert written < count
             size = 0
             while piece_read := await stream.read():

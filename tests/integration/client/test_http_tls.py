@@ -390,7 +390,7 @@ class TestRotation:
             configuration = await files.configuration(port, clock)
             async with Transport(configuration) as transport:
                 client = ApiClient(transport, clock=clock)
-                async with client.open_watch(PODS, "", {}, silence=60.0) as stream:
+                async with client.open_watch(PODS, "", {}, idle_timeout=60.0) as stream:
                     assert await stream.read() == b"one"
                     files.replace(server=False)
                     context.load_verify_locations(files.certificate)

@@ -44,7 +44,7 @@ async def test_a_watch_through_the_proxy() -> None:
     async with (
         serving(script) as server,
         through(server.port) as transport,
-        transport.stream("GET", "/x", HEADERS, silence=PATIENCE) as stream,
+        transport.stream("GET", "/x", HEADERS, idle_timeout=PATIENCE) as stream,
     ):
         assert (stream.status, await stream.read_all()) == (200, b"onetwo")
 

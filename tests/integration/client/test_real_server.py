@@ -146,7 +146,7 @@ async def test_a_version_that_the_server_never_had_is_listed_again(
     client: ApiClient, namespace: str
 ) -> None:
     await create_pod(client, namespace, "p")
-    following = Following(client, namespace, silence=0.5)
+    following = Following(client, namespace, idle_timeout=0.5)
     # As after etcd was restored from a backup: resuming would wait for ever.
     following.reflector._resource_version = "999999999"
     async with following:

@@ -165,7 +165,7 @@ async def test_a_cut_in_the_middle_of_a_line_loses_nothing(
         await recorder.until(lambda: len(recorder.deltas) == 2)
     assert [seen.query["resourceVersion"] for seen in server.requests("WATCH")] == ["5", "5"]
     assert len(server.requests("GET")) == 1
-    assert reflector.statistics().ends == {EndCause.CUT: 1}
+    assert reflector.statistics().ends == {EndCause.DISCONNECTED: 1}
 
 
 async def test_a_line_in_many_chunks_is_one_event(
@@ -446,13 +446,13 @@ class TestConnectionFaults:
             server.watch([bookmark("8")]),
             server.watch([line("ADDED", node("a", "9"))]),
         )
-        reflector = reflect(client, recorder, ReflectorOptions(silence=5.0))
+        reflector = reflect(client, recorder, ReflectorOptions(idle_timeout=5.0))
         async with running(reflector):
             await recorder.until(lambda: reflector.statistics().resource_version == "8")
             pass_time(5.0)
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
         assert server.requests("WATCH")[1].query["resourceVersion"] == "8"
-        assert reflector.statistics().ends[EndCause.SILENCE] >= 1
+        assert reflector.statistics().ends[EndCause.IDLE_TIMEOUT] >= 1
 
     async def test_silence_before_the_headers_is_cut_too(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder
@@ -460,7 +460,7 @@ class TestConnectionFaults:
         server.on("GET", NODES_PATH, server.page([]))
         late = server.hang(seconds=5.0)
         server.on("WATCH", NODES_PATH, late, server.watch([line("ADDED", node("a", "9"))]))
-        reflector = reflect(client, recorder, ReflectorOptions(silence=5.0))
+        reflector = reflect(client, recorder, ReflectorOptions(idle_timeout=5.0))
         async with running(reflector):
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
 
@@ -475,7 +475,7 @@ class TestConnectionFaults:
             server.watch(),
             server.watch([line("ADDED", node("a", "6"))]),
         )
-        reflector = reflect(client, recorder, ReflectorOptions(silence=1.0))
+        reflector = reflect(client, recorder, ReflectorOptions(idle_timeout=1.0))
         async with running(reflector):
             await recorder.until(lambda: server.requests("WATCH") != [])
             pass_time(1.0)
@@ -505,7 +505,7 @@ class TestConnectionFaults:
         versions = [seen.query["resourceVersion"] for seen in server.requests("WATCH")]
         assert versions == ["5", "6", "7"]
         assert recorder.deltas == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
-        assert reflector.statistics().ends == {EndCause.GARBAGE: 2}
+        assert reflector.statistics().ends == {EndCause.DECODE_ERROR: 2}
 
     async def test_a_refused_list_is_retried_with_growing_delays(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder, clock: InstantClock

@@ -21,7 +21,7 @@ from scheduler.client.credentials import Issued, IssuedCredentials, TokenFileCre
 from scheduler.client.errors import (
     ApiError,
     ConnectionFailed,
-    MalformedAnswer,
+    MalformedResponse,
     NotLeader,
     RequestError,
     RequestTimeout,
@@ -33,7 +33,7 @@ from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import UserInfo, review_access, review_token
 from scheduler.client.status_patch import PodStatusPatch, send_status_patch, version_of
 from scheduler.client.transport import Transport
-from tests.integration.client.faulty_server import Answer, FaultyServer, node, pod, until
+from tests.integration.client.faulty_server import FaultyServer, Handler, node, pod, until
 from tests.unit.client.deep_objects import deep_fields, deep_json
 from tests.unit.client.virtual_clock import InstantClock
 
@@ -163,7 +163,7 @@ async def test_an_unreadable_success_names_the_path(
     server: FaultyServer, client: ApiClient, body: bytes
 ) -> None:
     server.on("GET", NODE_PATH, server.text(body))
-    with pytest.raises(MalformedAnswer, match="GET /api/v1/nodes/a: not a Node"):
+    with pytest.raises(MalformedResponse, match="GET /api/v1/nodes/a: not a Node"):
         await client.get(NODES, "a")
 
 
@@ -198,7 +198,7 @@ class TestUnknownOutcomes:
         kind: type[RequestError],
         unknown: bool,
     ) -> None:
-        answers: dict[str | int, Answer] = {"cut": server.cut(), "hang": server.hang(seconds=2.0)}
+        answers: dict[str | int, Handler] = {"cut": server.cut(), "hang": server.hang(seconds=2.0)}
         server.on("POST", BINDING_PATH, answers.get(fault) or server.status(int(fault)))
         client = ApiClient(transport, bind_timeout=2.0)
         with pytest.raises(kind) as caught:

@@ -50,10 +50,10 @@ async def test_silence_is_no_fault_before_the_watch_should_have_ended(
     opened = ApiClient.open_watch
 
     def open_watch(
-        self: ApiClient, resource: Resource[Any], namespace: str, query: Any, *, silence: float
+        self: ApiClient, resource: Resource[Any], namespace: str, query: Any, *, idle_timeout: float
     ) -> AbstractAsyncContextManager[ByteStream]:
-        seen.append((int(query["timeoutSeconds"]), silence))
-        return opened(self, resource, namespace, query, silence=silence)
+        seen.append((int(query["timeoutSeconds"]), idle_timeout))
+        return opened(self, resource, namespace, query, idle_timeout=idle_timeout)
 
     monkeypatch.setattr(ApiClient, "open_watch", open_watch)
     server.on("GET", PATH, server.page([], version="5"))
@@ -61,9 +61,9 @@ async def test_silence_is_no_fault_before_the_watch_should_have_ended(
     recorder = Recorder()
     async with running(follow(client, recorder)):
         await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
-    (asked, silence), = seen  # fmt: skip
+    (asked, idle_timeout), = seen  # fmt: skip
     assert 60 <= asked <= 120
-    assert silence == asked + OPTIONS.silence
+    assert idle_timeout == asked + OPTIONS.idle_timeout
 
 
 async def test_quiet_watches_are_resumed_at_once_and_are_no_failures(

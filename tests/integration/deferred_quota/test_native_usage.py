@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plugins.resource_quota.plugin import GATE
-from scheduler.controllers.quota_usage.native_usage import MOST_TRIES, NOT_NATIVE
+from scheduler.controllers.quota_usage.native_usage import MAX_ATTEMPTS, NOT_NATIVE
 from simulator import EmbeddedCluster, FaultRule
 from testing.embedded_service import (
     bound_to,
@@ -67,7 +67,7 @@ async def test_conflicts_are_tried_again_and_then_left_to_the_controller() -> No
         await until(shows(cluster, "2"))
         assert sample(wiring, ERRORS) == 0
         lasting = FaultRule(
-            action="error", verb="patch", resource=STATUS, code=409, times=MOST_TRIES
+            action="error", verb="patch", resource=STATUS, code=409, times=MAX_ATTEMPTS
         )
         cluster.faults.add(lasting)
         cluster.create(pod("b", "3", gates=GATES))

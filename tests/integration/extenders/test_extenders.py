@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.failure import MOST_MESSAGE
+from scheduler.engine.failure import MAX_MESSAGE_LENGTH
 from simulator import EmbeddedCluster
 from testing.embedded_service import (
     bind,
@@ -189,7 +189,7 @@ async def test_a_flood_of_words_is_cut_to_what_a_pod_can_hold(
     async with scheduling(cluster, **QUICK, extenders=[entry(extender, "filter", **NAMES)]):
         cluster.create(pod("p"))
         await until(lambda: message(cluster), "condition")
-        assert len(message(cluster)) == MOST_MESSAGE
+        assert len(message(cluster)) == MAX_MESSAGE_LENGTH
         assert message(cluster).startswith("0/2 nodes are available: 2 no no no")
         assert message(cluster).endswith(" ...")
 

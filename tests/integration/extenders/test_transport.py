@@ -24,8 +24,8 @@ from scheduler.client.errors import (
     RequestTimeout,
 )
 from scheduler.client.extender_http import (
-    ExtenderAnswerTooLarge,
     ExtenderHttp,
+    ExtenderResponseTooLarge,
     ExtenderStatusError,
     ExtenderTLS,
 )
@@ -37,10 +37,10 @@ NAME = "extender.test"
 
 async def test_size_is_limited(extender: Extender) -> None:
     extender.answers["filter"] = lambda _: b'"' + b"x" * 5000 + b'"'
-    async with ExtenderHttp(extender.url, timeout=60, most_answer_bytes=4000) as http:
-        with pytest.raises(ExtenderAnswerTooLarge, match="longer than 4002 bytes"):
+    async with ExtenderHttp(extender.url, timeout=60, max_response_bytes=4000) as http:
+        with pytest.raises(ExtenderResponseTooLarge, match="longer than 4002 bytes"):
             await http.post("filter", b"{}")
-    async with ExtenderHttp(extender.url, timeout=60, most_answer_bytes=5000) as http:
+    async with ExtenderHttp(extender.url, timeout=60, max_response_bytes=5000) as http:
         assert len(await http.post("filter", b"{}")) == 5002
 
 

@@ -25,7 +25,7 @@ from scheduler.controllers.node_provisioning import (
     NodeProvisioningBridge,
     bridge,
 )
-from scheduler.controllers.node_provisioning.decisions import MOST_UNDER_WAY
+from scheduler.controllers.node_provisioning.decisions import MAX_IN_FLIGHT
 from scheduler.metrics import SchedulerMetrics
 from simulator import EmbeddedCluster, FaultRule
 from testing.embedded_service import bind, delete, until
@@ -198,9 +198,9 @@ async def test_the_slots_of_other_status_patches_stay_free(cluster: EmbeddedClus
             item = cluster.create(waiting_pod(f"p{number}"))
             emit(cluster, event(item, "NotTriggerScaleUp", NOT_TRIGGERED))
         await until(lambda: made.decisions.statistics().verdicts == 30)
-        await until(lambda: cluster.faults.describe()[0]["acted"] == MOST_UNDER_WAY)
+        await until(lambda: cluster.faults.describe()[0]["acted"] == MAX_IN_FLIGHT)
         status = made.dispatcher.statistics().status
-        assert (status.in_flight, status.waiting) == (MOST_UNDER_WAY, 0)
+        assert (status.in_flight, status.waiting) == (MAX_IN_FLIGHT, 0)
 
 
 async def test_an_error_nobody_expected_ends_in_another_start(

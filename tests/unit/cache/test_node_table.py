@@ -176,7 +176,7 @@ def test_a_label_column_is_made_on_first_use_and_followed_after() -> None:
 def test_the_label_column_used_longest_ago_goes_when_a_node_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(label_columns, "MOST_LABEL_COLUMNS", 2)
+    monkeypatch.setattr(label_columns, "MAX_LABEL_COLUMNS", 2)
     keys = [f"key-{index}" for index in range(5)]
     table = table_with(
         node("a", labels={"zone": "x", "rack": "1", "host": "a"}),
@@ -209,7 +209,7 @@ def test_keys_that_no_node_has_share_a_column_until_one_has() -> None:
 
 
 def test_a_label_column_made_again_may_have_other_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_columns, "MOST_LABEL_COLUMNS", 0)
+    monkeypatch.setattr(label_columns, "MAX_LABEL_COLUMNS", 0)
     table = table_with(node("a", labels={"zone": "x"}), node("b", labels={"zone": "y"}))
     assert labels(table, "zone") == {"a": "x", "b": "y"}
     held, column = table.label_values("zone"), table.label_column("zone")

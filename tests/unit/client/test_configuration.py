@@ -25,7 +25,7 @@ from scheduler.client.configuration import (
     load_configuration,
 )
 from scheduler.client.credentials import (
-    RENEWAL_PAUSE_SECONDS,
+    RENEWAL_RETRY_DELAY,
     Issued,
     IssuedCredentials,
     TokenFileCredentials,
@@ -263,12 +263,12 @@ class TestExecPlugin:
             await found.credentials.renew()
         assert found.tls.context is first
         gives(certificate, key)
-        clock.jump(RENEWAL_PAUSE_SECONDS)
+        clock.jump(RENEWAL_RETRY_DELAY)
         with monkeypatch.context() as patch:
             patch.setattr(client_tls.ResumingContext, "load_cert_chain", too_many_files)
             with pytest.raises(ConfigurationError, match="Too many open files"):
                 await found.credentials.renew()
-        clock.jump(RENEWAL_PAUSE_SECONDS)
+        clock.jump(RENEWAL_RETRY_DELAY)
         await found.credentials.renew()
         second = found.tls.context
         assert second is not first
@@ -416,7 +416,7 @@ class TestIssuedCredentials:
         with pytest.raises(ConfigurationError, match="provider is down"):
             await credentials.authorization()
         assert provider.calls == 1
-        clock.jump(RENEWAL_PAUSE_SECONDS)
+        clock.jump(RENEWAL_RETRY_DELAY)
         provider.fails = False
         assert await credentials.authorization() == "Bearer 2"
 
@@ -429,7 +429,7 @@ class TestIssuedCredentials:
             assert await credentials.authorization() == "Bearer 0"
             await clock.settle()
             assert provider.calls == calls
-            clock.jump(RENEWAL_PAUSE_SECONDS)
+            clock.jump(RENEWAL_RETRY_DELAY)
 
     async def test_a_provider_of_expired_credentials_is_given_a_pause(self) -> None:
         clock, calls = ManualClock(), []
@@ -442,7 +442,7 @@ class TestIssuedCredentials:
         for _ in range(5):
             assert await credentials.authorization() == "Bearer stale"
         assert len(calls) == 1
-        clock.jump(RENEWAL_PAUSE_SECONDS)
+        clock.jump(RENEWAL_RETRY_DELAY)
         await credentials.authorization()
         assert len(calls) == 2
 

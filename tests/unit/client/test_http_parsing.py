@@ -19,7 +19,7 @@ from scheduler.client.http.parser import (
     ResponseParser,
 )
 from scheduler.client.http.request import HeaderBlock, request_bytes
-from scheduler.client.http.response import Answer, header
+from scheduler.client.http.response import Response, header
 from tests.unit.client.malformed_responses import ENDLESS, MALFORMED, OK, Endless, Malformed
 
 
@@ -74,7 +74,7 @@ def test_the_same_answer_however_the_bytes_are_cut(
 ) -> None:
     parser, found = parsed(data, [cut for cut in cuts if cut < len(data)])
     assert parser.is_complete()
-    assert (parser.status, found, parser.reusable, parser.surplus) == (
+    assert (parser.status, found, parser.reusable, parser.trailing_data) == (
         status,
         body,
         reusable,
@@ -104,7 +104,7 @@ def test_what_follows_an_answer_is_kept_apart(framing: bytes) -> None:
     parser, body = parsed(OK + framing + b"HTTP/1.1 408 Request Timeout\r\n\r\n")
     assert body == b"x"
     assert parser.is_complete()
-    assert parser.surplus
+    assert parser.trailing_data
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "byte by byte"])
@@ -195,7 +195,7 @@ def test_nothing_but_a_protocol_error_comes_of_noise(data: bytes, cuts: list[int
 
 
 def test_headers_are_found_whatever_their_case() -> None:
-    answer = Answer(
+    answer = Response(
         429, b"", b"HTTP/1.1 429 Too Many Requests\r\nretry-AFTER:  7 \r\nX: retry-after: 8"
     )
     assert answer.header("Retry-After") == "7"

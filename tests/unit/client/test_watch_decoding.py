@@ -18,9 +18,9 @@ from scheduler.client.watch_decoding import (
     Bookmark,
     Changed,
     Failure,
-    GarbageError,
     LineSplitter,
     Malformed,
+    WatchDecodeError,
     WatchDecoder,
 )
 from tests.unit.client.deep_objects import DEPTH, deep_fields, deep_json, deep_line
@@ -48,7 +48,7 @@ def test_an_endless_line_is_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_decoding, "MAX_LINE_BYTES", 10)
     splitter = LineSplitter()
     splitter.feed(b"x" * 10)
-    with pytest.raises(GarbageError, match="more than 10 bytes"):
+    with pytest.raises(WatchDecodeError, match="more than 10 bytes"):
         splitter.feed(b"x")
 
 
@@ -102,7 +102,7 @@ def test_a_malformed_object_keeps_what_names_it(metadata: Any, name: str, versio
     "line", [b"<html>", b"{}", b"[]", b'{"type":"NEW","object":{}}', b'{"type":"ADDED"}', b"\xff"]
 )
 def test_garbage(line: bytes) -> None:
-    with pytest.raises(GarbageError):
+    with pytest.raises(WatchDecodeError):
         WatchDecoder(PODS).decode(line)
 
 
@@ -168,7 +168,7 @@ LINE = json.dumps({
 
 @given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=3), max_size=12).map(b"".join))
 def test_nothing_but_garbage_errors_come_out_of_garbage(line: bytes) -> None:
-    with suppress(GarbageError):
+    with suppress(WatchDecodeError):
         WatchDecoder(PODS).decode(line)
 
 
@@ -180,7 +180,7 @@ def test_nothing_but_garbage_errors_come_out_of_garbage(line: bytes) -> None:
 def test_nothing_but_garbage_errors_come_out_of_broken_lines(
     start: int, length: int, replacement: bytes
 ) -> None:
-    with suppress(GarbageError):
+    with suppress(WatchDecodeError):
         WatchDecoder(PODS).decode(LINE[:start] + replacement + LINE[start + length :])
 
 

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from scheduler.api import Pod
 from scheduler.engine.extender_wire import (
-    AnswerError,
-    FilterAnswer,
-    ReportedError,
-    ScoresAnswer,
+    ExtenderResultError,
+    FilterResponse,
+    MalformedResponseError,
+    PrioritizeResponse,
     Victims,
     binding_answer,
     binding_request,
-    filter_answer,
     nodes_request,
+    parse_filter_response,
+    parse_prioritize_response,
     preemption_answer,
     preemption_request,
-    scores_answer,
 )
 from scheduler.framework.preemption import Candidate
 from tests.unit.engine.harness import World
@@ -87,7 +87,10 @@ def test_a_binding_names_pod_and_node() -> None:
     ],
 )  # fmt: skip
 def test_nodes_that_pass(answer: Any, passing: tuple[str, ...]) -> None:
-    assert filter_answer(json.dumps(answer).encode(), ["a", "b"], names=True).passing == passing
+    assert (
+        parse_filter_response(json.dumps(answer).encode(), ["a", "b"], names=True).passing
+        == passing
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,12 +104,17 @@ def test_nodes_that_pass(answer: Any, passing: tuple[str, ...]) -> None:
 def test_names_of_an_extender_that_was_sent_nodes_mean_nothing(
     answer: Any, passing: tuple[str, ...]
 ) -> None:
-    assert filter_answer(json.dumps(answer).encode(), ["a", "b"], names=False).passing == passing
+    assert (
+        parse_filter_response(json.dumps(answer).encode(), ["a", "b"], names=False).passing
+        == passing
+    )
 
 
 def test_reasons_are_read_in_any_case() -> None:
     body = b'{"NODENAMES":[],"failedNodes":{"a":"x"},"FailedAndUnresolvableNodes":{"b":"y"}}'
-    assert filter_answer(body, ["a", "b"], names=True) == FilterAnswer((), {"a": "x"}, {"b": "y"})
+    assert parse_filter_response(body, ["a", "b"], names=True) == FilterResponse(
+        (), {"a": "x"}, {"b": "y"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,29 +131,29 @@ def test_reasons_are_read_in_any_case() -> None:
     ],
 )  # fmt: skip
 def test_filter_answers_that_cannot_be_used(body: bytes, text: str) -> None:
-    with pytest.raises(AnswerError) as caught:
-        filter_answer(body, ["a"], names=True)
+    with pytest.raises(MalformedResponseError) as caught:
+        parse_filter_response(body, ["a"], names=True)
     assert text in str(caught.value)
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,ae10Nn', max_size=40).map(str.encode))
 def test_no_garbage_gets_through_as_anything_but_a_refusal(body: bytes) -> None:
     for read in (
-        lambda: filter_answer(body, ["a"], names=True),
-        lambda: scores_answer(body, ["a"]),
+        lambda: parse_filter_response(body, ["a"], names=True),
+        lambda: parse_prioritize_response(body, ["a"]),
         lambda: preemption_answer(body),
         lambda: binding_answer(body),
     ):
         # Any other exception fails the test.
-        with suppress(AnswerError):
+        with suppress(MalformedResponseError):
             read()
 
 
 def test_scores() -> None:
     body = b'[{"Host":"a","Score":10},{"host":"b","score":0}]'
-    assert scores_answer(body, ["a", "b", "c"]) == ScoresAnswer({"a": 10, "b": 0})
-    assert scores_answer(b"null", ["a"]) == ScoresAnswer({})
-    assert scores_answer(b'[{"Host":"a"}]', ["a"]) == ScoresAnswer({"a": 0})
+    assert parse_prioritize_response(body, ["a", "b", "c"]) == PrioritizeResponse({"a": 10, "b": 0})
+    assert parse_prioritize_response(b"null", ["a"]) == PrioritizeResponse({})
+    assert parse_prioritize_response(b'[{"Host":"a"}]', ["a"]) == PrioritizeResponse({"a": 0})
 
 
 @pytest.mark.parametrize(
@@ -157,7 +165,7 @@ def test_scores() -> None:
     ],
 )
 def test_unusual_scores(body: bytes, scores: dict[str, int], oddity: str) -> None:
-    answer = scores_answer(body, ["a", "b"])
+    answer = parse_prioritize_response(body, ["a", "b"])
     assert answer.scores == scores
     assert oddity in answer.oddity
 
@@ -171,8 +179,8 @@ def test_unusual_scores(body: bytes, scores: dict[str, int], oddity: str) -> Non
     ],
 )
 def test_scores_that_cannot_be_used(body: bytes, text: str) -> None:
-    with pytest.raises(AnswerError) as caught:
-        scores_answer(body, ["a", "b"])
+    with pytest.raises(MalformedResponseError) as caught:
+        parse_prioritize_response(body, ["a", "b"])
     assert text in str(caught.value)
 
 
@@ -191,7 +199,7 @@ def test_victims() -> None:
 
 def test_what_an_extender_reports_itself_is_told_apart() -> None:
     binding_answer(b'{"Error":""}')
-    with pytest.raises(ReportedError, match="full"):
+    with pytest.raises(ExtenderResultError, match="full"):
         binding_answer(b'{"error":"full"}')
-    with pytest.raises(ReportedError, match="full"):
-        filter_answer(b'{"Error":"full","NodeNames":["unknown"]}', [], names=True)
+    with pytest.raises(ExtenderResultError, match="full"):
+        parse_filter_response(b'{"Error":"full","NodeNames":["unknown"]}', [], names=True)

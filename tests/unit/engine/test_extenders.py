@@ -12,7 +12,7 @@ import pytest
 from config import Extender, ExtenderManagedResource
 from scheduler.api import Pod
 from scheduler.engine import Attempt, AttemptError, Engine, Extenders
-from scheduler.engine.extender_wire import AnswerError
+from scheduler.engine.extender_wire import MalformedResponseError
 from scheduler.engine.extenders import ExtenderError, display_name
 from scheduler.framework import CycleState, QueuedPodInfo, unschedulable
 from tests.unit.engine.harness import PROFILE, World, plugin
@@ -42,16 +42,16 @@ class Told:
             raise answer
         try:
             return read(json.dumps(answer).encode())
-        except AnswerError as problem:
-            raise ExtenderError(str(problem)) from problem
+        except MalformedResponseError as error:
+            raise ExtenderError(str(error)) from error
 
     async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
         results: list[T | BaseException] = []
         for each in work:
             try:
                 results.append(await each)
-            except ExtenderError as problem:
-                results.append(problem)
+            except ExtenderError as error:
+                results.append(error)
         return results
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:

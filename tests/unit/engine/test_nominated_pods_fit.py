@@ -14,7 +14,7 @@ from scheduler.api import Pod
 from scheduler.cache.change_log import ChangeLog
 from scheduler.engine import nominated_pods_fit
 from scheduler.engine.nominated_pods_fit import (
-    MOST_KINDS,
+    MAX_KINDS,
     OWN_CODES,
     Crowding,
     CrowdingMemory,
@@ -168,7 +168,7 @@ def test_messages_count_nominated_pods_by_their_own_reasons() -> None:
 def test_messages_are_right_in_the_search_that_finds_too_many_statuses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nominated_pods_fit, "_MOST_STATUSES", 1)
+    monkeypatch.setattr(nominated_pods_fit, "_MAX_STATUSES", 1)
     world = crowded_world([])
     world.nominations.add_nominated_pod(world.pod("second"), NominatingInfo("n2"))
     # n3 is taken without its nominated pods, too, and therefore looked at last.
@@ -182,7 +182,7 @@ def test_messages_are_right_in_the_search_that_finds_too_many_statuses(
 def test_too_many_statuses_are_forgotten_when_something_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nominated_pods_fit, "_MOST_STATUSES", 1)
+    monkeypatch.setattr(nominated_pods_fit, "_MAX_STATUSES", 1)
     world = World()
     world.nodes("n1", "n2")
     memory = CrowdingMemory(world.cache.table)
@@ -220,10 +220,10 @@ def test_few_kinds_are_remembered() -> None:
     world = World()
     world.nodes("n1")
     memory = CrowdingMemory(world.cache.table)
-    for kind in range(MOST_KINDS):
+    for kind in range(MAX_KINDS):
         memory.recall(kind).note(0, 0, None)
     memory.recall(0)
     memory.recall("one more")
-    assert len(memory) == MOST_KINDS
+    assert len(memory) == MAX_KINDS
     rows = np.zeros(1, dtype=np.intp)
     assert [bool(memory.recall(kind).unknown(rows)) for kind in (0, 1)] == [False, True]

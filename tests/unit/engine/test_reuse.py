@@ -456,7 +456,7 @@ def test_reuse_never_changes_a_decision(machine: type[ReuseMachine]) -> None:
 def test_nor_does_it_when_label_columns_are_made_again_with_other_ids(
     monkeypatch: pytest.MonkeyPatch, machine: type[ReuseMachine]
 ) -> None:
-    monkeypatch.setattr(label_columns, "MOST_LABEL_COLUMNS", 0)
+    monkeypatch.setattr(label_columns, "MAX_LABEL_COLUMNS", 0)
     examples = settings().max_examples // 10
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=25)

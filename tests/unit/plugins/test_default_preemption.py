@@ -167,8 +167,8 @@ class Desk:
             work.send(None)
         except StopIteration:
             return
-        except ExceptionGroup as problem:
-            self.problems.append(problem)
+        except ExceptionGroup as error:
+            self.problems.append(error)
             return
         work.close()
         raise AssertionError("background work awaits something that never comes")

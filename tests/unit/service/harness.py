@@ -141,7 +141,7 @@ class Service:
             events=self.events,
             clock=self.clock,
             slice_seconds=0.005,
-            most_binding=100,
+            max_binding=100,
         )
         self.handlers = EventHandlers(
             self.cache,

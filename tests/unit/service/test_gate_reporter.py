@@ -16,7 +16,7 @@ from scheduler.api.pod import Pod
 from scheduler.framework import Code, QueuedPodInfo, Status
 from scheduler.queue import QueueNominator
 from scheduler.service.gate_reporter import (
-    MOST_PER_TURN,
+    MAX_PER_TURN,
     NUMBERS_PERIOD,
     GateReporter,
     message_class,
@@ -240,7 +240,7 @@ def test_ten_thousand_held_pods_cause_no_write_each_per_event() -> None:
     infos = [desk.pod(f"p{number}") for number in range(10_000)]
     for info in infos:
         desk.reporter.held(info, used(10))
-    assert len(desk.after(DELAY)) == MOST_PER_TURN
+    assert len(desk.after(DELAY)) == MAX_PER_TURN
     while desk.after(0):
         pass
     assert desk.reporter.statistics().written == 10_000

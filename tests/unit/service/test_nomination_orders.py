@@ -34,7 +34,7 @@ from scheduler.client.errors import (
     StatusCause,
     StatusDetails,
 )
-from scheduler.client.http import Answer
+from scheduler.client.http import Response
 from scheduler.client.rest import ApiClient
 from scheduler.engine import Attempt, Failure
 from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, QueuedPodInfo
@@ -76,10 +76,10 @@ class Api:
 
     async def request(
         self, verb: str, path: str, *, body: bytes, query: object, content_type: str
-    ) -> Answer:
+    ) -> Response:
         patch = json.loads(body)
         answer = await self._wait(Request(patch["metadata"]["uid"], _future(), patch["status"]))
-        return cast("Answer", answer)
+        return cast("Response", answer)
 
     async def bind(self, uid: str, node_name: str) -> BindResult:
         answer = await self._wait(Request(uid, _future(), None, node_name))
@@ -105,7 +105,7 @@ class Api:
             assert self.pod is not None
             version = self.pod.metadata.resource_version
             body = msgspec.json.encode({"metadata": {"resourceVersion": version}})
-            request.result = Answer(200, body)
+            request.result = Response(200, body)
 
     def _bound(self, request: Request, pod: Pod | None) -> BindResult:
         if pod is None or pod.uid != request.uid:
@@ -344,7 +344,7 @@ class NominationMachine(RuleBasedStateMachine):
         return request.nominates and self.known is not None and self.known.uid == request.uid
 
     def answer(self, request: Request) -> None:
-        if self.nominates(request) and isinstance(request.result, Answer):
+        if self.nominates(request) and isinstance(request.result, Response):
             self.unwritten = self.unsure = False
         self.api.answer(request)
         self.collect()

@@ -14,9 +14,9 @@ from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
 from scheduler.controllers.node_provisioning import Decisions, Demand, Patch
 from scheduler.controllers.node_provisioning.decisions import (
+    MAX_BACKOFFS_SEEN,
+    MAX_IN_FLIGHT,
     MESSAGE_SECONDS,
-    MOST_UNDER_WAY,
-    MOST_YIELDS,
     NEVER,
 )
 from scheduler.controllers.node_provisioning.ownership import CONDITION
@@ -486,11 +486,11 @@ def test_ending_to_listen_forgets_events_and_keeps_what_was_written() -> None:
 
 
 def test_what_waits_for_its_turn_is_decided_when_it_comes() -> None:
-    names = [f"p{number}" for number in range(MOST_UNDER_WAY + 1)]
+    names = [f"p{number}" for number in range(MAX_IN_FLIGHT + 1)]
     stage = Stage(*map(pod, names))
     stage.hear(*(no(0, name=name) for name in names))
     first = stage.plan(0).patches
-    assert [each.pod.metadata.name for each in first] == names[:MOST_UNDER_WAY]
+    assert [each.pod.metadata.name for each in first] == names[:MAX_IN_FLIGHT]
     assert stage.plan(1).patches == ()
     stage.hear(yes(2, name=names[-1]))
     stage.decisions.written(first[0], 2)
@@ -546,7 +546,7 @@ def test_what_came_up_while_we_led_is_told_from_what_was_there(led_before: bool)
 
 
 def test_after_three_pods_it_ends_for_good() -> None:
-    names = [f"p{number}" for number in range(MOST_YIELDS)]
+    names = [f"p{number}" for number in range(MAX_BACKOFFS_SEEN)]
     stage = Stage(*(having(pod(name), condition("True", "Native")) for name in names))
     for number, name in enumerate(names):
         assert not stage.decisions.stopped

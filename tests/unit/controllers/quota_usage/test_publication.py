@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.controllers.quota_usage.publication import (
     DECREASE_DELAY,
     INTERVAL,
-    MOST_IN_FLIGHT,
+    MAX_IN_FLIGHT,
     NEVER,
     Key,
     Publication,
@@ -210,7 +210,7 @@ def test_few_writes_are_under_way_at_once_and_all_get_their_turn(world: World) -
     for number in range(20):
         world.use(number, ("team", str(number)))
     writes, wake = world.publications.plan(0.0)
-    assert (len(writes), wake) == (MOST_IN_FLIGHT, NEVER)
+    assert (len(writes), wake) == (MAX_IN_FLIGHT, NEVER)
     for write in writes:
         world.write(write)
     world.advance(0)
@@ -218,11 +218,11 @@ def test_few_writes_are_under_way_at_once_and_all_get_their_turn(world: World) -
 
 
 def test_writes_cut_off_by_an_error_are_made_again(world: World) -> None:
-    keys = [("team", f"q{number}") for number in range(MOST_IN_FLIGHT + 1)]
+    keys = [("team", f"q{number}") for number in range(MAX_IN_FLIGHT + 1)]
     for key in keys:
         world.use(1, key)
     lost, _ = world.publications.plan(0.0)
-    assert len(lost) == MOST_IN_FLIGHT
+    assert len(lost) == MAX_IN_FLIGHT
     world.publications.begin()
     world.advance(INTERVAL)
     assert world.shown == {key: {CPU: "1"} for key in keys}

@@ -16,7 +16,7 @@ from scheduler.api import Pod
 from scheduler.cache.change_log import ChangeLog
 from scheduler.engine import Evaluator, FitError
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
-from scheduler.engine.preemption.dry_run_cache import MOST_KINDS, DryRunMemory
+from scheduler.engine.preemption.dry_run_cache import MAX_KINDS, DryRunMemory
 from scheduler.framework import Columns, CycleState, NominatingInfo, ReuseRule
 from scheduler.framework.preemption import Candidate, PreemptionFinding
 from tests.unit.engine.harness import PROFILE, World, plugin
@@ -307,10 +307,10 @@ def test_few_kinds_are_remembered() -> None:
     world.nodes("n1")
     memory, budgets = DryRunMemory(world.cache.table), DisruptionBudgets()
     found = Candidate("n1", (), 0)
-    for kind in range(MOST_KINDS):
+    for kind in range(MAX_KINDS):
         memory.recall(kind, budgets).note(0, found)
     assert memory.recall(0, budgets).get(0) is found
     memory.recall("one too many", budgets)
-    assert len(memory) == MOST_KINDS
+    assert len(memory) == MAX_KINDS
     assert memory.recall(0, budgets).get(0) is found
     assert memory.recall(1, budgets).get(0) is None
