@@ -25,9 +25,9 @@ from benchmarks.engine_world import PROFILE, EngineWorld, node_name
 from benchmarks.growth_workloads import (
     KINDS,
     NODE_CPU,
-    STRUGGLES,
+    PREEMPTION_SCENARIOS,
     Kind,
-    Struggle,
+    PreemptionScenario,
     fill,
     pod,
     struggle,
@@ -155,7 +155,7 @@ def preemption(*, nodes: int, low: int, repeat: int, seed: int = 1) -> Iterator[
     Between two attempts a pod ends or starts somewhere, so nothing is remembered as a whole;
     nominations do not stay.
     """
-    for what in STRUGGLES.values():
+    for what in PREEMPTION_SCENARIOS.values():
         world = EngineWorld(nodes, seed=seed, cpu=NODE_CPU)
         struggle(world, what, low)
         settle()
@@ -168,7 +168,7 @@ def preemption(*, nodes: int, low: int, repeat: int, seed: int = 1) -> Iterator[
 
 
 def _struggled(
-    world: EngineWorld, what: Struggle, repeat: int, *, changing: bool = True
+    world: EngineWorld, what: PreemptionScenario, repeat: int, *, changing: bool = True
 ) -> Iterator[float]:
     for number, each in enumerate([what.incoming(world) for _ in range(repeat + 3)]):
         if changing:
@@ -186,7 +186,7 @@ def _struggled(
             yield spent * _MICRO
 
 
-def _burst(world: EngineWorld, what: Struggle, repeat: int) -> Iterator[Figure]:
+def _burst(world: EngineWorld, what: PreemptionScenario, repeat: int) -> Iterator[Figure]:
     """Preemptors one after the other, each nominated before the next one comes."""
     took = []
     for each in [what.incoming(world) for _ in range(repeat)]:

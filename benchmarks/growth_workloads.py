@@ -103,7 +103,7 @@ _PORT: Final = {"container": {"ports": [{"containerPort": 80, "hostPort": 8080}]
 
 
 @dataclass(frozen=True, slots=True)
-class Struggle:
+class PreemptionScenario:
     """A cluster full of low-priority pods and a pod that wants in."""
 
     name: str
@@ -113,11 +113,13 @@ class Struggle:
     fruitful: bool = False
 
 
-STRUGGLES: Final = {
+PREEMPTION_SCENARIOS: Final = {
     each.name: each
     for each in (
-        Struggle("fruitful", None, lambda w: w.pod(cpu="2", priority=HIGH), fruitful=True),
-        Struggle(
+        PreemptionScenario(
+            "fruitful", None, lambda w: w.pod(cpu="2", priority=HIGH), fruitful=True
+        ),
+        PreemptionScenario(
             "fruitful, with anti-affinity",
             None,
             lambda w: w.pod(
@@ -125,32 +127,32 @@ STRUGGLES: Final = {
             ),
             fruitful=True,
         ),
-        Struggle("resources", None, lambda w: w.pod(cpu="1000", priority=HIGH)),
-        Struggle(
+        PreemptionScenario("resources", None, lambda w: w.pod(cpu="1000", priority=HIGH)),
+        PreemptionScenario(
             "resources, held by others",
             lambda w: w.pod(cpu="3", priority=HIGH),
             lambda w: w.pod(cpu="2", priority=HIGH),
         ),
-        Struggle(
+        PreemptionScenario(
             "anti-affinity",
             lambda w: w.pod(labels=_APP, cpu="0", priority=HIGH),
             lambda w: w.pod(
                 _required("podAntiAffinity", HOST), {"app": "other"}, cpu="2", priority=HIGH
             ),
         ),
-        Struggle(
+        PreemptionScenario(
             "anti-affinity of others",
             lambda w: w.pod(
                 _required("podAntiAffinity", HOST), {"app": "other"}, cpu="0", priority=HIGH
             ),
             lambda w: w.pod(labels=_APP, cpu="2", priority=HIGH),
         ),
-        Struggle(
+        PreemptionScenario(
             "ports",
             lambda w: w.pod(_PORT, cpu="0", priority=HIGH),
             lambda w: w.pod(_PORT, cpu="2", priority=HIGH),
         ),
-        Struggle(
+        PreemptionScenario(
             "spread",
             lambda w: w.pod(labels=_APP, cpu="0", priority=HIGH),
             lambda w: w.pod(_spread(HOST, "DoNotSchedule"), _APP, cpu="2", priority=HIGH),
@@ -159,7 +161,7 @@ STRUGGLES: Final = {
 }
 
 
-def struggle(world: EngineWorld, what: Struggle, low: int) -> None:
+def struggle(world: EngineWorld, what: PreemptionScenario, low: int) -> None:
     """Fill nodes of 4 cores with `low` low-priority pods altogether, and place the guards.
 
     Node 0 is cordoned and has no guard, so that a spread constraint finds an empty domain.

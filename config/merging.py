@@ -102,7 +102,7 @@ class Expanded:
 
 
 class NameResolver:
-    """Turns what is written in `enabled` into declared plugin names, loading `module:Class`."""
+    """Resolver of the names in `enabled`; loads `module:Class`."""
 
     def __init__(self, catalogue: Catalogue, problems: Problems) -> None:
         self._catalogue = catalogue

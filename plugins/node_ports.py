@@ -86,7 +86,7 @@ class NodePorts:
         codes: Codes = taken[rows]
         return codes
 
-    def filter_emptied_rows(
+    def filter_without_victims(
         self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
     ) -> Codes:
         """As `filter_rows`, without what victims hold."""

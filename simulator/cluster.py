@@ -34,7 +34,7 @@ from simulator.controllers.quota import RESYNC_SECONDS, QuotaController
 from simulator.controllers.runner import Controller, KubeletController, Runner
 from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
-from simulator.gates import FALLBACK_GATE, Gates
+from simulator.gates import FALLBACK_GATE, FeatureGates
 from simulator.objects import JsonObject, copy_tree, dig
 from simulator.pods import BUILT_IN_PRIORITIES
 from simulator.quota_admission import QuotaAdmission
@@ -92,8 +92,8 @@ class EmbeddedCluster:
         self.resources = ResourceTable(more_resources)
         source = random.Random(seed)
         self.gates = {
-            "apiserver": Gates(personality, feature_gates),
-            "controllers": Gates(personality, controller_gates),
+            "apiserver": FeatureGates(personality, feature_gates),
+            "controllers": FeatureGates(personality, controller_gates),
         }
         around = Surroundings(self.store, self.clock, personality, self.gates["apiserver"])
         self.api = Api(

@@ -20,7 +20,7 @@ QUOTA_GATE: Final = "ResourceQuotaDeferredEnforcement"
 KNOWN_GATES: Final = (FALLBACK_GATE, QUOTA_GATE)
 
 
-class Gates(Mapping[str, bool]):
+class FeatureGates(Mapping[str, bool]):
     """The gates of one component. As a mapping: those that were set explicitly."""
 
     def __init__(
@@ -41,8 +41,8 @@ class Gates(Mapping[str, bool]):
     def enabled(self, name: str) -> bool:
         """Whether a gate is on.
 
-        >>> Gates("native").enabled(FALLBACK_GATE), Gates("stock").enabled(FALLBACK_GATE)
-        (True, False)
+        >>> [FeatureGates(server).enabled(FALLBACK_GATE) for server in ("native", "stock")]
+        [True, False]
         """
         return self._set.get(name, self.personality == "native")
 

@@ -428,7 +428,11 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         AGE,
         Column("PreemptionPolicy", _at("preemptionPolicy")),
     ),
-    "leases.coordination.k8s.io": (NAME, Column("Holder", _at("spec", "holderIdentity")), AGE),
+    "leases.coordination.k8s.io": (
+        NAME,
+        Column("Holder", _at("spec", "holderIdentity")),
+        AGE,
+    ),
 }
 """Columns by table; `PLAIN_COLUMNS` for the rest."""
 PLAIN_COLUMNS: Final = (NAME, AGE)

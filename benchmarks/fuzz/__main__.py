@@ -28,7 +28,7 @@ from benchmarks.fuzz.kube_scheduler import Rival, rival
 from benchmarks.fuzz.profiles import for_kubestow, only, own_name, profiles
 from benchmarks.fuzz.setup import Stage
 from benchmarks.fuzz.shrinking import readable, shrink
-from benchmarks.fuzz.worlds import CROSSED, FAMILIES, Crossing, World, change, drawn
+from benchmarks.fuzz.worlds import CROSSED, FAMILIES, MutatedWorld, World, change, drawn
 from testing.conformance.reading import VECTORS
 
 Object = dict[str, Any]
@@ -202,7 +202,7 @@ async def _run(
     families: Sequence[str],
     seeds: range,
     pods: int,
-    crossing: Crossing,
+    crossing: MutatedWorld,
     console: Console,
     tries: int,
     *,
@@ -245,7 +245,7 @@ def main(
     Needs the binaries of `make envtest-build`. Ends with status 1 when a decision differs.
     """
     console = Console()
-    crossing = Crossing(vectors)
+    crossing = MutatedWorld(vectors)
     every = [*FAMILIES, *crossing.families]
     unknown = set(wanted) - set(every)
     if unknown:

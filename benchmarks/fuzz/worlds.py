@@ -100,7 +100,7 @@ def change(draw: Draw, objects: Mapping[str, Sequence[Object]]) -> tuple[str, st
     return "DELETE", kind, target, {"gracePeriodSeconds": 0}
 
 
-class Crossing:
+class MutatedWorld:
     """Recorded vectors by family, without those whose configuration has several profiles."""
 
     def __init__(self, directory: Path) -> None:

@@ -13,11 +13,11 @@ import numpy as np
 from plugins.row_selection import selector
 from scheduler.framework import (
     BoolColumn,
+    ExistingPodTerm,
     Int32Column,
     Int64Column,
     LabelValues,
     NodeTableView,
-    OwnedTerm,
 )
 
 Column = Int32Column | Int64Column
@@ -61,7 +61,7 @@ class Sums:
             self._fold()
         self._found[mark] = (weight if known is None else known[0] + weight, column)
 
-    def add_term(self, key: str, term: OwnedTerm, weight: int = 1) -> None:
+    def add_term(self, key: str, term: ExistingPodTerm, weight: int = 1) -> None:
         """Take in the pods that have a term."""
         if term.row_count > _FEW_ROWS:
             self.add(key, term.counts, weight)

@@ -72,7 +72,7 @@ class InterPodAffinity:
     # The anti-affinity of placed pods concerns every pod.
     pre_filter_reusable: ClassVar[bool] = False
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
-    filter_told_by_table: ClassVar[bool] = True
+    filter_depends_only_on_table: ClassVar[bool] = True
     pre_score_reusable: ClassVar[bool] = False
     score_reuse: ClassVar[ReuseRule | None] = NEVER
 
@@ -130,13 +130,13 @@ class InterPodAffinity:
         """As `filter`."""
         return _required(state).codes(table, rows)
 
-    def filter_emptied_rows(
+    def filter_without_victims(
         self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
     ) -> Codes:
         """As `filter_rows`, without the victims of each row."""
         return _required(state).emptied_codes(pod, table, rows)
 
-    def removals_matter_rows(
+    def removal_sensitive_rows(
         self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
     ) -> BoolColumn:
         """Rows with victims that are counted."""

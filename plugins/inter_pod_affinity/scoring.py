@@ -13,10 +13,10 @@ from plugins.row_selection import selector
 from scheduler.api.pod import Pod
 from scheduler.framework import (
     MAX_NODE_SCORE,
+    ExistingPodTerm,
     Int64Column,
     NodeInfo,
     NodeTableView,
-    OwnedTerm,
     Rows,
     TermKind,
 )
@@ -73,7 +73,7 @@ def preferred_state(
     return state
 
 
-def _any_pod(own: OwnTerms, others: Sequence[OwnedTerm], table: NodeTableView) -> bool:
+def _any_pod(own: OwnTerms, others: Sequence[ExistingPodTerm], table: NodeTableView) -> bool:
     """Whether a pod on a node with the topology key takes part, where all weights sum up to 0."""
     pods = Sums(table)
     add_preferred(own, table, pods, weighted=False)
@@ -86,7 +86,7 @@ def _any_pod(own: OwnTerms, others: Sequence[OwnedTerm], table: NodeTableView) -
     )
 
 
-def _weight(term: OwnedTerm, hard_weight: int) -> int:
+def _weight(term: ExistingPodTerm, hard_weight: int) -> int:
     match term.kind:
         case TermKind.REQUIRED:
             return hard_weight

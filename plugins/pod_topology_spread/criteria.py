@@ -20,7 +20,7 @@ from plugins.pod_topology_spread.fallback_annotation import (
     parse_fallback_annotation,
 )
 from plugins.pod_topology_spread.fallback_condition import condition_of
-from plugins.pod_topology_spread.fallback_state import FallbackMemory, memory_of
+from plugins.pod_topology_spread.fallback_state import FallbackState, memory_of
 from scheduler.api.pod import Pod
 from scheduler.framework import Handle, PostFilterOutcome, QueuedPodInfo
 
@@ -28,7 +28,7 @@ NODE_PROVISIONING: Final = "NodeProvisioningInProgress"
 POD_SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
 
-_IN_VAIN: Final = {
+_FAILED_PREEMPTION: Final = {
     PostFilterOutcome.FAILED: "preemption found no candidate",
     PostFilterOutcome.INELIGIBLE: "the pod may not preempt",
     PostFilterOutcome.NO_PLUGIN: "the profile has no PostFilter plugin",
@@ -37,7 +37,7 @@ _IN_VAIN: Final = {
 _MAX_EVIDENCE_LENGTH: Final = 120
 
 
-class Carried(NamedTuple):
+class FallbackSpec(NamedTuple):
     """The criteria of one pod, wherever they were written."""
 
     #: Topology key of a hard constraint to its criteria, in the order of the constraints.
@@ -48,7 +48,7 @@ class Carried(NamedTuple):
     overruled: tuple[str, ...] = ()
 
 
-class Finding(NamedTuple):
+class CriterionResult(NamedTuple):
     """Whether one criterion holds, and what says so."""
 
     criterion: str
@@ -58,17 +58,17 @@ class Finding(NamedTuple):
     remaining: float | None = None
 
 
-def carried_by(pod: Pod, constraints: Constraints) -> Carried | None:
+def carried_by(pod: Pod, constraints: Constraints) -> FallbackSpec | None:
     """Criteria by the native field, else by the annotation; None for a pod that has neither."""
     written = constraints.written(pod)
     text = pod.metadata.annotations.get(ANNOTATION)
     if text is None:
-        return Carried(written.criteria) if written.criteria else None
+        return FallbackSpec(written.criteria) if written.criteria else None
     own_keys = written.hard_keys if written.own else ()
     try:
         entries = parse_fallback_annotation(text, own_keys)
     except FallbackAnnotationError as error:
-        return Carried(written.criteria, invalid=str(error))
+        return FallbackSpec(written.criteria, invalid=str(error))
     annotated = criteria_by_key(entries, own_keys)
     native = written.criteria
     merged = {
@@ -84,10 +84,10 @@ def carried_by(pod: Pod, constraints: Constraints) -> Carried | None:
         and key != EVERY_KEY
         and set(native[key]) != set(entries[key])
     )
-    return Carried(merged, overruled=overruled)
+    return FallbackSpec(merged, overruled=overruled)
 
 
-class Judge:
+class CriteriaEvaluator:
     """Says whether criteria hold."""
 
     def __init__(self, handle: Handle, timeout: float | None) -> None:
@@ -97,48 +97,52 @@ class Judge:
 
     def findings(
         self, pod: Pod, info: QueuedPodInfo | None, criteria: Criteria, ended: int
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[CriterionResult, ...]:
         """One finding per criterion; `ended` is how many attempts of this process are over."""
-        return tuple(self._finding(pod, info, each, ended) for each in criteria)
+        return tuple(self._criterion_result(pod, info, each, ended) for each in criteria)
 
-    def _finding(self, pod: Pod, info: QueuedPodInfo | None, criterion: str, ended: int) -> Finding:
+    def _criterion_result(
+        self, pod: Pod, info: QueuedPodInfo | None, criterion: str, ended: int
+    ) -> CriterionResult:
         memory = None if info is None else memory_of(info)
         if criterion == NODE_PROVISIONING_FAILED:
             return self._node_provisioning(pod, memory)
         if criterion == PREEMPTION_FAILED:
             holds, evidence = self._preemption(pod, info, memory, ended)
-            return Finding(criterion, holds, evidence)
-        return Finding(criterion, False, "unknown criterion: it never holds")
+            return CriterionResult(criterion, holds, evidence)
+        return CriterionResult(criterion, False, "unknown criterion: it never holds")
 
     # -- rule S4 ---------------------------------------------------------------------------------
 
-    def _node_provisioning(self, pod: Pod, memory: FallbackMemory | None) -> Finding:
+    def _node_provisioning(self, pod: Pod, memory: FallbackState | None) -> CriterionResult:
         criterion = NODE_PROVISIONING_FAILED
         condition = condition_of(pod, NODE_PROVISIONING)
         if condition is not None and condition.status in ("True", "False"):
             detail = ": ".join(text for text in (condition.reason, condition.message) if text)
             said = f"{NODE_PROVISIONING}={condition.status}"
             shown = f"{said} ({_cut(detail)})" if detail else said
-            return Finding(criterion, condition.status == "False", shown)
+            return CriterionResult(criterion, condition.status == "False", shown)
         said = f"no condition {NODE_PROVISIONING}"
         if condition is not None:
             said = f"{NODE_PROVISIONING}={condition.status}"
             if condition.status != "Unknown":
                 said += " (want True, False or Unknown)"
         if self._timeout is None:
-            return Finding(criterion, False, f"{said}, no nodeProvisioningTimeout")
+            return CriterionResult(criterion, False, f"{said}, no nodeProvisioningTimeout")
         if memory is None or memory.since_wall is None:
-            return Finding(criterion, False, f"{said}, the timeout has not begun", None)
+            return CriterionResult(criterion, False, f"{said}, the timeout has not begun", None)
         waited = self._handle.clock.monotonic() - memory.since_monotonic
         if waited >= self._timeout:
-            return Finding(criterion, True, f"{said} within {self._timeout:g}s")
+            return CriterionResult(criterion, True, f"{said} within {self._timeout:g}s")
         left = self._timeout - waited
-        return Finding(criterion, False, f"{said}, {left:.0f}s of {self._timeout:g}s left", left)
+        return CriterionResult(
+            criterion, False, f"{said}, {left:.0f}s of {self._timeout:g}s left", left
+        )
 
     # -- rule S6 ---------------------------------------------------------------------------------
 
     def _preemption(
-        self, pod: Pod, info: QueuedPodInfo | None, memory: FallbackMemory | None, ended: int
+        self, pod: Pod, info: QueuedPodInfo | None, memory: FallbackState | None, ended: int
     ) -> tuple[bool, str]:
         if info is None or ended <= 0:
             return self._preemption_by_status(pod)
@@ -147,7 +151,7 @@ class Judge:
         if memory.attempt != ended:
             return False, "the last attempt ended before spreading was looked at"
         outcome = info.post_filter
-        text = _IN_VAIN.get(outcome)
+        text = _FAILED_PREEMPTION.get(outcome)
         if text is not None:
             return True, text
         if outcome is PostFilterOutcome.NOMINATED:

@@ -17,7 +17,12 @@ from weakref import WeakValueDictionary
 
 from plugins import names
 from plugins.pod_topology_spread.constraints import Constraints
-from plugins.pod_topology_spread.criteria import Carried, Finding, Judge, carried_by
+from plugins.pod_topology_spread.criteria import (
+    CriteriaEvaluator,
+    CriterionResult,
+    FallbackSpec,
+    carried_by,
+)
 from plugins.pod_topology_spread.fallback_annotation import ANNOTATION
 from plugins.pod_topology_spread.fallback_condition import (
     CONDITION,
@@ -27,7 +32,7 @@ from plugins.pod_topology_spread.fallback_condition import (
     persisted_since,
     persisted_soft_keys,
 )
-from plugins.pod_topology_spread.fallback_state import FallbackMemory, make_memory, memory_of
+from plugins.pod_topology_spread.fallback_state import FallbackState, make_memory, memory_of
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import CycleState, Handle, PostFilterOutcome, QueuedPodInfo
@@ -44,16 +49,16 @@ TIME_HINTS: Final = "scheduler_pod_topology_spread_fallback_time_hint_duration_s
 SCHEDULED: Final = "scheduler_pod_topology_spread_fallback_scheduled_total"
 
 _NAME: Final = names.POD_TOPOLOGY_SPREAD
-_NOTHING: Final = Carried({})
+_NOTHING: Final = FallbackSpec({})
 _LATCHED: Final = "kept soft while the pod is nominated"
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class ConstraintDecision:
     """What was decided about one hard constraint that has criteria."""
 
     key: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CriterionResult, ...]
     latched: bool
 
     @property
@@ -85,8 +90,8 @@ class Ruling:
 class Decision:
     """What was decided about one pod in one attempt."""
 
-    carried: Carried
-    rulings: tuple[Ruling, ...]
+    carried: FallbackSpec
+    rulings: tuple[ConstraintDecision, ...]
 
     @property
     def soft_keys(self) -> frozenset[str]:
@@ -101,7 +106,7 @@ class Fallback:
         """`timeout` is `nodeProvisioningTimeout` in seconds, if it is set."""
         self._constraints = constraints
         self._handle = handle
-        self._judge = Judge(handle, timeout)
+        self._judge = CriteriaEvaluator(handle, timeout)
         self.timed = timeout is not None
         #: Queue records of pods with hard constraints or an annotation; not kept alive here.
         self._infos: WeakValueDictionary[str, QueuedPodInfo] = WeakValueDictionary()
@@ -211,7 +216,7 @@ class Fallback:
 
     # -- deciding --------------------------------------------------------------------------------
 
-    def _carried(self, pod: Pod, hard_keys: Collection[str]) -> Carried:
+    def _carried(self, pod: Pod, hard_keys: Collection[str]) -> FallbackSpec:
         carried = carried_by(pod, self._constraints)
         if carried is None:
             return _NOTHING
@@ -219,12 +224,16 @@ class Fallback:
         criteria = {key: each for key, each in carried.criteria.items() if key in hard_keys}
         return carried._replace(criteria=criteria)
 
-    def _rule(self, pod: Pod, info: QueuedPodInfo | None, carried: Carried, ended: int) -> Decision:
+    def _rule(
+        self, pod: Pod, info: QueuedPodInfo | None, carried: FallbackSpec, ended: int
+    ) -> Decision:
         latch = self._latch(pod, info)
         return Decision(
             carried,
             tuple(
-                Ruling(key, self._judge.findings(pod, info, criteria, ended), key in latch)
+                ConstraintDecision(
+                    key, self._judge.findings(pod, info, criteria, ended), key in latch
+                )
                 for key, criteria in carried.criteria.items()
             ),
         )
@@ -245,8 +254,8 @@ class Fallback:
         self,
         pod: Pod,
         info: QueuedPodInfo,
-        memory: FallbackMemory,
-        carried: Carried,
+        memory: FallbackState,
+        carried: FallbackSpec,
         ended: int,
     ) -> None:
         """Bring the memory up to date with what happened since the last attempt."""
@@ -261,7 +270,7 @@ class Fallback:
         memory.latch, memory.latch_node = latch, node if latch else ""
 
     def _restore(
-        self, pod: Pod, info: QueuedPodInfo, memory: FallbackMemory, keys: Sequence[str]
+        self, pod: Pod, info: QueuedPodInfo, memory: FallbackState, keys: Sequence[str]
     ) -> None:
         """Take over from the process before: T0 and latch (rules S5, S11, S15)."""
         condition = condition_of(pod, CONDITION)
@@ -273,14 +282,14 @@ class Fallback:
             memory.latch = persisted_soft_keys(condition, keys)
             memory.latch_node = nominated if memory.latch else ""
 
-    def _observe(self, info: QueuedPodInfo, memory: FallbackMemory) -> None:
+    def _observe(self, info: QueuedPodInfo, memory: FallbackState) -> None:
         """Set T0 after the first rejection; forget it once a gate has held the pod again (S5)."""
         if info.gate_openings != memory.gate_openings and memory.attempt:
             memory.since_wall = None
         elif _NAME in info.unschedulable_plugins and not info.gated and memory.attempt:
             self._begin_wait(memory, info.timestamp)
 
-    def _begin_wait(self, memory: FallbackMemory, since: float) -> None:
+    def _begin_wait(self, memory: FallbackState, since: float) -> None:
         clock = self._handle.clock
         memory.begin_wait(since, now_wall=clock.now(), now_monotonic=clock.monotonic())
 
@@ -297,7 +306,7 @@ class Fallback:
             # Where CPU turns down every node, spreading may be all that is in preemption's way.
             state.heed_preemption(_NAME)
 
-    def _warn(self, pod: Pod, memory: FallbackMemory, carried: Carried) -> None:
+    def _warn(self, pod: Pod, memory: FallbackState, carried: FallbackSpec) -> None:
         texts = [
             f'topology key "{key}": the annotation differs from the field fallbackCriteria; '
             "the field counts"
@@ -316,7 +325,7 @@ class Fallback:
                 memory.warned.add(text)
                 self._handle.events.record(pod, "Warning", EVENT_INVALID, ACTION, text)
 
-    def _tell(self, pod: Pod, ruling: Ruling) -> None:
+    def _tell(self, pod: Pod, ruling: ConstraintDecision) -> None:
         note = (
             f"topologySpreadConstraints[{ruling.key}] treated as ScheduleAnyway: {ruling.evidence}"
         )
@@ -339,7 +348,7 @@ def _shown(pod: Pod) -> bool:
     return condition_of(pod, CONDITION) is not None
 
 
-def _line(ruling: Ruling) -> str:
+def _line(ruling: ConstraintDecision) -> str:
     state = "soft" if ruling.soft else "hard"
     if ruling.latched:
         state += f" ({_LATCHED})"

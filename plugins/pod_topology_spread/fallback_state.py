@@ -14,7 +14,7 @@ from scheduler.framework import QueuedPodInfo
 
 
 @dataclass(slots=True)
-class FallbackMemory:
+class FallbackState:
     """One pod's. Times named `_wall` are seconds since the epoch, `_monotonic` of that clock."""
 
     #: Number of the last attempt in which the plugin's PreFilter ran; 0 for none that counts.
@@ -46,21 +46,21 @@ class FallbackMemory:
             self.since_monotonic = now_monotonic - (now_wall - wall)
 
 
-def memory_of(info: QueuedPodInfo) -> FallbackMemory | None:
+def memory_of(info: QueuedPodInfo) -> FallbackState | None:
     """The pod's memory; None before its first attempt, or when it is not spread strictly."""
     if info.plugin_memory is None:
         return None
     found = info.plugin_memory.get(names.POD_TOPOLOGY_SPREAD)
-    return found if isinstance(found, FallbackMemory) else None
+    return found if isinstance(found, FallbackState) else None
 
 
-def make_memory(info: QueuedPodInfo) -> FallbackMemory:
+def make_memory(info: QueuedPodInfo) -> FallbackState:
     """The pod's memory, made if need be."""
     known = memory_of(info)
     if known is not None:
         return known
     if info.plugin_memory is None:
         info.plugin_memory = {}
-    made = FallbackMemory()
+    made = FallbackState()
     info.plugin_memory[names.POD_TOPOLOGY_SPREAD] = made
     return made

@@ -74,7 +74,7 @@ class PodTopologySpread:
     required_resources: ClassVar[tuple[str, ...]] = REQUIRED_RESOURCES
     pre_filter_reusable: ClassVar[bool] = False
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
-    filter_told_by_table: ClassVar[bool] = True
+    filter_depends_only_on_table: ClassVar[bool] = True
     pre_score_reusable: ClassVar[bool] = False
     score_reuse: ClassVar[ReuseRule | None] = NEVER
 
@@ -162,13 +162,13 @@ class PodTopologySpread:
         """As `filter`."""
         return _hard(state).codes(table, rows)
 
-    def filter_emptied_rows(
+    def filter_without_victims(
         self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
     ) -> Codes:
         """As `filter_rows`, without the victims of each row."""
         return _hard(state).emptied_codes(self._inclusion, pod, table, rows)
 
-    def removals_matter_rows(
+    def removal_sensitive_rows(
         self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
     ) -> BoolColumn:
         """Rows with victims that are counted."""

@@ -116,7 +116,7 @@ def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class QuotaReservation:
     """The pod that quota is kept for, because small ones starved it (2.11)."""
 
     uid: str
@@ -171,7 +171,7 @@ class Account:
         self.entries: dict[str, Entry] = {}
         #: What deferred pods that fit no node would use: for labelling only (claimPending).
         self.claims: dict[str, Amounts] = {}
-        self.holder: Holder | None = None
+        self.holder: QuotaReservation | None = None
         #: No pod may become the holder before this wall clock second.
         self.rests_until = 0.0
         #: By role, then by limit.

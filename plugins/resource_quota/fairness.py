@@ -1,4 +1,4 @@
-"""Turns: quota is kept for the pod that small ones would starve (`holdAfter`, design 2.11).
+"""StarvationGuard: quota is kept for the pod that small ones would starve (`holdAfter`).
 
 The first pod in queue order that only a quota has held for `holdAfter` becomes the holder of the
 quotas it does not fit into; deferred pods behind it leave it what it needs of the limits it lacks.
@@ -13,12 +13,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 
-from plugins.resource_quota.accounts import Account, Holder, Role
+from plugins.resource_quota.accounts import Account, QuotaReservation, Role
 from plugins.resource_quota.messages import Violation
 from plugins.resource_quota.records import Namespace, PodRecord
 
 
-class Turns:
+class StarvationGuard:
     """Who has a turn. Part of the ledger, which owns the records and accounts changed here."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Turns:
         space.starving[record.uid] = now
         self._look(now + self._hold_after, space)
 
-    def fed(self, space: Namespace, record: PodRecord) -> None:
+    def satisfied(self, space: Namespace, record: PodRecord) -> None:
         """Quota alone keeps the pod from a node no longer: what was kept for it is free."""
         if record.starved_since is None:
             return
@@ -136,13 +136,13 @@ class Turns:
             if account in vacant and short:
                 until = now + self._max_hold
                 key = record.pod.key
-                account.holder = Holder(record.uid, key, order, amounts, short, until)
+                account.holder = QuotaReservation(record.uid, key, order, amounts, short, until)
                 given.add(account)
                 self._look(until, space)
         return given
 
 
-def stands_back(record: PodRecord, account: Account, index: int) -> bool:
+def yields_to(record: PodRecord, account: Account, index: int) -> bool:
     """Whether a pod leaves what the account's holder, if any, needs of a limit to it."""
     holder = account.holder
     if holder is None or index not in holder.short or holder.uid == record.uid:

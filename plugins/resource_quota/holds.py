@@ -45,7 +45,7 @@ class Holdable(Protocol):
 Pod = TypeVar("Pod", bound=Holdable)
 
 
-class Lines(Generic[Pod]):
+class WaitQueues(Generic[Pod]):
     """The held pods of a namespace."""
 
     __slots__ = ("_held", "_lines")
@@ -76,8 +76,8 @@ class Lines(Generic[Pod]):
     ) -> list[str]:
         """Take pods out in order, as long as `admit` says yes to the first of a line.
 
-        Lines that `concerns` refuses are not looked at. A pod that is not admitted keeps its place
-        and those behind it in its line wait as well: they ask for the same.
+        Lines that `concerns` refuses are not looked at. A pod that is not admitted keeps its
+        place and those behind it in its line wait as well: they ask for the same.
         """
         heads: list[tuple[Order, int, Demand]] = []
         for number, demand in enumerate([each for each in self._lines if concerns(each)]):

@@ -29,7 +29,7 @@ from plugins.resource_quota.accounts import (
     read_terms,
 )
 from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
-from plugins.resource_quota.fairness import Turns, stands_back
+from plugins.resource_quota.fairness import StarvationGuard, yields_to
 from plugins.resource_quota.holds import Demand
 from plugins.resource_quota.messages import Pairs, Violation, pairs
 from plugins.resource_quota.records import NOTHING, Namespace, PodRecord, role_in
@@ -105,7 +105,7 @@ class Ledger:
         self.on_overcommitted: Callable[[Account], None] = lambda _account: None
         #: Called when `next_due` moved to an earlier time.
         self.on_timer: Callable[[], None] = lambda: None
-        self._turns = Turns(
+        self._turns = StarvationGuard(
             hold_after, max_hold, check=self._check, free=self._free, on_timer=self._timer_moved
         )
 
@@ -139,7 +139,7 @@ class Ledger:
         if pod.spec.node_name or record.ended:
             self._leave(space, record)
             self._settled(space, record)
-            self._turns.fed(space, record)
+            self._turns.satisfied(space, record)
             self._unclaim(record)
 
     def observe_newer(self, pod: Pod) -> None:
@@ -159,7 +159,7 @@ class Ledger:
         self._enter(space, record)
         self._leave(space, record)
         self._settled(space, record)
-        self._turns.fed(space, record)
+        self._turns.satisfied(space, record)
         self._unclaim(record)
         del space.pods[uid]
         self._unsynced.pop(uid, None)
@@ -288,12 +288,12 @@ class Ledger:
             record.reserved = True
             self._enter(space, record)
             self._leave(space, record)
-            self._turns.fed(space, record)
+            self._turns.satisfied(space, record)
             self._unclaim(record)
             if record.released_at is not None:
                 del space.released[record.uid]
                 record.released_at = None
-                space.spare = 0
+                space.overrelease = 0
         return found
 
     def book(self, uid: str) -> None:
@@ -367,7 +367,7 @@ class Ledger:
             record.announced = frozenset()
             record.had_booking = False
             self._settled(space, record)
-            self._turns.fed(space, record)
+            self._turns.satisfied(space, record)
 
     def claim(self, uid: str) -> None:
         """A deferred pod fits the quota and no node: note what it would use, for `unclaimed`."""
@@ -571,7 +571,7 @@ class Ledger:
         if not len(space.lines):
             return
         space.dirty |= accounts
-        space.spare = 0
+        space.overrelease = 0
         if space.name not in self._dirty:
             self._dirty.add(space.name)
             self.on_timer()
@@ -671,7 +671,7 @@ class Ledger:
                 elif (
                     account.holder is not None
                     and wanted + account.holder.amounts[index] > limit.hard
-                    and stands_back(record, account, index)
+                    and yields_to(record, account, index)
                 ):
                     older = account.holder.key
                     found.append(Violation(account, index, requested, used, older=older))
@@ -684,25 +684,25 @@ class Ledger:
     # -- releasing -------------------------------------------------------------------------------
 
     def _release(self, space: Namespace, now: float) -> None:
-        """Let out, in queue order, as many as fit together; `spare` more that fit alone."""
+        """Let out, in queue order, as many as fit together; `overrelease` more that fit alone."""
         dirty, space.dirty = space.dirty, set()
         extra: _Extra = {}
         for record in space.released.values():
             _add(extra, record.demand)
-        spare, more = space.spare, False
+        overrelease, more = space.overrelease, False
 
         def concerned(demand: Demand) -> bool:
             return not demand.shares or any(account in dirty for account, _ in demand.shares)
 
         def admit(record: PodRecord) -> bool:
-            nonlocal spare, more
+            nonlocal overrelease, more
             if self._check(record, extra):
                 if self._check(record):
                     return False
                 more = True
-                if not spare:
+                if not overrelease:
                     return False
-                spare -= 1
+                overrelease -= 1
             _add(extra, record.demand)
             return True
 
@@ -714,7 +714,7 @@ class Ledger:
             space.released[uid] = record
             self._enter(space, record)
         if more or (uids and len(space.lines)):
-            self._chance(space, now)
+            self._release_window(space, now)
         if uids:
             self.on_release(uids)
 
@@ -722,7 +722,7 @@ class Ledger:
         # Through the attribute, which the host sets later.
         self.on_timer()
 
-    def _chance(self, space: Namespace, now: float) -> None:
+    def _release_window(self, space: Namespace, now: float) -> None:
         if not space.chance:
             space.chance = True
             heapq.heappush(self._chances, (now + RETRY, space.name))
@@ -738,7 +738,7 @@ class Ledger:
             record.released_at = None
             del space.released[record.uid]
         if len(space.lines):
-            space.spare = space.spare * 2 or FIRST_SPARE
+            space.overrelease = space.overrelease * 2 or FIRST_SPARE
             space.dirty |= set(space.accounts.values())
             self._dirty.add(namespace)
 

@@ -176,7 +176,7 @@ class ResourceQuota:
             return (Condition(type=MARK_CONDITION, status="False", reason="NeverGated"),)
         return ()
 
-    def unfit_reason(self, pod: Pod) -> tuple[str, str] | None:
+    def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
         """A pod that would not fit beside those that wait for nodes already needs none."""
         if self._books is None or not self._books.args.claim_pending:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plugins.resource_quota.accounts import Account, Role
-from plugins.resource_quota.holds import Demand, Lines, Order
+from plugins.resource_quota.holds import Demand, Order, WaitQueues
 from plugins.resource_quota.messages import Pairs
 from plugins.resource_quota.usage import Usage
 from scheduler.api.pod import Pod
@@ -104,9 +104,9 @@ class Namespace:
         "dirty",
         "lines",
         "name",
+        "overrelease",
         "pods",
         "released",
-        "spare",
         "starving",
     )
 
@@ -116,7 +116,7 @@ class Namespace:
         self.pods: dict[str, PodRecord] = {}
         #: By name of the quota, sorted by it.
         self.accounts: dict[str, Account] = {}
-        self.lines: Lines[PodRecord] = Lines()
+        self.lines: WaitQueues[PodRecord] = WaitQueues()
         #: Accounts in which something was freed since the last release.
         self.dirty: set[Account] = set()
         #: Pods let out whose attempt is still to come.
@@ -126,4 +126,4 @@ class Namespace:
         #: Pods that wait for quota, by the time they began to; some may have left since.
         self.starving: dict[str, float] = {}
         #: How many more than fit together are let out at the next release.
-        self.spare = 0
+        self.overrelease = 0

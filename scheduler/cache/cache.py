@@ -51,7 +51,7 @@ class Cache:
         self._assumed = 0
         self._anomalies: dict[str, int] = {}
         #: Changes that no cycle of ours accounted for: their number, and the last one by row.
-        self.outside_changes = 0
+        self.external_changes = 0
         self._outside: dict[int, int] = {}
 
     # -- nodes -----------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class Cache:
         return self.table.remove_node(name)
 
     def last_outside_change(self, row: int) -> int:
-        """When somebody else last changed a row, as a value of `outside_changes`; 0: never.
+        """When somebody else last changed a row, as a value of `external_changes`; 0: never.
 
         Node changes, and pods that appear, change or go without an assumption of ours. What our own
         cycles place was counted by the cycles that came after it.
@@ -86,13 +86,13 @@ class Cache:
         return changes is None or bool(changes.get(row))
 
     def _note_outside(self, row: int) -> None:
-        self.outside_changes += 1
-        self._outside[row] = self.outside_changes
+        self.external_changes += 1
+        self._outside[row] = self.external_changes
 
     # -- assumed pods ----------------------------------------------------------------------------
 
     def assume_pod(self, pod: Pod, node_name: str) -> Pod:
-        """Place a pod before the API server knows; returns the pod object with its node name set.
+        """Place a pod before the API server knows; return the pod with its node name set.
 
         Raises CacheError when the UID is known already.
         """

@@ -12,7 +12,7 @@ import numpy as np
 from scheduler.api.node import ContainerImage
 from scheduler.api.pod import Pod
 from scheduler.api.shape import PodShape
-from scheduler.framework.nodes import BoolColumn, ImageState, Removable, Rows
+from scheduler.framework.nodes import BoolColumn, ImageState, PotentialVictims, Rows
 
 
 class ImageIndex:
@@ -80,7 +80,7 @@ class PortIndex:
                 self._forget(row, key)
 
     def kept(
-        self, protocol: str, port: int, gone: Removable, capacity: int
+        self, protocol: str, port: int, gone: PotentialVictims, capacity: int
     ) -> dict[str, BoolColumn]:
         """As `EmptiedTableView.kept_ports`, when the pods `gone` are removed."""
         kept: dict[str, BoolColumn] = {}

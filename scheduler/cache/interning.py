@@ -9,7 +9,7 @@ import numpy as np
 from scheduler.api.node import Taint
 from scheduler.framework.nodes import BoolColumn, Int32Column, Int64Column
 
-_CROWD = 2
+COMPACTION_THRESHOLD = 2
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -58,9 +58,10 @@ class LabelColumn:
     """One label key over all rows: value ids (-1 missing) and the dictionary of values.
 
     An id means the same value as long as the object lives. Values that no node has any more stay,
-    too, which matters for hostnames; so the table replaces a `crowded` column by its `compacted`
-    form, and drops a column that nobody asks for. Both happen when a node is written, never within
-    a cycle, and whoever still holds the old one has ids and values that fit each other.
+    too, which matters for hostnames; so the table replaces a `needs_compaction` column by its
+    `compacted` form, and drops a column that nobody asks for. Both happen when a node is written,
+    never within a cycle, and whoever still holds the old one has ids and values that fit each
+    other.
     """
 
     __slots__ = ("_arrays", "_ids", "_integers", "_numeric", "_values", "column")
@@ -102,10 +103,10 @@ class LabelColumn:
         return True
 
     @property
-    def crowded(self) -> bool:
+    def needs_compaction(self) -> bool:
         """Whether more than half of the values are no node's."""
         # As many values as rows can be in use.
-        return len(self._values) > _CROWD * len(self.column)
+        return len(self._values) > COMPACTION_THRESHOLD * len(self.column)
 
     def compacted(self) -> LabelColumn:
         """The same labels with a dictionary of the values in use."""

@@ -61,7 +61,7 @@ class LabelColumns:
         self._count(before.metadata.labels if before else _NO_LABELS, labels)
         for key, column in self._columns.items():
             column.set(row, labels.get(key))
-            if after and column.crowded:
+            if after and column.needs_compaction:
                 self._columns[key] = column.compacted()
 
     def drop_old(self) -> None:

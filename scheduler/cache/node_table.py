@@ -31,12 +31,12 @@ from scheduler.cache.term_index import TermIndex
 from scheduler.framework.nodes import (
     BoolColumn,
     Columns,
+    ExistingPodTerm,
     ImageState,
     Int32Column,
     Int64Column,
-    OwnedTerm,
     PodTerm,
-    Removable,
+    PotentialVictims,
     Rows,
 )
 
@@ -208,9 +208,9 @@ class NodeTable:
 
     def owned_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> Sequence[OwnedTerm]:
+    ) -> Sequence[ExistingPodTerm]:
         """Affinity terms of placed pods that match a pod."""
-        return self.terms.speaking_of(namespace, labels, namespace_labels)
+        return self.terms.matching_terms(namespace, labels, namespace_labels)
 
     def anti_terms_of(
         self,
@@ -227,11 +227,13 @@ class NodeTable:
         """Whether any placed pod has an affinity term."""
         return not self.terms.empty
 
-    def removable_counts(self, terms: Sequence[PodTerm], gone: Removable) -> Int32Column:
+    def removable_counts(self, terms: Sequence[PodTerm], gone: PotentialVictims) -> Int32Column:
         """As `EmptiedTableView.removable_counts`, where `gone` may go."""
         return self.selector_counts.counts(terms, terminating=True, among=gone)
 
-    def removable_sums(self, terms: ManyTerms, gone: Removable) -> tuple[Int64Column, Int64Column]:
+    def removable_sums(
+        self, terms: ManyTerms, gone: PotentialVictims
+    ) -> tuple[Int64Column, Int64Column]:
         """As `EmptiedTableView.removable_sums`, where `gone` may go."""
         return self.selector_counts.summed(terms, among=gone)
 
@@ -240,12 +242,14 @@ class NodeTable:
         namespace: str,
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
-        gone: Removable,
-    ) -> Sequence[OwnedTerm]:
+        gone: PotentialVictims,
+    ) -> Sequence[ExistingPodTerm]:
         """As `EmptiedTableView.removable_terms`, where `gone` may go."""
-        return self.terms.speaking_of(namespace, labels, namespace_labels, gone)
+        return self.terms.matching_terms(namespace, labels, namespace_labels, gone)
 
-    def kept_ports(self, protocol: str, port: int, gone: Removable) -> Mapping[str, BoolColumn]:
+    def kept_ports(
+        self, protocol: str, port: int, gone: PotentialVictims
+    ) -> Mapping[str, BoolColumn]:
         """As `EmptiedTableView.kept_ports`, where `gone` may go."""
         return self._ports.kept(protocol, port, gone, self.capacity)
 

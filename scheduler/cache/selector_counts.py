@@ -27,7 +27,7 @@ from scheduler.api.many_terms import ManyTerms
 from scheduler.api.packed_labels import PackedLabels
 from scheduler.api.pod import Pod
 from scheduler.api.selectors import EXISTS, IN, NOT_IN, CompiledLabelSelector, Requirement
-from scheduler.framework.nodes import Int32Column, Int64Column, PodTerm, Removable
+from scheduler.framework.nodes import Int32Column, Int64Column, PodTerm, PotentialVictims
 
 DEFAULT_MAX_BYTES: Final = 32 << 20
 """Bytes of columns to keep; at 8192 rows that is a thousand selectors."""
@@ -50,7 +50,7 @@ Label = tuple[str, str]
 """Key and value."""
 
 _Key = tuple[str, bytes, bool, int, str]
-_ColumnKey = tuple[tuple[PodTerm, ...], bool, Removable | None]
+_ColumnKey = tuple[tuple[PodTerm, ...], bool, PotentialVictims | None]
 
 
 class _Group:
@@ -89,7 +89,7 @@ class _Column:
         self,
         terms: tuple[PodTerm, ...],
         terminating: bool,
-        among: Removable | None,
+        among: PotentialVictims | None,
         capacity: int,
     ) -> None:
         self.terms = terms
@@ -198,7 +198,7 @@ class SelectorCounts:
     # -- columns ---------------------------------------------------------------------------------
 
     def counts(
-        self, terms: Sequence[PodTerm], *, terminating: bool, among: Removable | None = None
+        self, terms: Sequence[PodTerm], *, terminating: bool, among: PotentialVictims | None = None
     ) -> Int32Column:
         """(capacity,): pods per row that match every term; to be read only, before a pod comes."""
         key = (tuple(terms), terminating, among)
@@ -215,7 +215,7 @@ class SelectorCounts:
         return column.counts
 
     def summed(
-        self, terms: ManyTerms, *, among: Removable | None = None
+        self, terms: ManyTerms, *, among: PotentialVictims | None = None
     ) -> tuple[Int64Column, Int64Column]:
         """(capacity,) each: pods per row, once for each term that matches, and with its weight.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.cache.term_block import ClassMatch, HashedPod, TermBlock, TermClass
-from scheduler.framework.nodes import BoolColumn, Int64Column, Removable, TermKind
+from scheduler.framework.nodes import BoolColumn, Int64Column, PotentialVictims, TermKind
 
 MAX_BLOCK_TERMS: Final = 4096
 """Terms of a block with several owners: all are looked at again when one of these comes or goes."""
@@ -177,7 +177,7 @@ class _Block:
 
 
 class TermsOfBlocks:
-    """Matching terms of one kind and topology key, of any number of owners; an `OwnedTerm`.
+    """Matching terms of one kind and topology key, of any number of owners; an `ExistingPodTerm`.
 
     A pod counts once for each of its terms, with the weights of preferred ones.
     """
@@ -276,7 +276,7 @@ class TermBlocks:
         self.capacity = capacity
         self.version += 1
 
-    def matching(self, pod: HashedPod, among: Removable | None) -> list[TermsOfBlocks]:
+    def matching(self, pod: HashedPod, among: PotentialVictims | None) -> list[TermsOfBlocks]:
         """The terms that match a pod; of some owners, or of all."""
         parts: dict[TermClass, list[tuple[_Block, Int64Column]]] = {}
         for block in self._blocks:
@@ -320,7 +320,7 @@ class TermBlocks:
         return sum(each.nbytes for each in self._blocks)
 
 
-def _included(owners: Iterable[BlockOwner], among: Removable) -> Int64Column:
+def _included(owners: Iterable[BlockOwner], among: PotentialVictims) -> Int64Column:
     """(owners,): 1 for those that are among the removable, else 0."""
     return np.array(
         [among.includes(each.priority, each.scheduler_name) for each in owners], dtype=np.int64

@@ -26,7 +26,7 @@ from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.api.shape import PodShape
 from scheduler.cache.term_block import HashedPod, TermBlock
 from scheduler.cache.term_blocks import BlockOwner, NodeKeys, TermBlocks, TermsOfBlocks
-from scheduler.framework.nodes import Int32Column, OwnedTerm, Removable, TermKind
+from scheduler.framework.nodes import ExistingPodTerm, Int32Column, PotentialVictims, TermKind
 
 MAX_COLUMNS: Final = 512
 _MAX_ANSWER_BYTES: Final = 8 << 20
@@ -53,11 +53,11 @@ _ListedTerm = tuple[TermKind, int, AffinityTerm]
 _OwnerKey = tuple[PodShape, str]
 _Need = tuple[str | None, tuple[str, str] | None]
 """A namespace, None for any; and a label, None for any."""
-_Answer = tuple[OwnedTerm, ...]
+_Answer = tuple[ExistingPodTerm, ...]
 
 
 class _Term:
-    """One distinct term and the pods that have it; implements `framework.OwnedTerm`."""
+    """One distinct term and the pods that have it; implements `framework.ExistingPodTerm`."""
 
     __slots__ = (
         "_counts", "_index", "key", "kind", "priority", "rows", "scheduler_name", "term",
@@ -208,12 +208,12 @@ class TermIndex:
         """Whether no placed pod has a term."""
         return not self._terms and not self._blocks
 
-    def speaking_of(
+    def matching_terms(
         self,
         namespace: str,
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
-        among: Removable | None = None,
+        among: PotentialVictims | None = None,
     ) -> _Answer:
         """The distinct terms that match a pod; those of some pods only, or of all."""
         if not self._terms and not self._blocks:
@@ -253,11 +253,11 @@ class TermIndex:
         namespace: str,
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
-        among: Removable | None,
+        among: PotentialVictims | None,
     ) -> tuple[_Answer, int]:
         """The terms, and the bytes that it takes to remember them."""
         has = self.node_keys.has
-        answer: list[OwnedTerm] = [
+        answer: list[ExistingPodTerm] = [
             each
             for each in self._candidates(namespace, labels)
             if has(each.topology_key)

@@ -1,8 +1,8 @@
 """A timeline of what happens in an embedded cluster: who did what, in simulated time, line by line.
 
 Reads the store's changes only, so that what it tells has happened. What several pods go through at
-the same moment is one line with their number. Lines come in the order of their first moment; on a
-terminal they have colours, elsewhere they are plain.
+the same moment is one line with their number. Lines come in the order of their first moment;
+on a terminal they have colours, elsewhere they are plain.
 """
 
 from __future__ import annotations

@@ -41,12 +41,12 @@ UNTRUSTED: Final = (
     "  --ca-file FILE               the certificate, or the authority that signed it\n"
     "  --tls-server-name NAME       if it is made out to another name"
 )
-WHO: Final = (
+UNAUTHENTICATED: Final = (
     "{server} does not accept these credentials ({credentials}).\n"
     "It takes bearer tokens that the cluster knows:\n"
     '  --token "$(kubectl -n kubestow-system create token SERVICEACCOUNT)"'
 )
-MAY_NOT: Final = (
+FORBIDDEN: Final = (
     "{server} refused: {text} ({credentials}).\n"
     "Whoever asks needs permission to get the path:\n"
     "  kubectl create clusterrole kubestow-reader --verb=get --non-resource-url='/debug/*'\n"
@@ -56,7 +56,7 @@ NOT_SENT: Final = (
     "none were sent: those of the kubeconfig are kept from a server that is not this machine "
     "and need not prove who it is; give --ca-file, or --token"
 )
-NO_PAGE: Final = "{server} has no {path}: it is no kubestow scheduler, or an older one"
+NOT_FOUND: Final = "{server} has no {path}: it is no kubestow scheduler, or an older one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,11 +334,11 @@ def _no_answer(server: str, error: Exception) -> str:
 def _refusal(server: str, path: str, status: int, body: bytes, credentials: str) -> str:
     text = _said(body)
     if status == 401:
-        return WHO.format(server=server, credentials=credentials)
+        return UNAUTHENTICATED.format(server=server, credentials=credentials)
     if status == 403:
-        return MAY_NOT.format(server=server, text=text, credentials=credentials)
+        return FORBIDDEN.format(server=server, text=text, credentials=credentials)
     if status == 404 and text == "404 page not found":
-        return NO_PAGE.format(server=server, path=path)
+        return NOT_FOUND.format(server=server, path=path)
     if status in (400, 404):
         return text
     return f"{server} answered {status}: {text}"

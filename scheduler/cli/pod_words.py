@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from scheduler.queue import Place, PodView
+from scheduler.queue import PodView, QueueState
 
 STANDS_BY: Final = (
     "this replica stands by: it schedules nothing, and its queue is not the leader's. The leader "
@@ -63,11 +63,11 @@ def next_try(view: PodView, now: float) -> str:
     """When the pod is tried again."""
     if view.next_retry is not None:
         return f"in {span(view.next_retry - now)}: {view.next_retry_reason}"
-    if view.place is Place.GATED:
+    if view.place is QueueState.GATED:
         return "when the gate opens"
-    if view.place is Place.UNSCHEDULABLE:
+    if view.place is QueueState.UNSCHEDULABLE:
         return "after an event"
-    if view.place is Place.IN_FLIGHT:
+    if view.place is QueueState.IN_FLIGHT:
         return "now"
     return view.next_retry_reason
 

@@ -225,7 +225,7 @@ class Transport:
     async def stream(
         self, verb: str, target: str, headers: HeaderBlock, *, idle_timeout: float
     ) -> AsyncIterator[ByteStream]:
-        """Open a response without end; `idle_timeout` limits the wait for each next byte, seconds."""
+        """Open a response without end; `idle_timeout` limits the wait for the next byte, in s."""
         stream = await self._open_connections().open_stream(verb, target, headers, idle_timeout)
         try:
             yield ByteStream(stream)

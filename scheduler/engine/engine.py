@@ -31,10 +31,10 @@ from scheduler.engine.runtime import AttemptError, Framework, failed
 from scheduler.engine.schedule_one import (
     AlgorithmOptions,
     NoNodesError,
-    Randomness,
+    RandomSource,
     ScheduleResult,
     SchedulingAlgorithm,
-    Unfit,
+    Unschedulable,
 )
 from scheduler.engine.suspended_cycle import SuspendedAlgorithm
 from scheduler.engine.waiting import WaitingPod, WaitingPods
@@ -68,7 +68,7 @@ class Attempt:
     result: ScheduleResult | None = None
     failure: Failure | None = None
     waiting: WaitingPod | None = None
-    #: `Cache.outside_changes` when the chosen node was last found to fit.
+    #: `Cache.external_changes` when the chosen node was last found to fit.
     seen: int = 0
     #: Where the node table was when a suspended cycle began.
     sequence: int = 0
@@ -94,7 +94,7 @@ class Engine:
         nominator: Nominator,
         *,
         clock: Clock,
-        random: Randomness,
+        random: RandomSource,
         metrics: EngineMetrics | None = None,
         percentage_of_nodes_to_score: int = 0,
         reuse: bool = True,
@@ -167,10 +167,10 @@ class Engine:
         state.info = info
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
-        attempt.seen = self.cache.outside_changes
+        attempt.seen = self.cache.external_changes
         return attempt
 
-    def gave_up(self, info: QueuedPodInfo, problem: BaseException) -> Attempt:
+    def aborted(self, info: QueuedPodInfo, problem: BaseException) -> Attempt:
         """The attempt whose `decide` ended by something else than an answer."""
         attempt = self._begin(info)
         attempt.failure = self._failed(attempt, problem)
@@ -185,7 +185,7 @@ class Engine:
         if isinstance(problem, CycleBudgetError):
             return self._over_budget(attempt, problem)
         if isinstance(problem, NoNodesError):
-            return failure.no_nodes(str(problem), problem.unfit_reason)
+            return failure.no_nodes(str(problem), problem.unschedulable_reason)
         if isinstance(problem, AttemptError):
             return failure.from_error(problem)
         attempt.fault = problem
@@ -285,7 +285,7 @@ class Engine:
             attempt.failure = self._failed(attempt, error)
             attempt.result = None
             return
-        attempt.seen = self.cache.outside_changes
+        attempt.seen = self.cache.external_changes
         self._commit(attempt)
 
     # -- assume, reserve, permit -----------------------------------------------------------------
@@ -317,7 +317,7 @@ class Engine:
 
     def recheck(self, attempt: Attempt) -> Failure | None:
         """Filter the chosen node again as it is now, without the pod itself; None when it fits."""
-        attempt.seen = self.cache.outside_changes
+        attempt.seen = self.cache.external_changes
         if not self.cache.is_assumed(attempt.info.uid):
             return None
         try:
@@ -423,14 +423,14 @@ async def _decided(attempt: Attempt, algorithm: SuspendedAlgorithm) -> None:
     _conclude(attempt, await algorithm.schedule_suspended(attempt.state, attempt.pod))
 
 
-def _conclude(attempt: Attempt, outcome: ScheduleResult | Unfit) -> None:
-    if isinstance(outcome, Unfit):
+def _conclude(attempt: Attempt, outcome: ScheduleResult | Unschedulable) -> None:
+    if isinstance(outcome, Unschedulable):
         attempt.failure = failure.from_fit_error(
             outcome.error,
             outcome.nominating,
             outcome.post_filter,
             attempt.state,
-            attempt.framework.unfit_reason(attempt.pod),
+            attempt.framework.unschedulable_reason(attempt.pod),
         )
     else:
         attempt.result = outcome

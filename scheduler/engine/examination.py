@@ -20,7 +20,7 @@ from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError, status_reasons
 from scheduler.engine.runtime import AttemptError, Framework
 from scheduler.engine.scoring import Scoring
-from scheduler.engine.search import Narrowing, Search, Verdicts
+from scheduler.engine.search import NodeStatuses, PreFilterNodes, Search
 from scheduler.framework import CycleState, Int64Column, Nominator, Rows, Status, unresolvable
 
 
@@ -197,14 +197,14 @@ class _EverySearch(Search):
         feasible = np.flatnonzero(verdicts.verdict == 0)
         return _Answers(feasible, groups.sorted(), self._nominated_node(state, pod))
 
-    def _left_out(self, narrowing: Narrowing, rows: Rows) -> tuple[Status, list[str]]:
+    def _left_out(self, narrowing: PreFilterNodes, rows: Rows) -> tuple[Status, list[str]]:
         names = self._table.names
         others = np.setdiff1d(self._table.rows, rows)
         plugins = sorted(set(narrowing.plugins))
         status = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}]")
         return _attributed(status, plugins), [names[row] for row in others]
 
-    def _ask_the_rest(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> frozenset[int]:
+    def _ask_the_rest(self, state: CycleState, pod: Pod, verdicts: NodeStatuses) -> frozenset[int]:
         """Scalar plugins, then nominated pods; the rows that fit but for nominated pods."""
         verdict, explicit = verdicts.verdict, verdicts.explicit
         if self.filtering.scalar:
@@ -225,7 +225,7 @@ class _EverySearch(Search):
         self,
         state: CycleState,
         pod: Pod,
-        verdicts: Verdicts,
+        verdicts: NodeStatuses,
         crowded: frozenset[int],
         groups: _Groups,
     ) -> None:

@@ -16,7 +16,7 @@ from scheduler.api.pod import Pod
 from scheduler.engine.engine import Engine
 from scheduler.engine.examination import Examination, examine
 from scheduler.framework import Clock
-from scheduler.queue import Place, PodView, SchedulingQueue
+from scheduler.queue import PodView, QueueState, SchedulingQueue
 
 FindPod = Callable[[str, str], Pod | None]
 """`find_pod(namespace, name)`: the newest pod that is known, None when there is none."""
@@ -208,18 +208,18 @@ def _bound_since(pod: Pod) -> str:
 
 
 def _gated(view: PodView | None) -> bool:
-    return view is not None and view.place is Place.GATED
+    return view is not None and view.place is QueueState.GATED
 
 
 def _where(view: PodView | None) -> str:
     if view is None:
         return "pending, but in no queue at this moment"
-    if view.place is Place.GATED:
+    if view.place is QueueState.GATED:
         reason = f" ({view.message})" if view.message else ""
         return f"held at the gate of plugin {view.gating_plugin}{reason}"
-    if view.place is Place.IN_FLIGHT:
+    if view.place is QueueState.IN_FLIGHT:
         return "being scheduled at this moment"
-    if view.place is Place.UNSCHEDULABLE:
+    if view.place is QueueState.UNSCHEDULABLE:
         plugins = ", ".join(sorted({*view.unschedulable_plugins, *view.pending_plugins}))
         return f"unschedulable: waits for an event that plugin(s) {plugins} registered"
     ahead = f", behind {view.position}" if view.position else ""

@@ -1,8 +1,8 @@
 """HTTP extenders: which have a say about a pod, and what their answers mean.
 
-Follows framework-cycle-config.md 2.10, 2.11, 5.6 and 7.6. The core sends nothing: requests go to
-an `Outside` that the service implements, and whoever awaits the coroutines here is suspended until
-it has an answer.
+Follows framework-cycle-config.md 2.10, 2.11, 5.6 and 7.6. The core sends nothing: requests go to an
+`ExtenderTransport` that the service implements, and whoever awaits the coroutines here is suspended
+until it has an answer.
 
 Invariants: extenders filter one after the other, each what the one before left; an ignorable one
 that fails is passed over; a pod that an extender is not interested in never waits for it.
@@ -48,7 +48,7 @@ class TooLateError(Exception):
     """Work took longer than it may."""
 
 
-class Outside(Protocol):
+class ExtenderTransport(Protocol):
     """What a suspended cycle waits for. The service implements it."""
 
     async def ask(
@@ -74,7 +74,9 @@ class Outside(Protocol):
         """
         ...
 
-    def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:
+    def log_ignored_failure(
+        self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError
+    ) -> None:
         """An extender's failure changes nothing but the log."""
         ...
 
@@ -92,7 +94,7 @@ class Outside(Protocol):
 
 
 @dataclass(slots=True)
-class Refusals:
+class FailedNodes:
     """Why extenders turned nodes down, by node name."""
 
     statuses: dict[str, Status] = field(default_factory=dict)
@@ -101,7 +103,9 @@ class Refusals:
 class Extenders:
     """The extenders of a configuration, ignorable ones last."""
 
-    def __init__(self, extenders: Sequence[Extender], outside: Outside, table: NodeTable) -> None:
+    def __init__(
+        self, extenders: Sequence[Extender], outside: ExtenderTransport, table: NodeTable
+    ) -> None:
         self._all = tuple(sorted(extenders, key=lambda each: each.ignorable))
         self._managed = {
             id(each): frozenset(resource.name for resource in each.managed_resources)
@@ -130,9 +134,9 @@ class Extenders:
                 found.append(each)
         return tuple(found)
 
-    def consultation(self, pod: Pod) -> Consultation:
+    def consultation(self, pod: Pod) -> ExtenderRound:
         """What one attempt at a pod asks extenders."""
-        return Consultation(pod, self.interested(pod), self.outside)
+        return ExtenderRound(pod, self.interested(pod), self.outside)
 
     def binders(self, pod: Pod) -> tuple[Extender, ...]:
         """Extenders that bind the pod instead of the Bind plugins."""
@@ -175,7 +179,7 @@ class Extenders:
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise failed(str(error), error) from error
-                outside.passed_over(extender, verb, pod, error)
+                outside.log_ignored_failure(extender, verb, pod, error)
         return left
 
     def _candidates(self, extender: Extender, answer: bytes) -> list[Candidate]:
@@ -203,10 +207,12 @@ class Extenders:
         return tuple(there[uid] for uid in dict.fromkeys(victims.uids))
 
 
-class Consultation:
+class ExtenderRound:
     """What extenders say in one attempt. The bytes they are sent do not change meanwhile."""
 
-    def __init__(self, pod: Pod, interested: Sequence[Extender], outside: Outside) -> None:
+    def __init__(
+        self, pod: Pod, interested: Sequence[Extender], outside: ExtenderTransport
+    ) -> None:
         self._pod = pod
         self._outside = outside
         self._filters = [each for each in interested if each.filter_verb]
@@ -224,13 +230,13 @@ class Consultation:
         """Whether an extender scores nodes for this pod."""
         return bool(self._scorers)
 
-    async def filter(self, names: Sequence[str]) -> tuple[Sequence[str], Refusals]:
+    async def filter(self, names: Sequence[str]) -> tuple[Sequence[str], FailedNodes]:
         """The names left, and why the others are not.
 
         Raises:
             AttemptError: an extender failed that is not ignorable.
         """
-        refusals = Refusals()
+        refusals = FailedNodes()
         for extender in self._filters:
             if not names:
                 break
@@ -242,7 +248,7 @@ class Consultation:
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise failed(str(error), error) from error
-                self._outside.passed_over(extender, verb, self._pod, error)
+                self._outside.log_ignored_failure(extender, verb, self._pod, error)
                 continue
             passing = frozenset(answer.passing)
             for name in names:
@@ -267,7 +273,9 @@ class Consultation:
         scores: dict[str, int] = {}
         for extender, answer in zip(self._scorers, answers, strict=True):
             if isinstance(answer, ExtenderError):
-                self._outside.passed_over(extender, extender.prioritize_verb, self._pod, answer)
+                self._outside.log_ignored_failure(
+                    extender, extender.prioritize_verb, self._pod, answer
+                )
             elif isinstance(answer, BaseException):
                 raise answer
             else:

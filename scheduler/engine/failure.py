@@ -89,12 +89,12 @@ def from_fit_error(
     nominating: NominatingInfo | None = CLEAR_NOMINATION,
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN,
     state: CycleState | None = None,
-    unfit_reason: tuple[str, str] | None = None,
+    unschedulable_reason: tuple[str, str] | None = None,
 ) -> Failure:
     """No node fits, or Reserve, Permit or the wait for Permit turned the pod down.
 
-    `state` may hold notes of plugins for the message. `unfit_reason` are a reason and a message
-    instead of Unschedulable, unless a rejection has a reason of its own.
+    `state` may hold notes of plugins for the message. `unschedulable_reason` are a reason and a
+    message instead of Unschedulable, unless a rejection has a reason of its own.
     """
     diagnosis = unfit.diagnosis
     rejectors, note = frozenset(diagnosis.unschedulable_plugins), ""
@@ -102,8 +102,8 @@ def from_fit_error(
         rejectors |= state.late_rejectors
         note = state.failure_note(rejectors)
     reason, message = diagnosis.condition_reason or REASON_UNSCHEDULABLE, diagnosis.message()
-    if unfit_reason is not None and not diagnosis.condition_reason:
-        reason, message = _instead(unfit_reason, message)
+    if unschedulable_reason is not None and not diagnosis.condition_reason:
+        reason, message = _instead(unschedulable_reason, message)
     return Failure(
         reason=reason,
         message=_bounded(message + note),
@@ -152,16 +152,16 @@ def set_aside(pause: float) -> Failure:
     return Failure(REASON_SCHEDULER_ERROR, SET_ASIDE, None, rejected=False, pause=pause)
 
 
-def no_nodes(text: str, unfit_reason: tuple[str, str] | None = None) -> Failure:
+def no_nodes(text: str, unschedulable_reason: tuple[str, str] | None = None) -> Failure:
     """An empty cluster: reason Unschedulable, or what a plugin says instead, but error backoff."""
     reason = REASON_UNSCHEDULABLE
-    if unfit_reason is not None:
-        reason, text = _instead(unfit_reason, text)
+    if unschedulable_reason is not None:
+        reason, text = _instead(unschedulable_reason, text)
     return Failure(reason=reason, message=_bounded(text), nominating=CLEAR_NOMINATION)
 
 
-def _instead(unfit_reason: tuple[str, str], message: str) -> tuple[str, str]:
-    reason, why = unfit_reason
+def _instead(unschedulable_reason: tuple[str, str], message: str) -> tuple[str, str]:
+    reason, why = unschedulable_reason
     return reason, f"{why}. {message}"
 
 

@@ -102,7 +102,9 @@ class Filtering:
         self.slots = filter_slots(framework)
         self._verdict_type = verdict_type(len(self.slots))
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
-        self._volatile = tuple(slot for slot in self.slots if slot.columnar and not slot.reusable)
+        self._uncacheable = tuple(
+            slot for slot in self.slots if slot.columnar and not slot.reusable
+        )
         self.scalar = tuple(slot for slot in self.slots if not slot.columnar)
         #: Seconds and calls of scalar plugins within the present search, by index.
         self._used = [0.0] * len(self.slots)
@@ -270,7 +272,7 @@ class Filtering:
         if self.scalar:
             return False
         skipped = state.skip_filter
-        for slot in self._volatile:  # noqa: SIM110 - a generator would double the cost
+        for slot in self._uncacheable:  # noqa: SIM110 - a generator would double the cost
             if slot.name not in skipped:
                 return False
         return True
@@ -283,11 +285,11 @@ class Filtering:
         """`named_versions` of reusable plugins."""
         return named_versions(self._reusable, self._table)
 
-    def ask_volatile(
+    def filter_uncacheable(
         self, state: CycleState, pod: Pod, verdict: np.ndarray, codes: dict[int, NarrowCodes]
     ) -> None:
         """Ask columnar plugins without reuse, on rows not rejected earlier; changes `verdict`."""
-        for slot in self._volatile:
+        for slot in self._uncacheable:
             if slot.name in state.skip_filter:
                 continue
             rows = np.flatnonzero((verdict == 0) | (verdict > slot.index + 1))

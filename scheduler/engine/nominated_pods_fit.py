@@ -94,7 +94,7 @@ class NominatedRows:
         self._highest[row] = max((pod.priority for pod in pods), default=_NOBODY)
 
 
-class Crowding:
+class NominatedPodsFit:
     """What filters say of nominated rows to one kind of pod, the nominated pods counted."""
 
     __slots__ = ("_codes", "_known", "_verdict", "revision", "sequence", "statuses")
@@ -154,19 +154,19 @@ class Crowding:
         return self._verdict[rows], self._codes[rows]
 
 
-class CrowdingMemory:
-    """`Crowding` by kind of pod."""
+class NominatedFilterCache:
+    """`NominatedPodsFit` by kind of pod."""
 
     __slots__ = ("_kinds", "_table")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._kinds: OrderedDict[Hashable, Crowding] = OrderedDict()
+        self._kinds: OrderedDict[Hashable, NominatedPodsFit] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def recall(self, kind: Hashable, versions: tuple[int, ...] = ()) -> Crowding:
+    def recall(self, kind: Hashable, versions: tuple[int, ...] = ()) -> NominatedPodsFit:
         """What is still true for pods of a kind.
 
         `versions` are those that filters name; they and the table's revision must be as they were.
@@ -175,7 +175,7 @@ class CrowdingMemory:
         revision = (table.revision, *versions)
         known = self._kinds.get(kind)
         if known is None or known.capacity != table.capacity:
-            known = self._kinds[kind] = Crowding(table.capacity)
+            known = self._kinds[kind] = NominatedPodsFit(table.capacity)
             if len(self._kinds) > MAX_KINDS:
                 self._kinds.popitem(last=False)
         elif known.revision != revision:

@@ -118,7 +118,7 @@ class Framework:
         }
         self._relaxing = tuple(p for p in self.pre_filter if callable(getattr(p, "relax", None)))
         self._naming = tuple(
-            p for p in self.plugins.values() if callable(getattr(p, "unfit_reason", None))
+            p for p in self.plugins.values() if callable(getattr(p, "unschedulable_reason", None))
         )
         self.filter = (*self._at(profile, FILTER), *last_filters)
         self.post_filter = self._at(profile, POST_FILTER)
@@ -162,14 +162,14 @@ class Framework:
                 ) from error
         return relaxed
 
-    def unfit_reason(self, pod: Pod) -> tuple[str, str] | None:
+    def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
         """What PodScheduled says instead of Unschedulable (`UnfitReasonPlugin`), if a plugin knows.
 
         Raises AttemptError when one fails.
         """
         for plugin in self._naming:
             try:
-                found: tuple[str, str] | None = plugin.unfit_reason(pod)
+                found: tuple[str, str] | None = plugin.unschedulable_reason(pod)
             except Exception as error:
                 raise failed(
                     f'asking plugin "{plugin.name}" for a reason: {error}', error, plugin.name

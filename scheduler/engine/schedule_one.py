@@ -20,7 +20,7 @@ from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.metrics import EngineMetrics, Stopwatch
 from scheduler.engine.runtime import AttemptError, Framework
 from scheduler.engine.scoring import INFEASIBLE, Scoring
-from scheduler.engine.search import Found, Search
+from scheduler.engine.search import FeasibleNodes, Search
 from scheduler.framework import (
     CLEAR_NOMINATION,
     Clock,
@@ -44,7 +44,7 @@ NOT_HELPFUL: Final = (
 """What preemption would say of a PreFilter rejection about which it is not even asked."""
 
 
-class Randomness(Protocol):
+class RandomSource(Protocol):
     """The source of random choices, seedable; `random.Random` fits."""
 
     def randrange(self, stop: int, /) -> int:
@@ -55,9 +55,9 @@ class Randomness(Protocol):
 class NoNodesError(Exception):
     """There is no node at all; the pod is retried with backoff, without waiting for an event."""
 
-    def __init__(self, unfit_reason: tuple[str, str] | None) -> None:
+    def __init__(self, unschedulable_reason: tuple[str, str] | None) -> None:
         super().__init__(NO_NODES)
-        self.unfit_reason = unfit_reason
+        self.unschedulable_reason = unschedulable_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ScheduleResult:
 
 
 @dataclass(slots=True)
-class Unfit:
+class Unschedulable:
     """No node fits; `nominating` is what PostFilter made of it (None: leave it alone)."""
 
     error: FitError
@@ -84,7 +84,7 @@ class AlgorithmOptions(TypedDict, total=False):
     """What a SchedulingAlgorithm is told by name."""
 
     clock: Clock
-    random: Randomness
+    random: RandomSource
     metrics: EngineMetrics
     percentage: int | None
     reuse: bool
@@ -102,7 +102,7 @@ class SchedulingAlgorithm:
         nominator: Nominator,
         *,
         clock: Clock,
-        random: Randomness,
+        random: RandomSource,
         metrics: EngineMetrics,
         percentage: int | None = None,
         reuse: bool = True,
@@ -134,13 +134,13 @@ class SchedulingAlgorithm:
         """Whether it matters which of the feasible nodes is taken."""
         return bool(framework.score)
 
-    def schedule(self, state: CycleState, pod: Pod) -> ScheduleResult | Unfit:
+    def schedule(self, state: CycleState, pod: Pod) -> ScheduleResult | Unschedulable:
         """The node for `pod`, or why there is none.
 
         Raises NoNodesError in an empty cluster, AttemptError when a plugin failed.
         """
         if not self._table.node_count:
-            raise NoNodesError(self._framework.unfit_reason(pod))
+            raise NoNodesError(self._framework.unschedulable_reason(pod))
         try:
             return self._choose(state, pod, self._find(state, pod))
         except FitError as unfit:
@@ -148,7 +148,7 @@ class SchedulingAlgorithm:
         finally:
             self.search.settle(pod)
 
-    def _find(self, state: CycleState, pod: Pod) -> Found:
+    def _find(self, state: CycleState, pod: Pod) -> FeasibleNodes:
         """The feasible rows, in a second pass if a plugin relaxes its demands after the first."""
         try:
             return self.search.find(state, pod)
@@ -160,7 +160,7 @@ class SchedulingAlgorithm:
 
     # -- host selection --------------------------------------------------------------------------
 
-    def _choose(self, state: CycleState, pod: Pod, found: Found) -> ScheduleResult:
+    def _choose(self, state: CycleState, pod: Pod, found: FeasibleNodes) -> ScheduleResult:
         rows = found.rows
         feasible = len(rows)
         if feasible == 1 or found.nominated:
@@ -173,10 +173,12 @@ class SchedulingAlgorithm:
         ties = None
         if where is None and found.entry is not None:
             ties = self.scoring.ties(found.entry, state)
-        row = self._best(totals, where) if ties is None else self._one_of(ties.rows)
+        row = self._best(totals, where) if ties is None else self._choose_one(ties.rows)
         return self._result(row, feasible + found.rejected, feasible)
 
-    def score(self, state: CycleState, pod: Pod, found: Found) -> tuple[Int64Column, Rows | None]:
+    def score(
+        self, state: CycleState, pod: Pod, found: FeasibleNodes
+    ) -> tuple[Int64Column, Rows | None]:
         """Run PreScore and all Score plugins on the feasible rows.
 
         Returns totals per entry of the rows returned with them; when those are None, per row of the
@@ -200,7 +202,9 @@ class SchedulingAlgorithm:
         finally:
             stopwatch.point("Score", outcome.label, started)
 
-    def _totals(self, state: CycleState, pod: Pod, found: Found) -> tuple[Int64Column, Rows | None]:
+    def _totals(
+        self, state: CycleState, pod: Pod, found: FeasibleNodes
+    ) -> tuple[Int64Column, Rows | None]:
         rows, scoring = found.rows, self.scoring
         if found.entry is None:
             return scoring.totals_of(state, pod, rows), rows
@@ -211,11 +215,11 @@ class SchedulingAlgorithm:
     def _best(self, totals: Int64Column, rows: Rows | None) -> int:
         """A row with the highest total, ties broken at random."""
         highest = totals.max()
-        position = self._one_of(np.flatnonzero(totals == highest))
+        position = self._choose_one(np.flatnonzero(totals == highest))
         assert highest != INFEASIBLE or rows is not None
         return position if rows is None else int(rows[position])
 
-    def _one_of(self, ties: Sequence[int] | Rows) -> int:
+    def _choose_one(self, ties: Sequence[int] | Rows) -> int:
         return int(ties[0] if len(ties) == 1 else ties[self._random.randrange(len(ties))])
 
     def _result(self, row: int, evaluated: int, feasible: int) -> ScheduleResult:
@@ -223,7 +227,7 @@ class SchedulingAlgorithm:
 
     # -- PostFilter ------------------------------------------------------------------------------
 
-    def _post_filter(self, state: CycleState, pod: Pod, unfit: FitError) -> Unfit:
+    def _post_filter(self, state: CycleState, pod: Pod, unfit: FitError) -> Unschedulable:
         diagnosis = unfit.diagnosis
         without = self._without_post_filter(unfit)
         if without is not None:
@@ -244,24 +248,24 @@ class SchedulingAlgorithm:
             result: PostFilterResult = end.value
             return result
 
-    def _without_post_filter(self, unfit: FitError) -> Unfit | None:
+    def _without_post_filter(self, unfit: FitError) -> Unschedulable | None:
         """The outcome where PostFilter does not run."""
         if not self._framework.post_filter:
-            return Unfit(unfit, CLEAR_NOMINATION, PostFilterOutcome.NO_PLUGIN)
+            return Unschedulable(unfit, CLEAR_NOMINATION, PostFilterOutcome.NO_PLUGIN)
         diagnosis = unfit.diagnosis
         if not diagnosis.skip_post_filter:
             return None
         if diagnosis.pre_filter_message:
             diagnosis.post_filter_message = NOT_HELPFUL.format(nodes=diagnosis.node_count)
-        return Unfit(unfit, CLEAR_NOMINATION)
+        return Unschedulable(unfit, CLEAR_NOMINATION)
 
     def _after_post_filter(
         self, unfit: FitError, result: PostFilterResult, started: float
-    ) -> Unfit:
+    ) -> Unschedulable:
         status = result.status or Status(Code.SUCCESS)
         self._stopwatch.point("PostFilter", status.code.label, started)
         unfit.diagnosis.post_filter_message = status.message
-        return Unfit(unfit, result.nominating, result.outcome or _outcome(status))
+        return Unschedulable(unfit, result.nominating, result.outcome or _outcome(status))
 
     def _call_post_filter(
         self, plugin: Any, state: CycleState, pod: Pod, diagnosis: Diagnosis

@@ -98,7 +98,7 @@ class Scoring:
         self._stopwatch = stopwatch or no_stopwatch()
         self.slots = score_slots(framework)
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
-        self._volatile = tuple(slot for slot in self.slots if not slot.reusable)
+        self._uncacheable = tuple(slot for slot in self.slots if not slot.reusable)
         self.all_columnar = all(slot.columnar for slot in self.slots)
 
     # -- PreScore --------------------------------------------------------------------------------
@@ -154,14 +154,14 @@ class Scoring:
             entry.total, entry.ties = total, None
         else:
             self._change_totals(entry, total, changed, keep_ties=self._lasting(state))
-        if not self._volatile:
+        if not self._uncacheable:
             return total
         return self._with_volatile(state, pod, total, feasible)
 
     def _lasting(self, state: CycleState) -> bool:
         """Whether every plugin that scores the pod is reusable."""
         skipped = state.skip_score
-        return all(slot.name in skipped for slot in self._volatile)
+        return all(slot.name in skipped for slot in self._uncacheable)
 
     def _change_totals(
         self, entry: ShapeResult, total: Int64Column, changed: list[int], *, keep_ties: bool
@@ -207,7 +207,7 @@ class Scoring:
             raw = entry.raw[slot.index]
             scores = np.zeros(len(rows), dtype=np.int64) if raw is None else raw[rows]
             total += slot.weight * self._normalized(slot, state, pod, rows, scores)
-        for slot in self._volatile:
+        for slot in self._uncacheable:
             if slot.name not in state.skip_score:
                 total += slot.weight * self.scores_of(slot, state, pod, rows)[1]
         return total
@@ -408,7 +408,7 @@ class Scoring:
         self, state: CycleState, pod: Pod, total: Int64Column, feasible: Rows
     ) -> Int64Column:
         extra: Int64Column | None = None
-        for slot in self._volatile:
+        for slot in self._uncacheable:
             if slot.name in state.skip_score:
                 continue
             weighted = self.scores_of(slot, state, pod, feasible)[1] * slot.weight

@@ -16,7 +16,11 @@ from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError, RowVerdicts, TableStatuses
 from scheduler.engine.filtering import Filtering
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.nominated_pods_fit import Crowding, CrowdingMemory, NominatedRows
+from scheduler.engine.nominated_pods_fit import (
+    NominatedFilterCache,
+    NominatedPodsFit,
+    NominatedRows,
+)
 from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
 from scheduler.engine.shape_results import (
     NOT_A_NODE,
@@ -45,7 +49,7 @@ MUST_BE_AWAITED = "it is async and cannot be asked outside of a scheduling cycle
 
 
 @dataclass(slots=True)
-class Found:
+class FeasibleNodes:
     """The outcome of a search that found at least one node."""
 
     #: Feasible rows.
@@ -59,11 +63,11 @@ class Found:
     #: The nominated node passed: it is taken without scoring.
     nominated: bool = False
     #: What is known about the nodes looked at; None when `entry` says it all.
-    verdicts: Verdicts | None = None
+    verdicts: NodeStatuses | None = None
 
 
 @dataclass(slots=True)
-class Verdicts:
+class NodeStatuses:
     """What is known about candidate rows within one search; changed as more plugins are asked."""
 
     #: The candidates, ascending.
@@ -81,7 +85,7 @@ class Verdicts:
 
 
 @dataclass(slots=True)
-class Narrowing:
+class PreFilterNodes:
     """The nodes that PreFilter leaves, None for all, and the plugins that said so."""
 
     names: frozenset[str] | None = None
@@ -123,7 +127,7 @@ class Search:
         self.filtering = Filtering(framework, table, self._stopwatch)
         self.results = ShapeResults()
         self._nominated = NominatedRows(table, nominator)
-        self._crowding = CrowdingMemory(table)
+        self._crowding = NominatedFilterCache(table)
         self._reuse = reuse
         self._percentage = percentage or 0
         self._scores_anything = scores_anything
@@ -151,7 +155,7 @@ class Search:
 
     # -- entry point -----------------------------------------------------------------------------
 
-    def find(self, state: CycleState, pod: Pod) -> Found:
+    def find(self, state: CycleState, pod: Pod) -> FeasibleNodes:
         """The feasible rows; raises FitError with the diagnosis, or AttemptError."""
         entry = self._entry(pod)
         diagnosis = Diagnosis(node_count=self._table.node_count)
@@ -169,7 +173,7 @@ class Search:
 
     def _prepare(
         self, state: CycleState, pod: Pod, entry: ShapeResult | None, diagnosis: Diagnosis
-    ) -> Narrowing:
+    ) -> PreFilterNodes:
         """PreFilter, measured."""
         started, outcome = self._stopwatch.monotonic(), Code.SUCCESS
         try:
@@ -190,14 +194,14 @@ class Search:
         state: CycleState,
         pod: Pod,
         entry: ShapeResult | None,
-        narrowing: Narrowing,
+        narrowing: PreFilterNodes,
         diagnosis: Diagnosis,
-    ) -> Found:
+    ) -> FeasibleNodes:
         table = self._table
         if pod.status.nominated_node_name:
             row = table.row_of(pod.status.nominated_node_name)
             if row is not None and self._nominated_fits(state, pod, row):
-                return Found(np.array([row], dtype=np.intp), None, False, 0, nominated=True)
+                return FeasibleNodes(np.array([row], dtype=np.intp), None, False, 0, nominated=True)
         return self._filter_unnominated(state, pod, entry, narrowing, diagnosis)
 
     def _filter_unnominated(
@@ -205,9 +209,9 @@ class Search:
         state: CycleState,
         pod: Pod,
         entry: ShapeResult | None,
-        narrowing: Narrowing,
+        narrowing: PreFilterNodes,
         diagnosis: Diagnosis,
-    ) -> Found:
+    ) -> FeasibleNodes:
         """Filter all nodes that PreFilter left."""
         if narrowing.names is not None:
             return self._search_rows(
@@ -254,9 +258,9 @@ class Search:
 
     def _pre_filter(
         self, state: CycleState, pod: Pod, entry: ShapeResult | None, diagnosis: Diagnosis
-    ) -> Narrowing:
+    ) -> PreFilterNodes:
         """Run PreFilter; raises FitError when the pod is rejected."""
-        narrowing = Narrowing()
+        narrowing = PreFilterNodes()
         worked = False
         for slot in self.pre_filters:
             if worked:
@@ -278,7 +282,7 @@ class Search:
         plugin: Any,
         answer: PreFilterResult | Status,
         state: CycleState,
-        narrowing: Narrowing,
+        narrowing: PreFilterNodes,
         diagnosis: Diagnosis,
     ) -> None:
         """Take one plugin's answer into account; raises FitError when nothing can follow it."""
@@ -300,9 +304,9 @@ class Search:
             )
         narrowing.rejections.append(answer.by(plugin.name))
         if answer.code.label == "UnschedulableAndUnresolvable":
-            raise self._rejected_by_pre_filter(narrowing.rejections, Narrowing(), diagnosis)
+            raise self._rejected_by_pre_filter(narrowing.rejections, PreFilterNodes(), diagnosis)
 
-    def _narrowed(self, narrowing: Narrowing, diagnosis: Diagnosis) -> Narrowing:
+    def _narrowed(self, narrowing: PreFilterNodes, diagnosis: Diagnosis) -> PreFilterNodes:
         """After all plugins were asked; raises FitError when one rejected the pod."""
         if narrowing.rejections:
             raise self._rejected_by_pre_filter(narrowing.rejections, narrowing, diagnosis)
@@ -340,7 +344,7 @@ class Search:
         return answer
 
     def _rejected_by_pre_filter(
-        self, rejections: Sequence[Status], narrowing: Narrowing, diagnosis: Diagnosis
+        self, rejections: Sequence[Status], narrowing: PreFilterNodes, diagnosis: Diagnosis
     ) -> FitError:
         """The last rejection is the one reported, as upstream; the wishes of all of them count."""
         status = rejections[-1]
@@ -351,7 +355,7 @@ class Search:
         diagnosis.heed(rejections)
         return FitError(diagnosis)
 
-    def _no_common_node(self, narrowing: Narrowing, diagnosis: Diagnosis) -> FitError:
+    def _no_common_node(self, narrowing: PreFilterNodes, diagnosis: Diagnosis) -> FitError:
         names = sorted(set(narrowing.plugins))
         reason = (
             f"node(s) didn't satisfy plugin {names[0]}"
@@ -364,29 +368,29 @@ class Search:
 
     def _search_all(
         self, state: CycleState, pod: Pod, entry: ShapeResult, diagnosis: Diagnosis
-    ) -> Found:
+    ) -> FeasibleNodes:
         filtering = self.filtering
         filtering.refresh(entry, state, pod)
         nominated = self._nominated_rows(pod)
         if filtering.reuse_only(state) and self._complete and not len(nominated):
             rows = entry.feasible_rows()
             if len(rows):
-                return Found(rows, entry, True, self._table.node_count - len(rows))
-            verdicts = Verdicts(self._table.rows, entry.verdict, entry_codes(entry))
+                return FeasibleNodes(rows, entry, True, self._table.node_count - len(rows))
+            verdicts = NodeStatuses(self._table.rows, entry.verdict, entry_codes(entry))
             raise self._unfit(state, pod, verdicts, diagnosis)
-        verdicts = Verdicts(self._table.rows, entry.verdict.copy(), entry_codes(entry))
-        filtering.ask_volatile(state, pod, verdicts.verdict, verdicts.codes)
+        verdicts = NodeStatuses(self._table.rows, entry.verdict.copy(), entry_codes(entry))
+        filtering.filter_uncacheable(state, pod, verdicts.verdict, verdicts.codes)
         return self._choose(state, pod, verdicts, entry, nominated, diagnosis)
 
     def _choose(
         self,
         state: CycleState,
         pod: Pod,
-        verdicts: Verdicts,
+        verdicts: NodeStatuses,
         entry: ShapeResult | None,
         nominated: Rows,
         diagnosis: Diagnosis,
-    ) -> Found:
+    ) -> FeasibleNodes:
         """From columnar verdicts: nominated pods, scalar plugins, sampling."""
         verdict = verdicts.verdict
         tempting = verdict[nominated] == 0
@@ -398,7 +402,7 @@ class Search:
             rows, visited = self._sample(state, pod, verdicts)
         if len(rows):
             known = replace(verdicts, rows=visited)
-            return Found(rows, entry, False, len(visited) - len(rows), verdicts=known)
+            return FeasibleNodes(rows, entry, False, len(visited) - len(rows), verdicts=known)
         # Upstream's first pass counts the nominated pods, so its reason is the one to report.
         others = nominated[~tempting]
         reported = others[verdict[others] > self.filtering.first_pod_dependent]
@@ -409,7 +413,7 @@ class Search:
         start = self._next_start % len(rows) if len(rows) else 0
         return np.concatenate((rows[start:], rows[:start]))
 
-    def _sample(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> tuple[Rows, Rows]:
+    def _sample(self, state: CycleState, pod: Pod, verdicts: NodeStatuses) -> tuple[Rows, Rows]:
         """The first feasible rows in rotating order, and the rows looked at."""
         order = self._order(verdicts.rows)
         wanted = self._feasible_to_find(len(order))
@@ -448,8 +452,13 @@ class Search:
         return np.array(sorted(row for row in rows if row is not None), dtype=np.intp)
 
     def _search_rows(
-        self, state: CycleState, pod: Pod, rows: Rows, narrowing: Narrowing, diagnosis: Diagnosis
-    ) -> Found:
+        self,
+        state: CycleState,
+        pod: Pod,
+        rows: Rows,
+        narrowing: PreFilterNodes,
+        diagnosis: Diagnosis,
+    ) -> FeasibleNodes:
         if narrowing.names is not None:
             plugins = " ".join(sorted(set(narrowing.plugins)))
             absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
@@ -460,7 +469,7 @@ class Search:
         nominated = nominated[verdict[nominated] != NOT_A_NODE]
         return self._choose(state, pod, verdicts, None, nominated, diagnosis)
 
-    def _evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> Verdicts:
+    def _evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> NodeStatuses:
         """What the columnar plugins say."""
         answers, codes = self.filtering.evaluate(state, pod, rows)
         verdict = np.full(self._table.capacity, NOT_A_NODE, dtype=np.int16)
@@ -468,7 +477,7 @@ class Search:
         column = np.zeros(self._table.capacity, dtype=np.int32)
         column[rows] = codes
         # A row has the code of the one plugin that rejected it, so one column does for all plugins.
-        return Verdicts(rows, verdict, dict.fromkeys(range(len(self.filtering.slots)), column))
+        return NodeStatuses(rows, verdict, dict.fromkeys(range(len(self.filtering.slots)), column))
 
     # -- nominations -----------------------------------------------------------------------------
 
@@ -488,7 +497,7 @@ class Search:
             self._framework.add_pod(copy, pod, other, node)
         return self._framework.run_filters(copy, pod, node)
 
-    def _recheck_all(self, state: CycleState, pod: Pod, rows: Rows, verdicts: Verdicts) -> None:
+    def _recheck_all(self, state: CycleState, pod: Pod, rows: Rows, verdicts: NodeStatuses) -> None:
         """Filter rows again with their nominated pods; what is known of others like it is used."""
         if not len(rows):
             return
@@ -516,7 +525,7 @@ class Search:
             verdicts.statuses = crowding.statuses
         verdicts.crowded[rows[refused]] = codes[refused]
 
-    def _crowding_of(self, state: CycleState, pod: Pod) -> Crowding | None:
+    def _crowding_of(self, state: CycleState, pod: Pod) -> NominatedPodsFit | None:
         """What is remembered; None where the answer is not a matter of shape and node alone."""
         skipped = state.skip_filter
         if (
@@ -530,7 +539,7 @@ class Search:
         return self._crowding.recall(kind, self.filtering.versions())
 
     def _recheck_with_nominated(
-        self, state: CycleState, pod: Pod, row: int, verdicts: Verdicts
+        self, state: CycleState, pod: Pod, row: int, verdicts: NodeStatuses
     ) -> None:
         status = self._with_nominated(state, pod, row)
         if status is not None:
@@ -555,7 +564,7 @@ class Search:
     # -- diagnosis -------------------------------------------------------------------------------
 
     def _unfit(
-        self, state: CycleState, pod: Pod, verdicts: Verdicts, diagnosis: Diagnosis
+        self, state: CycleState, pod: Pod, verdicts: NodeStatuses, diagnosis: Diagnosis
     ) -> FitError:
         rows = verdicts.rows
         mine = verdicts.verdict[rows]

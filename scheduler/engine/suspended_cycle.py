@@ -1,10 +1,10 @@
 """The scheduling cycle where it may be suspended: extenders, async PreFilter and PostFilter.
 
-The same steps as in `search` and `cycle`, as coroutines. They await nothing but an `Outside`, which
-the service implements; the core itself knows no event loop. While a coroutine here is suspended
-its owner keeps all changes of cache, queue and nominations back, so that the cycle sees one world
-from its first to its last line. What changed is let in before the choice is committed, and
-`check_again` filters the chosen node once more if it is among that.
+The same steps as in `search` and `cycle`, as coroutines. They await nothing but an
+`ExtenderTransport`, which the service implements; the core itself knows no event loop. While a
+coroutine here is suspended its owner keeps all changes of cache, queue and nominations back, so
+that the cycle sees one world from its first to its last line. What changed is let in before the
+choice is committed, and `check_again` filters the chosen node once more if it is among that.
 """
 
 from __future__ import annotations
@@ -18,19 +18,25 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError
-from scheduler.engine.extenders import Consultation, Extenders, Outside, Refusals, TooLateError
+from scheduler.engine.extenders import (
+    ExtenderRound,
+    Extenders,
+    ExtenderTransport,
+    FailedNodes,
+    TooLateError,
+)
 from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
 from scheduler.engine.schedule_one import (
     NoNodesError,
     ScheduleResult,
     SchedulingAlgorithm,
-    Unfit,
+    Unschedulable,
 )
 from scheduler.engine.search import (
-    Found,
-    Narrowing,
+    FeasibleNodes,
+    NodeStatuses,
+    PreFilterNodes,
     Search,
-    Verdicts,
     entry_codes,
     pre_filter_failed,
 )
@@ -56,8 +62,8 @@ class SuspendedSearch(Search):
     """A search that can wait for async PreFilter plugins and for extenders that filter."""
 
     async def find_suspended(
-        self, state: CycleState, pod: Pod, consultation: Consultation, outside: Outside
-    ) -> Found:
+        self, state: CycleState, pod: Pod, consultation: ExtenderRound, outside: ExtenderTransport
+    ) -> FeasibleNodes:
         """As `find`; raises the same."""
         entry = self._entry(pod)
         diagnosis = Diagnosis(node_count=self._table.node_count)
@@ -93,9 +99,9 @@ class SuspendedSearch(Search):
         pod: Pod,
         entry: ShapeResult | None,
         diagnosis: Diagnosis,
-        outside: Outside,
-    ) -> Narrowing:
-        narrowing = Narrowing()
+        outside: ExtenderTransport,
+    ) -> PreFilterNodes:
+        narrowing = PreFilterNodes()
         for slot in self.pre_filters:
             self._stopwatch.cycle.check()
             answer: PreFilterResult | Status | None
@@ -114,10 +120,10 @@ class SuspendedSearch(Search):
         state: CycleState,
         pod: Pod,
         entry: ShapeResult | None,
-        narrowing: Narrowing,
+        narrowing: PreFilterNodes,
         diagnosis: Diagnosis,
-        consultation: Consultation,
-    ) -> Found:
+        consultation: ExtenderRound,
+    ) -> FeasibleNodes:
         nominated = pod.status.nominated_node_name
         row = self._table.row_of(nominated) if nominated else None
         if row is not None and self._nominated_fits(state, pod, row):
@@ -127,7 +133,7 @@ class SuspendedSearch(Search):
                 # Upstream only logs an error here; a real one comes back with all nodes.
                 left = ()
             if left:
-                return Found(np.array([row], dtype=np.intp), None, False, 0, nominated=True)
+                return FeasibleNodes(np.array([row], dtype=np.intp), None, False, 0, nominated=True)
         found = self._search_nodes(state, pod, entry, narrowing, diagnosis, consultation.filters)
         if not consultation.filters:
             return found
@@ -143,10 +149,10 @@ class SuspendedSearch(Search):
         state: CycleState,
         pod: Pod,
         entry: ShapeResult | None,
-        narrowing: Narrowing,
+        narrowing: PreFilterNodes,
         diagnosis: Diagnosis,
         sampled: bool,
-    ) -> Found:
+    ) -> FeasibleNodes:
         """The plugins' part. Where an extender filters, no more nodes than upstream would find."""
         complete = self._complete
         # An explicit percentage of 100 is honoured.
@@ -160,11 +166,11 @@ class SuspendedSearch(Search):
         self,
         state: CycleState,
         pod: Pod,
-        found: Found,
+        found: FeasibleNodes,
         left: set[str],
-        refusals: Refusals,
+        refusals: FailedNodes,
         diagnosis: Diagnosis,
-    ) -> Found:
+    ) -> FeasibleNodes:
         """What extenders left of the nodes found; raises FitError when that is nothing."""
         names = self._table.names
         rows: Rows = np.array(
@@ -172,11 +178,11 @@ class SuspendedSearch(Search):
         )
         if len(rows):
             rejected = found.rejected + len(found.rows) - len(rows)
-            return Found(rows, found.entry, False, rejected, verdicts=found.verdicts)
+            return FeasibleNodes(rows, found.entry, False, rejected, verdicts=found.verdicts)
         verdicts = found.verdicts
         if verdicts is None:
             assert found.entry is not None
-            verdicts = Verdicts(self._table.rows, found.entry.verdict, entry_codes(found.entry))
+            verdicts = NodeStatuses(self._table.rows, found.entry.verdict, entry_codes(found.entry))
         absent = diagnosis.statuses.absent
         for row in found.rows.tolist():
             verdicts.explicit[row] = refusals.statuses.get(names[row], absent)
@@ -193,7 +199,7 @@ class SuspendedSearch(Search):
         """
         awaited = self._framework.awaited_pre_filters
         state.skip_filter.intersection_update(awaited)
-        narrowing, diagnosis = Narrowing(), Diagnosis(node_count=self._table.node_count)
+        narrowing, diagnosis = PreFilterNodes(), Diagnosis(node_count=self._table.node_count)
         try:
             for slot in self.pre_filters:
                 if slot.awaited:
@@ -237,10 +243,12 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
         """Whether something may have to be awaited for this pod."""
         return self._framework.asynchronous or self._extenders.suspends(pod)
 
-    async def schedule_suspended(self, state: CycleState, pod: Pod) -> ScheduleResult | Unfit:
+    async def schedule_suspended(
+        self, state: CycleState, pod: Pod
+    ) -> ScheduleResult | Unschedulable:
         """As `schedule`; raises the same."""
         if not self._table.node_count:
-            raise NoNodesError(self._framework.unfit_reason(pod))
+            raise NoNodesError(self._framework.unschedulable_reason(pod))
         consultation = self._extenders.consultation(pod)
         try:
             found = await self._find_suspended(state, pod, consultation)
@@ -251,8 +259,8 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
             self.search.settle(pod)
 
     async def _find_suspended(
-        self, state: CycleState, pod: Pod, consultation: Consultation
-    ) -> Found:
+        self, state: CycleState, pod: Pod, consultation: ExtenderRound
+    ) -> FeasibleNodes:
         """As `_find`."""
         try:
             return await self.search.find_suspended(state, pod, consultation, self._outside)
@@ -263,7 +271,7 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
         return await self.search.find_suspended(state, pod, consultation, self._outside)
 
     async def _choose_suspended(
-        self, state: CycleState, pod: Pod, found: Found, consultation: Consultation
+        self, state: CycleState, pod: Pod, found: FeasibleNodes, consultation: ExtenderRound
     ) -> ScheduleResult:
         rows, names = found.rows, self._table.names
         feasible = len(rows)
@@ -280,7 +288,9 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
             totals[rows if where is None else slice(None)] += added
         return self._result(self._best(totals, where), feasible + found.rejected, feasible)
 
-    async def _post_filter_suspended(self, state: CycleState, pod: Pod, unfit: FitError) -> Unfit:
+    async def _post_filter_suspended(
+        self, state: CycleState, pod: Pod, unfit: FitError
+    ) -> Unschedulable:
         without = self._without_post_filter(unfit)
         if without is not None:
             return without
@@ -335,7 +345,7 @@ _WAITED: Final = "the scheduling cycle waited for an extender or an async plugin
 
 
 async def _awaited_pre_filter(
-    plugin: Any, state: CycleState, pod: Pod, table: NodeTable, outside: Outside
+    plugin: Any, state: CycleState, pod: Pod, table: NodeTable, outside: ExtenderTransport
 ) -> PreFilterResult | Status | None:
     seconds = _timeout(plugin)
     try:

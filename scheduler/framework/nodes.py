@@ -180,7 +180,7 @@ class PodTerm(NamedTuple):
     selector: CompiledLabelSelector
 
 
-class Removable(NamedTuple):
+class PotentialVictims(NamedTuple):
     """Which pods a preemption may remove."""
 
     below: int
@@ -204,7 +204,7 @@ class TermKind(IntEnum):
     PREFERRED_ANTI = 3
 
 
-class OwnedTerm(Protocol):
+class ExistingPodTerm(Protocol):
     """An affinity term that placed pods have, or many of one kind and topology key together."""
 
     @property
@@ -382,7 +382,7 @@ class NodeTableView(Protocol):
 
     def owned_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> Sequence[OwnedTerm]:
+    ) -> Sequence[ExistingPodTerm]:
         """Affinity terms of placed pods that match a pod with `labels` in `namespace`.
 
         Lists that cannot be parsed have no terms. Terms with a topology key that no node has are
@@ -451,7 +451,7 @@ class EmptiedTableView(NodeTableView, Protocol):
 
     def removable_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> Sequence[OwnedTerm]:
+    ) -> Sequence[ExistingPodTerm]:
         """As `NodeTableView.owned_terms`, of the pods that go only."""
         ...
 

@@ -178,7 +178,7 @@ class ColumnarFilterPlugin(Plugin, Protocol):
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
     #: For `NEVER`: nothing but the pod, the node table and `required_resources` matters all the
     #: same, so that a preemption in vain need not be repeated before one of them changes.
-    filter_told_by_table: ClassVar[bool] = False
+    filter_depends_only_on_table: ClassVar[bool] = False
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """int32 codes, one per entry of `rows`: 0 passes, others are for `filter_status`."""
@@ -196,7 +196,7 @@ class EmptiedFilterPlugin(ColumnarFilterPlugin, Protocol):
     resources they use: without it every node that is left is tried out pod by pod.
     """
 
-    def filter_emptied_rows(
+    def filter_without_victims(
         self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
     ) -> Codes:
         """As `filter_rows`, each row without those of its own pods that may be evicted.
@@ -206,7 +206,7 @@ class EmptiedFilterPlugin(ColumnarFilterPlugin, Protocol):
         """
         ...
 
-    def removals_matter_rows(
+    def removal_sensitive_rows(
         self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
     ) -> BoolColumn:
         """Where removing some of the row's pods that may go changes what `remove_pod` keeps.
@@ -388,7 +388,7 @@ class RelaxingPlugin(PreFilterPlugin, Protocol):
 class UnfitReasonPlugin(Plugin, Protocol):
     """Knows pods that more nodes would not help. Not an extension point of upstream."""
 
-    def unfit_reason(self, pod: Pod) -> tuple[str, str] | None:
+    def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
         """No node fits, or there is none: what PodScheduled says instead of Unschedulable.
 
         Reason and message, for a plugin that lets the pod try all the same: autoscalers act on

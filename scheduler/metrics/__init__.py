@@ -2,18 +2,18 @@
 
 from scheduler.metrics.build_info import BuildInfo, build_info
 from scheduler.metrics.definitions import DEFINITIONS, NOT_SERVED, Definition, Kind
-from scheduler.metrics.recorders import ClientFacet, EngineFacet, QueueFacet
+from scheduler.metrics.recorders import ClientRecorder, EngineRecorder, QueueRecorder
 from scheduler.metrics.scheduler_metrics import SchedulerMetrics
 
 __all__ = [
     "DEFINITIONS",
     "NOT_SERVED",
     "BuildInfo",
-    "ClientFacet",
+    "ClientRecorder",
     "Definition",
-    "EngineFacet",
+    "EngineRecorder",
     "Kind",
-    "QueueFacet",
+    "QueueRecorder",
     "SchedulerMetrics",
     "build_info",
 ]

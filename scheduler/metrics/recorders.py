@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 _PRE_ENQUEUE = "PreEnqueue"
 
 
-class EngineFacet:
+class EngineRecorder:
     """Implements `scheduler.engine.metrics.EngineMetrics`."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class EngineFacet:
         self._late_cycles[profile, result].inc()
 
 
-class QueueFacet:
+class QueueRecorder:
     """Implements `scheduler.queue.metrics.QueueMetrics`."""
 
     __slots__ = (
@@ -125,7 +125,7 @@ class QueueFacet:
         self._plugins[plugin, _PRE_ENQUEUE, status].observe(seconds)
 
 
-class PluginFacet:
+class PluginRecorder:
     """Implements `scheduler.framework.PluginMetrics`."""
 
     __slots__ = ("_definitions", "_families")
@@ -147,7 +147,7 @@ class PluginFacet:
         self._families.histogram(self._definitions[name])[labels].observe(value)
 
 
-class ClientFacet:
+class ClientRecorder:
     """Implements `scheduler.client.metrics.ClientMetrics`."""
 
     __slots__ = (
@@ -213,7 +213,7 @@ class ClientFacet:
         self._leader[name,].set(1.0 if leading else 0.0)
 
 
-class QuotaFacet:
+class QuotaRecorder:
     """Implements `scheduler.controllers.quota_usage.usage_writer.UsageWriterMetrics`."""
 
     __slots__ = ("_errors", "_writes")
@@ -231,7 +231,7 @@ class QuotaFacet:
         self._errors.inc()
 
 
-class BridgeFacet:
+class BridgeRecorder:
     """Implements `scheduler.controllers.node_provisioning.bridge.BridgeMetrics`."""
 
     __slots__ = ("_active", "_degraded", "_lag", "_patches", "_yielded")

@@ -19,12 +19,12 @@ from scheduler.metrics.build_info import BuildInfo, build_info
 from scheduler.metrics.exposition import FamilyCollector, render
 from scheduler.metrics.families import Families
 from scheduler.metrics.recorders import (
-    BridgeFacet,
-    ClientFacet,
-    EngineFacet,
-    PluginFacet,
-    QueueFacet,
-    QuotaFacet,
+    BridgeRecorder,
+    ClientRecorder,
+    EngineRecorder,
+    PluginRecorder,
+    QueueRecorder,
+    QuotaRecorder,
 )
 
 _MANY_ATTEMPTS = 15
@@ -55,12 +55,12 @@ class SchedulerMetrics:
             process: expose CPU, memory and descriptors of this process as well.
         """
         families = self._families = Families(define.DEFINITIONS)
-        self.engine = EngineFacet(families)
-        self.queue = QueueFacet(families)
-        self.client = ClientFacet(families, host)
-        self.plugins = PluginFacet(families)
-        self.bridge = BridgeFacet(families)
-        self.quota = QuotaFacet(families)
+        self.engine = EngineRecorder(families)
+        self.queue = QueueRecorder(families)
+        self.client = ClientRecorder(families, host)
+        self.plugins = PluginRecorder(families)
+        self.bridge = BridgeRecorder(families)
+        self.quota = QuotaRecorder(families)
         self._attempts = families.counter(define.SCHEDULE_ATTEMPTS)
         self._attempt_durations = families.histogram(define.ATTEMPT_DURATION)
         self._pod_attempts = families.histogram(define.POD_ATTEMPTS)[()]

@@ -13,9 +13,9 @@ from scheduler.queue.queueing_hints import (
 )
 from scheduler.queue.statistics import (
     AlreadyQueuedError,
-    Place,
     PodView,
     QueueInvariantError,
+    QueueState,
     QueueStatistics,
 )
 
@@ -26,12 +26,12 @@ __all__ = [
     "EventFeatures",
     "NoMetrics",
     "NominationListener",
-    "Place",
     "PodLister",
     "PodView",
     "QueueInvariantError",
     "QueueMetrics",
     "QueueNominator",
+    "QueueState",
     "QueueStatistics",
     "QueueingHintMap",
     "SchedulingQueue",

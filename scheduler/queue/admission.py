@@ -15,12 +15,12 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Code, Status, error
 from scheduler.queue.backoff_queue import BackoffPolicy
 from scheduler.queue.nominator import QueueNominator
-from scheduler.queue.pre_enqueue import Gates
-from scheduler.queue.queueing_hints import SKIP, HintIndex, Strategy, Verdict
+from scheduler.queue.pre_enqueue import PreEnqueueRunner
+from scheduler.queue.queueing_hints import SKIP, HintIndex, QueueingDecision, QueueingStrategy
 from scheduler.queue.signals import Signals
-from scheduler.queue.statistics import Place
+from scheduler.queue.statistics import QueueState
 from scheduler.queue.steady_clock import SteadyClock
-from scheduler.queue.sub_queues import Places
+from scheduler.queue.sub_queues import SubQueues
 from scheduler.queue.timetable import Timetable
 
 QUEUE_SORT: Final = "QueueSort"
@@ -33,7 +33,7 @@ MIN_ERROR_RETRY: Final = 1.0
 
 
 class Admission:
-    """The only caller of `Places.to_active`, `to_backoff` and `to_pool`."""
+    """The only caller of `SubQueues.to_active`, `to_backoff` and `to_pool`."""
 
     __slots__ = (
         "_clock", "_gates", "_hints", "_nominator", "_places", "_policy", "_signals", "_timetable",
@@ -44,8 +44,8 @@ class Admission:
         *,
         clock: SteadyClock,
         policy: BackoffPolicy,
-        places: Places,
-        gates: Gates,
+        places: SubQueues,
+        gates: PreEnqueueRunner,
         hints: HintIndex,
         nominator: QueueNominator,
         signals: Signals,
@@ -61,14 +61,14 @@ class Admission:
         self._signals = signals
         self._timetable = timetable
 
-    def requeue(self, info: QueuedPodInfo, verdict: Verdict, event: str) -> Place:
+    def requeue(self, info: QueuedPodInfo, verdict: QueueingDecision, event: str) -> QueueState:
         """Put a pod, from the pool or from outside, where the verdict says; in backoff it waits on.
 
         `event` is the label that metrics and people see. Returns where the pod is now.
         """
         if verdict is SKIP:
             return self.enter_pool(info, event)
-        if verdict.strategy is Strategy.AFTER_BACKOFF and self._policy.backing_off(
+        if verdict.strategy is QueueingStrategy.AFTER_BACKOFF and self._policy.backing_off(
             info, self._clock.now()
         ):
             return self._enter_backoff(info, event, verdict.plugin)
@@ -82,7 +82,7 @@ class Admission:
         from_backoff: bool = False,
         hint: str = "",
         now: float | None = None,
-    ) -> Place:
+    ) -> QueueState:
         """Move a pod to the active queue, or to the pool if a gate is closed.
 
         `now` spares reading the clock again.
@@ -100,15 +100,15 @@ class Admission:
         if info.pod.status.nominated_node_name and not self._nominator.node_of(info.uid):
             self._nominator.add_nominated_pod(info.pod, None)
         self._signals.ready()
-        return Place.ACTIVE
+        return QueueState.ACTIVE
 
-    def enter_pool(self, info: QueuedPodInfo, event: str) -> Place:
+    def enter_pool(self, info: QueuedPodInfo, event: str) -> QueueState:
         """Move a pod to the pool, or file it again there."""
         self._places.to_pool(info, event)
         for due in (self._places.retry_time(info), self._timetable.next(self._places.pool)):
             if due is not None:
                 self._signals.due(due)
-        return Place.GATED if info.gated else Place.UNSCHEDULABLE
+        return QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE
 
     def gate_closes(self, info: QueuedPodInfo) -> bool:
         """Run PreEnqueue and note the outcome in the record; the caller moves the pod."""
@@ -132,11 +132,11 @@ class Admission:
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
             self._unsortable(info, QUEUE_SORT, cause)
             return
-        if self._policy.aligned and self._places.where(info.uid) is Place.BACKOFF:
+        if self._policy.aligned and self._places.where(info.uid) is QueueState.BACKOFF:
             # It may have been held back there, and be worth a try as it is now.
             self._signals.ready()
 
-    def _enter_backoff(self, info: QueuedPodInfo, event: str, hint: str) -> Place:
+    def _enter_backoff(self, info: QueuedPodInfo, event: str, hint: str) -> QueueState:
         info.last_event, info.last_hint = event, hint
         if not self._policy.aligned:
             # PreEnqueue runs when the pod leaves backoff; until then nobody holds it.
@@ -152,7 +152,7 @@ class Admission:
         self._signals.due(self._policy.release(self._policy.expiry(info)))
         if self._policy.aligned and self._places.backoff.poppable:
             self._signals.ready()
-        return Place.BACKOFF
+        return QueueState.BACKOFF
 
     def _close_gate(self, info: QueuedPodInfo, plugin: str, status: Status) -> None:
         if plugin not in info.unschedulable_plugins:
@@ -177,7 +177,7 @@ class Admission:
         if asked is None or asked <= now or (retry is not None and retry < asked):
             info.requeue_at = retry
 
-    def _unsortable(self, info: QueuedPodInfo, event: str, cause: Exception) -> Place:
+    def _unsortable(self, info: QueuedPodInfo, event: str, cause: Exception) -> QueueState:
         # Without a sort key the pod has no place in any order. It must not be lost either: it waits
         # at a gate.
         self._gates.report(QUEUE_SORT, QUEUE_SORT, info.pod, cause)

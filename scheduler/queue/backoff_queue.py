@@ -17,7 +17,7 @@ from typing import Any
 
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.heap import KeyedHeap
-from scheduler.queue.retry_suppressor import Fruitless, likeness
+from scheduler.queue.retry_suppressor import RetrySuppressor, pod_signature
 
 SortKey = Callable[[QueuedPodInfo], Any]
 
@@ -141,13 +141,13 @@ class BackoffQueue:
         self._end_candidacy(uid)
         return info
 
-    def pop_early(self, fruitless: Fruitless) -> QueuedPodInfo | None:
+    def pop_early(self, fruitless: RetrySuppressor) -> QueuedPodInfo | None:
         """Take out the next pod of the normal heap although its backoff has not ended.
 
         Those that are known to be fruitless are held back until `release`.
         """
         while (info := self._candidates.pop()) is not None:
-            alike = likeness(info)
+            alike = pod_signature(info)
             if alike is None or not fruitless.known(alike):
                 self._normal.remove(info.uid)
                 # What holds for this one holds for the next of its kind.

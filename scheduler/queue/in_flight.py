@@ -33,7 +33,7 @@ POD_POPPED = "PodPopped"
 
 
 @dataclass(slots=True, eq=False)
-class Occurrence:
+class InFlightEvent:
     """One event that happened, and the answers already given about it."""
 
     event: ClusterEvent
@@ -73,7 +73,7 @@ class InFlight:
         # In order of popping; a linked list inside, so that the first is found in O(1) after many
         # releases.
         self._pods: OrderedDict[str, tuple[int, QueuedPodInfo]] = OrderedDict()
-        self._events: deque[Occurrence] = deque()
+        self._events: deque[InFlightEvent] = deque()
         #: Number of the first event kept, and number of the next event.
         self._first = 0
         self._next = 0
@@ -89,7 +89,7 @@ class InFlight:
         return (info for _, info in self._pods.values())
 
     @property
-    def events(self) -> tuple[Occurrence, ...]:
+    def events(self) -> tuple[InFlightEvent, ...]:
         """The events kept, oldest first."""
         return tuple(self._events)
 
@@ -112,7 +112,7 @@ class InFlight:
         """The pod was popped."""
         self._pods[info.uid] = (self._next, info)
 
-    def record(self, occurrence: Occurrence) -> bool:
+    def record(self, occurrence: InFlightEvent) -> bool:
         """Keep an event for the pods in flight; False when there are none."""
         if not self._pods:
             return False
@@ -120,7 +120,7 @@ class InFlight:
         self._next += 1
         return True
 
-    def overflow(self) -> Occurrence | None:
+    def overflow(self) -> InFlightEvent | None:
         """Drop the oldest event if there are too many; returns what was dropped."""
         if len(self._events) <= self._limit:
             return None
@@ -128,7 +128,7 @@ class InFlight:
         self._dropped += 1
         return self._events.popleft()
 
-    def events_for(self, uid: str) -> list[Occurrence] | None:
+    def events_for(self, uid: str) -> list[InFlightEvent] | None:
         """Events since the pod was popped; None when unknown: dropped, or not in flight."""
         entry = self._pods.get(uid)
         if entry is None or entry[0] < self._first:

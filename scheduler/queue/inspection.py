@@ -11,12 +11,12 @@ from scheduler.api.pod import Pod
 from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.in_flight import InFlight
 from scheduler.queue.nominator import QueueNominator
-from scheduler.queue.pre_enqueue import Gates
+from scheduler.queue.pre_enqueue import PreEnqueueRunner
 from scheduler.queue.queueing_hints import HintIndex
 from scheduler.queue.signals import GateListener, Signals
 from scheduler.queue.statistics import PodView, QueueInvariantError, QueueStatistics
 from scheduler.queue.steady_clock import SteadyClock
-from scheduler.queue.sub_queues import Places
+from scheduler.queue.sub_queues import SubQueues
 from scheduler.queue.views import Viewer
 from scheduler.queue.wakeups import Wakeups
 
@@ -32,10 +32,10 @@ class QueueInspection:
     _early_pop: bool
     _events: int
     _events_ignored: int
-    _gates: Gates
+    _gates: PreEnqueueRunner
     _hints: HintIndex
     _in_flight: InFlight
-    _places: Places
+    _places: SubQueues
     _signals: Signals
     _viewer: Viewer
     _wakeups: Wakeups

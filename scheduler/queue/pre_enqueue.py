@@ -33,7 +33,7 @@ class GateCounts:
     errors: int = 0
 
 
-class Gates:
+class PreEnqueueRunner:
     """The PreEnqueue plugins of all profiles."""
 
     __slots__ = ("_holding", "_metrics", "_on_error", "_plugins", "_timer", "counts")

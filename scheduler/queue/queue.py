@@ -37,29 +37,29 @@ from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.admission import Admission
 from scheduler.queue.backoff_queue import BackoffPolicy, SortKey
 from scheduler.queue.cluster_events import DEFAULT_FEATURES, EventFeatures, pod_events
-from scheduler.queue.in_flight import POD_POPPED, InFlight, Occurrence, PreCheck
+from scheduler.queue.in_flight import POD_POPPED, InFlight, InFlightEvent, PreCheck
 from scheduler.queue.inspection import QueueInspection
 from scheduler.queue.metrics import NoMetrics, QueueMetrics
 from scheduler.queue.nominator import PodLister, QueueNominator
-from scheduler.queue.pre_enqueue import Gates
+from scheduler.queue.pre_enqueue import PreEnqueueRunner
 from scheduler.queue.queueing_hints import (
     AFTER_BACKOFF,
     SKIP,
+    EventSubscription,
     HintIndex,
-    Interest,
     PluginErrorListener,
+    QueueingDecision,
     QueueingHintMap,
-    Strategy,
-    Verdict,
+    QueueingStrategy,
 )
-from scheduler.queue.retry_suppressor import Fruitless
+from scheduler.queue.retry_suppressor import RetrySuppressor
 from scheduler.queue.signals import Signals
 from scheduler.queue.statistics import (
     AlreadyQueuedError,
-    Place,
+    QueueState,
 )
 from scheduler.queue.steady_clock import SteadyClock
-from scheduler.queue.sub_queues import Places
+from scheduler.queue.sub_queues import SubQueues
 from scheduler.queue.timetable import Timetable
 from scheduler.queue.unschedulable_pods import Group, identity
 from scheduler.queue.views import Viewer
@@ -75,12 +75,12 @@ AT_ONCE: Final = 0.0
 """A time that has passed on every wall clock, also on one that was just set back a little."""
 
 _ALREADY: Final = {
-    Place.ACTIVE: "the active queue",
-    Place.BACKOFF: "the backoff queue",
-    Place.UNSCHEDULABLE: "unschedulable queue",
-    Place.GATED: "unschedulable queue",
+    QueueState.ACTIVE: "the active queue",
+    QueueState.BACKOFF: "the backoff queue",
+    QueueState.UNSCHEDULABLE: "unschedulable queue",
+    QueueState.GATED: "unschedulable queue",
 }
-_POOL: Final = (Place.UNSCHEDULABLE, Place.GATED)
+_POOL: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
 
 
 class SchedulingQueue(QueueInspection):
@@ -137,12 +137,12 @@ class SchedulingQueue(QueueInspection):
         self._clock = SteadyClock(clock, self._clock_jumped)
         self._hints = HintIndex(hints, self._metrics, timer, on_plugin_error)
         self._accounts = NamespaceAccounts(clock.monotonic, cycle_budget)
-        self._places = Places(
+        self._places = SubQueues(
             self._policy, sort_key, self._metrics, self._hints.wanted, self._accounts.over
         )
         self._in_flight = InFlight()
-        self._fruitless = Fruitless()
-        self._gates = Gates(pre_enqueue, self._metrics, timer, on_plugin_error)
+        self._retry_suppressor = RetrySuppressor()
+        self._gates = PreEnqueueRunner(pre_enqueue, self._metrics, timer, on_plugin_error)
         self._time_plugins = self._hints.interest(TIME_TICK).plugins
         #: Nominations of pending pods.
         self.nominator = QueueNominator(
@@ -236,7 +236,7 @@ class SchedulingQueue(QueueInspection):
         Also None when many pods of deferred namespaces had to be put aside; `on_ready` is then
         called at once.
         """
-        info = self._places.pop(self._fruitless, early=self._early_pop)
+        info = self._places.pop(self._retry_suppressor, early=self._early_pop)
         if info is None:
             self._signals.starved = True
             if self._places.active.unsorted:
@@ -245,7 +245,7 @@ class SchedulingQueue(QueueInspection):
         info.attempts += 1
         self._cycle += 1
         self._in_flight.start(info)
-        self._fruitless.begun(info.uid)
+        self._retry_suppressor.begun(info.uid)
         self._metrics.inflight_events(POD_POPPED, 1)
         if info.unschedulable_plugins or info.pending_plugins:
             self._places.count_rejectors(info, -1)
@@ -253,7 +253,7 @@ class SchedulingQueue(QueueInspection):
 
     def done(self, uid: str) -> None:
         """The pod's attempt is over, or past the point where an event matters. Idempotent."""
-        self._fruitless.ended(uid)
+        self._retry_suppressor.ended(uid)
         released = self._in_flight.finish(uid)
         if released is None:
             return
@@ -261,7 +261,7 @@ class SchedulingQueue(QueueInspection):
         for label, count in released.items():
             self._metrics.inflight_events(label, -count)
 
-    def add_unschedulable_if_not_present(self, info: QueuedPodInfo) -> Place:
+    def add_unschedulable_if_not_present(self, info: QueuedPodInfo) -> QueueState:
         """A popped pod's attempt failed. Ends the attempt, and says where the pod waits now.
 
         The failure handler has put the newest object, the rejecting plugins, `last_message`,
@@ -282,7 +282,7 @@ class SchedulingQueue(QueueInspection):
             info.backoff_expiration = None
             info.was_flushed_from_unschedulable = False
             self._places.count_rejectors(info, 1)
-            self._fruitless.turned_down(info)
+            self._retry_suppressor.turned_down(info)
             verdict, cause = self._missed(info)
             place = self._admission.requeue(info, verdict, SCHEDULE_ATTEMPT_FAILURE)
             info.last_event, info.last_hint = cause, verdict.plugin
@@ -314,7 +314,7 @@ class SchedulingQueue(QueueInspection):
             self._events_ignored += 1
             return 0
         self._happened()
-        occurrence = Occurrence(event, old, new, interest.label, pre_check)
+        occurrence = InFlightEvent(event, old, new, interest.label, pre_check)
         self._record(occurrence)
         if event.wildcard:
             groups = [
@@ -332,16 +332,16 @@ class SchedulingQueue(QueueInspection):
             uid = pod.uid
             place = self._places.where(uid)
             moved = False
-            if place is not None and place is not Place.ACTIVE:
+            if place is not None and place is not QueueState.ACTIVE:
                 info = self._places.get(uid)
                 assert info is not None
                 now_in = self._admission.enter_active(
-                    info, FORCE_ACTIVATE.label, from_backoff=place is Place.BACKOFF
+                    info, FORCE_ACTIVATE.label, from_backoff=place is QueueState.BACKOFF
                 )
-                moved = now_in is Place.ACTIVE
+                moved = now_in is QueueState.ACTIVE
             if not moved and uid in self._in_flight:
                 self._record(
-                    Occurrence(
+                    InFlightEvent(
                         FORCE_ACTIVATE, None, pod, FORCE_ACTIVATE.label, only=frozenset((uid,))
                     )
                 )
@@ -367,7 +367,7 @@ class SchedulingQueue(QueueInspection):
         self._happened()
         concerned = frozenset(uids)
         event = ClusterEvent("", ActionType.NONE, event_label)
-        occurrence = Occurrence(event, None, None, event_label, only=concerned, plugin=plugin)
+        occurrence = InFlightEvent(event, None, None, event_label, only=concerned, plugin=plugin)
         if any(uid in self._in_flight for uid in concerned):
             self._record(occurrence)
         moved = 0
@@ -390,7 +390,7 @@ class SchedulingQueue(QueueInspection):
             places.backoff.next_release(),
             places.next_retry(),
             self._timetable.next(places.pool),
-            self._fruitless.due,
+            self._retry_suppressor.due,
             AT_ONCE if self._wakeups.left else None,
         )
         wakeup = min((time for time in times if time is not None), default=None)
@@ -402,7 +402,7 @@ class SchedulingQueue(QueueInspection):
         now = self._clock.now()
         self._wakeups.go_on()
         self.flush_backoff_completed()
-        if self._fruitless.begin_due(now):
+        if self._retry_suppressor.begin_due(now):
             self._try_early()
         piece = self._wakeups.piece()
         while (info := self._places.next_retry_due(now)) is not None:
@@ -441,7 +441,7 @@ class SchedulingQueue(QueueInspection):
         """Ask the hints for the Time event. Pods in flight read the clock themselves."""
         self._happened()
         groups = self._places.pool.groups_of(self._time_plugins)
-        return self._move(groups, Occurrence(TIME_TICK, None, None, TIME_TICK.label))
+        return self._move(groups, InFlightEvent(TIME_TICK, None, None, TIME_TICK.label))
 
     def close(self) -> None:
         """End all attempts. What is queued can still be popped."""
@@ -456,7 +456,7 @@ class SchedulingQueue(QueueInspection):
         for event in pod_events(new, old, self._features):
             interest = self._hints.interest(event)
             if interest.plugins:
-                self._record(Occurrence(event, old, new, interest.label, only=concerned))
+                self._record(InFlightEvent(event, old, new, interest.label, only=concerned))
         self.nominator.update_nominated_pod(old, new)
 
     def _update_queued(self, info: QueuedPodInfo, old: Pod, new: Pod) -> None:
@@ -479,7 +479,7 @@ class SchedulingQueue(QueueInspection):
             interest = self._hints.interest(event)
             if not interest.plugins:
                 continue
-            occurrence = Occurrence(event, old, new, interest.label)
+            occurrence = InFlightEvent(event, old, new, interest.label)
             verdict = self._hints.evaluate(occurrence, info, None)
             if verdict is SKIP or self._places.pool.get(new.uid) is not info:
                 continue
@@ -492,7 +492,7 @@ class SchedulingQueue(QueueInspection):
 
     # -------------------------------------------------------------------------------------- events
 
-    def _candidates(self, interest: Interest, occurrence: Occurrence) -> list[Group]:
+    def _candidates(self, interest: EventSubscription, occurrence: InFlightEvent) -> list[Group]:
         """The groups whose hints have to be asked about the event, each once."""
         pool = self._places.pool
         found: dict[Hashable, Group] = {}
@@ -512,7 +512,7 @@ class SchedulingQueue(QueueInspection):
             found[own.key] = own
         return list(found.values())
 
-    def _move(self, groups: Sequence[Group], occurrence: Occurrence) -> int:
+    def _move(self, groups: Sequence[Group], occurrence: InFlightEvent) -> int:
         if not groups:
             return 0
         moved = self._wakeups.begin(groups, occurrence)
@@ -520,7 +520,7 @@ class SchedulingQueue(QueueInspection):
             self._signals.due(AT_ONCE)
         return moved
 
-    def _missed(self, info: QueuedPodInfo) -> tuple[Verdict, str]:
+    def _missed(self, info: QueuedPodInfo) -> tuple[QueueingDecision, str]:
         """What the events since the pod was popped, and the outcome of its attempt, mean for it.
 
         Also the label of the event that decided.
@@ -536,28 +536,30 @@ class SchedulingQueue(QueueInspection):
             verdict = self._hints.evaluate(occurrence, info, pod_identity)
             if verdict.strategy > found.strategy:
                 found, cause = verdict, occurrence.label
-                if verdict.strategy is Strategy.IMMEDIATELY or not info.pending_plugins:
+                if verdict.strategy is QueueingStrategy.IMMEDIATELY or not info.pending_plugins:
                     break
         if found is SKIP and self._hints.interest(ATTEMPT_OUTCOME).plugins:
-            outcome = Occurrence(ATTEMPT_OUTCOME, None, info, ATTEMPT_OUTCOME.label)
+            outcome = InFlightEvent(ATTEMPT_OUTCOME, None, info, ATTEMPT_OUTCOME.label)
             verdict = self._hints.evaluate(outcome, info, None)
             if verdict is not SKIP:
                 # The attempt was a real one: the next comes after backoff, Pending or not.
-                return Verdict(Strategy.AFTER_BACKOFF, verdict.plugin), outcome.label
+                return QueueingDecision(
+                    QueueingStrategy.AFTER_BACKOFF, verdict.plugin
+                ), outcome.label
         return found, cause
 
     def _happened(self) -> None:
         """Let pods like those that were turned down be tried early again, now or soon."""
-        if self._fruitless.happened(self._clock.now()):
+        if self._retry_suppressor.happened(self._clock.now()):
             self._try_early()
-        elif self._early_pop and self._fruitless.due is not None:
-            self._signals.due(self._fruitless.due)
+        elif self._early_pop and self._retry_suppressor.due is not None:
+            self._signals.due(self._retry_suppressor.due)
 
     def _try_early(self) -> None:
         if self._early_pop and self._places.backoff.release():
             self._signals.ready()
 
-    def _record(self, occurrence: Occurrence) -> None:
+    def _record(self, occurrence: InFlightEvent) -> None:
         if not self._in_flight.record(occurrence):
             return
         self._metrics.inflight_events(occurrence.label, 1)
@@ -570,12 +572,12 @@ class SchedulingQueue(QueueInspection):
     def _check_absent(self, info: QueuedPodInfo) -> None:
         queued = self._places.by_name(info.key)
         if queued is not None:
-            where = _ALREADY[self._places.where(queued.uid) or Place.UNSCHEDULABLE]
+            where = _ALREADY[self._places.where(queued.uid) or QueueState.UNSCHEDULABLE]
             raise AlreadyQueuedError(f"Pod {info.key} is already present in {where}")
 
     def _clock_jumped(self, jump: float) -> None:
         self._timetable.shift(jump)
-        self._fruitless.shift(jump)
+        self._retry_suppressor.shift(jump)
         queued = list(self._places)
         for info in (*queued, *self._in_flight):
             info.timestamp += jump

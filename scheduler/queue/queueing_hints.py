@@ -29,7 +29,7 @@ from scheduler.framework.events import (
 from scheduler.framework.plugin import EVENT_POINTS
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import ConfigurationError
-from scheduler.queue.in_flight import Occurrence
+from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.metrics import QueueMetrics
 from scheduler.queue.sieve import NOTHING_WANTED, Wanted
 
@@ -62,7 +62,7 @@ DEFAULT_EVENTS: Final = tuple(
 _HARD_EFFECTS: Final = frozenset(("NoSchedule", "NoExecute"))
 
 
-class Strategy(IntEnum):
+class QueueingStrategy(IntEnum):
     """What an event means for a pod."""
 
     SKIP = 0
@@ -71,15 +71,15 @@ class Strategy(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class QueueingDecision:
     """A strategy, and the plugin whose hint decided it (empty when none did)."""
 
-    strategy: Strategy
+    strategy: QueueingStrategy
     plugin: str = ""
 
 
-SKIP: Final = Verdict(Strategy.SKIP)
-AFTER_BACKOFF: Final = Verdict(Strategy.AFTER_BACKOFF)
+SKIP: Final = QueueingDecision(QueueingStrategy.SKIP)
+AFTER_BACKOFF: Final = QueueingDecision(QueueingStrategy.AFTER_BACKOFF)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,7 +205,7 @@ def _registrations(name: str, events: Sequence[ClusterEventWithHint]) -> list[Re
 
 
 @dataclass(frozen=True, slots=True)
-class Interest:
+class EventSubscription:
     """Who waits for one event."""
 
     label: str
@@ -246,7 +246,7 @@ class HintIndex:
         self._metrics = metrics
         self._timer = timer
         self._on_error = on_error
-        self._interests: dict[ClusterEvent, Interest] = {}
+        self._interests: dict[ClusterEvent, EventSubscription] = {}
         waits_for: dict[str, dict[ClusterEvent, None]] = {}
         self._keyed: dict[str, list[tuple[str, Registration]]] = {}
         for profile, registrations in self._profiles.items():
@@ -257,7 +257,7 @@ class HintIndex:
         self._waits_for = {plugin: tuple(events) for plugin, events in waits_for.items()}
         self.counts = HintCounts()
 
-    def interest(self, event: ClusterEvent) -> Interest:
+    def interest(self, event: ClusterEvent) -> EventSubscription:
         """Who waits for the event; computed once per distinct event."""
         found = self._interests.get(event)
         if found is None:
@@ -269,8 +269,8 @@ class HintIndex:
         return self._waits_for.get(plugin, ())
 
     def evaluate(
-        self, occurrence: Occurrence, info: QueuedPodInfo, pod_identity: Hashable | None
-    ) -> Verdict:
+        self, occurrence: InFlightEvent, info: QueuedPodInfo, pod_identity: Hashable | None
+    ) -> QueueingDecision:
         """Whether the event is worth another attempt for the pod.
 
         `pod_identity` is `pool.identity(info.pod)`; per-shape hints are asked once per identity.
@@ -296,13 +296,13 @@ class HintIndex:
             if self._ask(each, occurrence, info.pod, pod_identity) is QueueingHint.SKIP:
                 continue
             if plugin in pending:
-                return Verdict(Strategy.IMMEDIATELY, plugin)
-            verdict = Verdict(Strategy.AFTER_BACKOFF, plugin)
+                return QueueingDecision(QueueingStrategy.IMMEDIATELY, plugin)
+            verdict = QueueingDecision(QueueingStrategy.AFTER_BACKOFF, plugin)
             if not pending:
                 break
         return verdict
 
-    def shared_by_shape(self, occurrence: Occurrence, sample: QueuedPodInfo) -> bool:
+    def shared_by_shape(self, occurrence: InFlightEvent, sample: QueuedPodInfo) -> bool:
         """Whether one evaluation answers for all pods like `sample`: their hints say so.
 
         Not for the pod that the event is about: a hint may know its own pod.
@@ -332,7 +332,7 @@ class HintIndex:
         return found or NOTHING_WANTED
 
     def offered(
-        self, registrations: Iterable[Registration], occurrence: Occurrence
+        self, registrations: Iterable[Registration], occurrence: InFlightEvent
     ) -> list[tuple[Registration, Collection[Hashable]]] | None:
         """What the event offers to each; None when it may concern any pod."""
         found = []
@@ -343,7 +343,7 @@ class HintIndex:
             found.append((each, keys))
         return found
 
-    def _find(self, event: ClusterEvent) -> Interest:
+    def _find(self, event: ClusterEvent) -> EventSubscription:
         by_profile = {
             profile: tuple(each for each in registrations if each.event.matches(event))
             for profile, registrations in self._profiles.items()
@@ -357,10 +357,10 @@ class HintIndex:
             for plugin, found in by_plugin.items()
             if all(each.keys is not None for each in found)
         }
-        return Interest(event.label, tuple(by_plugin), by_profile, keyed)
+        return EventSubscription(event.label, tuple(by_plugin), by_profile, keyed)
 
     def _ask(
-        self, each: Registration, occurrence: Occurrence, pod: Pod, pod_identity: Hashable | None
+        self, each: Registration, occurrence: InFlightEvent, pod: Pod, pod_identity: Hashable | None
     ) -> QueueingHint:
         if each.hint is None:
             return QueueingHint.QUEUE
@@ -378,7 +378,7 @@ class HintIndex:
         self,
         each: Registration,
         hint: Callable[[Pod, Any, Any], QueueingHint],
-        occurrence: Occurrence,
+        occurrence: InFlightEvent,
         pod: Pod,
     ) -> QueueingHint:
         self.counts.calls += 1
@@ -406,9 +406,9 @@ def _asked(keys: HintKeys | None, what: str, *about: Any) -> Collection[Hashable
         return None
 
 
-def _told_by(plugin: str, rejectors: set[str], pending: set[str]) -> Verdict:
+def _told_by(plugin: str, rejectors: set[str], pending: set[str]) -> QueueingDecision:
     if plugin in pending:
-        return Verdict(Strategy.IMMEDIATELY, plugin)
+        return QueueingDecision(QueueingStrategy.IMMEDIATELY, plugin)
     if plugin in rejectors:
-        return Verdict(Strategy.AFTER_BACKOFF, plugin)
+        return QueueingDecision(QueueingStrategy.AFTER_BACKOFF, plugin)
     return SKIP

@@ -25,13 +25,13 @@ ROUND_SECONDS: Final = 0.1
 """The least time between two rounds of early attempts by pods like those turned down."""
 
 
-def likeness(info: QueuedPodInfo) -> Hashable | None:
+def pod_signature(info: QueuedPodInfo) -> Hashable | None:
     """Equal for pods that an attempt cannot tell apart; None when nobody interned the shape."""
     alike = identity(info.pod)
     return None if alike is None else (alike, info.pod.spec.scheduler_name)
 
 
-class Fruitless:
+class RetrySuppressor:
     """Pods turned down since the last event, by likeness. Times are the queue's, in seconds."""
 
     __slots__ = ("_again", "_begun", "_events", "_known", "due")
@@ -90,7 +90,7 @@ class Fruitless:
             and info.post_filter is not PostFilterOutcome.NOMINATED
             and self._begun.get(info.uid) == self._events
         ):
-            self._known.add(likeness(info))
+            self._known.add(pod_signature(info))
 
     def known(self, alike: Hashable | None) -> bool:
         """Whether a pod of this likeness was turned down in this round."""

@@ -21,7 +21,7 @@ Wanted = Mapping[Hashable, Collection[Hashable] | None]
 NOTHING_WANTED: Final[Wanted] = {}
 
 
-class Sieve(Generic[G]):
+class HintKeyIndex(Generic[G]):
     """Groups filed under (registration, key)."""
 
     __slots__ = ("_by_key", "_unknown")
@@ -30,29 +30,31 @@ class Sieve(Generic[G]):
         self._by_key: dict[tuple[Hashable, Hashable], dict[Hashable, G]] = {}
         self._unknown: dict[Hashable, dict[Hashable, G]] = {}
 
-    def add(self, name: Hashable, group: G, wanted: Wanted) -> None:
+    def add(self, name: Hashable, group: G, required_keys: Wanted) -> None:
         """File a group, called `name`, under all that it wants."""
-        for registration, keys in wanted.items():
+        for registration, keys in required_keys.items():
             if keys is None:
                 self._unknown.setdefault(registration, {})[name] = group
                 continue
             for key in keys:
                 self._by_key.setdefault((registration, key), {})[name] = group
 
-    def discard(self, name: Hashable, wanted: Wanted) -> None:
-        """Forget a group; `wanted` as when it was added."""
-        for registration, keys in wanted.items():
+    def discard(self, name: Hashable, required_keys: Wanted) -> None:
+        """Forget a group; `required_keys` as when it was added."""
+        for registration, keys in required_keys.items():
             if keys is None:
                 _discard(self._unknown, registration, name)
                 continue
             for key in keys:
                 _discard(self._by_key, (registration, key), name)
 
-    def find(self, registration: Hashable, offered: Collection[Hashable]) -> dict[Hashable, G]:
+    def find(
+        self, registration: Hashable, provided_keys: Collection[Hashable]
+    ) -> dict[Hashable, G]:
         """The groups that want one of the keys, and those of which nobody knows; a new dict."""
         found = dict(self._unknown.get(registration, ()))
         by_key = self._by_key
-        for key in offered:
+        for key in provided_keys:
             groups = by_key.get((registration, key))
             if groups is not None:
                 found.update(groups)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Place(StrEnum):
+class QueueState(StrEnum):
     """Where a pod is; the values of the first three are upstream's metric labels."""
 
     ACTIVE = "active"
@@ -69,7 +69,7 @@ class PodView:
     name: str
     uid: str
     profile: str
-    place: Place
+    place: QueueState
     position: int | None
     """0 is next; None where there is no order."""
     attempts: int

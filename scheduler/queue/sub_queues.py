@@ -14,16 +14,16 @@ from scheduler.queue.active_queue import ActiveQueue, nobody
 from scheduler.queue.backoff_queue import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
 from scheduler.queue.heap import KeyedHeap
 from scheduler.queue.metrics import QueueMetrics
-from scheduler.queue.retry_suppressor import Fruitless
-from scheduler.queue.statistics import Place
-from scheduler.queue.unschedulable_pods import UnschedulablePool, WantedKeys
+from scheduler.queue.retry_suppressor import RetrySuppressor
+from scheduler.queue.statistics import QueueState
+from scheduler.queue.unschedulable_pods import UnschedulablePods, WantedKeys
 
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
 
-_POOL: Final = (Place.UNSCHEDULABLE, Place.GATED)
+_POOL: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
 
 
-class Places:
+class SubQueues:
     """The three sub-queues, an index over them, and their gauges."""
 
     __slots__ = ("_metrics", "_names", "_policy", "_retries", "_where", "active", "backoff", "pool")
@@ -39,12 +39,12 @@ class Places:
         """`over` gives the namespaces whose pods are popped after all others."""
         self.active = ActiveQueue(sort_key, over)
         self.backoff = BackoffQueue(policy, sort_key)
-        self.pool = UnschedulablePool(wanted)
+        self.pool = UnschedulablePods(wanted)
         self._policy = policy
         self._metrics = metrics
         #: Pods of the pool that asked to be tried again at a time, by that time.
         self._retries: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        self._where: dict[str, Place] = {}
+        self._where: dict[str, QueueState] = {}
         self._names: dict[str, QueuedPodInfo] = {}
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class Places:
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         return iter(self._names.values())
 
-    def where(self, uid: str) -> Place | None:
+    def where(self, uid: str) -> QueueState | None:
         """The place of a pod, None when it is in none."""
         return self._where.get(uid)
 
@@ -62,9 +62,9 @@ class Places:
         place = self._where.get(uid)
         if place is None:
             return None
-        if place is Place.ACTIVE:
+        if place is QueueState.ACTIVE:
             return self.active.get(uid)
-        if place is Place.BACKOFF:
+        if place is QueueState.BACKOFF:
             return self.backoff.get(uid)
         return self.pool.get(uid)
 
@@ -75,19 +75,19 @@ class Places:
     def rank(self, uid: str) -> int | None:
         """How many pods leave the same sub-queue before this one; None where there is no order."""
         place = self._where.get(uid)
-        if place is Place.ACTIVE:
+        if place is QueueState.ACTIVE:
             return self.active.rank(uid)
-        return self.backoff.rank(uid) if place is Place.BACKOFF else None
+        return self.backoff.rank(uid) if place is QueueState.BACKOFF else None
 
     def to_active(self, info: QueuedPodInfo, event: str) -> None:
         """Move a pod to the active queue from wherever it is. Raises what QueueSort raises."""
         self.active.add(info)
-        self._moved(info, Place.ACTIVE, event)
+        self._moved(info, QueueState.ACTIVE, event)
 
     def to_backoff(self, info: QueuedPodInfo, event: str) -> None:
         """Move a pod to the backoff queue from the pool or from outside; as `to_active`."""
         self.backoff.add(info)
-        self._moved(info, Place.BACKOFF, event)
+        self._moved(info, QueueState.BACKOFF, event)
 
     def to_pool(self, info: QueuedPodInfo, event: str) -> None:
         """Move a pod to the pool, or file it again when it is there and its record changed."""
@@ -97,7 +97,7 @@ class Places:
             self._retries.remove(info.uid)
         else:
             self._retries.push(info.uid, due, info)
-        self._moved(info, Place.GATED if info.gated else Place.UNSCHEDULABLE, event)
+        self._moved(info, QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE, event)
 
     def retry_time(self, info: QueuedPodInfo) -> float | None:
         """When a pod of the pool is tried again without any event: never in backoff."""
@@ -125,9 +125,9 @@ class Places:
     def refresh(self, info: QueuedPodInfo) -> None:
         """File a queued pod again after its record changed. Raises what QueueSort raises."""
         place = self._where[info.uid]
-        if place is Place.ACTIVE:
+        if place is QueueState.ACTIVE:
             self.active.add(info)
-        elif place is Place.BACKOFF:
+        elif place is QueueState.BACKOFF:
             self.backoff.update(info)
         else:
             self.to_pool(info, "")
@@ -149,28 +149,29 @@ class Places:
         self._left(info, place)
         return info
 
-    def pop(self, fruitless: Fruitless, *, early: bool) -> QueuedPodInfo | None:
+    def pop(self, fruitless: RetrySuppressor, *, early: bool) -> QueuedPodInfo | None:
         """Take out the next pod; None when there is none, or `active.unsorted`.
 
         `early`: from the backoff queue if nothing is active, but for those that are `fruitless`.
         """
         info = self.active.pop()
         if info is not None:
-            self._left(info, Place.ACTIVE)
+            self._left(info, QueueState.ACTIVE)
         elif self.active.unsorted:
             return None
         elif early and (info := self.backoff.pop_early(fruitless)) is not None:
-            self._left(info, Place.BACKOFF)
-            self._metrics.incoming_pods(Place.ACTIVE, POP_FROM_BACKOFF)
+            self._left(info, QueueState.BACKOFF)
+            self._metrics.incoming_pods(QueueState.ACTIVE, POP_FROM_BACKOFF)
         return info
 
     def violations(self) -> list[str]:
         """What is broken inside, for `validate()`."""
         found = self.active.violations() + self.backoff.violations() + self.pool.violations()
-        actual = [(info.uid, Place.ACTIVE) for info in self.active]
-        actual += [(info.uid, Place.BACKOFF) for info in self.backoff]
+        actual = [(info.uid, QueueState.ACTIVE) for info in self.active]
+        actual += [(info.uid, QueueState.BACKOFF) for info in self.backoff]
         actual += [
-            (info.uid, Place.GATED if info.gated else Place.UNSCHEDULABLE) for info in self.pool
+            (info.uid, QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE)
+            for info in self.pool
         ]
         found += [f"retry times: {text}" for text in self._retries.violations()]
         wanting = {info.uid for info in self.pool if info.requeue_at is not None}
@@ -189,7 +190,7 @@ class Places:
         ]
         return found
 
-    def _moved(self, info: QueuedPodInfo, place: Place, event: str) -> None:
+    def _moved(self, info: QueuedPodInfo, place: QueueState, event: str) -> None:
         uid = info.uid
         before = self._where.get(uid)
         if before is place:
@@ -203,18 +204,18 @@ class Places:
             if place in _POOL and before in _POOL:
                 return
             self._take(before, uid)
-        queue = Place.UNSCHEDULABLE if place is Place.GATED else place
+        queue = QueueState.UNSCHEDULABLE if place is QueueState.GATED else place
         self._metrics.incoming_pods(queue, event)
 
-    def _left(self, info: QueuedPodInfo, place: Place) -> None:
+    def _left(self, info: QueuedPodInfo, place: QueueState) -> None:
         del self._where[info.uid]
         del self._names[info.key]
         self._metrics.pending_pods(place, -1)
 
-    def _take(self, place: Place, uid: str) -> QueuedPodInfo:
-        if place is Place.ACTIVE:
+    def _take(self, place: QueueState, uid: str) -> QueuedPodInfo:
+        if place is QueueState.ACTIVE:
             info = self.active.remove(uid)
-        elif place is Place.BACKOFF:
+        elif place is QueueState.BACKOFF:
             info = self.backoff.remove(uid)
         else:
             info = self.pool.remove(uid)

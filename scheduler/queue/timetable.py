@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.queue.unschedulable_pods import UnschedulablePool
+from scheduler.queue.unschedulable_pods import UnschedulablePods
 
 POOL_FLUSH_PERIOD: Final = 30.0
 """Seconds between two looks for pods that were in the pool for too long."""
@@ -29,7 +29,7 @@ class Timetable:
         self._next_flush = now
         self._next_tick = now + hint_period
 
-    def next(self, pool: UnschedulablePool) -> float | None:
+    def next(self, pool: UnschedulablePods) -> float | None:
         """When either task concerns a pod of the pool; None when never."""
         flush = self._next_flush if self._flush and len(pool) > pool.gated else None
         if not self._time_plugins or not pool.has_groups_of(self._time_plugins):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Pod
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.sieve import NOTHING_WANTED, Sieve, Wanted
+from scheduler.queue.sieve import NOTHING_WANTED, HintKeyIndex, Wanted
 
 WantedKeys = Callable[[QueuedPodInfo, Iterable[str]], Wanted]
 """`wanted(info, plugins)`: what a pod that these plugins hold wants of events."""
@@ -69,7 +69,7 @@ def _plugins(info: QueuedPodInfo) -> tuple[str, ...]:
     return tuple(sorted(info.rejectors))
 
 
-class UnschedulablePool:
+class UnschedulablePods:
     """Pods by UID, in groups indexed by plugin."""
 
     __slots__ = ("_by_plugin", "_gated", "_group_of", "_groups", "_sieve", "_wanted")
@@ -77,7 +77,7 @@ class UnschedulablePool:
     def __init__(self, wanted: WantedKeys = _nothing) -> None:
         """`wanted` says what the pods of a new group want of events."""
         self._wanted = wanted
-        self._sieve: Sieve[Group] = Sieve()
+        self._sieve: HintKeyIndex[Group] = HintKeyIndex()
         self._groups: dict[Hashable, Group] = {}
         self._group_of: dict[str, Group] = {}
         self._by_plugin: dict[str, dict[Hashable, Group]] = {}

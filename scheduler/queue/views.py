@@ -9,8 +9,8 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.backoff_queue import BackoffPolicy
 from scheduler.queue.in_flight import InFlight
 from scheduler.queue.nominator import QueueNominator
-from scheduler.queue.statistics import Place, PodView
-from scheduler.queue.sub_queues import Places
+from scheduler.queue.statistics import PodView, QueueState
+from scheduler.queue.sub_queues import SubQueues
 from scheduler.queue.unschedulable_pods import Group
 
 _WHILE_ACTIVE = "waiting for its turn"
@@ -31,7 +31,7 @@ class Viewer:
 
     def __init__(
         self,
-        places: Places,
+        places: SubQueues,
         in_flight: InFlight,
         nominator: QueueNominator,
         policy: BackoffPolicy,
@@ -52,7 +52,7 @@ class Viewer:
             assert place is not None
             return self._view(info, place, self._places.rank(info.uid))
         running = next((each for each in self._in_flight if each.key == key), None)
-        return None if running is None else self._view(running, Place.IN_FLIGHT, None)
+        return None if running is None else self._view(running, QueueState.IN_FLIGHT, None)
 
     def views(self, namespace: str = "", limit: int | None = None) -> list[PodView]:
         """All pods: active in order, backoff in order, unschedulable, gated, in flight.
@@ -71,22 +71,25 @@ class Viewer:
         head = None if namespace else limit
         found = [
             self._view(info, place, position)
-            for place, queue in ((Place.ACTIVE, places.active), (Place.BACKOFF, places.backoff))
+            for place, queue in (
+                (QueueState.ACTIVE, places.active),
+                (QueueState.BACKOFF, places.backoff),
+            )
             for position, info in wanted(queue.ordered(head))
         ]
         for place, infos in (
-            (Place.UNSCHEDULABLE, _members(places.pool.groups(gated=False))),
-            (Place.GATED, _members(places.pool.groups(gated=True))),
-            (Place.IN_FLIGHT, iter(self._in_flight)),
+            (QueueState.UNSCHEDULABLE, _members(places.pool.groups(gated=False))),
+            (QueueState.GATED, _members(places.pool.groups(gated=True))),
+            (QueueState.IN_FLIGHT, iter(self._in_flight)),
         ):
             found += [self._view(info, place, None) for _, info in wanted(infos)]
         return found
 
-    def _view(self, info: QueuedPodInfo, place: Place, position: int | None) -> PodView:
+    def _view(self, info: QueuedPodInfo, place: QueueState, position: int | None) -> PodView:
         retry = self._places.retry_time(info)
         release = self._policy.release(self._policy.expiry(info))
         next_retry, reason = _next_retry(info, place, release, retry, self._flush_after)
-        if place is Place.ACTIVE and self._places.active.deferred(info):
+        if place is QueueState.ACTIVE and self._places.active.deferred(info):
             reason = _DEFERRED
         metadata = info.pod.metadata
         return PodView(
@@ -116,22 +119,22 @@ def _members(groups: Iterable[Group]) -> Iterator[QueuedPodInfo]:
 
 def _next_retry(
     info: QueuedPodInfo,
-    place: Place,
+    place: QueueState,
     release: float,
     retry: float | None,
     flush_after: float | None,
 ) -> tuple[float | None, str]:
-    if place is Place.ACTIVE:
+    if place is QueueState.ACTIVE:
         return None, _WHILE_ACTIVE
-    if place is Place.BACKOFF and info.pause:
+    if place is QueueState.BACKOFF and info.pause:
         return release, _PAUSE
-    if place is Place.BACKOFF:
+    if place is QueueState.BACKOFF:
         return release, _BACKOFF if info.rejectors else _ERROR_BACKOFF
-    if place is Place.GATED:
+    if place is QueueState.GATED:
         if retry is None:
             return None, ""
         return retry, _GATE_BROKEN if info.gate_errors else _GATE_ASKED
-    if place is Place.UNSCHEDULABLE:
+    if place is QueueState.UNSCHEDULABLE:
         flush = None if flush_after is None else info.timestamp + flush_after
         if retry is not None and (flush is None or retry <= flush):
             return retry, _ASKED

@@ -23,11 +23,11 @@ from typing import Final
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.admission import Admission
-from scheduler.queue.in_flight import Occurrence
-from scheduler.queue.pre_enqueue import Gates
-from scheduler.queue.queueing_hints import AFTER_BACKOFF, SKIP, HintIndex, Verdict
-from scheduler.queue.statistics import Place
-from scheduler.queue.sub_queues import Places
+from scheduler.queue.in_flight import InFlightEvent
+from scheduler.queue.pre_enqueue import PreEnqueueRunner
+from scheduler.queue.queueing_hints import AFTER_BACKOFF, SKIP, HintIndex, QueueingDecision
+from scheduler.queue.statistics import QueueState
+from scheduler.queue.sub_queues import SubQueues
 from scheduler.queue.unschedulable_pods import Group
 
 MAX_EVENTS: Final = 8
@@ -42,8 +42,8 @@ PRUNE_FROM: Final = 1024
 CHECK_EVERY = 16
 """Groups, or pods that move, between two looks at the clock."""
 
-_POOL: Final = (Place.UNSCHEDULABLE, Place.GATED)
-_Move = tuple[QueuedPodInfo, Verdict, str]
+_POOL: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
+_Move = tuple[QueuedPodInfo, QueueingDecision, str]
 
 
 class Piece:
@@ -78,9 +78,9 @@ class Wakeups:
     def __init__(
         self,
         *,
-        places: Places,
+        places: SubQueues,
         hints: HintIndex,
-        gates: Gates,
+        gates: PreEnqueueRunner,
         admission: Admission,
         accounts: NamespaceAccounts,
         monotonic: Callable[[], float],
@@ -96,9 +96,9 @@ class Wakeups:
         self._seconds = seconds
         #: Groups that are still to be looked at, and because of what; no event: wake them all.
         #: By identity, because another group may have the same key later.
-        self._groups: dict[Group, list[Occurrence]] = {}
+        self._groups: dict[Group, list[InFlightEvent]] = {}
         #: The same for groups of deferred namespaces, which come last.
-        self._behind: dict[Group, list[Occurrence]] = {}
+        self._behind: dict[Group, list[InFlightEvent]] = {}
         self._prune_at = PRUNE_FROM
         #: Pods that are still to be moved.
         self._moves: deque[_Move] = deque()
@@ -119,7 +119,7 @@ class Wakeups:
         group = self._places.pool.group_of(uid)
         return group in self._groups or group in self._behind
 
-    def begin(self, groups: Sequence[Group], occurrence: Occurrence) -> int:
+    def begin(self, groups: Sequence[Group], occurrence: InFlightEvent) -> int:
         """Wake the pods of these groups that the event may help; returns how many moved at once."""
         if self.left and self._seconds != math.inf:
             self._put_off(groups, occurrence)
@@ -133,7 +133,7 @@ class Wakeups:
                 break
         return self._carry_out(moving, piece)
 
-    def move(self, infos: Iterable[QueuedPodInfo], verdict: Verdict, label: str) -> None:
+    def move(self, infos: Iterable[QueuedPodInfo], verdict: QueueingDecision, label: str) -> None:
         """Move pods of the pool, if they are there still."""
         self._carry_out(deque((info, verdict, label) for info in infos), self.piece())
 
@@ -161,7 +161,7 @@ class Wakeups:
             if piece.late():
                 break
 
-    def _put_off(self, groups: Iterable[Group], occurrence: Occurrence) -> None:
+    def _put_off(self, groups: Iterable[Group], occurrence: InFlightEvent) -> None:
         over = self._accounts.over()
         for group in groups:
             events = self._groups.get(group)
@@ -183,7 +183,7 @@ class Wakeups:
         self._behind = {group: events for group, events in self._behind.items() if group.members}
         self._prune_at = PRUNE_FROM + 2 * (len(self._groups) + len(self._behind))
 
-    def _decide(self, group: Group, occurrence: Occurrence, moving: deque[_Move]) -> None:
+    def _decide(self, group: Group, occurrence: InFlightEvent, moving: deque[_Move]) -> None:
         """Ask the hints of a group; whoever is to be moved is added to `moving`."""
         shared = (
             group.identity is not None
@@ -221,7 +221,7 @@ class Wakeups:
                 break
         return moved
 
-    def _move(self, info: QueuedPodInfo, verdict: Verdict, label: str) -> bool:
+    def _move(self, info: QueuedPodInfo, verdict: QueueingDecision, label: str) -> bool:
         flushed = label == UNSCHEDULABLE_TIMEOUT
         if flushed:
             info.was_flushed_from_unschedulable = True

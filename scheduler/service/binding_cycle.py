@@ -36,7 +36,9 @@ _log = structlog.get_logger(__name__)
 
 #: A failure without a text: the pod is retried, unless the watch shows that it is gone or bound,
 #: but nothing is written about it.
-_UNTOLD: Final = Failure(reason="SchedulerError", message="", nominating=None, rejected=False)
+SILENT_FAILURE: Final = Failure(
+    reason="SchedulerError", message="", nominating=None, rejected=False
+)
 
 
 class BindingCycle:
@@ -142,7 +144,7 @@ class BindingCycle:
             return failure
         if status is not None and not status.success:
             if status.code is Code.SKIP or isinstance(status.error, PodMovedOnError):
-                return _UNTOLD
+                return SILENT_FAILURE
             return from_status(status)
         await self._post_bind(attempt)
         return None

@@ -1,8 +1,8 @@
 """HTTP extenders of a running process: who is called, who is not any more, and who binds.
 
-Implements the engine's `Outside`: a suspended scheduling cycle waits here. Every call has the
-extender's `httpTimeout`; after some failures in a row a circuit breaker keeps further calls from
-being made, so that an extender that hangs cannot hold up scheduling for long.
+Implements the engine's `ExtenderTransport`: a suspended scheduling cycle waits here. Every call has
+the extender's `httpTimeout`; after some failures in a row a circuit breaker keeps further calls
+from being made, so that an extender that hangs cannot hold up scheduling for long.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _CallError(ExtenderError):
         return isinstance(self.cause, RequestError) and not self.cause.outcome_unknown
 
 
-class _Peer:
+class ExtenderClient:
     """One extender: its client, its name, and a breaker for each verb.
 
     A verb that works says nothing about another one that hangs.
@@ -127,7 +127,7 @@ def _verbs(extender: Extender) -> Sequence[str]:
 
 
 class ServiceOutside:
-    """Implements `engine.extenders.Outside`."""
+    """Implements `engine.extenders.ExtenderTransport`."""
 
     def __init__(
         self,
@@ -148,14 +148,14 @@ class ServiceOutside:
         self._stores = stores
         #: What was cancelled and has not ended yet.
         self._late: set[asyncio.Future[Any]] = set()
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[int, ExtenderClient] = {}
         #: Extenders whose unusual scores were reported.
         self._odd: set[str] = set()
         for extender, http in zip(extenders, extender_clients(extenders), strict=True):
             breaker = partial(
                 CircuitBreaker, clock.monotonic, failures=failures, cool_down=cool_down
             )
-            peer = self._peers[id(extender)] = _Peer(extender, http, breaker)
+            peer = self._peers[id(extender)] = ExtenderClient(extender, http, breaker)
             for verb in peer.breakers:
                 metrics.extender_circuit(peer.name, verb, open=False)
 
@@ -211,12 +211,12 @@ class ServiceOutside:
         self._succeeded(peer, verb)
         return answer
 
-    def _succeeded(self, peer: _Peer, verb: str) -> None:
+    def _succeeded(self, peer: ExtenderClient, verb: str) -> None:
         if peer.breakers[verb].succeeded():
             self._metrics.extender_circuit(peer.name, verb, open=False)
             _log.info("extender answers again", extender=peer.name, verb=verb)
 
-    def _failed(self, peer: _Peer, verb: str, text: str) -> None:
+    def _failed(self, peer: ExtenderClient, verb: str, text: str) -> None:
         breaker = peer.breakers[verb]
         if breaker.failed():
             self._metrics.extender_circuit(peer.name, verb, open=True)
@@ -256,7 +256,9 @@ class ServiceOutside:
         if not task.cancelled() and task.exception() is not None:
             _log.warning("work that was given up failed", error=repr(task.exception()))
 
-    def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:
+    def log_ignored_failure(
+        self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError
+    ) -> None:
         """Log that an extender's failure was ignored."""
         if isinstance(problem, _CallError) and problem.cause is None:
             # The breaker opened with a line of its own.
@@ -314,7 +316,7 @@ def _answered(problem: RequestError | MalformedResponseError) -> bool:
     return isinstance(problem, MalformedResponseError)
 
 
-def _about(peer: _Peer, verb: str, problem: RequestError | MalformedResponseError) -> str:
+def _about(peer: ExtenderClient, verb: str, problem: RequestError | MalformedResponseError) -> str:
     url = peer.http.url(verb)
     text = str(problem)
     if isinstance(problem, RequestError):
@@ -366,7 +368,7 @@ class ExtenderBinder:
                 return error(result.error or f"pod {pod.key} is not bound")
             if not extender.ignorable:
                 return error(failed[0])
-            self._outside.passed_over(extender, extender.bind_verb, pod, failed[0])
+            self._outside.log_ignored_failure(extender, extender.bind_verb, pod, failed[0])
         return SKIP
 
     async def _send(

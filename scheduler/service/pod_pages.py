@@ -1,7 +1,8 @@
 """The debug pages about pods: `/debug/queue` and `/debug/explain`.
 
-Turns queries into calls and answers into records, which `kubestow queue` and `kubestow explain`
-decode again. Decides nothing; runs on the loop between cycles, so an answer shows one moment.
+Turns queries into calls and answers into records, which `kubestow queue` and `kubestow
+explain` decode again. Decides nothing; runs on the loop between cycles, so an answer shows one
+moment.
 """
 
 from __future__ import annotations

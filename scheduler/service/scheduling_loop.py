@@ -184,7 +184,7 @@ class SchedulingLoop:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            attempt = self._engine.gave_up(info, error)
+            attempt = self._engine.aborted(info, error)
         # As no cycle begins while a relist is being applied, none ends then.
         await self._steady.wait()
         return attempt

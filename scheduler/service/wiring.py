@@ -35,8 +35,8 @@ from scheduler.client.transport import Transport
 from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.controllers.node_provisioning import (
     BridgeOptions,
+    ConditionSelector,
     Decisions,
-    Demand,
     Limits,
     NodeProvisioningBridge,
     StatusObject,
@@ -354,7 +354,7 @@ class Wiring:
         )
         decisions = Decisions(
             names=self.frameworks,
-            wanted=Demand(
+            wanted=ConditionSelector(
                 every_pod=settings.scope == "All",
                 by_default=tuple(profiles_that_fall_back_by_default(self.configuration.profiles)),
             ),

@@ -16,7 +16,7 @@ from typing import Final
 from simulator.admission import WriteOptions
 from simulator.api import Api
 from simulator.deferral import is_uncharged
-from simulator.gates import QUOTA_GATE, Gates
+from simulator.gates import QUOTA_GATE, FeatureGates
 from simulator.objects import JsonObject, dig
 from simulator.quota_admission import QUOTAS
 from simulator.quota_usage import (
@@ -45,7 +45,9 @@ class QuotaController:
     `gates` are those of controllers, which need not be those of the API server.
     """
 
-    def __init__(self, api: Api, gates: Gates, *, resync_seconds: float = RESYNC_SECONDS) -> None:
+    def __init__(
+        self, api: Api, gates: FeatureGates, *, resync_seconds: float = RESYNC_SECONDS
+    ) -> None:
         self._api = api
         self._gates = gates
         self._quotas = api.resources.of_kind("v1", "ResourceQuota")

@@ -18,7 +18,7 @@ from plugins.names import VOLUME_BINDING
 from scheduler.api import Pod
 from scheduler.engine import Attempt, AttemptError, Evaluator, FitError
 from scheduler.engine.diagnosis import Diagnosis
-from scheduler.engine.schedule_one import Unfit
+from scheduler.engine.schedule_one import Unschedulable
 from scheduler.engine.scoring import ScoreSlot, _call_score, call_score_rows
 from scheduler.framework import (
     Code,
@@ -338,7 +338,7 @@ def _post_filter(world: World, observation: Observation) -> None:
         record.update(_dry_runs(world, state, diagnosis))
         observation.actual["postFilter"] = record
         outcome = world.plain.schedule(CycleState(), world.pod)
-        assert isinstance(outcome, Unfit)
+        assert isinstance(outcome, Unschedulable)
         if outcome.error.diagnosis.message() != observation.actual["message"]:
             observation.reuse.append("the message differs from the one without reuse")
 

@@ -13,7 +13,7 @@ from scheduler.controllers.node_provisioning.bridge import (
 )
 from scheduler.controllers.node_provisioning.decisions import Decisions, Patch, Plan
 from scheduler.controllers.node_provisioning.demand import (
-    Demand,
+    ConditionSelector,
     profiles_that_fall_back_by_default,
 )
 from scheduler.controllers.node_provisioning.ownership import CONDITION, FIELD_MANAGER
@@ -27,8 +27,8 @@ __all__ = [
     "BridgeMetrics",
     "BridgeOptions",
     "BridgeStatistics",
+    "ConditionSelector",
     "Decisions",
-    "Demand",
     "Limits",
     "NodeProvisioningBridge",
     "Patch",

@@ -24,7 +24,7 @@ def profiles_that_fall_back_by_default(profiles: Iterable[ResolvedProfile]) -> I
             yield profile.scheduler_name
 
 
-class Demand:
+class ConditionSelector:
     """Answers for pods of our scheduler names that have no node."""
 
     def __init__(self, *, every_pod: bool, by_default: Collection[str] = ()) -> None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.engine.schedule_one import Randomness
+from scheduler.engine.schedule_one import RandomSource
 from scheduler.framework.preemption import Candidate
 
 # Priorities may be negative; so that more victims are never a smaller sum.
 _SUM_OFFSET: Final = 1 << 31
 
-Harm = tuple[int, int, int, int]
+CandidateRank = tuple[int, int, int, int]
 """Violated budgets, highest priority, sum of priorities and number of the victims."""
 LatestStart = tuple[bool, str]
 """Of the victims of the highest priority: whether one has not started, and the earliest start."""
@@ -27,7 +27,7 @@ LatestStart = tuple[bool, str]
 class RankedCandidate(Candidate):
     """A candidate that knows how it compares: in a burst the same ones are compared many times."""
 
-    harm: Harm
+    harm: CandidateRank
     latest_start: LatestStart
 
 
@@ -44,7 +44,7 @@ def ranked(candidate: Candidate) -> RankedCandidate:
     )
 
 
-def least_harm(candidates: Sequence[Candidate], random: Randomness) -> Candidate:
+def least_harm(candidates: Sequence[Candidate], random: RandomSource) -> Candidate:
     """The candidate that does the least harm; there must be one at least."""
     finalists = [ranked(each) for each in candidates]
     least = min([each.harm for each in finalists])
@@ -62,7 +62,7 @@ def importance(pod: Pod) -> tuple[int, bool, str]:
     return -pod.priority, start is None, start or ""
 
 
-def _harm(candidate: Candidate) -> Harm:
+def _harm(candidate: Candidate) -> CandidateRank:
     victims = candidate.victims
     return (
         candidate.pdb_violations,

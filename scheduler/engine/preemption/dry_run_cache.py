@@ -1,4 +1,4 @@
-"""DryRunMemory: what dry runs found on single nodes, until something on the node changes.
+"""DryRunCache: what dry runs found on single nodes, until something on the node changes.
 
 Preemptors come in bursts from one template, and between two of them one node changes, and the
 status of a disruption budget. Whoever remembers must make sure that the outcome depends on the
@@ -94,7 +94,7 @@ class _Remembered:
     outcomes: Outcomes
 
 
-class DryRunMemory:
+class DryRunCache:
     """Outcomes by kind of pod and row. Victims may be older objects of the same pods."""
 
     def __init__(self, table: NodeTable) -> None:

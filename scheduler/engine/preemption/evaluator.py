@@ -28,10 +28,10 @@ from scheduler.engine.filtering import FilterSlot, filter_slots, named_versions
 from scheduler.engine.nominated_pods_fit import NominatedRows
 from scheduler.engine.preemption.candidates import importance, least_harm, ranked
 from scheduler.engine.preemption.disruption_budgets import NO_CLAIMS, Claims, DisruptionBudgets
-from scheduler.engine.preemption.dry_run_cache import DryRunMemory, Outcomes
-from scheduler.engine.preemption.without_victims import EmptiedTable
+from scheduler.engine.preemption.dry_run_cache import DryRunCache, Outcomes
+from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.engine.runtime import AttemptError, Framework, call_filter
-from scheduler.engine.schedule_one import Randomness
+from scheduler.engine.schedule_one import RandomSource
 from scheduler.framework import (
     BoolColumn,
     Code,
@@ -42,7 +42,7 @@ from scheduler.framework import (
     Listers,
     NodeToStatus,
     Nominator,
-    Removable,
+    PotentialVictims,
     Rows,
     Status,
     unresolvable,
@@ -152,7 +152,7 @@ class Evaluator:
         nominator: Nominator,
         listers: Listers,
         *,
-        random: Randomness,
+        random: RandomSource,
         own_schedulers: Sequence[str],
         observe: Callable[[int], None] = _unmeasured,
         review: CandidateReview = _unreviewed,
@@ -177,9 +177,9 @@ class Evaluator:
         self._told = tuple(filter(_told_by_table, self._slots))
         self._extending = frozenset(p.name for p in framework.pre_filter if _extends(p))
         #: (shape, pin, rules, variant) to (stamp, finding) of searches that found nothing.
-        self._fruitless: dict[Any, tuple[tuple[object, ...], PreemptionFinding]] = {}
+        self._negative_cache: dict[Any, tuple[tuple[object, ...], PreemptionFinding]] = {}
         self._budgets = DisruptionBudgets()
-        self._dry_runs = DryRunMemory(table)
+        self._dry_runs = DryRunCache(table)
 
     def observe(self, victims: int) -> None:
         """Count one attempt."""
@@ -197,7 +197,7 @@ class Evaluator:
             return PreemptionFinding(error=NO_NODES)
         key, stamp = self._memory(state, pod, rules)
         if key is not None:
-            remembered = self._fruitless.get(key)
+            remembered = self._negative_cache.get(key)
             if remembered is not None and remembered[0] == stamp:
                 return remembered[1]
         rows = self._potential(statuses)
@@ -220,9 +220,9 @@ class Evaluator:
         message = self._message(outcome, len(rows))
         finding = PreemptionFinding(message=message, refusers=frozenset(outcome.refusers))
         if key is not None:
-            if len(self._fruitless) >= _MAX_REMEMBERED:
-                self._fruitless.clear()
-            self._fruitless[key] = stamp, finding
+            if len(self._negative_cache) >= _MAX_REMEMBERED:
+                self._negative_cache.clear()
+            self._negative_cache[key] = stamp, finding
         return finding
 
     async def _reviewed(self, reviewed: Coroutine[Any, Any, list[Candidate]]) -> PreemptionFinding:
@@ -349,12 +349,12 @@ class Evaluator:
             nominated = np.zeros(table.capacity, dtype=np.bool_)
             nominated[trial.nominated] = True
             verdict[nominated[rows] & (verdict == _SURVIVES)] = _EXACT
-        emptied: Any = EmptiedTable(
+        emptied: Any = WithoutPotentialVictims(
             table,
             table.requested - amounts,
             table.pod_count - pods,
             trial.removable,
-            Removable(pod.priority, own),
+            PotentialVictims(pod.priority, own),
         )
         unknown = False
         for slot in trial.slots:
@@ -381,12 +381,12 @@ class Evaluator:
         for plugin in self._framework.pre_filter:
             if plugin.name not in following or not alone.any():
                 continue
-            ask = getattr(plugin, "removals_matter_rows", None)
+            ask = getattr(plugin, "removal_sensitive_rows", None)
             left = np.flatnonzero(alone)
             try:
                 if ask is None:
                     return np.zeros(len(rows), dtype=np.bool_)
-                codes = plugin.filter_emptied_rows(trial.state, trial.pod, emptied, rows[left])
+                codes = plugin.filter_without_victims(trial.state, trial.pod, emptied, rows[left])
                 matter = ask(trial.state, trial.pod, emptied, rows[left])
                 alone[left] = (codes == 0) & ~matter
             except Exception:  # noqa: BLE001 - plugin boundary: a true fault shows again in scalar form
@@ -394,7 +394,7 @@ class Evaluator:
         return alone
 
     def _ask(self, slot: FilterSlot, trial: _Trial, emptied: Any, rows: Rows) -> Codes | None:
-        ask = getattr(slot.plugin, "filter_emptied_rows", None)
+        ask = getattr(slot.plugin, "filter_without_victims", None)
         if ask is None:
             if not self._tells_by_columns(slot):
                 return None
@@ -593,7 +593,7 @@ class Evaluator:
 
 def _told_by_table(slot: FilterSlot) -> bool:
     """Whether a filter's answers change only with the node table and its named versions."""
-    return slot.reusable or bool(getattr(slot.plugin, "filter_told_by_table", False))
+    return slot.reusable or bool(getattr(slot.plugin, "filter_depends_only_on_table", False))
 
 
 def _groups(screen: _Screen) -> Iterator[tuple[int, int, int]]:

@@ -14,12 +14,12 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.framework import (
     BoolColumn,
+    ExistingPodTerm,
     Int32Column,
     Int64Column,
     NodeInfo,
-    OwnedTerm,
     PodTerm,
-    Removable,
+    PotentialVictims,
     Rows,
 )
 
@@ -28,7 +28,7 @@ class UnknownColumnError(LookupError):
     """The column is not known for the hypothetical cluster."""
 
 
-class EmptiedTable:
+class WithoutPotentialVictims:
     """An `EmptiedTableView`; everything but usage is the live table's."""
 
     def __init__(
@@ -37,7 +37,7 @@ class EmptiedTable:
         requested: Int64Column,
         pod_count: Int64Column,
         removable: Callable[[Pod], bool],
-        gone: Removable,
+        gone: PotentialVictims,
     ) -> None:
         """`removable` says of one pod what `gone` says of all."""
         self._table = table
@@ -77,7 +77,7 @@ class EmptiedTable:
 
     def removable_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> Sequence[OwnedTerm]:
+    ) -> Sequence[ExistingPodTerm]:
         """Affinity terms, matching a pod, of pods that go."""
         return self._table.removable_terms(namespace, labels, namespace_labels, self._gone)
 

@@ -18,7 +18,7 @@ from scheduler.engine import (
     PodState,
     Rejection,
 )
-from scheduler.queue import Place, PodView, QueueStatistics
+from scheduler.queue import PodView, QueueState, QueueStatistics
 from scheduler.service.pod_pages import QueuePage
 
 WIDTH = 100
@@ -33,7 +33,7 @@ VIEW = PodView(
     name="nightly-batch-7f9c5d8b6-x2k4v",
     uid="u",
     profile="kubestow",
-    place=Place.UNSCHEDULABLE,
+    place=QueueState.UNSCHEDULABLE,
     position=None,
     attempts=12,
     timestamp=900.0,
@@ -73,7 +73,7 @@ def page(*views: PodView, **changes: int) -> QueuePage:
 def test_pods_that_wait_for_the_same_reason_share_one_line_about_it() -> None:
     console = terminal()
     gated = replace(
-        VIEW, name="g", place=Place.GATED, gating_plugin="Gate", next_retry=None, message="no"
+        VIEW, name="g", place=QueueState.GATED, gating_plugin="Gate", next_retry=None, message="no"
     )
     second = replace(VIEW, name="second", next_retry=None)
     queue.show(page(VIEW, second, gated, unschedulable=9, gated=1), console)

@@ -20,8 +20,8 @@ from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.controllers.node_provisioning import (
     BridgeOptions,
+    ConditionSelector,
     Decisions,
-    Demand,
     NodeProvisioningBridge,
     bridge,
 )
@@ -62,7 +62,7 @@ class Bridge:
     def __init__(self, client: ApiClient, options: BridgeOptions, door: Door) -> None:
         self.metrics = SchedulerMetrics(process=False)
         self.dispatcher = Dispatcher(client, fence=door)
-        self.decisions = Decisions(names=["kubestow"], wanted=Demand(every_pod=False))
+        self.decisions = Decisions(names=["kubestow"], wanted=ConditionSelector(every_pod=False))
         self.bridge = NodeProvisioningBridge(
             client, self.dispatcher, self.decisions,
             options=options, metrics=self.metrics.bridge, random=Random(1),

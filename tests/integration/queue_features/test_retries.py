@@ -21,7 +21,7 @@ from scheduler.framework.events import (
     ClusterEventWithHint,
     EventResource,
 )
-from scheduler.queue import Place
+from scheduler.queue import QueueState
 from simulator import EmbeddedCluster, FaultRule
 from testing.embedded_service import (
     bound_to,
@@ -166,7 +166,7 @@ class Waits:
         )
         self.service.world.nodes(*by_node)
 
-    def place_after(self, seconds: float) -> Place | None:
+    def place_after(self, seconds: float) -> QueueState | None:
         service = self.service
         service.clock.time += seconds
         service.queue.run_due()
@@ -178,9 +178,9 @@ async def test_the_earliest_of_several_wishes_counts() -> None:
     waits = Waits(n1=50.0, n2=20.0, n3=None)
     pod = waits.service.pending("p")
     await waits.service.attempt()
-    assert waits.service.place(pod) is Place.UNSCHEDULABLE
-    assert waits.place_after(19.9) is Place.UNSCHEDULABLE
-    assert waits.place_after(0.1) is Place.ACTIVE
+    assert waits.service.place(pod) is QueueState.UNSCHEDULABLE
+    assert waits.place_after(19.9) is QueueState.UNSCHEDULABLE
+    assert waits.place_after(0.1) is QueueState.ACTIVE
     waits.refusing = False
     await waits.service.attempt()
     assert waits.service.place(pod) is None
@@ -191,10 +191,10 @@ async def test_a_wish_is_not_granted_before_backoff_ends() -> None:
     pod = waits.service.pending("p")
     for backoff in (1.0, 2.0, 4.0):
         await waits.service.attempt()
-        assert waits.service.place(pod) is Place.UNSCHEDULABLE
-        assert waits.place_after(backoff / 2) is Place.UNSCHEDULABLE
+        assert waits.service.place(pod) is QueueState.UNSCHEDULABLE
+        assert waits.place_after(backoff / 2) is QueueState.UNSCHEDULABLE
         # Backoff ends in windows of a second.
-        assert waits.place_after(backoff / 2 + 1.0) is Place.ACTIVE
+        assert waits.place_after(backoff / 2 + 1.0) is QueueState.ACTIVE
 
 
 async def test_a_wish_survives_updates_of_the_pod() -> None:
@@ -208,8 +208,8 @@ async def test_a_wish_survives_updates_of_the_pod() -> None:
         service.informer[new.key] = new
         service.queue.update(old, new)
         old = new
-        assert waits.place_after(9.0) is Place.UNSCHEDULABLE
-    assert waits.place_after(3.0) is Place.ACTIVE
+        assert waits.place_after(9.0) is QueueState.UNSCHEDULABLE
+    assert waits.place_after(3.0) is QueueState.ACTIVE
     info = service.queue.pop()
     assert info is not None
     assert info.pod.metadata.labels == {"l": "c"}
@@ -233,7 +233,7 @@ async def test_an_attempt_without_a_wish_forgets_the_last_one() -> None:
     await service.attempt()
     service.clock.time += LATE
     service.queue.run_due()
-    assert service.place(pod) is Place.UNSCHEDULABLE
+    assert service.place(pod) is QueueState.UNSCHEDULABLE
 
 
 # -- the outcome of the attempt ------------------------------------------------------------------
@@ -312,5 +312,5 @@ async def test_another_outcome_leaves_the_pod_in_the_pool(cluster: EmbeddedClust
         await until(lambda: condition(cluster, "p"))
         view = scheduler.queue.view("default", "p")
         assert view is not None
-        assert (view.place, view.attempts) == (Place.UNSCHEDULABLE, 1)
+        assert (view.place, view.attempts) == (QueueState.UNSCHEDULABLE, 1)
         assert relaxing.seen == [PostFilterOutcome.FAILED]

@@ -21,7 +21,7 @@ import aiohttp
 from config import FeatureGates
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.transport import Transport
-from scheduler.queue import Place, PodView
+from scheduler.queue import PodView, QueueState
 from scheduler.service import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
@@ -30,7 +30,7 @@ from tests.integration.requeueing.rows import Action, Create, Request, Row, requ
 
 NAMESPACE: Final = "default"
 HINTS_OFF: Final = {"SchedulerQueueingHints": False}
-WOKEN: Final = (Place.ACTIVE, Place.BACKOFF)
+WOKEN: Final = (QueueState.ACTIVE, QueueState.BACKOFF)
 _CONTENT_TYPES: Final = {"PATCH": "application/merge-patch+json"}
 
 
@@ -108,7 +108,7 @@ class Replay:
 
     def _all_in_pool(self) -> bool:
         places = {name: view.place for name, view in self.views().items()}
-        return places == dict.fromkeys(self.row.pod_names, Place.UNSCHEDULABLE)
+        return places == dict.fromkeys(self.row.pod_names, QueueState.UNSCHEDULABLE)
 
     def views(self) -> Mapping[str, PodView]:
         """The queue's record of each pod that is not bound."""

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from config import FeatureGates
-from scheduler.queue import Place, PodView
+from scheduler.queue import PodView, QueueState
 from scheduler.service import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
@@ -48,7 +48,7 @@ def view(scheduler: Wiring, name: str) -> PodView | None:
     return scheduler.queue.view("default", name)
 
 
-def place(scheduler: Wiring, name: str) -> Place | None:
+def place(scheduler: Wiring, name: str) -> QueueState | None:
     found = view(scheduler, name)
     return None if found is None else found.place
 
@@ -86,7 +86,7 @@ async def test_with_readiness_off_a_gated_pod_is_tried_once_and_backs_off(
     cluster.create(node("n1"))
     cluster.create(pod("gated", gates=[GATE]))
     async with scheduling(cluster, options=options(**READINESS_OFF), **BACKOFF) as scheduler:
-        await until(lambda: place(scheduler, "gated") is Place.BACKOFF, "refused")
+        await until(lambda: place(scheduler, "gated") is QueueState.BACKOFF, "refused")
         await until(lambda: condition(cluster, "gated").get("reason") == "SchedulerError", "said")
         cluster.create(node("n2"))
         cluster.create(pod("other"))
@@ -96,7 +96,7 @@ async def test_with_readiness_off_a_gated_pod_is_tried_once_and_backs_off(
         await settled(scheduler)
         found = view(scheduler, "gated")
         assert found is not None
-        assert (found.place, found.attempts) == (Place.BACKOFF, 1)
+        assert (found.place, found.attempts) == (QueueState.BACKOFF, 1)
         assert found.next_retry_reason == "backoff after an error"
         assert "non-empty .spec.schedulingGates" in found.message
         assert sample(scheduler, "scheduler_schedule_attempts_total", result="error") == 1
@@ -110,7 +110,7 @@ async def test_with_readiness_off_a_pod_is_bound_once_its_gates_are_gone(
     cluster.create(node("n1"))
     cluster.create(pod("gated", gates=[GATE]))
     async with scheduling(cluster, options=options(**READINESS_OFF), **short) as scheduler:
-        await until(lambda: place(scheduler, "gated") is Place.BACKOFF, "refused")
+        await until(lambda: place(scheduler, "gated") is QueueState.BACKOFF, "refused")
         await clear_gates(cluster, "gated")
         await until(lambda: bound_to(cluster, "gated") == "n1", "bound")
         await settled(scheduler)
@@ -121,12 +121,12 @@ async def test_with_readiness_on_no_attempt_is_made(cluster: EmbeddedCluster) ->
     cluster.create(node("n1"))
     cluster.create(pod("gated", gates=[GATE]))
     async with scheduling(cluster, options=options(), **BACKOFF) as scheduler:
-        await until(lambda: place(scheduler, "gated") is Place.GATED, "gated")
+        await until(lambda: place(scheduler, "gated") is QueueState.GATED, "gated")
         cluster.create(pod("other"))
         await until(lambda: bound_to(cluster, "other"), "others are scheduled")
         found = view(scheduler, "gated")
         assert found is not None
-        assert (found.place, found.attempts) == (Place.GATED, 0)
+        assert (found.place, found.attempts) == (QueueState.GATED, 0)
         assert condition(cluster, "gated")["reason"] == "SchedulingGated"
         await clear_gates(cluster, "gated")
         await until(lambda: bound_to(cluster, "gated") == "n1", "bound")
@@ -164,4 +164,4 @@ async def test_without_hints_a_gate_is_still_a_gate(cluster: EmbeddedCluster) ->
         await settled(scheduler)
         found = view(scheduler, "gated")
         assert found is not None
-        assert (found.place, found.attempts) == (Place.GATED, 0)
+        assert (found.place, found.attempts) == (QueueState.GATED, 0)

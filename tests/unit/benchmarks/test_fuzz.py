@@ -13,7 +13,7 @@ from benchmarks.fuzz.kube_scheduler import Verdict
 from benchmarks.fuzz.profiles import only, profiles
 from benchmarks.fuzz.proxy import read_write
 from benchmarks.fuzz.shrinking import readable, shrink
-from benchmarks.fuzz.worlds import FAMILIES, Crossing, drawn
+from benchmarks.fuzz.worlds import FAMILIES, MutatedWorld, drawn
 from testing.conformance.observing import Observation
 from testing.conformance.reading import VECTORS
 
@@ -38,7 +38,7 @@ def test_our_engine_decides_about_everything_that_is_drawn(family: str) -> None:
 
 
 def test_crossed_worlds_have_no_pods_that_wait_and_no_pods_with_a_place_come_in() -> None:
-    crossing = Crossing(VECTORS)
+    crossing = MutatedWorld(VECTORS)
     for family in crossing.families:
         world = crossing.world(family, 1, 5)
         assert all(each["spec"]["nodeName"] for each in world.objects["pods"])

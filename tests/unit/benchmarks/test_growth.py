@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from benchmarks.engine_world import EngineWorld
 from benchmarks.growth import main
 from benchmarks.growth_measures import apart, queue_events
-from benchmarks.growth_workloads import KINDS, NODE_CPU, STRUGGLES, fill, pod, struggle
+from benchmarks.growth_workloads import KINDS, NODE_CPU, PREEMPTION_SCENARIOS, fill, pod, struggle
 
 
 @pytest.fixture(autouse=True)
@@ -46,16 +46,18 @@ def test_pods_of_every_kind_end_as_they_should(name: str) -> None:
     ],
 )
 def test_preemption_fails_for_the_reason_that_is_measured(name: str, reason: str) -> None:
-    world, what = EngineWorld(6, cpu=NODE_CPU), STRUGGLES[name]
+    world, what = EngineWorld(6, cpu=NODE_CPU), PREEMPTION_SCENARIOS[name]
     struggle(world, what, 24)
     failure = world.attempt(what.incoming(world)).failure
     assert failure is not None
     assert reason in failure.message.partition("preemption:")[2]
 
 
-@pytest.mark.parametrize("name", [name for name, each in STRUGGLES.items() if each.fruitful])
+@pytest.mark.parametrize(
+    "name", [name for name, each in PREEMPTION_SCENARIOS.items() if each.fruitful]
+)
 def test_preemption_nominates_a_node_where_it_should(name: str) -> None:
-    world, what = EngineWorld(6, cpu=NODE_CPU), STRUGGLES[name]
+    world, what = EngineWorld(6, cpu=NODE_CPU), PREEMPTION_SCENARIOS[name]
     struggle(world, what, 24)
     failure = world.attempt(what.incoming(world)).failure
     assert failure is not None
@@ -72,7 +74,7 @@ def test_figures_are_printed_and_kept(tmp_path: Path) -> None:
     cycles = [each["case"] for each in figures if each["section"] == "cycles"]
     assert cycles == list(KINDS)
     searched = {each["case"] for each in figures if each["section"] == "preemption"}
-    assert searched > set(STRUGGLES)
+    assert searched > set(PREEMPTION_SCENARIOS)
     assert all(each["value"] > 0 for each in figures)
     assert all(name in result.output for name in ("plain", "median"))
 

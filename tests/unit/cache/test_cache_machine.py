@@ -25,7 +25,7 @@ from scheduler.api.selectors import compile_map_selector
 from scheduler.cache import Cache, NodeTable
 from scheduler.cache.cache import CacheError
 from scheduler.cache.change_log import ChangeLog
-from scheduler.framework import Columns, PodTerm, Removable
+from scheduler.framework import Columns, PodTerm, PotentialVictims
 from tests.unit.cache.objects import image, node, pod, taint
 
 NODES = ("a", "b", "c", "d")
@@ -152,7 +152,7 @@ class CacheMachine(RuleBasedStateMachine):
         """From now on `validate` compares these columns with a recount."""
         table = self.cache.table
         table.pod_counts((X,), terminating=bool(below))
-        table.removable_counts((X,), Removable(below, schedulers))
+        table.removable_counts((X,), PotentialVictims(below, schedulers))
         for term in table.owned_terms("default", {"app": "x"}, {}):
             assert int(term.counts.sum()) > 0
 

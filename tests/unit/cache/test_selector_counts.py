@@ -28,7 +28,7 @@ from scheduler.cache.cache import CacheError
 from scheduler.cache.selector_counts import SelectorCounts
 from scheduler.cache.term_block import ClassMatch, TermBlock
 from scheduler.cache.term_index import MANY_ALIKE, TermIndex
-from scheduler.framework import PodTerm, Removable, TermKind
+from scheduler.framework import PodTerm, PotentialVictims, TermKind
 from tests.unit.cache.objects import node
 from tests.unit.cache.objects import pod as plain_pod
 from tests.unit.plugins.clusters import Cluster, pod
@@ -110,7 +110,7 @@ def test_owned_terms_equal_a_walk_over_pods_after_any_sequence_of_events(seed: i
         space = maker.space()
         space_labels = {"team": "t"} if space == "one" else {}
         pod = space, labels, space_labels
-        gone = Removable(maker.random.choice((-5, 5, 11)), None)
+        gone = PotentialVictims(maker.random.choice((-5, 5, 11)), None)
         for terms, among in (
             (cluster.table.owned_terms(*pod), None),
             (cluster.table.removable_terms(*pod, gone), gone),
@@ -131,7 +131,7 @@ def _walked(
     space: str,
     labels: dict[str, str],
     space_labels: dict[str, str],
-    among: Removable | None,
+    among: PotentialVictims | None,
 ) -> Counter[tuple[TermKind, str, int]]:
     """By kind, topology key that some node has, and row: number of terms, or sum of weights."""
     found: Counter[tuple[TermKind, str, int]] = Counter()
@@ -279,7 +279,7 @@ def test_identical_terms_of_different_pods_are_one() -> None:
     index = TermIndex(4, AllKeys())
     index.add(anti("a"), 0)
     index.add(anti("a"), 2)
-    (found,) = index.speaking_of("default", {"app": "a"}, {})
+    (found,) = index.matching_terms("default", {"app": "a"}, {})
     # Each pod has the term twice.
     assert found.counts.tolist() == [2, 0, 2, 0]
     assert (found.kind, found.topology_key, found.weight) == (TermKind.REQUIRED_ANTI, "zone", 0)
@@ -289,15 +289,15 @@ def test_terms_vanish_with_their_last_owner_also_from_remembered_answers() -> No
     index = TermIndex(2, AllKeys())
     first, second = anti("a"), anti("a", key="rack")
     index.add(first, 0)
-    assert len(index.speaking_of("default", {"app": "a"}, {})) == 1
+    assert len(index.matching_terms("default", {"app": "a"}, {})) == 1
     index.add(second, 1)
-    assert len(index.speaking_of("default", {"app": "a"}, {})) == 2
+    assert len(index.matching_terms("default", {"app": "a"}, {})) == 2
     index.remove(first, 0)
-    (left,) = index.speaking_of("default", {"app": "a"}, {})
+    (left,) = index.matching_terms("default", {"app": "a"}, {})
     assert left.topology_key == "rack"
     index.remove(second, 1)
     assert index.empty
-    assert index.speaking_of("default", {"app": "a"}, {}) == ()
+    assert index.matching_terms("default", {"app": "a"}, {}) == ()
 
 
 def test_terms_that_select_namespaces_look_at_their_labels_anew() -> None:
@@ -308,9 +308,9 @@ def test_terms_that_select_namespaces_look_at_their_labels_anew() -> None:
         "namespaceSelector": {"matchLabels": {"team": "t"}},
     }
     index.add(pod({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}}), 0)
-    assert index.speaking_of("one", {}, {}) == ()
-    assert len(index.speaking_of("one", {}, {"team": "t"})) == 1
-    assert index.speaking_of("one", {}, {"team": "other"}) == ()
+    assert index.matching_terms("one", {}, {}) == ()
+    assert len(index.matching_terms("one", {}, {"team": "t"})) == 1
+    assert index.matching_terms("one", {}, {"team": "other"}) == ()
 
 
 def test_term_columns_grow_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,10 +319,10 @@ def test_term_columns_grow_with_the_table(monkeypatch: pytest.MonkeyPatch) -> No
     index.add(anti("a"), 0)
     index.add(anti("a", key="rack"), 0)
     for _ in range(2):
-        for each in index.speaking_of("default", {"app": "a"}, {}):
+        for each in index.matching_terms("default", {"app": "a"}, {}):
             assert each.counts.tolist() == [2]
     index.grow(2)
-    for each in index.speaking_of("default", {"app": "a"}, {}):
+    for each in index.matching_terms("default", {"app": "a"}, {}):
         assert each.counts.tolist() == [2, 0]
 
 
@@ -377,11 +377,11 @@ def test_a_term_that_lists_thousands_is_kept_in_a_fraction_of_their_text(listed:
     assert (statistics.terms, statistics.blocks, statistics.block_terms) == (0, 1, 1)
     assert statistics.bytes < 2000 * 20
     namespace, value = (names[7], "v") if listed == "namespaces" else ("default", names[7])
-    (found,) = index.speaking_of(namespace, {"k": value}, {})
+    (found,) = index.matching_terms(namespace, {"k": value}, {})
     assert found.counts.tolist() == [0, 1]
-    assert index.speaking_of(namespace, {"k": "other"}, {}) == ()
+    assert index.matching_terms(namespace, {"k": "other"}, {}) == ()
     index.remove(owner, 1)
-    assert index.speaking_of(namespace, {"k": value}, {}) == ()
+    assert index.matching_terms(namespace, {"k": value}, {}) == ()
     assert not list(index.validate([]))
 
 
@@ -397,11 +397,11 @@ def test_thousands_of_terms_are_one_block_and_gone_with_their_pod() -> None:
     statistics = index.statistics()
     assert (statistics.terms, statistics.blocks, statistics.block_terms) == (1, 1, 2000)
     assert statistics.bytes < 2000 * 60
-    (found,) = index.speaking_of("default", {"k7": "v", "k8": "v", "k9": "other"}, {})
+    (found,) = index.matching_terms("default", {"k7": "v", "k8": "v", "k9": "other"}, {})
     assert found.counts.tolist() == [0, 2], "each of the terms that match counts"
-    assert index.speaking_of("default", {"k7": "other"}, {}) == ()
+    assert index.matching_terms("default", {"k7": "other"}, {}) == ()
     index.remove(owner, 1)
-    assert index.speaking_of("default", {"k7": "v"}, {}) == ()
+    assert index.matching_terms("default", {"k7": "v"}, {}) == ()
     assert index.statistics().blocks == 0
     assert not list(index.validate([(0, other)]))
 
@@ -453,23 +453,23 @@ def test_an_owner_more_or_less_holds_the_terms_of_no_other_block_against_the_pod
         index.add(each, 1)
     assert index.statistics().blocks == 3
     # One for all terms about "zone", and one for each other topology key.
-    assert len(index.speaking_of("other", {"app": "a"}, {})) == 1 + 9 * 50
+    assert len(index.matching_terms("other", {"app": "a"}, {})) == 1 + 9 * 50
     assert len(evaluations) == 3
 
     index.add(owners[9], 2)
-    found = index.speaking_of("other", {"app": "a"}, {})
+    found = index.matching_terms("other", {"app": "a"}, {})
     assert {each.counts[1] for each in found if each.topology_key == "zone"} == {9 * 50}
     assert len(evaluations) == 4
     index.remove(owners[9], 2)
-    index.speaking_of("other", {"app": "a"}, {})
+    index.matching_terms("other", {"app": "a"}, {})
     # Pods that differ in what no term mentions are alike.
     for number in range(20):
-        index.speaking_of(f"ns{number}", {"app": "b", "index": f"{number}"}, {"team": "t"})
+        index.matching_terms(f"ns{number}", {"app": "b", "index": f"{number}"}, {"team": "t"})
     assert len(evaluations) == 4
-    assert index.speaking_of("other", {"role": "hermit"}, {}) == ()
+    assert index.matching_terms("other", {"role": "hermit"}, {}) == ()
     assert len(evaluations) == 7
     index.remove(owners[0], 1)
-    index.speaking_of("other", {"app": "a"}, {})
+    index.matching_terms("other", {"app": "a"}, {})
     assert len(evaluations) == 8
 
 
@@ -511,7 +511,7 @@ def test_a_pod_is_held_against_few_terms_one_by_one_however_many_are_about_it(
         return matches(self, labels)
 
     monkeypatch.setattr(CompiledLabelSelector, "matches", counted)
-    found = index.speaking_of("other", {"app": "web"}, {})
+    found = index.matching_terms("other", {"app": "web"}, {})
     # Their namespace selectors are held against the namespace.
     assert len(held) <= 2 * MANY_ALIKE
     assert len(found) <= MANY_ALIKE + 1
@@ -519,7 +519,7 @@ def test_a_pod_is_held_against_few_terms_one_by_one_however_many_are_about_it(
     assert total.tolist() == [1] * 1000 + [0] * 1048
 
     held.clear()
-    index.speaking_of("other", {"app": "web"}, {})
+    index.matching_terms("other", {"app": "web"}, {})
     assert not held
     for number, each in enumerate(owners):
         index.remove(each, number)
@@ -531,7 +531,7 @@ def test_terms_that_come_and_go_in_a_block_leave_nothing_behind() -> None:
     index = TermIndex(4, AllKeys())
     owners = crowd(index, 30, terms=20)
     index.add(owners[0], 0)
-    index.speaking_of("other", {}, {})
+    index.matching_terms("other", {}, {})
     alone = index.statistics()
     for _ in range(3):
         for each in owners[1:]:
@@ -539,7 +539,7 @@ def test_terms_that_come_and_go_in_a_block_leave_nothing_behind() -> None:
         assert index.statistics().block_terms == 30 * 20
         for each in owners[1:]:
             index.remove(each, 1)
-    index.speaking_of("other", {}, {})
+    index.matching_terms("other", {}, {})
     left = index.statistics()
     assert (left.blocks, left.block_terms) == (alone.blocks, alone.block_terms)
     assert left.bytes <= alone.bytes + 100
@@ -559,12 +559,12 @@ def test_terms_about_topologies_that_no_node_has_are_no_answer() -> None:
     index = TermIndex(4, keys)
     for each in (*crowd(index, 3), anti("a", key="absent-0-1")):
         index.add(each, 1)
-    found = index.speaking_of("default", {"app": "a"}, {})
+    found = index.matching_terms("default", {"app": "a"}, {})
     assert [(each.topology_key, each.counts[1]) for each in found] == [("zone", 150)]
 
     keys.absent.remove("absent-0-1")
     keys.version += 1
-    found = index.speaking_of("default", {"app": "a"}, {})
+    found = index.matching_terms("default", {"app": "a"}, {})
     assert sorted(each.counts[1] for each in found) == [1, 2, 150]
 
 
@@ -575,7 +575,7 @@ def test_weights_of_many_preferred_terms_are_one_sum() -> None:
         for weight in range(1, 101)
     ]
     index.add(pod({"affinity": {"podAffinity": {PREFERRED: listed}}}), 0)
-    (found,) = index.speaking_of("default", {}, {})
+    (found,) = index.matching_terms("default", {}, {})
     assert (found.kind, found.weight, found.counts[0]) == (TermKind.PREFERRED, 1, 5050)
 
 
@@ -594,5 +594,5 @@ def test_a_term_is_held_only_against_pods_that_have_a_label_it_needs(
         return matches(self, labels)
 
     monkeypatch.setattr(CompiledLabelSelector, "matches", counted)
-    assert len(index.speaking_of("default", {"app": "app7", "tier": "x"}, {})) == 1
+    assert len(index.matching_terms("default", {"app": "app7", "tier": "x"}, {})) == 1
     assert held == 1

@@ -26,7 +26,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.queue import Place, SchedulingQueue, build_hint_map
+from scheduler.queue import QueueState, SchedulingQueue, build_hint_map
 from tests.unit.engine import test_reuse
 from tests.unit.engine.harness import PROFILE, World, plugin
 
@@ -517,7 +517,7 @@ def test_a_gated_pod_names_its_gate_and_whether_it_would_fit() -> None:
     said = room.explain()
     assert said.state is PodState.QUEUED
     assert said.queue is not None
-    assert (said.queue.place, said.queue.gating_plugin) == (Place.GATED, "SchedulingGates")
+    assert (said.queue.place, said.queue.gating_plugin) == (QueueState.GATED, "SchedulingGates")
     assert said.summary == (
         "held at the gate of plugin SchedulingGates (waiting for scheduling gates: "
         "[example.com/quota]); once let in, it would fit on 2 of 2 nodes now"

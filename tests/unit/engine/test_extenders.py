@@ -23,7 +23,7 @@ FILTER = Extender(url_prefix="http://e", filter_verb="filter", node_cache_capabl
 
 
 class Told:
-    """Implements `Outside`: answers at once what the test says, and writes down what was asked."""
+    """An `ExtenderTransport` that answers what the test says, and records the requests."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
@@ -57,7 +57,9 @@ class Told:
     async def within(self, work: Awaitable[T], seconds: float) -> T:
         return await work
 
-    def passed_over(self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError) -> None:
+    def log_ignored_failure(
+        self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError
+    ) -> None:
         self.passed.append(str(problem))
 
     def odd_scores(self, extender: Extender, oddity: str) -> None:

@@ -299,7 +299,7 @@ def test_a_plugin_may_name_another_reason_than_unschedulable() -> None:
     named = plugin(
         "Q",
         reserve=answering(None),
-        unfit_reason=lambda pod: ("Quota", f"no share is left for {pod.metadata.name}"),
+        unschedulable_reason=lambda pod: ("Quota", f"no share is left for {pod.metadata.name}"),
     )
     failure = World(named).attempt().failure
     assert failure is not None
@@ -313,7 +313,7 @@ def test_a_plugin_may_name_another_reason_than_unschedulable() -> None:
     failure = three_nodes(plugin("B", filter=answering(QUOTA)), named).attempt().failure
     assert failure is not None
     assert failure.message.startswith("0/3 nodes"), "a rejection's own reason comes first"
-    silent = plugin("S", reserve=answering(None), unfit_reason=lambda pod: None)
+    silent = plugin("S", reserve=answering(None), unschedulable_reason=lambda pod: None)
     failure = three_nodes(rejects, silent).attempt().failure
     assert failure is not None
     assert failure.reason == "Unschedulable"
@@ -324,7 +324,7 @@ def test_a_plugin_that_fails_to_name_a_reason_costs_the_attempt(nodes: int) -> N
     def raising(_pod: object) -> None:
         raise ValueError("oh")
 
-    named = plugin("Q", reserve=answering(None), unfit_reason=raising)
+    named = plugin("Q", reserve=answering(None), unschedulable_reason=raising)
     rejects = plugin("A", filter=answering(unschedulable("no")))
     world = three_nodes(rejects, named) if nodes else World(rejects, named)
     failure = world.attempt().failure

@@ -16,8 +16,8 @@ from scheduler.engine import nominated_pods_fit
 from scheduler.engine.nominated_pods_fit import (
     MAX_KINDS,
     OWN_CODES,
-    Crowding,
-    CrowdingMemory,
+    NominatedFilterCache,
+    NominatedPodsFit,
     NominatedRows,
 )
 from scheduler.framework import (
@@ -185,7 +185,7 @@ def test_too_many_statuses_are_forgotten_when_something_changes(
     monkeypatch.setattr(nominated_pods_fit, "_MAX_STATUSES", 1)
     world = World()
     world.nodes("n1", "n2")
-    memory = CrowdingMemory(world.cache.table)
+    memory = NominatedFilterCache(world.cache.table)
     known = memory.recall("kind")
     for row in (0, 1):
         known.note(row, 0, unschedulable(f"reason {row}"))
@@ -197,7 +197,7 @@ def test_too_many_statuses_are_forgotten_when_something_changes(
 
 
 def test_a_status_is_kept_once() -> None:
-    crowding = Crowding(4)
+    crowding = NominatedPodsFit(4)
     rows = np.arange(4)
     assert crowding.unknown(rows) == [0, 1, 2, 3]
     crowding.note(0, 2, unschedulable("a"))
@@ -219,7 +219,7 @@ def test_a_status_is_kept_once() -> None:
 def test_few_kinds_are_remembered() -> None:
     world = World()
     world.nodes("n1")
-    memory = CrowdingMemory(world.cache.table)
+    memory = NominatedFilterCache(world.cache.table)
     for kind in range(MAX_KINDS):
         memory.recall(kind).note(0, 0, None)
     memory.recall(0)

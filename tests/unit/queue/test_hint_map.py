@@ -18,9 +18,9 @@ from scheduler.framework import (
     QueueingHint,
 )
 from scheduler.queue import DEFAULT_EVENTS, build_hint_map, registered_resources
-from scheduler.queue.in_flight import Occurrence
+from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.metrics import NoMetrics
-from scheduler.queue.queueing_hints import HintIndex, Strategy
+from scheduler.queue.queueing_hints import HintIndex, QueueingStrategy
 from tests.unit.queue.doubles import (
     NODE_ADD,
     NODE_LABEL,
@@ -158,8 +158,8 @@ def test_the_automatic_registration_queues_when_a_node_repels_less(
         {PROFILE: build_hint_map([FilterDouble("P", [(NODE_ADD, SKIP)])])}, NoMetrics()
     )
     info = rejected_by("P")
-    verdict = index.evaluate(Occurrence(NODE_TAINT, old, new, "x"), info, None)
-    assert (verdict.strategy is Strategy.SKIP) is (answer is SKIP)
+    verdict = index.evaluate(InFlightEvent(NODE_TAINT, old, new, "x"), info, None)
+    assert (verdict.strategy is QueueingStrategy.SKIP) is (answer is SKIP)
 
 
 def rejected_by(*plugins: str, pending: str = "") -> QueuedPodInfo:
@@ -171,15 +171,15 @@ def rejected_by(*plugins: str, pending: str = "") -> QueuedPodInfo:
 
 def evaluated(
     *plugins: FilterDouble, event: ClusterEvent, info: QueuedPodInfo, new: object = None
-) -> Strategy:
+) -> QueueingStrategy:
     index = HintIndex({PROFILE: build_hint_map(plugins)}, NoMetrics())
-    return index.evaluate(Occurrence(event, None, new, event.label), info, None).strategy
+    return index.evaluate(InFlightEvent(event, None, new, event.label), info, None).strategy
 
 
 class TestEvaluating:
     def test_no_matching_registration_means_skip_without_a_call(self) -> None:
         plugin = FilterDouble("P", [(NODE_LABEL, QUEUE)])
-        assert evaluated(plugin, event=NODE_ADD, info=rejected_by("P")) is Strategy.SKIP
+        assert evaluated(plugin, event=NODE_ADD, info=rejected_by("P")) is QueueingStrategy.SKIP
         assert plugin.calls == []
 
     def test_the_scan_goes_on_after_skip_and_stops_at_queue(self) -> None:
@@ -189,7 +189,7 @@ class TestEvaluating:
             FilterDouble("P3", [(NODE_LABEL, QUEUE)]),
         ]
         info = rejected_by("P1", "P2", "P3")
-        assert evaluated(*plugins, event=NODE_LABEL, info=info) is Strategy.AFTER_BACKOFF
+        assert evaluated(*plugins, event=NODE_LABEL, info=info) is QueueingStrategy.AFTER_BACKOFF
         assert [len(plugin.calls) for plugin in plugins] == [1, 1, 0]
 
     def test_plugins_that_did_not_reject_the_pod_are_not_asked(self) -> None:
@@ -198,7 +198,10 @@ class TestEvaluating:
             FilterDouble("P2", [(NODE_LABEL, SKIP)]),
             FilterDouble("P3", [(NODE_LABEL, QUEUE)]),
         ]
-        assert evaluated(*plugins, event=NODE_LABEL, info=rejected_by("P1", "P2")) is Strategy.SKIP
+        assert (
+            evaluated(*plugins, event=NODE_LABEL, info=rejected_by("P1", "P2"))
+            is QueueingStrategy.SKIP
+        )
         assert [len(plugin.calls) for plugin in plugins] == [1, 1, 0]
 
     def test_one_queue_of_several_registrations_of_a_plugin_is_enough(self) -> None:
@@ -210,33 +213,42 @@ class TestEvaluating:
                 (ClusterEvent("Node", ActionType.UPDATE), QUEUE),
             ],
         )
-        assert evaluated(plugin, event=NODE_LABEL, info=rejected_by("P")) is Strategy.AFTER_BACKOFF
+        assert (
+            evaluated(plugin, event=NODE_LABEL, info=rejected_by("P"))
+            is QueueingStrategy.AFTER_BACKOFF
+        )
         assert len(plugin.calls) == 1
 
     @pytest.mark.parametrize("order", [["Plain", "Pending"], ["Pending", "Plain"]])
     def test_a_pending_plugin_decides_whatever_comes_first(self, order: list[str]) -> None:
         plugins = [FilterDouble(name, [(NODE_LABEL, QUEUE)]) for name in order]
         info = rejected_by("Plain", pending="Pending")
-        assert evaluated(*plugins, event=NODE_LABEL, info=info) is Strategy.IMMEDIATELY
+        assert evaluated(*plugins, event=NODE_LABEL, info=info) is QueueingStrategy.IMMEDIATELY
 
     def test_a_raising_hint_queues(self) -> None:
         plugin = FilterDouble("P", [(NODE_LABEL, ValueError("wrong type"))])
-        assert evaluated(plugin, event=NODE_LABEL, info=rejected_by("P")) is Strategy.AFTER_BACKOFF
+        assert (
+            evaluated(plugin, event=NODE_LABEL, info=rejected_by("P"))
+            is QueueingStrategy.AFTER_BACKOFF
+        )
 
     def test_an_answer_that_is_no_answer_queues(self) -> None:
         plugin = FilterDouble("P", [(NODE_LABEL, lambda pod, old, new: None)])
-        assert evaluated(plugin, event=NODE_LABEL, info=rejected_by("P")) is Strategy.AFTER_BACKOFF
+        assert (
+            evaluated(plugin, event=NODE_LABEL, info=rejected_by("P"))
+            is QueueingStrategy.AFTER_BACKOFF
+        )
 
     @pytest.mark.parametrize(
         ("new", "strategy"),
         [
-            (None, Strategy.AFTER_BACKOFF),
-            (make_pod("a"), Strategy.AFTER_BACKOFF),
-            (make_pod("other"), Strategy.SKIP),
+            (None, QueueingStrategy.AFTER_BACKOFF),
+            (make_pod("a"), QueueingStrategy.AFTER_BACKOFF),
+            (make_pod("other"), QueueingStrategy.SKIP),
         ],
     )
     def test_a_wildcard_concerns_all_or_the_one_pod_it_names(
-        self, new: object, strategy: Strategy
+        self, new: object, strategy: QueueingStrategy
     ) -> None:
         plugin = FilterDouble("P", [(ClusterEvent("*", ActionType.ALL), SKIP)])
         event = ClusterEvent("*", ActionType.ALL, "ForceActivate")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.framework import error, unresolvable
-from scheduler.queue import Place, QueueInvariantError
+from scheduler.queue import QueueInvariantError, QueueState
 from tests.unit.queue.doubles import (
     NODE_ADD,
     PROFILE,
@@ -125,13 +125,13 @@ class TestViews:
         world.add(make_pod("second", 1), make_pod("first", 2), make_pod("gated", gates=["x"]))
         views = world.queue.views()
         assert [(view.name, view.place, view.position) for view in views] == [
-            ("first", Place.ACTIVE, 0),
-            ("second", Place.ACTIVE, 1),
-            ("retried", Place.BACKOFF, 0),
-            ("broken", Place.BACKOFF, 1),
-            ("pooled", Place.UNSCHEDULABLE, None),
-            ("gated", Place.GATED, None),
-            ("running", Place.IN_FLIGHT, None),
+            ("first", QueueState.ACTIVE, 0),
+            ("second", QueueState.ACTIVE, 1),
+            ("retried", QueueState.BACKOFF, 0),
+            ("broken", QueueState.BACKOFF, 1),
+            ("pooled", QueueState.UNSCHEDULABLE, None),
+            ("gated", QueueState.GATED, None),
+            ("running", QueueState.IN_FLIGHT, None),
         ]
         by_name = {view.name: view for view in views}
         assert {view.name: world.queue.view("default", view.name) for view in views} == {

@@ -10,7 +10,7 @@ import pytest
 from scheduler.api import Pod, PodShapes
 from scheduler.api.pod import PodSpec
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
-from scheduler.queue.retry_suppressor import ROUND_SECONDS, likeness
+from scheduler.queue.retry_suppressor import ROUND_SECONDS, pod_signature
 from tests.unit.queue.doubles import (
     NODE_ADD,
     NODE_LABEL,
@@ -179,7 +179,7 @@ def test_the_loop_is_woken_when_a_pod_held_back_may_be_tried() -> None:
 def test_what_is_remembered_of_pods_that_are_gone_does_not_keep_their_shapes() -> None:
     subject = Pod(spec=PodSpec(scheduler_name="kubestow"))
     shape = PodShapes().intern(subject)
-    alike = likeness(QueuedPodInfo(subject, timestamp=0.0))
+    alike = pod_signature(QueuedPodInfo(subject, timestamp=0.0))
     assert alike is not None
     assert shape not in flattened(alike)
 

@@ -17,7 +17,7 @@ from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
 from scheduler.metrics import SchedulerMetrics
-from scheduler.queue import EventFeatures, Place, SchedulingQueue, build_hint_map
+from scheduler.queue import EventFeatures, QueueState, SchedulingQueue, build_hint_map
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.failure_handler import FailureHandler
@@ -188,7 +188,7 @@ class Service:
         self.cache.validate()
         self.queue.validate()
 
-    def place(self, pod: Pod) -> Place | None:
+    def place(self, pod: Pod) -> QueueState | None:
         """Where the queue has a pod."""
         places = {view.uid: view.place for view in self.queue.views()}
         return places.get(pod.uid)

@@ -17,11 +17,11 @@ from scheduler.framework import (
     error,
     unschedulable,
 )
-from scheduler.queue import Place
+from scheduler.queue import QueueState
 from tests.unit.engine.harness import Calls, plugin
 from tests.unit.service.harness import Service
 
-POOL, BACKOFF = Place.UNSCHEDULABLE, Place.BACKOFF
+POOL, BACKOFF = QueueState.UNSCHEDULABLE, QueueState.BACKOFF
 UNSCHEDULABLE, BROKEN = "Unschedulable", "SchedulerError"
 NOBODY, OTHERS, ALL = "nobody", "others", "all"
 
@@ -31,7 +31,7 @@ class Row:
     """One stage: the plugin that fails there, and what must follow."""
 
     plugin: dict[str, Any]
-    place: Place
+    place: QueueState
     reason: str
     message: str
     released: bool
@@ -210,7 +210,7 @@ async def test_who_hears_of_the_place_that_became_free(stage: str) -> None:
     assert (move.label, move.old, move.new) == ("AssignedPodDelete", "p", "")
     assert not move.excludes(bystander)
     assert move.excludes(pod) == (row.told == OTHERS)
-    assert service.place(bystander) in (Place.ACTIVE, BACKOFF)
+    assert service.place(bystander) in (QueueState.ACTIVE, BACKOFF)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ async def test_a_pod_that_is_queued_again_by_an_event_stays_queued_once() -> Non
         service.queue.add(pod)
 
     await service.attempt(meanwhile)
-    assert service.place(pod) is Place.ACTIVE
+    assert service.place(pod) is QueueState.ACTIVE
     assert not service.queue.statistics().in_flight
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
-from scheduler.controllers.node_provisioning import Decisions, Demand, Patch
+from scheduler.controllers.node_provisioning import ConditionSelector, Decisions, Patch
 from scheduler.controllers.node_provisioning.decisions import (
     MAX_BACKOFFS_SEEN,
     MAX_IN_FLIGHT,
@@ -350,7 +350,7 @@ def test_all_pods_of_ours_if_so_configured() -> None:
     stage = Stage(
         pod(topology_spread_constraints=()),
         pod("b", topology_spread_constraints=(), scheduler_name="other"),
-        wanted=Demand(every_pod=True),
+        wanted=ConditionSelector(every_pod=True),
     )
     stage.hear(no(0), no(0, name="b"))
     assert stage.act(0) == [("False", "ScaleUpBackoff")]

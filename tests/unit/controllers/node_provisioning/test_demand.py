@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.api.pod import Pod, TopologySpreadConstraint
-from scheduler.controllers.node_provisioning import Demand
+from scheduler.controllers.node_provisioning import ConditionSelector
 from tests.unit.controllers.node_provisioning.world import ZONE, pod
 
 HARD = TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable="DoNotSchedule")
@@ -32,12 +32,12 @@ def annotated(value: str, *constraints: TopologySpreadConstraint) -> Pod:
     ],
 )
 def test_pods_with_the_criterion(item: Pod, expected: bool) -> None:
-    assert Demand(every_pod=False)(item) is expected
-    assert Demand(every_pod=True)(item)
+    assert ConditionSelector(every_pod=False)(item) is expected
+    assert ConditionSelector(every_pod=True)(item)
 
 
 def test_default_constraints_are_for_pods_without_their_own() -> None:
-    demand = Demand(every_pod=False, by_default=["kubestow"])
+    demand = ConditionSelector(every_pod=False, by_default=["kubestow"])
     assert demand(pod(topology_spread_constraints=()))
     assert not demand(pod(topology_spread_constraints=(HARD,)))
     assert not demand(pod(topology_spread_constraints=(), scheduler_name="other"))

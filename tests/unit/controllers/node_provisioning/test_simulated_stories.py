@@ -22,7 +22,7 @@ from scheduler.controllers.node_provisioning import Decisions, Limits
 from scheduler.controllers.node_provisioning.signals import PodVerdict, ScaleUp, TargetFailure
 from simulator.api import Api
 from simulator.clock import SimClock
-from simulator.gates import Gates
+from simulator.gates import FeatureGates
 from simulator.objects import JsonObject
 from simulator.store import Change, Store
 from simulator.strategies import Surroundings
@@ -91,7 +91,7 @@ class Story:
         self.flavor, self.plan = flavor, plan
         self.clock = SimClock(start=START, rate=0, source=lambda: 0.0)
         store = Store()
-        around = Surroundings(store, self.clock, "stock", Gates("stock"))
+        around = Surroundings(store, self.clock, "stock", FeatureGates("stock"))
         api = Api(store, around, random_source=random.Random(1))
         api.create(api.resources.of_kind("v1", "Namespace"), "", namespace("default"))
         self.town = Town(api, self.clock)

@@ -19,8 +19,8 @@ from scheduler.api.policy import CoreEvent, EventSource
 from scheduler.api.storage import ObjectReference
 from scheduler.controllers.node_provisioning import (
     CONDITION,
+    ConditionSelector,
     Decisions,
-    Demand,
     Limits,
     Patch,
     Plan,
@@ -105,7 +105,7 @@ class Stage:
 
     def __init__(self, *pods: Pod, names: tuple[str, ...] = ("kubestow",), **more: Any) -> None:
         more.setdefault("limits", Limits(suspect_window=60.0, provisioning_deadline=1200.0))
-        more.setdefault("wanted", Demand(every_pod=False))
+        more.setdefault("wanted", ConditionSelector(every_pod=False))
         self.decisions = Decisions(names=names, **more)
         self.now = 0.0
         self.pods = {each.uid: each for each in pods}

@@ -16,7 +16,7 @@ from scheduler.api import Pod
 from scheduler.cache.change_log import ChangeLog
 from scheduler.engine import Evaluator, FitError
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
-from scheduler.engine.preemption.dry_run_cache import MAX_KINDS, DryRunMemory
+from scheduler.engine.preemption.dry_run_cache import MAX_KINDS, DryRunCache
 from scheduler.framework import Columns, CycleState, NominatingInfo, ReuseRule
 from scheduler.framework.preemption import Candidate, PreemptionFinding
 from tests.unit.engine.harness import PROFILE, World, plugin
@@ -305,7 +305,7 @@ def test_what_holds_for_the_nominated_pod_itself_holds_for_no_other(
 def test_few_kinds_are_remembered() -> None:
     world = World()
     world.nodes("n1")
-    memory, budgets = DryRunMemory(world.cache.table), DisruptionBudgets()
+    memory, budgets = DryRunCache(world.cache.table), DisruptionBudgets()
     found = Candidate("n1", (), 0)
     for kind in range(MAX_KINDS):
         memory.recall(kind, budgets).note(0, found)

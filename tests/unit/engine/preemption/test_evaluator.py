@@ -478,7 +478,7 @@ def test_a_filter_of_unknown_inputs_is_asked_every_time(*, told: bool) -> None:
         asked.append(pod.metadata.name)
         return unschedulable("never")
 
-    c = cluster(1, plugin("Unknown", filter=filter_, filter_told_by_table=told))
+    c = cluster(1, plugin("Unknown", filter=filter_, filter_depends_only_on_table=told))
     c.place("low", "n1")
     state = CycleState()
     statuses = NodeToStatus({"n1": unschedulable("never")})
@@ -505,7 +505,7 @@ def test_a_filter_that_reads_a_resource_is_asked_again_when_it_changes() -> None
         asked.append(node.name)
         return unschedulable("never")
 
-    reads = {"filter_told_by_table": True, "required_resources": ("leases",)}
+    reads = {"filter_depends_only_on_table": True, "required_resources": ("leases",)}
     c = cluster(1, plugin("Reads", filter=filter_, **reads))
     c.place("low", "n1")
     statuses = NodeToStatus({"n1": unschedulable("never")})

@@ -1,7 +1,8 @@
 """What plugins say about emptied nodes, all at once and one by one, is the same.
 
-The search for victims rules nodes out with `filter_emptied_rows`; the other opinion is a dry run:
-an overlay and a clone of the cycle state from which the victims are removed one after the other.
+The search for victims rules nodes out with `filter_without_victims`; the other opinion is a dry
+run: an overlay and a clone of the cycle state from which the victims are removed one after the
+other.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from hypothesis import Phase, given, settings
 from plugins import InterPodAffinity, NodePorts, NodeResourcesFit, PodTopologySpread, in_tree
 from scheduler.api import Pod
 from scheduler.cache import NodeOverlay
-from scheduler.engine.preemption.without_victims import EmptiedTable, UnknownColumnError
-from scheduler.framework import CycleState, PodTerm, Removable
+from scheduler.engine.preemption.without_victims import UnknownColumnError, WithoutPotentialVictims
+from scheduler.framework import CycleState, PodTerm, PotentialVictims
 from tests.unit.api.objects import pod as api_pod
 from tests.unit.plugins.clusters import Cluster, node
 from tests.unit.plugins.random_neighbours import HOST, RACK, REQUIRED, ZONE, Maker, seeds
@@ -35,10 +36,10 @@ EXISTS = {"key": "app", "operator": "Exists"}
 OWN = frozenset({"default-scheduler"})
 
 
-def emptied(cluster: Cluster, gone: Removable) -> Any:
+def emptied(cluster: Cluster, gone: PotentialVictims) -> Any:
     table = cluster.table
     amounts, pods = table.priorities.below(gone.below, gone.schedulers)
-    return EmptiedTable(
+    return WithoutPotentialVictims(
         table,
         table.requested - amounts,
         table.pod_count - pods,
@@ -48,7 +49,12 @@ def emptied(cluster: Cluster, gone: Removable) -> Any:
 
 
 def tried_out(
-    plugin: Any, state: CycleState, pod: Pod, cluster: Cluster, gone: Removable, random: Random
+    plugin: Any,
+    state: CycleState,
+    pod: Pod,
+    cluster: Cluster,
+    gone: PotentialVictims,
+    random: Random,
 ) -> list[tuple[str, ...]]:
     """The reasons of `filter` on every node, its victims removed in any order."""
     found = []
@@ -85,17 +91,17 @@ def test_all_rows_at_once_equal_a_dry_run_of_each(kind: type[Any]) -> None:
         cluster, pod = maker.cluster(), maker.pod(terms=0.8)
         cluster.intern(pod)
         schedulers = maker.random.choice((None, OWN))
-        gone = Removable(maker.random.choice((0, 5, 10, 11)), schedulers)
+        gone = PotentialVictims(maker.random.choice((0, 5, 10, 11)), schedulers)
         plugin, state = kind(None, cluster.handle()), CycleState()
         if plugin.pre_filter(state, pod, cluster.table) is not None:
             return
         asked += 1
         rows = cluster.table.rows
-        codes = plugin.filter_emptied_rows(state, pod, emptied(cluster, gone), rows)
+        codes = plugin.filter_without_victims(state, pod, emptied(cluster, gone), rows)
         expected = tried_out(plugin, state, pod, cluster, gone, maker.random)
         assert reasons(plugin, state, pod, codes.tolist()) == expected
         few = rows[:2]
-        again = plugin.filter_emptied_rows(state, pod, emptied(cluster, gone), few)
+        again = plugin.filter_without_victims(state, pod, emptied(cluster, gone), few)
         assert again.tolist() == codes[:2].tolist()
 
     check()
@@ -139,9 +145,9 @@ def test_rare_cases(kind: type[Any], spec: dict[str, Any], expected: list[str]) 
     for name in ("n", "n", "m", "m"):
         cluster.place(api_pod({}, metadata={"labels": {"app": "a"}}), name)
     pod = cluster.intern(api_pod({"priority": 10, **spec}, metadata={"uid": "p"}))
-    plugin, state, gone = kind(None, cluster.handle()), CycleState(), Removable(10, None)
+    plugin, state, gone = kind(None, cluster.handle()), CycleState(), PotentialVictims(10, None)
     assert plugin.pre_filter(state, pod, cluster.table) is None
-    codes = plugin.filter_emptied_rows(state, pod, emptied(cluster, gone), cluster.table.rows)
+    codes = plugin.filter_without_victims(state, pod, emptied(cluster, gone), cluster.table.rows)
     found = reasons(plugin, state, pod, codes.tolist())
     assert found == tried_out(plugin, state, pod, cluster, gone, Random(0))
     assert list(found[0]) == expected
@@ -152,7 +158,7 @@ def test_rare_cases(kind: type[Any], spec: dict[str, Any], expected: list[str]) 
 def test_counts_of_removable_pods_equal_a_recount_after_any_sequence_of_events(seed: int) -> None:
     maker = Maker(seed)
     cluster = maker.cluster()
-    gone = Removable(maker.random.choice((0, 5, 11)), maker.random.choice((None, OWN)))
+    gone = PotentialVictims(maker.random.choice((0, 5, 11)), maker.random.choice((None, OWN)))
     for _ in range(5):
         # Terms of the pods about to come are asked for, too: a column must follow later groups.
         pod = cluster.intern(maker.pod(terms=1))
@@ -164,7 +170,7 @@ def test_counts_of_removable_pods_equal_a_recount_after_any_sequence_of_events(s
         cluster.cache.validate()
 
 
-def recounted(cluster: Cluster, terms: Sequence[PodTerm], gone: Removable) -> list[int]:
+def recounted(cluster: Cluster, terms: Sequence[PodTerm], gone: PotentialVictims) -> list[int]:
     counts = [0] * cluster.table.capacity
     for row in range(cluster.table.capacity):
         for pod in cluster.table.pods_on(row).values():
@@ -181,7 +187,7 @@ def recounted(cluster: Cluster, terms: Sequence[PodTerm], gone: Removable) -> li
 def test_ports_that_stay_taken_equal_a_walk_over_pods(seed: int) -> None:
     maker = Maker(seed)
     cluster = maker.cluster()
-    gone = Removable(maker.random.choice((0, 5, 11)), maker.random.choice((None, OWN)))
+    gone = PotentialVictims(maker.random.choice((0, 5, 11)), maker.random.choice((None, OWN)))
     for protocol, port in (("TCP", 80), ("TCP", 81), ("UDP", 80)):
         found = {
             (ip, row)
@@ -226,7 +232,7 @@ def test_resources_without_the_victims_equal_a_dry_run_of_each_node(seed: int) -
         cluster.place(placed, f"n{random.randrange(cluster.table.node_count)}")
     containers = [{"name": "c", "resources": {"requests": amounts(3)}}]
     pod = cluster.intern(api_pod({"priority": 10, "containers": containers}))
-    gone = Removable(random.choice((0, 5, 10)), random.choice((None, OWN)))
+    gone = PotentialVictims(random.choice((0, 5, 10)), random.choice((None, OWN)))
     plugin, state = NodeResourcesFit(None, cluster.handle()), CycleState()
     rows, table = cluster.table.rows, emptied(cluster, gone)
     expected = tried_out(plugin, state, pod, cluster, gone, random)
@@ -236,7 +242,7 @@ def test_resources_without_the_victims_equal_a_dry_run_of_each_node(seed: int) -
 
 
 def test_columns_that_would_be_ambiguous_are_refused() -> None:
-    table = emptied(Maker(1).cluster(), Removable(5, None))
+    table = emptied(Maker(1).cluster(), PotentialVictims(5, None))
     asks: tuple[Callable[[], Any], ...] = (
         lambda: table.host_ports,
         lambda: table.non_zero_requested,
@@ -249,5 +255,5 @@ def test_columns_that_would_be_ambiguous_are_refused() -> None:
 
 
 def test_in_tree_filters_that_pods_offend_by_other_means_than_resources_say_so() -> None:
-    named = {kind.name for kind in in_tree() if hasattr(kind, "filter_emptied_rows")}
+    named = {kind.name for kind in in_tree() if hasattr(kind, "filter_without_victims")}
     assert named == {kind.name for kind in PLUGINS}
