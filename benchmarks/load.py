@@ -24,10 +24,11 @@ import uvloop
 from benchmarks import operations as ops
 from benchmarks.observer import Observer
 from benchmarks.templates import Object, csi_node, render, volume
-from scheduler.client import ClientConfiguration, Transport
+from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.http import Response
 from scheduler.client.http.request import HeaderBlock
 from scheduler.client.http.tls import ClientTls, TlsSettings
+from scheduler.client.transport import Transport
 
 WORKERS: Final = 30
 """Parallel writers, as upstream's createPods."""

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.client import ConnectionFailed, Transport
+from scheduler.client.errors import ConnectionFailed
 from scheduler.client.http.request import HeaderBlock
-from scheduler.client.transport import ByteStream
+from scheduler.client.transport import ByteStream, Transport
 
 TIMEOUT_SECONDS: Final = 600.0
 """How long pods may take, as upstream."""

@@ -6,17 +6,31 @@ extra key `kubestow`. This package opens no files and imports no plugins: the ca
 text, registry and the list of default plugins.
 """
 
-from config.arguments import Arguments
-from config.defaults import DEFAULT_NAMESPACE
-from config.durations import format_duration, parse_duration
-from config.feature_gates import GATES, OWN_GATES, UPSTREAM_GATES, FeatureGate, FeatureGates, Stage
+from config.defaults import (
+    DEFAULT_NAMESPACE,
+)
+from config.durations import (
+    format_duration,
+    parse_duration,
+)
+from config.feature_gates import (
+    GATES,
+    OWN_GATES,
+    FeatureGates,
+    Stage,
+)
 from config.loading import (
     Configuration,
     ResolvedProfile,
     default_configuration,
     load_configuration,
 )
-from config.output import configz, to_data, to_yaml, upstream_form
+from config.output import (
+    configz,
+    to_data,
+    to_yaml,
+    upstream_form,
+)
 from config.types import (
     API_VERSION,
     KIND,
@@ -29,10 +43,6 @@ from config.types import (
     KubestowConfiguration,
     LeaderElectionConfiguration,
     NodeProvisioningBridgeConfiguration,
-    PluginConfig,
-    PluginReference,
-    Plugins,
-    PluginSet,
 )
 
 __all__ = [
@@ -41,24 +51,17 @@ __all__ = [
     "GATES",
     "KIND",
     "OWN_GATES",
-    "UPSTREAM_GATES",
-    "Arguments",
     "ClientConnectionConfiguration",
     "Configuration",
     "Extender",
     "ExtenderManagedResource",
     "ExtenderTLSConfig",
-    "FeatureGate",
     "FeatureGates",
     "KubeSchedulerConfiguration",
     "KubeSchedulerProfile",
     "KubestowConfiguration",
     "LeaderElectionConfiguration",
     "NodeProvisioningBridgeConfiguration",
-    "PluginConfig",
-    "PluginReference",
-    "PluginSet",
-    "Plugins",
     "ResolvedProfile",
     "Stage",
     "configz",

@@ -25,10 +25,10 @@ from config.problems import (
     Problems,
     below,
     child,
-    did_you_mean,
     invalid,
     item,
     required,
+    unknown_field,
     unsupported,
 )
 
@@ -102,9 +102,8 @@ class Decoder:
         known = [*fields, info.tag_field] if info.tag_field else list(fields)
         for key in node.nodes:
             if key not in known:
-                self._problems.add(
-                    child(path, key), f'unknown field "{key}"{did_you_mean(key, known)}'
-                )
+                where = child(path, key)
+                self._problems.add(where, unknown_field(where, key, known))
         values: dict[str, Any] = {}
         complete = True
         for name, field in fields.items():

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from scheduler.framework.status import ConfigurationError
 
@@ -117,6 +118,28 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean "X"?`, or nothing when no known name is close."""
     found = nearest(name, known)
     return f'; did you mean "{found}"?' if found else ""
+
+
+RENAMED_FIELDS: Final[Mapping[str, str]] = {
+    "kubestow.heedForeignNominations": "honorForeignNominations",
+    "kubestow.rejectingNodeAvoidance": "kubeletRejectionBackoff",
+    "kubestow.watchSilenceTimeout": "watchIdleTimeout",
+    "kubestow.slice": "schedulingTimeSlice",
+    "kubestow.extenderCoolDown": "extenderCircuitOpenDuration",
+    "kubestow.statusDelay": "statusPatchDelay",
+}
+"""The present name of each field that had another one, by its former path."""
+
+
+def unknown_field(path: str, key: str, known: Iterable[str]) -> str:
+    """Describe a field that does not exist, with its present or the nearest existing name.
+
+    >>> unknown_field("kubestow.slice", "slice", ())
+    'unknown field "slice": it was renamed to "schedulingTimeSlice"'
+    """
+    if path in RENAMED_FIELDS:
+        return f'unknown field "{key}": it was renamed to "{RENAMED_FIELDS[path]}"'
+    return f'unknown field "{key}"{did_you_mean(key, known)}'
 
 
 def invalid(value: object, detail: str) -> str:

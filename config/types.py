@@ -219,13 +219,13 @@ class KubestowConfiguration(Section, frozen=True):
     bind_timeout: timedelta | None = None
     #: Reconnect a watch that delivered nothing, not even a bookmark, for this long. 70 s:
     #: bookmarks come about every minute.
-    watch_silence_timeout: timedelta = timedelta(seconds=70)
+    watch_idle_timeout: timedelta = timedelta(seconds=70)
     #: How often plugins that wait for time to pass are asked. 30 s, as KEP-3990 proposes.
     time_based_hint_period: timedelta = timedelta(seconds=30)
     #: How long a PodScheduled condition with a plugin's own reason waits before it is written, so
     #: that what has passed by then is never written. 1 s: people do not notice, and a gate's answer
     #: is rarely its last one.
-    status_delay: timedelta = timedelta(seconds=1)
+    status_patch_delay: timedelta = timedelta(seconds=1)
     #: Kubernetes Events written a second at most, averaged; more wait, then are dropped and
     #: counted. None: `clientConnection.qps`, which events have to themselves, apart from binds, as
     #: upstream.
@@ -236,11 +236,11 @@ class KubestowConfiguration(Section, frozen=True):
     #: Pending pods of other schedulers that these nominated to a node (`status.nominatedNodeName`)
     #: hold their place there, for our pods of at most their priority. True: victims were evicted
     #: for them.
-    heed_foreign_nominations: bool = True
+    honor_foreign_nominations: bool = True
     #: How long a node is passed over for pods of a shape after its kubelet rejected one of them. 5
     #: min: several tries of whatever made the kubelet refuse, and no tight loop of pods that are
     #: created, bound, rejected and replaced. 0: not at all.
-    rejecting_node_avoidance: timedelta = timedelta(minutes=5)
+    kubelet_rejection_backoff: timedelta = timedelta(minutes=5)
     #: What one scalar plugin may use of one scheduling cycle before it is logged and counted. 10
     #: ms: longer is felt by everything else on the event loop.
     plugin_time_budget: timedelta = timedelta(milliseconds=10)
@@ -256,7 +256,7 @@ class KubestowConfiguration(Section, frozen=True):
     extender_failures: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
     #: How long it is not called then; one call tries afterwards. 30 s: long against a time-out of
     #: 5 s, short against an outage.
-    extender_cool_down: timedelta = timedelta(seconds=30)
+    extender_circuit_open_duration: timedelta = timedelta(seconds=30)
     #: How long the event loop of a leader may make no progress before the Lease is renewed no
     #: longer. 1 min: longer than any cycle takes, and as long as the liveness probe of our
     #: manifests waits before it ends a process that does not answer.
@@ -264,7 +264,7 @@ class KubestowConfiguration(Section, frozen=True):
     #: How long pods are scheduled back to back before watches and binds get their turn. 5 ms:
     #: several pods, yet well below what delays a health check. The work for waiting pods that one
     #: event brings is done in pieces of this length as well.
-    slice: timedelta = timedelta(milliseconds=5)
+    scheduling_time_slice: timedelta = timedelta(milliseconds=5)
     node_provisioning_bridge: NodeProvisioningBridgeConfiguration = (
         NodeProvisioningBridgeConfiguration()
     )

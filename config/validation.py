@@ -162,10 +162,10 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
     timeout = options.bind_timeout
     for key, value in (
         ("bindTimeout", timeout),
-        ("watchSilenceTimeout", options.watch_silence_timeout),
+        ("watchIdleTimeout", options.watch_idle_timeout),
         ("timeBasedHintPeriod", options.time_based_hint_period),
         ("pluginTimeBudget", options.plugin_time_budget),
-        ("slice", options.slice),
+        ("schedulingTimeSlice", options.scheduling_time_slice),
     ):
         if value is not None and value <= timedelta():
             problems.add(
@@ -191,7 +191,7 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
             ),
         )
     for key, value in (
-        ("statusDelay", options.status_delay),
+        ("statusPatchDelay", options.status_patch_delay),
         ("cycleTimeBudget", options.cycle_time_budget),
     ):
         if value < timedelta():

@@ -26,20 +26,14 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from scheduler.api.meta import Named
-from scheduler.client import (
-    ApiClient,
-    ApiError,
-    Delta,
-    DeltaType,
-    Reflector,
-    ReflectorOptions,
-    RequestError,
-    Resource,
-    Transport,
-    load_configuration,
-)
 from scheduler.client.clock import micro_time
-from scheduler.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from scheduler.client.configuration import load_configuration
+from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions
+from scheduler.client.errors import ApiError, RequestError
+from scheduler.client.reflector import Reflector
+from scheduler.client.resources import Resource
+from scheduler.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
+from scheduler.client.transport import Transport
 from simulator.controllers.kubelet import Action, Kubelet, PatchStatus, Settings
 from simulator.controllers.node_status import (
     LEASE_NAMESPACE,

@@ -304,7 +304,7 @@ class Fallback:
             text = f"fallback waits for: {', '.join(hard)}"
             state.note_failure(text, if_rejected_by=_NAME)
             # Where CPU turns down every node, spreading may be all that is in preemption's way.
-            state.heed_preemption(_NAME)
+            state.count_preemption_rejections(_NAME)
 
     def _warn(self, pod: Pod, memory: FallbackState, carried: FallbackSpec) -> None:
         texts = [

@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 
 import click
 
-from scheduler.cli.lean_imports import lean_imports
+from scheduler.cli.import_without import import_without
 from scheduler.cli.reporting import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -64,7 +64,7 @@ class Entry:
 
     def load(self) -> click.Command:
         """Import it."""
-        with lean_imports():
+        with import_without():
             command = importlib.import_module(self.module).command
         assert isinstance(command, click.Command)
         return command

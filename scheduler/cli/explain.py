@@ -80,7 +80,7 @@ def command(
     if output == "json":
         click.echo(body, nl=False)
         return
-    from scheduler.cli.pod_words import STANDS_BY, decoded
+    from scheduler.cli.pod_format import STANDS_BY, decoded
     from scheduler.service.pod_pages import ExplainPage
 
     page: ExplainPage = decoded(body, ExplainPage)
@@ -93,7 +93,7 @@ def show(pod: PodExplanation, console: Console) -> None:
     """Print an explanation."""
     from rich.text import Text
 
-    from scheduler.cli.pod_words import one_line
+    from scheduler.cli.pod_format import one_line
 
     title = Text(f"{pod.namespace}/{pod.name}", "bold")
     details = f"  {pod.state}, profile {pod.profile}, priority {pod.priority}, uid {pod.uid}"
@@ -110,7 +110,7 @@ def _facts(view: PodView, now: float) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from scheduler.cli.pod_words import held_by, next_try, one_line, span, woken_by
+    from scheduler.cli.pod_format import held_by, next_try, one_line, span, woken_by
 
     place = view.place if not view.position else f"{view.place}, {view.position} before it"
     attempts = counted(view.attempts, "attempt")
@@ -132,7 +132,7 @@ def _facts(view: PodView, now: float) -> Table:
 
 
 def _show_nodes(console: Console, nodes: Examination) -> None:
-    from scheduler.cli.pod_words import one_line
+    from scheduler.cli.pod_format import one_line
 
     if nodes.error:
         _heading(console, "An attempt would end with an error")
@@ -164,7 +164,7 @@ def _rejections(rejections: tuple[Rejection, ...], *, piped: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from scheduler.cli.pod_words import one_line
+    from scheduler.cli.pod_format import one_line
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("NODES", justify="right", no_wrap=True)

@@ -69,7 +69,7 @@ def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: st
     if output == "json":
         click.echo(body, nl=False)
         return
-    from scheduler.cli.pod_words import STANDS_BY, decoded
+    from scheduler.cli.pod_format import STANDS_BY, decoded
     from scheduler.service.pod_pages import QueuePage
 
     page: QueuePage = decoded(body, QueuePage)
@@ -109,7 +109,7 @@ def counts(page: QueuePage) -> str:
 
 def _reasons(page: QueuePage) -> dict[str, int]:
     """Every distinct message, numbered as it first occurs."""
-    from scheduler.cli.pod_words import one_line
+    from scheduler.cli.pod_format import one_line
 
     messages = dict.fromkeys(one_line(view.message) for view in page.pods if view.message)
     return {message: number for number, message in enumerate(messages, 1)}
@@ -140,7 +140,7 @@ def _cells(
 ) -> tuple[str | Text, ...]:
     from rich.text import Text
 
-    from scheduler.cli.pod_words import held_by, next_try, one_line, woken_by
+    from scheduler.cli.pod_format import held_by, next_try, one_line, woken_by
 
     held, message = held_by(view), one_line(view.message)
     if message in reasons:
@@ -163,7 +163,7 @@ def _legend(page: QueuePage, reasons: dict[str, int]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from scheduler.cli.pod_words import one_line
+    from scheduler.cli.pod_format import one_line
 
     counts = Counter(one_line(view.message) for view in page.pods)
     table = Table(box=None, header_style="bold", pad_edge=False)

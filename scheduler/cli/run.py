@@ -18,7 +18,7 @@ from config import FeatureGates, format_duration, to_data, to_yaml
 from scheduler.cli.component_gates import OTHER_COMPONENTS
 from scheduler.cli.flags import FLAGS, GROUPS
 from scheduler.cli.go_flags import GroupedCommand
-from scheduler.cli.lean_imports import lean_imports
+from scheduler.cli.import_without import import_without
 from scheduler.cli.version import version_option
 from scheduler.service.options import (
     AccessOptions,
@@ -57,7 +57,7 @@ def _run(**values: Any) -> None:
         _write_configuration(options, Path(values["write_config_to"]))
         return
     # structlog would have Rich draw tracebacks, of which our log writes none.
-    with lean_imports("rich"):
+    with import_without("rich"):
         from scheduler.service.application import run
         from scheduler.service.serving import ServingError
 

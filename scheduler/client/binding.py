@@ -72,11 +72,11 @@ async def attempt_bind(
     pod: Pod,
     node_name: str,
     annotations: dict[str, str] | None = None,
-    objection: PreSendCheck | None = None,
+    precondition: PreSendCheck | None = None,
 ) -> BindResult | RequestError:
     """Send the bind once. A RequestError is *returned* when the outcome is unknown: settle it."""
     try:
-        await client.bind(pod, node_name, annotations, objection)
+        await client.bind(pod, node_name, annotations, precondition)
     except RequestError as error:
         # 404 is certain about the binding, but not about why; the GET tells whose name it is now.
         if error.outcome_unknown or (isinstance(error, ApiError) and error.status == 404):

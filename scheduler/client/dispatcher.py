@@ -166,13 +166,13 @@ class Dispatcher:
         pod: Pod,
         node_name: str,
         annotations: dict[str, str] | None = None,
-        objection: PreSendCheck | None = None,
+        precondition: PreSendCheck | None = None,
         *,
         send: Callable[[], Awaitable[BindResult | RequestError]] | None = None,
     ) -> BindResult:
         """Bind when a slot is free; returns when the outcome is certain (see `binding`).
 
-        `objection` is asked when the request is about to leave; a reason keeps it from leaving.
+        `precondition` is asked when the request is about to leave; a reason keeps it from leaving.
         `send` has somebody else bind; it returns an error when the outcome is unknown.
 
         Raises:
@@ -186,7 +186,7 @@ class Dispatcher:
                 lane.fenced += 1
                 return BindResult(BindOutcome.UNBOUND, NotLeader("POST", f"{pod.key}/binding"))
             if send is None:
-                result = await attempt_bind(self._client, pod, node_name, annotations, objection)
+                result = await attempt_bind(self._client, pod, node_name, annotations, precondition)
             else:
                 result = await send()
             lane.sent += 1

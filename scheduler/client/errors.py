@@ -63,9 +63,9 @@ class ConfigurationError(Exception):
 class RequestError(Exception):
     """Base of everything a request can raise."""
 
-    def __init__(self, verb: str, path: str, text: str) -> None:
-        super().__init__(f"{verb} {path}: {text}")
-        self.verb = verb
+    def __init__(self, method: str, path: str, text: str) -> None:
+        super().__init__(f"{method} {path}: {text}")
+        self.method = method
         self.path = path
 
     @property
@@ -79,7 +79,7 @@ class ApiError(RequestError):
 
     def __init__(
         self,
-        verb: str,
+        method: str,
         path: str,
         *,
         status: int,
@@ -88,7 +88,7 @@ class ApiError(RequestError):
     ) -> None:
         reason = body.reason[:MAX_REASON] or _phrase(status)
         message = body.message[:MAX_MESSAGE]
-        super().__init__(verb, path, f"{status} {reason}: {message or 'no message'}")
+        super().__init__(method, path, f"{status} {reason}: {message or 'no message'}")
         self.status = status
         self.reason = reason
         self.message = message
@@ -108,9 +108,9 @@ class ConnectionFailed(RequestError):  # noqa: N818  (says what happened)
     """
 
     def __init__(
-        self, verb: str, path: str, text: str, *, sent: bool, refused: bool = False
+        self, method: str, path: str, text: str, *, sent: bool, refused: bool = False
     ) -> None:
-        super().__init__(verb, path, text)
+        super().__init__(method, path, text)
         self.sent = sent
         self.refused = refused
 
@@ -127,8 +127,8 @@ class ResponseTooLarge(ConnectionFailed):
 class RequestTimeout(RequestError):  # noqa: N818  (says what happened)
     """No whole answer in time; `sent` is False when not even a connection came about."""
 
-    def __init__(self, verb: str, path: str, text: str, *, sent: bool) -> None:
-        super().__init__(verb, path, text)
+    def __init__(self, method: str, path: str, text: str, *, sent: bool) -> None:
+        super().__init__(method, path, text)
         self.sent = sent
 
     @property
@@ -153,9 +153,9 @@ class PreconditionFailed(RequestError):  # noqa: N818  (says what is the case)
 class NotLeader(RequestError):  # noqa: N818  (says what is the case)
     """The leader fence is shut, so the write was not sent."""
 
-    def __init__(self, verb: str, path: str) -> None:
+    def __init__(self, method: str, path: str) -> None:
         super().__init__(
-            verb,
+            method,
             path,
             "not sent: the lease was not renewed in time, another replica may be leading",
         )
@@ -167,7 +167,7 @@ class NotLeader(RequestError):  # noqa: N818  (says what is the case)
 
 
 def api_error(
-    verb: str,
+    method: str,
     path: str,
     status: int,
     body: bytes,
@@ -187,7 +187,7 @@ def api_error(
     seconds = None if retry_after is None else retry_seconds(retry_after.strip(), now)
     if seconds is None and parsed.details is not None:
         seconds = retry_delay(parsed.details)
-    return ApiError(verb, path, status=status, body=parsed, retry_after=seconds)
+    return ApiError(method, path, status=status, body=parsed, retry_after=seconds)
 
 
 def retry_seconds(header: str, now: float | None = None) -> float | None:

@@ -26,8 +26,8 @@ from scheduler.client.sessions import RenewedSession, read_body
 class ProxiedStream:
     """The body of an answer, as it arrives."""
 
-    def __init__(self, verb: str, path: str, response: aiohttp.ClientResponse) -> None:
-        self._verb = verb
+    def __init__(self, method: str, path: str, response: aiohttp.ClientResponse) -> None:
+        self._method = method
         self._path = path
         self._response = response
         self.status = response.status
@@ -43,7 +43,7 @@ class ProxiedStream:
         try:
             return await self._response.content.readany()
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise_mapped(self._verb, self._path, error)
+            raise_mapped(self._method, self._path, error)
 
     def close(self) -> None:
         """Cut it."""
@@ -81,7 +81,7 @@ class ProxyTransport:
 
     async def exchange(
         self,
-        verb: str,
+        method: str,
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
@@ -94,7 +94,7 @@ class ProxyTransport:
             total=timeout, sock_connect=min(timeout, self._connect_timeout)
         )
         try:
-            response = await self._send(verb, target, headers, body, limits, guard)
+            response = await self._send(method, target, headers, body, limits, guard)
             try:
                 limit = min(max_body, MAX_ERROR_BYTES) if response.status >= 400 else max_body
                 content = await read_body(response, limit)
@@ -103,13 +103,15 @@ class ProxyTransport:
                 raise
             if content is None:
                 path = target.partition("?")[0]
-                raise ResponseTooLarge(verb, path, f"a body of more than {limit} bytes", sent=True)
+                raise ResponseTooLarge(
+                    method, path, f"a body of more than {limit} bytes", sent=True
+                )
             return Response(response.status, content, _head(response))
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise_mapped(verb, target.partition("?")[0], error)
+            raise_mapped(method, target.partition("?")[0], error)
 
     async def open_stream(
-        self, verb: str, target: str, headers: HeaderBlock, idle_timeout: float
+        self, method: str, target: str, headers: HeaderBlock, idle_timeout: float
     ) -> ProxiedStream:
         """Open an answer without end."""
         timeout = aiohttp.ClientTimeout(
@@ -120,14 +122,14 @@ class ProxyTransport:
             # aiohttp waits for each byte of the head anew, and skips any number of interim
             # responses.
             async with asyncio.timeout(idle_timeout):
-                response = await self._send(verb, target, headers, None, timeout)
+                response = await self._send(method, target, headers, None, timeout)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise_mapped(verb, path, error)
-        return ProxiedStream(verb, path, response)
+            raise_mapped(method, path, error)
+        return ProxiedStream(method, path, response)
 
     async def _send(
         self,
-        verb: str,
+        method: str,
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
@@ -136,7 +138,7 @@ class ProxyTransport:
     ) -> aiohttp.ClientResponse:
         session = await self._session.current()
         return await session.request(
-            verb,
+            method,
             URL(self._configuration.server + target, encoded=True),
             data=body,
             headers=headers.fields,
@@ -172,7 +174,7 @@ def _head(response: aiohttp.ClientResponse) -> bytes:
     return b"\r\n".join(lines)
 
 
-def raise_mapped(verb: str, path: str, error: Exception) -> NoReturn:
+def raise_mapped(method: str, path: str, error: Exception) -> NoReturn:
     """Raise our error for one of aiohttp's."""
     text = str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientResponseError):
@@ -180,7 +182,7 @@ def raise_mapped(verb: str, path: str, error: Exception) -> NoReturn:
         text = f"answered {error.status} {error.message}"
     if isinstance(error, TimeoutError):
         sent = not isinstance(error, aiohttp.ConnectionTimeoutError)
-        raise RequestTimeout(verb, path, f"timed out: {text}", sent=sent) from error
+        raise RequestTimeout(method, path, f"timed out: {text}", sent=sent) from error
     sent = not isinstance(error, aiohttp.ClientConnectorError)
     refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
-    raise ConnectionFailed(verb, path, text, sent=sent, refused=refused) from error
+    raise ConnectionFailed(method, path, text, sent=sent, refused=refused) from error

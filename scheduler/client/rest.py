@@ -304,12 +304,12 @@ class ApiClient:
         pod: Pod,
         node_name: str,
         annotations: dict[str, str] | None = None,
-        objection: PreSendCheck | None = None,
+        precondition: PreSendCheck | None = None,
     ) -> None:
         """Create the pod's Binding. One try: `binding.bind_and_settle` knows what failures mean.
 
         `annotations` are merged into the pod's by the API server in the same transaction.
-        `objection` is asked when the request is about to leave; a reason raises
+        `precondition` is asked when the request is about to leave; a reason raises
         `PreconditionFailed`.
         """
         metadata = pod.metadata
@@ -321,11 +321,13 @@ class ApiClient:
         )
         # Names come from the API server, which admits nothing in them that would need quoting.
         target = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/{self._binding}"
-        await self._send("POST", target, body, JSON, self.bind_timeout, MAX_BODY_BYTES, objection)
+        await self._send(
+            "POST", target, body, JSON, self.bind_timeout, MAX_BODY_BYTES, precondition
+        )
 
     async def request(
         self,
-        verb: str,
+        method: str,
         path: str,
         *,
         query: Mapping[str, str] | None = None,
@@ -345,7 +347,7 @@ class ApiClient:
             path = f"{path}?{urlencode(query)}"
         data = body if body is None or isinstance(body, bytes) else _encoder.encode(body)
         return await self._send(
-            verb,
+            method,
             path,
             data,
             content_type,
@@ -397,16 +399,16 @@ class ApiClient:
             headers[content_type] = HeaderBlock({**base, "Content-Type": content_type})
         return headers
 
-    async def _authorize(self, verb: str, path: str) -> None:
+    async def _authorize(self, method: str, path: str) -> None:
         try:
             authorization = await self._credentials.authorization()
         except ConfigurationError as error:
-            raise ConnectionFailed(verb, path, str(error), sent=False) from error
+            raise ConnectionFailed(method, path, str(error), sent=False) from error
         if authorization != self._authorization:
             try:
                 self._headers = self._build_headers(authorization)
             except ValueError as error:
-                raise ConnectionFailed(verb, path, str(error), sent=False) from error
+                raise ConnectionFailed(method, path, str(error), sent=False) from error
             self._authorization = authorization
 
     def _credential(self) -> tuple[str | None, ResumingContext | None]:
@@ -414,54 +416,54 @@ class ApiClient:
         return self._authorization, None if self._tls is None else self._tls.current()
 
     async def _replace(
-        self, refused: tuple[str | None, ResumingContext | None], verb: str, path: str
+        self, refused: tuple[str | None, ResumingContext | None], method: str, path: str
     ) -> bool:
         """Have another credential than the one the server refused; False when there is none."""
-        await self._authorize(verb, path)
+        await self._authorize(method, path)
         if self._credential() == refused:
             try:
                 await self._credentials.renew()
             except ConfigurationError as error:
-                raise ConnectionFailed(verb, path, str(error), sent=False) from error
+                raise ConnectionFailed(method, path, str(error), sent=False) from error
             if self._tls is not None:
                 self._tls.reload()
-            await self._authorize(verb, path)
+            await self._authorize(method, path)
         return self._credential() != refused
 
     async def _send(
         self,
-        verb: str,
+        method: str,
         target: str,
         body: bytes | None,
         content_type: str,
         timeout: float,
         max_body: int,
-        objection: PreSendCheck | None = None,
+        precondition: PreSendCheck | None = None,
     ) -> Response:
         path = target.partition("?")[0]
         renewed = False
         tries = 0
         while True:
-            await self._wait_for_turn(verb)
-            await self._authorize(verb, path)
+            await self._wait_for_turn(method)
+            await self._authorize(method, path)
             guard = None
-            if verb != "GET":
+            if method != "GET":
                 # Asked last: every wait above may have taken longer than the lease. And again by
                 # the transport, should it have to wait.
-                guard = partial(self._check, verb, path, objection)
+                guard = partial(self._check, method, path, precondition)
                 guard()
             sent_with = self._credential()
             answer = await self._exchange(
-                verb, target, body, content_type, timeout, max_body, guard
+                method, target, body, content_type, timeout, max_body, guard
             )
             status = answer.status
             if status < 400:
                 return answer
-            error = self._api_error(verb, path, status, answer.body, answer.header("Retry-After"))
+            error = self._api_error(method, path, status, answer.body, answer.header("Retry-After"))
             tries += 1
             if status == 401 and not renewed:
                 renewed = True
-                if await self._replace(sent_with, verb, path):
+                if await self._replace(sent_with, method, path):
                     continue
             elif status == 429 and error.retry_after is not None and tries < THROTTLED_ATTEMPTS:
                 await self.clock.sleep(error.retry_after)
@@ -473,28 +475,28 @@ class ApiClient:
                 # cycle they would stay until the next garbage collection.
                 del error
 
-    def _check(self, verb: str, path: str, objection: PreSendCheck | None) -> None:
+    def _check(self, method: str, path: str, precondition: PreSendCheck | None) -> None:
         if not self._fence.allowed():
-            raise NotLeader(verb, path)
-        if objection is not None and (reason := objection()):
-            raise PreconditionFailed(verb, path, reason)
+            raise NotLeader(method, path)
+        if precondition is not None and (reason := precondition()):
+            raise PreconditionFailed(method, path, reason)
 
     def _api_error(
-        self, verb: str, path: str, status: int, body: bytes, retry_after: str | None
+        self, method: str, path: str, status: int, body: bytes, retry_after: str | None
     ) -> ApiError:
-        return api_error(verb, path, status, body, retry_after, now=self.clock.now())
+        return api_error(method, path, status, body, retry_after, now=self.clock.now())
 
-    async def _wait_for_turn(self, verb: str) -> None:
+    async def _wait_for_turn(self, method: str) -> None:
         if self._limiter is None:
             return
         delay = self._limiter.reserve()
         if delay > 0.0:
-            self.metrics.throttled(verb, delay)
+            self.metrics.throttled(method, delay)
             await self.clock.sleep(delay)
 
     async def _exchange(
         self,
-        verb: str,
+        method: str,
         target: str,
         body: bytes | None,
         content_type: str,
@@ -509,7 +511,7 @@ class ApiClient:
         code = "<error>"
         try:
             answer = await self.transport.request(
-                verb, target, headers, body, timeout, max_body, guard
+                method, target, headers, body, timeout, max_body, guard
             )
             code = str(answer.status)
             return answer
@@ -517,7 +519,7 @@ class ApiClient:
             code = "<timeout>"
             raise
         finally:
-            self.metrics.request(verb, code, self.clock.monotonic() - started)
+            self.metrics.request(method, code, self.clock.monotonic() - started)
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
@@ -554,11 +556,11 @@ def _decoded_deep_page(body: bytes) -> Page:
     return page
 
 
-def _decoded(resource: Resource[T], verb: str, path: str, body: bytes | msgspec.Raw) -> T:
+def _decoded(resource: Resource[T], method: str, path: str, body: bytes | msgspec.Raw) -> T:
     try:
         return resource.decode(body)
     except ValueError as error:
-        raise MalformedResponse(verb, path, f"not a {resource.kind}: {error}") from error
+        raise MalformedResponse(method, path, f"not a {resource.kind}: {error}") from error
 
 
 __all__ = [

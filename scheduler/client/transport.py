@@ -75,7 +75,7 @@ class HttpTransport(Protocol):
 
     async def exchange(
         self,
-        verb: str,
+        method: str,
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
@@ -87,7 +87,7 @@ class HttpTransport(Protocol):
         ...
 
     async def open_stream(
-        self, verb: str, target: str, headers: HeaderBlock, idle_timeout: float
+        self, method: str, target: str, headers: HeaderBlock, idle_timeout: float
     ) -> RawStream:
         """Open an answer without end."""
         ...
@@ -188,7 +188,7 @@ class Transport:
 
     async def request(
         self,
-        verb: str,
+        method: str,
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
@@ -211,7 +211,9 @@ class Transport:
         self._requests += 1
         self._in_flight += 1
         try:
-            return await connections.exchange(verb, target, headers, body, timeout, max_body, guard)
+            return await connections.exchange(
+                method, target, headers, body, timeout, max_body, guard
+            )
         except RequestTimeout:
             self._timed_out += 1
             raise
@@ -223,10 +225,10 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, verb: str, target: str, headers: HeaderBlock, *, idle_timeout: float
+        self, method: str, target: str, headers: HeaderBlock, *, idle_timeout: float
     ) -> AsyncIterator[ByteStream]:
         """Open a response without end; `idle_timeout` limits the wait for the next byte, in s."""
-        stream = await self._open_connections().open_stream(verb, target, headers, idle_timeout)
+        stream = await self._open_connections().open_stream(method, target, headers, idle_timeout)
         try:
             yield ByteStream(stream)
         finally:
@@ -261,7 +263,7 @@ class _DirectTransport:
 
     async def exchange(
         self,
-        verb: str,
+        method: str,
         target: str,
         headers: HeaderBlock,
         body: bytes | None,
@@ -270,26 +272,26 @@ class _DirectTransport:
         guard: Guard | None,
     ) -> Response:
         path = target.partition("?")[0]
-        request = self._request(verb, path, target, headers, body)
-        return await self._pool.exchange(verb, path, request, timeout, max_body, guard)
+        request = self._request(method, path, target, headers, body)
+        return await self._pool.exchange(method, path, request, timeout, max_body, guard)
 
     async def open_stream(
-        self, verb: str, target: str, headers: HeaderBlock, idle_timeout: float
+        self, method: str, target: str, headers: HeaderBlock, idle_timeout: float
     ) -> BodyStream:
         path = target.partition("?")[0]
-        request = self._request(verb, path, target, headers, None)
-        return await self._pool.open_stream(verb, path, request, idle_timeout)
+        request = self._request(method, path, target, headers, None)
+        return await self._pool.open_stream(method, path, request, idle_timeout)
 
     async def close(self) -> None:
         await self._pool.close()
 
     def _request(
-        self, verb: str, path: str, target: str, headers: HeaderBlock, body: bytes | None
+        self, method: str, path: str, target: str, headers: HeaderBlock, body: bytes | None
     ) -> bytes:
         try:
-            return request_bytes(verb, self._prefix + target, self._host, headers, body)
+            return request_bytes(method, self._prefix + target, self._host, headers, body)
         except ValueError as error:
-            raise ConnectionFailed(verb, path, str(error), sent=False) from error
+            raise ConnectionFailed(method, path, str(error), sent=False) from error
 
 
 def _split(server: str) -> SplitResult:

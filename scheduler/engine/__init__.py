@@ -1,23 +1,49 @@
 """Runs profiles: framework runtime, scheduling cycle, diagnosis. Pure; see `Engine`."""
 
-from scheduler.engine.diagnosis import Diagnosis, FitError
-from scheduler.engine.engine import Attempt, Engine
-from scheduler.engine.examination import Examination, NodeScore, PluginScore, Rejection
-from scheduler.engine.explain import Explainer, PodExplanation, PodState
-from scheduler.engine.extenders import Extenders
-from scheduler.engine.failure import Failure
-from scheduler.engine.metrics import EngineMetrics
-from scheduler.engine.preemption.evaluator import Evaluator
-from scheduler.engine.runtime import AttemptError, Framework, ProfileSpec
-from scheduler.engine.schedule_one import ScheduleResult, SchedulingAlgorithm
-from scheduler.engine.waiting import WaitingPod, WaitingPods
+from scheduler.engine.diagnosis import (
+    FitError,
+)
+from scheduler.engine.engine import (
+    Attempt,
+    Engine,
+)
+from scheduler.engine.examination import (
+    Examination,
+    NodeScore,
+    PluginScore,
+    Rejection,
+)
+from scheduler.engine.explain import (
+    Explainer,
+    PodExplanation,
+    PodState,
+)
+from scheduler.engine.extenders import (
+    Extenders,
+)
+from scheduler.engine.failure import (
+    Failure,
+)
+from scheduler.engine.preemption.evaluator import (
+    Evaluator,
+)
+from scheduler.engine.runtime import (
+    AttemptError,
+    Framework,
+)
+from scheduler.engine.schedule_one import (
+    ScheduleResult,
+    SchedulingAlgorithm,
+)
+from scheduler.engine.waiting import (
+    WaitingPod,
+    WaitingPods,
+)
 
 __all__ = [
     "Attempt",
     "AttemptError",
-    "Diagnosis",
     "Engine",
-    "EngineMetrics",
     "Evaluator",
     "Examination",
     "Explainer",
@@ -29,7 +55,6 @@ __all__ = [
     "PluginScore",
     "PodExplanation",
     "PodState",
-    "ProfileSpec",
     "Rejection",
     "ScheduleResult",
     "SchedulingAlgorithm",

@@ -159,7 +159,7 @@ class Diagnosis:
                 self.pending_plugins.add(status.plugin)
         self._wish(status)
 
-    def heed(self, rejections: Sequence[Status]) -> None:
+    def add_rejectors(self, rejections: Sequence[Status]) -> None:
         """What all rejections together ask for: a reason if they agree, no PostFilter if all do."""
         reasons = {status.condition_reason for status in rejections}
         self.condition_reason = reasons.pop() if len(reasons) == 1 else ""

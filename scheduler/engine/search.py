@@ -274,10 +274,10 @@ class Search:
                 continue
             worked = True
             if answer is not None:
-                self._heed_pre_filter(slot.plugin, answer, state, narrowing, diagnosis)
+                self.merge_pre_filter_result(slot.plugin, answer, state, narrowing, diagnosis)
         return self._narrowed(narrowing, diagnosis)
 
-    def _heed_pre_filter(
+    def merge_pre_filter_result(
         self,
         plugin: Any,
         answer: PreFilterResult | Status,
@@ -352,7 +352,7 @@ class Search:
         diagnosis.statuses = NodeToStatus(absent=status)
         diagnosis.unschedulable_plugins.update(narrowing.plugins)
         diagnosis.add(status)
-        diagnosis.heed(rejections)
+        diagnosis.add_rejectors(rejections)
         return FitError(diagnosis)
 
     def _no_common_node(self, narrowing: PreFilterNodes, diagnosis: Diagnosis) -> FitError:
@@ -585,7 +585,7 @@ class Search:
         groups = rejected.groups()
         for status, _ in groups:
             diagnosis.add(status)
-        diagnosis.heed([status for status, _ in groups])
+        diagnosis.add_rejectors([status for status, _ in groups])
         if len(rejected.rows) < diagnosis.node_count:
             # PreFilter left some nodes out; nobody has a reason of its own for these.
             diagnosis.condition_reason = ""

@@ -110,7 +110,7 @@ class SuspendedSearch(Search):
             else:
                 answer = self._call_pre_filter(slot, state, pod, entry)
             if answer is not None:
-                self._heed_pre_filter(slot.plugin, answer, state, narrowing, diagnosis)
+                self.merge_pre_filter_result(slot.plugin, answer, state, narrowing, diagnosis)
         return self._narrowed(narrowing, diagnosis)
 
     # -- Filter ----------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class SuspendedSearch(Search):
                     continue
                 answer = self._call_pre_filter(slot, state, pod, None)
                 if answer is not None:
-                    self._heed_pre_filter(slot.plugin, answer, state, narrowing, diagnosis)
+                    self.merge_pre_filter_result(slot.plugin, answer, state, narrowing, diagnosis)
             self._narrowed(narrowing, diagnosis)
         except FitError:
             return diagnosis.statuses.absent

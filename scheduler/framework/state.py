@@ -20,8 +20,8 @@ class CycleState:
     """
 
     __slots__ = (
+        "_counted_by",
         "_failure_notes",
-        "_heeded",
         "binding_annotations",
         "data",
         "info",
@@ -64,7 +64,7 @@ class CycleState:
         #: Plugins that turned down nodes even without the victims, when preemption was in vain.
         self.preemption_refusers: frozenset[str] = frozenset()
         self._failure_notes: list[tuple[str, str]] | None = None
-        self._heeded: str | None = None
+        self._counted_by: str | None = None
 
     def read(self, key: str) -> Any:
         """The value under `key`; KeyError with upstream's text when missing."""
@@ -103,19 +103,19 @@ class CycleState:
             self._failure_notes = []
         self._failure_notes.append((text, if_rejected_by))
 
-    def heed_preemption(self, plugin: str) -> None:
+    def count_preemption_rejections(self, plugin: str) -> None:
         """Count `plugin` among the rejectors if it is what makes preemption be in vain.
 
         An earlier filter may turn down every node, so that Filter of `plugin` is never asked, and
         preemption then finds that `plugin` turns nodes down without their victims too. For one
         plugin that may soon judge otherwise; upstream never counts these.
         """
-        self._heeded = plugin
+        self._counted_by = plugin
 
     @property
     def late_rejectors(self) -> frozenset[str]:
-        """Rejectors found by preemption; see `heed_preemption`."""
-        heeded = self._heeded
+        """Rejectors found by preemption; see `count_preemption_rejections`."""
+        heeded = self._counted_by
         refused = heeded is not None and heeded in self.preemption_refusers
         return frozenset((heeded,)) if heeded is not None and refused else frozenset()
 

@@ -271,8 +271,11 @@ LIST_DURATION: Final = _histogram(
     "Time of a whole list; every one after the first is a relist.",
     "resource",
 )
-WATCH_ENDED: Final = _counter(
-    "kubestow_watch_ended_total", "Lists and watches that ended, by cause.", "resource", "cause"
+WATCH_TERMINATIONS: Final = _counter(
+    "kubestow_watch_terminations_total",
+    "Lists and watches that ended, by cause.",
+    "resource",
+    "cause",
 )
 MALFORMED: Final = _counter(
     "kubestow_malformed_objects_total",
@@ -315,8 +318,8 @@ DEFERRED_NAMESPACES: Final = _gauge(
     "kubestow_deferred_namespaces",
     "Namespaces whose pods go behind those of others, since their attempts used much CPU time.",
 )
-REUSE: Final = _counter(
-    "kubestow_reuse_total",
+RESULT_CACHE_REQUESTS: Final = _counter(
+    "kubestow_result_cache_requests_total",
     "Searches for a node that found results of an equal pod (hit) or had to start afresh (miss).",
     "profile",
     "result",
@@ -335,8 +338,8 @@ PROVISIONING_LAG: Final = _histogram(
     CLIENT,
     "Age of an autoscaler's event when the bridge got it; events of whole seconds add up to one.",
 )
-PROVISIONING_YIELDED: Final = _gauge(
-    "kubestow_node_provisioning_bridge_yielded",
+PROVISIONING_CONFLICTS: Final = _gauge(
+    "kubestow_node_provisioning_bridge_conflicting_managers",
     "Pods whose condition NodeProvisioningInProgress another manager writes; at three the bridge "
     "ends.",
 )
@@ -434,7 +437,9 @@ DEFINITIONS: Final[tuple[Definition, ...]] = tuple(
 """All of the above, in their order."""
 
 _NEVER: Final = "never counts anything upstream either"
-_BATCHING: Final = "kubestow reuses results per pod shape instead: kubestow_reuse_total"
+_BATCHING: Final = (
+    "kubestow reuses results per pod shape instead: kubestow_result_cache_requests_total"
+)
 _NO_GATE: Final = "its feature gate is off by default and kubestow has nothing behind it"
 _NO_DEVICES: Final = "kubestow allocates no devices"
 

@@ -173,7 +173,7 @@ class ClientRecorder:
         self._listed = families.counter(define.LISTED)
         self._list_durations = families.histogram(define.LIST_DURATION)
         self._watch_events = families.counter(define.WATCH_EVENTS)
-        self._watch_ended = families.counter(define.WATCH_ENDED)
+        self._watch_ended = families.counter(define.WATCH_TERMINATIONS)
         self._malformed = families.counter(define.MALFORMED)
         self._kube_events = families.counter(define.KUBERNETES_EVENTS)
         self._leader = families.gauge(define.LEADER)
@@ -239,7 +239,7 @@ class BridgeRecorder:
     def __init__(self, families: Families) -> None:
         self._patches = families.counter(define.PROVISIONING_PATCHES)
         self._lag = families.histogram(define.PROVISIONING_LAG)[()]
-        self._yielded = families.gauge(define.PROVISIONING_YIELDED)[()]
+        self._yielded = families.gauge(define.PROVISIONING_CONFLICTS)[()]
         self._degraded = families.gauge(define.PROVISIONING_DEGRADED)[()]
         self._active = families.gauge(define.PROVISIONING_ACTIVE)[()]
 
@@ -251,7 +251,7 @@ class BridgeRecorder:
         """An event arrived this long after it happened."""
         self._lag.observe(seconds)
 
-    def yielded(self, pods: int) -> None:
+    def conflicting_managers(self, pods: int) -> None:
         """How many pods were left to another writer."""
         self._yielded.set(pods)
 

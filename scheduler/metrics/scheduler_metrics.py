@@ -75,7 +75,7 @@ class SchedulerMetrics:
         self._bind_outcomes = families.counter(define.BIND_OUTCOMES)
         self._rejections = families.counter(define.KUBELET_REJECTIONS)
         self._rechecks = families.counter(define.NODE_RECHECKS)
-        self._reuse = families.counter(define.REUSE)
+        self._reuse = families.counter(define.RESULT_CACHE_REQUESTS)
         self._extender_requests = families.counter(define.EXTENDER_REQUESTS)
         self._extender_durations = families.histogram(define.EXTENDER_DURATION)
         self._extender_breakers = families.gauge(define.EXTENDER_BREAKER)

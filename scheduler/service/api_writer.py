@@ -52,7 +52,7 @@ class ServiceApiWriter:
         self._metrics = metrics
         self._random = random or Random()
         #: Asked when the request of a bind is about to leave; a reason keeps it from leaving.
-        self.objection: Callable[[Pod], str] = lambda _pod: ""
+        self.precondition: Callable[[Pod], str] = lambda _pod: ""
         #: Evictions under way, by UID.
         self._evictions: dict[str, asyncio.Task[bool]] = {}
 
@@ -67,7 +67,7 @@ class ServiceApiWriter:
             pod,
             node_name,
             None if annotations is None else dict(annotations),
-            objection=lambda: self.objection(pod),
+            precondition=lambda: self.precondition(pod),
         )
         self._metrics.bind_outcome(result.outcome.value)
         if result.bound:

@@ -48,15 +48,15 @@ class EventHandlers:
         metrics: SchedulerMetrics,
         features: EventFeatures,
         rejected: RejectedPods | None = None,
-        heed_foreign_nominations: bool = True,
+        honor_foreign_nominations: bool = True,
     ) -> None:
         """`rejected` is told about bound pods of ours, and nodes, that are gone.
 
-        `heed_foreign_nominations`: pending pods of other schedulers that are nominated to a node
+        `honor_foreign_nominations`: pending pods of other schedulers that are nominated to a node
         count there, as our own do.
         """
         self._rejected = rejected
-        self._heed_nominations = heed_foreign_nominations
+        self._honor_nominations = honor_foreign_nominations
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
@@ -131,7 +131,7 @@ class EventHandlers:
                 self._nomination_left(old, new.spec.node_name)
         elif self._ours(new):
             self._unscheduled_updated(old, new)
-        elif self._heed_nominations:
+        elif self._honor_nominations:
             self._foreign_updated(old, new)
 
     def _pod_added(self, pod: Pod) -> None:
@@ -141,7 +141,7 @@ class EventHandlers:
             started = self._clock.monotonic()
             self._queue.add(pod)
             self._metrics.event_handling("UnschedulablePodAdd", self._since(started))
-        elif self._heed_nominations and pod.status.nominated_node_name:
+        elif self._honor_nominations and pod.status.nominated_node_name:
             self._queue.nominator.add_nominated_pod(pod, None)
 
     def _foreign_updated(self, old: Pod, new: Pod) -> None:
@@ -195,7 +195,7 @@ class EventHandlers:
             elif pod.status.nominated_node_name:
                 self._move(ASSIGNED_POD_DELETE, pod, None, _at_most(pod.priority))
             self._metrics.event_handling("UnschedulablePodDelete", self._since(started))
-        elif self._heed_nominations:
+        elif self._honor_nominations:
             self._queue.nominator.delete_nominated_pod_if_exists(pod)
             self._nomination_left(pod, "")
 

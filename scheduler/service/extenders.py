@@ -320,7 +320,7 @@ def _about(peer: ExtenderClient, verb: str, problem: RequestError | MalformedRes
     url = peer.http.url(verb)
     text = str(problem)
     if isinstance(problem, RequestError):
-        text = text.removeprefix(f"{problem.verb} {problem.path}: ")
+        text = text.removeprefix(f"{problem.method} {problem.path}: ")
         if isinstance(problem, ExtenderStatusError):
             # Upstream's words, which name URL and verb.
             return text
@@ -342,7 +342,7 @@ class ExtenderBinder:
         self._dispatcher = dispatcher
         self._metrics = metrics
         #: Asked when the request is about to leave; a reason keeps it from leaving.
-        self.objection: Callable[[Pod], str] = lambda _pod: ""
+        self.precondition: Callable[[Pod], str] = lambda _pod: ""
 
     async def bind(self, pod: Pod, node_name: str) -> Status | None:
         """Have an extender bind; returns when the outcome is certain. `SKIP`: use the Bind plugins.
@@ -374,7 +374,7 @@ class ExtenderBinder:
     async def _send(
         self, extender: Extender, pod: Pod, node_name: str, failed: list[ExtenderError]
     ) -> BindResult | RequestError:
-        reason = self.objection(pod)
+        reason = self.precondition(pod)
         if reason:
             held_back = ConnectionFailed("POST", display_name(extender), reason, sent=False)
             return BindResult(BindOutcome.UNBOUND, held_back)

@@ -28,7 +28,7 @@ class NodeRecheck:
             self._binding[attempt.info.uid] = attempt
         return failure
 
-    def objection(self, pod: Pod) -> str:
+    def precondition(self, pod: Pod) -> str:
         """Why the bind request of `pod` must not leave; empty when it may."""
         attempt = self._binding.get(pod.metadata.uid)
         failure = None if attempt is None else self._check(attempt)

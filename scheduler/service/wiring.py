@@ -145,7 +145,7 @@ class Wiring:
         self._shared: dict[str, Any] = {}
         self._writers: list[ServiceApiWriter] = []
         self.rejections = KubeletRejections(
-            self.cache.table, seconds(settings.rejecting_node_avoidance), self.clock
+            self.cache.table, seconds(settings.kubelet_rejection_backoff), self.clock
         )
         self.frameworks = {profile.scheduler_name: self._framework(profile)
                            for profile in configuration.profiles}  # fmt: skip
@@ -158,7 +158,7 @@ class Wiring:
             self._newest_pod,
             self.statuses.held,
             self.clock,
-            delay=seconds(settings.status_delay),
+            delay=seconds(settings.status_patch_delay),
             conditions=conditions,
         )
         self.queue.on_gated = self.gates.held
@@ -184,7 +184,7 @@ class Wiring:
             self.failures,
             events=self.events,
             clock=self.clock,
-            slice_seconds=seconds(settings.slice),
+            slice_seconds=seconds(settings.scheduling_time_slice),
             max_binding=settings.bind_concurrency * MAX_BINDING_PER_SLOT,
             gates=self.gates,
             inbox=self.inbox,
@@ -252,7 +252,7 @@ class Wiring:
             max_in_unschedulable=seconds(self._options.pod_max_in_unschedulable_pods) or None,
             pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
             cycle_budget=self._budget.seconds,
-            slice_seconds=seconds(self.configuration.options.slice),
+            slice_seconds=seconds(self.configuration.options.scheduling_time_slice),
             time_based_hint_period=seconds(self.configuration.options.time_based_hint_period),
             metrics=self.metrics.queue,
             features=self._features(),
@@ -310,7 +310,7 @@ class Wiring:
             clock=self.clock,
             metrics=self.metrics,
             failures=settings.extender_failures,
-            cool_down=seconds(settings.extender_cool_down),
+            cool_down=seconds(settings.extender_circuit_open_duration),
             stores=self.listers.__getitem__,
         )
 
@@ -332,8 +332,8 @@ class Wiring:
         self.waits.on_wait = binding.waits
         if self.recheck is not None:
             for writer in self._writers:
-                writer.objection = self.recheck.objection
-            binder.objection = self.recheck.objection
+                writer.precondition = self.recheck.precondition
+            binder.precondition = self.recheck.precondition
         return binding
 
     async def close(self) -> None:
@@ -363,7 +363,7 @@ class Wiring:
                 None if window is None else seconds(window),
                 seconds(settings.provisioning_deadline),
             ),
-            yields=settings.mode == "Auto",
+            backs_off=settings.mode == "Auto",
         )
         # A rate limit of its own: an autoscaler that turns thousands of pods down must not eat into
         # that of binds.
@@ -375,7 +375,7 @@ class Wiring:
             options=BridgeOptions(
                 always=settings.mode == "On",
                 status=status,
-                idle_timeout=seconds(self.configuration.options.watch_silence_timeout),
+                idle_timeout=seconds(self.configuration.options.watch_idle_timeout),
             ),
             metrics=self.metrics.bridge,
             random=self._random,
@@ -459,7 +459,7 @@ class Wiring:
             metrics=self.metrics,
             features=self._features(),
             rejected=self._rejected_pods(),
-            heed_foreign_nominations=self.configuration.options.heed_foreign_nominations,
+            honor_foreign_nominations=self.configuration.options.honor_foreign_nominations,
         )
         plugins = [p for framework in self.frameworks.values() for p in framework.plugins.values()]
         reflectors = [
@@ -505,7 +505,7 @@ class Wiring:
             self.inbox.through(handler),
             options=ReflectorOptions(
                 field_selector=field_selector,
-                idle_timeout=seconds(self.configuration.options.watch_silence_timeout),
+                idle_timeout=seconds(self.configuration.options.watch_idle_timeout),
             ),
             random=self._random,
             on_decode=on_decode,

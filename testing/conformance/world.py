@@ -16,8 +16,29 @@ from config import Configuration, FeatureGates, load_configuration
 from plugins import DEFAULT_ORDER, in_tree, names
 from plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from plugins.names import UPSTREAM_NAMES
-from scheduler import api
 from scheduler.api import Pod, PodShapes
+from scheduler.api.node import (
+    Node,
+)
+from scheduler.api.policy import (
+    PodDisruptionBudget,
+)
+from scheduler.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from scheduler.api.workloads import (
+    Namespace,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
 from scheduler.cache import Cache
 from scheduler.engine import Engine, Evaluator, Framework, SchedulingAlgorithm, WaitingPods
 from scheduler.engine.metrics import NoMetrics
@@ -31,20 +52,20 @@ MISSING: Final = UPSTREAM_NAMES - {plugin.name for plugin in in_tree()}
 """Plugins of kube-scheduler that do not exist here."""
 
 KINDS: Final[Mapping[str, tuple[str, type[Any]]]] = {
-    "nodes": ("nodes", api.Node),
-    "namespaces": ("namespaces", api.Namespace),
-    "persistentVolumeClaims": ("persistentvolumeclaims", api.PersistentVolumeClaim),
-    "persistentVolumes": ("persistentvolumes", api.PersistentVolume),
-    "storageClasses": ("storageclasses", api.StorageClass),
-    "csiNodes": ("csinodes", api.CSINode),
-    "csiDrivers": ("csidrivers", api.CSIDriver),
-    "csiStorageCapacities": ("csistoragecapacities", api.CSIStorageCapacity),
-    "volumeAttachments": ("volumeattachments", api.VolumeAttachment),
-    "services": ("services", api.Service),
-    "replicationControllers": ("replicationcontrollers", api.ReplicationController),
-    "replicaSets": ("replicasets", api.ReplicaSet),
-    "statefulSets": ("statefulsets", api.StatefulSet),
-    "podDisruptionBudgets": ("poddisruptionbudgets", api.PodDisruptionBudget),
+    "nodes": ("nodes", Node),
+    "namespaces": ("namespaces", Namespace),
+    "persistentVolumeClaims": ("persistentvolumeclaims", PersistentVolumeClaim),
+    "persistentVolumes": ("persistentvolumes", PersistentVolume),
+    "storageClasses": ("storageclasses", StorageClass),
+    "csiNodes": ("csinodes", CSINode),
+    "csiDrivers": ("csidrivers", CSIDriver),
+    "csiStorageCapacities": ("csistoragecapacities", CSIStorageCapacity),
+    "volumeAttachments": ("volumeattachments", VolumeAttachment),
+    "services": ("services", Service),
+    "replicationControllers": ("replicationcontrollers", ReplicationController),
+    "replicaSets": ("replicasets", ReplicaSet),
+    "statefulSets": ("statefulsets", StatefulSet),
+    "podDisruptionBudgets": ("poddisruptionbudgets", PodDisruptionBudget),
 }
 """Key in `input.objects` to (resource plural, type), pods apart."""
 

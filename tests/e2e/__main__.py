@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from scheduler.client import ApiClient, Transport, load_configuration
+from scheduler.client.configuration import load_configuration
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
 from testing.control_plane.binaries import REPOSITORY, BinariesMissingError, find_directory
 from testing.control_plane.control_plane import ControlPlane, ProcessError
 from testing.go_programs import is_executable

@@ -14,7 +14,7 @@ from typing import Final
 
 import yaml
 
-from scheduler.client import ApiClient
+from scheduler.client.rest import ApiClient
 from simulator import Settings
 from simulator.outside_kubelets import OutsideKubelets, templates
 from testing.control_plane.control_plane import ApiServerOptions, ControlPlane

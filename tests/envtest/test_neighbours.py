@@ -36,7 +36,7 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
             "clientConnection": {"qps": 1000, "burst": 1000},
             "podInitialBackoffSeconds": 1,
             "podMaxBackoffSeconds": 1,
-            "kubestow": {"rejectingNodeAvoidance": "3s"},
+            "kubestow": {"kubeletRejectionBackoff": "3s"},
             "profiles": [
                 {"schedulerName": "kubestow"},
                 {"schedulerName": EVICTS_ALL, "pluginConfig": [arguments]},

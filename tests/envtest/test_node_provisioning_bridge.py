@@ -355,7 +355,7 @@ def test_a58_another_manager_of_the_condition_is_left_alone(
     allowed: ControlPlane, start: Start
 ) -> None:
     process = start()
-    yielded = "kubestow_node_provisioning_bridge_yielded"
+    yielded = "kubestow_node_provisioning_bridge_conflicting_managers"
     with Story(allowed, "a58") as work:
         work.delete_node("a58-z1")
         pods = {name: work.replica(name) for name in ("a", "b", "c", "ours")}

@@ -12,7 +12,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from scheduler.client import ApiClient, Transport, load_configuration
+from scheduler.client.configuration import load_configuration
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
 from simulator import Settings
 from simulator.outside_kubelets import OutsideKubelets, templates
 from testing.control_plane.admin import ApiError, JsonObject

@@ -83,7 +83,7 @@ class ConnectionPool:
 
     async def exchange(
         self,
-        verb: str,
+        method: str,
         path: str,
         request: bytes,
         timeout: float,
@@ -93,7 +93,7 @@ class ConnectionPool:
         """Send one request and read the whole answer.
 
         Args:
-            verb: for errors; GET is sent again after a connection proved to be dead.
+            method: for errors; GET is sent again after a connection proved to be dead.
             path: for errors.
             request: all its bytes.
             timeout: limit for everything, waiting for a connection included, seconds.
@@ -110,7 +110,7 @@ class ConnectionPool:
         while True:
             connection = self._take_idle()
             if waited := connection is None:
-                connection = await self._acquire(verb, path, until)
+                connection = await self._acquire(method, path, until)
             used = connection.used
             began = self._loop.time()
             try:
@@ -119,14 +119,14 @@ class ConnectionPool:
                 answer = await connection.exchange(request, until - began, max_body)
             except TimeoutError as error:
                 self._abort_idle(began)
-                raise RequestTimeout(verb, path, f"timed out: {error}", sent=True) from error
+                raise RequestTimeout(method, path, f"timed out: {error}", sent=True) from error
             except BodyTooLargeError as error:
-                raise ResponseTooLarge(verb, path, str(error), sent=True) from error
+                raise ResponseTooLarge(method, path, str(error), sent=True) from error
             except FAILURES as error:
-                again = used and verb == "GET"
+                again = used and method == "GET"
                 if again and isinstance(error, ConnectionLost) and error.unanswered:
                     continue
-                raise ConnectionFailed(verb, path, str(error), sent=True) from error
+                raise ConnectionFailed(method, path, str(error), sent=True) from error
             else:
                 if not used:
                     self._remember(connection)
@@ -135,23 +135,23 @@ class ConnectionPool:
                 self._release(connection)
 
     async def open_stream(
-        self, verb: str, path: str, request: bytes, idle_timeout: float
+        self, method: str, path: str, request: bytes, idle_timeout: float
     ) -> BodyStream:
         """Send one request and give the answer's body as it arrives, on a connection of its own.
 
         Raises: as `exchange`; `idle_timeout` limits the wait for the answer's head, too.
         """
-        connection = await self._acquire(verb, path, self._loop.time() + idle_timeout, fresh=True)
+        connection = await self._acquire(method, path, self._loop.time() + idle_timeout, fresh=True)
         try:
             parser = await connection.open_stream(request, idle_timeout)
         except BaseException as error:
             connection.abort()
             if isinstance(error, TimeoutError):
-                raise RequestTimeout(verb, path, f"timed out: {error}", sent=True) from error
+                raise RequestTimeout(method, path, f"timed out: {error}", sent=True) from error
             if isinstance(error, FAILURES):
-                raise ConnectionFailed(verb, path, str(error), sent=True) from error
+                raise ConnectionFailed(method, path, str(error), sent=True) from error
             raise
-        return BodyStream(verb, path, connection, parser)
+        return BodyStream(method, path, connection, parser)
 
     async def close(self) -> None:
         """Close every connection; exchanges under way fail."""
@@ -164,19 +164,19 @@ class ConnectionPool:
     # --------------------------------------------------------------------------------- connections
 
     async def _acquire(
-        self, verb: str, path: str, until: float, *, fresh: bool = False
+        self, method: str, path: str, until: float, *, fresh: bool = False
     ) -> Connection:
         waited = False
         while True:
             if not fresh and (connection := self._take_idle()) is not None:
                 return connection
             if self._closed:
-                raise ConnectionFailed(verb, path, "the client was closed", sent=False)
+                raise ConnectionFailed(method, path, "the client was closed", sent=False)
             if len(self._all) + self._connecting < self._limit:
-                return await self._connect(verb, path, until)
+                return await self._connect(method, path, until)
             if fresh and self._idle:
                 self._idle.pop(0).abort()
-            await self._wait(verb, path, until, first=waited)
+            await self._wait(method, path, until, first=waited)
             waited = True
 
     def _take_idle(self) -> Connection | None:
@@ -197,7 +197,7 @@ class ConnectionPool:
         for connection in silent:
             connection.abort()
 
-    async def _wait(self, verb: str, path: str, until: float, *, first: bool) -> None:
+    async def _wait(self, method: str, path: str, until: float, *, first: bool) -> None:
         waiter = self._loop.create_future()
         # Whoever was woken and found the connection taken by somebody quicker keeps its place.
         if first:
@@ -214,12 +214,12 @@ class ConnectionPool:
             if not isinstance(error, TimeoutError):
                 raise
             text = f"timed out: all {self._limit} connections were taken"
-            raise RequestTimeout(verb, path, text, sent=False) from error
+            raise RequestTimeout(method, path, text, sent=False) from error
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
-    async def _connect(self, verb: str, path: str, until: float) -> Connection:
+    async def _connect(self, method: str, path: str, until: float) -> Connection:
         address = self._address
         context = self._context()
         self._connecting += 1
@@ -234,19 +234,19 @@ class ConnectionPool:
                 )
         except TimeoutError as error:
             text = f"timed out: no connection to {address} in time"
-            raise RequestTimeout(verb, path, text, sent=False) from error
+            raise RequestTimeout(method, path, text, sent=False) from error
         except (*FAILURES, ValueError) as error:
             # ValueError: a host that cannot be a name.
             refused = isinstance(error, ConnectionRefusedError)
             text = f"cannot connect to {address}: {str(error) or type(error).__name__}"
-            raise ConnectionFailed(verb, path, text, sent=False, refused=refused) from error
+            raise ConnectionFailed(method, path, text, sent=False, refused=refused) from error
         finally:
             self._connecting -= 1
             self._wake(1)
         if self._closed or not connection.open:
             connection.abort()
             text = f"cannot connect to {address}: the connection was lost at once"
-            raise ConnectionFailed(verb, path, text, sent=False)
+            raise ConnectionFailed(method, path, text, sent=False)
         connection.context = context
         self._all.add(connection)
         self._none_left.clear()

@@ -30,12 +30,12 @@ class HeaderBlock:
 
 
 def request_bytes(
-    verb: str, target: str, host: str, headers: HeaderBlock, body: bytes | None
+    method: str, target: str, host: str, headers: HeaderBlock, body: bytes | None
 ) -> bytes:
     """A whole request.
 
     Args:
-        verb: the method.
+        method: the method.
         target: path and query, quoted.
         host: the server's name and port.
         headers: everything but Host and Content-Length.
@@ -46,7 +46,7 @@ def request_bytes(
     """
     if _UNSAFE_TARGET.search(target):
         raise ValueError(f"a path with characters that must be quoted: {target!r}")
-    start = f"{verb} {target} HTTP/1.1\r\nHost: {host}\r\n".encode()
+    start = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n".encode()
     if body is None:
         return b"%b%b\r\n" % (start, headers.lines)
     return b"%b%bContent-Length: %d\r\n\r\n%b" % (start, headers.lines, len(body), body)

@@ -10,12 +10,12 @@ from scheduler.client.http.parser import ProtocolError, ResponseParser
 class BodyStream:
     """Read it to its end, or cut it with `close`."""
 
-    __slots__ = ("_connection", "_parser", "_path", "_verb")
+    __slots__ = ("_connection", "_method", "_parser", "_path")
 
     def __init__(
-        self, verb: str, path: str, connection: Connection, parser: ResponseParser
+        self, method: str, path: str, connection: Connection, parser: ResponseParser
     ) -> None:
-        self._verb = verb
+        self._method = method
         self._path = path
         self._connection = connection
         self._parser = parser
@@ -51,9 +51,9 @@ class BodyStream:
                 await connection.more()
             except TimeoutError as error:
                 text = f"timed out: {error}"
-                raise RequestTimeout(self._verb, self._path, text, sent=True) from error
+                raise RequestTimeout(self._method, self._path, text, sent=True) from error
             except (OSError, ProtocolError) as error:
-                raise ConnectionFailed(self._verb, self._path, str(error), sent=True) from error
+                raise ConnectionFailed(self._method, self._path, str(error), sent=True) from error
 
     def close(self) -> None:
         """Cut the connection: the rest of a stream never ends."""

@@ -6,27 +6,32 @@ docs/node-provisioning-bridge.md.
 
 from scheduler.controllers.node_provisioning.bridge import (
     COMPONENT,
-    BridgeMetrics,
     BridgeOptions,
-    BridgeStatistics,
     NodeProvisioningBridge,
 )
-from scheduler.controllers.node_provisioning.decisions import Decisions, Patch, Plan
+from scheduler.controllers.node_provisioning.decisions import (
+    Decisions,
+    Patch,
+    Plan,
+)
 from scheduler.controllers.node_provisioning.demand import (
     ConditionSelector,
     profiles_that_fall_back_by_default,
 )
-from scheduler.controllers.node_provisioning.ownership import CONDITION, FIELD_MANAGER
-from scheduler.controllers.node_provisioning.signals import StatusObject
-from scheduler.controllers.node_provisioning.sources import Limits
+from scheduler.controllers.node_provisioning.ownership import (
+    CONDITION,
+)
+from scheduler.controllers.node_provisioning.signals import (
+    StatusObject,
+)
+from scheduler.controllers.node_provisioning.sources import (
+    Limits,
+)
 
 __all__ = [
     "COMPONENT",
     "CONDITION",
-    "FIELD_MANAGER",
-    "BridgeMetrics",
     "BridgeOptions",
-    "BridgeStatistics",
     "ConditionSelector",
     "Decisions",
     "Limits",

@@ -86,7 +86,7 @@ class BridgeMetrics(Protocol):
         """An event arrived this long after it happened."""
         ...
 
-    def yielded(self, pods: int) -> None:
+    def conflicting_managers(self, pods: int) -> None:
         """How many pods were left to another writer."""
         ...
 
@@ -217,7 +217,7 @@ class NodeProvisioningBridge:
         _log.warning(
             "node provisioning bridge ends: something else writes the condition",
             condition="NodeProvisioningInProgress",
-            pods=self._decisions.yielded,
+            pods=self._decisions.conflicting_managers,
         )
 
     async def _woken(self, until: float) -> None:
@@ -439,7 +439,7 @@ class NodeProvisioningBridge:
         if writer is None:
             return True
         self._decisions.give_way(patch)
-        self._metrics.yielded(self._decisions.yielded)
+        self._metrics.conflicting_managers(self._decisions.conflicting_managers)
         _log.info("another writer of the condition: leaving it", pod=patch.pod.key, manager=writer)
         return False
 

@@ -41,7 +41,7 @@ from scheduler.controllers.node_provisioning.sources import (
 MESSAGE_SECONDS: Final = 60.0
 """Between two patches of a pod that change nothing but words."""
 
-MAX_BACKOFFS_SEEN: Final = 3
+MAX_CONFLICTS: Final = 3
 """Pods with another writer after which the bridge ends for good."""
 
 RETRY_SECONDS: Final = (1.0, 60.0)
@@ -103,7 +103,7 @@ class DecisionStatistics:
     verdicts: int
     failed_targets: int
     under_way: int
-    yielded: int
+    conflicting_managers: int
 
 
 class Decisions:
@@ -116,7 +116,7 @@ class Decisions:
         wanted: Callable[[Pod], bool],
         status: StatusObject | None = None,
         limits: Limits | None = None,
-        yields: bool = True,
+        backs_off: bool = True,
     ) -> None:
         """Prepare.
 
@@ -125,21 +125,21 @@ class Decisions:
             wanted: whether the condition matters for a pod.
             status: what cluster-autoscaler's own events are about.
             limits: when a promise of nodes counts as broken.
-            yields: whether another writer of the condition makes us stop.
+            backs_off: whether another writer of the condition makes us stop.
         """
         self._names = frozenset(names)
         self._wanted_by = wanted
         self._status = status or StatusObject()
         self._limits = limits or Limits()
-        self._yields = yields
+        self._backs_off = backs_off
         self._pods: dict[str, Pod] = {}
         self._wanted: set[str] = set()
         self._heard: dict[str, dict[str, History]] = {}
         self._evidence = Evidence(Failures(), ScaleUps())
         self._karpenter_promised = False
         self._writes: dict[str, _Writes] = {}
-        self._yielded: set[str] = set()
-        self._yields_seen = 0
+        self._conflicting: set[str] = set()
+        self._conflicts_seen = 0
         self._under_way: set[str] = set()
         # Pods seen without the condition since we lead, that is, since the first plan.
         self._leading = False
@@ -163,12 +163,12 @@ class Decisions:
     @property
     def stopped(self) -> bool:
         """Whether somebody else evidently sets the condition in this cluster."""
-        return self._yields_seen >= MAX_BACKOFFS_SEEN
+        return self._conflicts_seen >= MAX_CONFLICTS
 
     @property
-    def yielded(self) -> int:
+    def conflicting_managers(self) -> int:
         """Pods left to another writer so far."""
-        return self._yields_seen
+        return self._conflicts_seen
 
     @property
     def has_work(self) -> bool:
@@ -183,7 +183,7 @@ class Decisions:
             verdicts=sum(map(len, self._heard.values())),
             failed_targets=len(self._evidence.failures),
             under_way=len(self._under_way),
-            yielded=self._yields_seen,
+            conflicting_managers=self._conflicts_seen,
         )
 
     # -- pods --------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Decisions:
         self._writes.pop(uid, None)
         self._timer_of.pop(uid, None)
         self._dirty.pop(uid, None)
-        for uids in (self._wanted, self._yielded, self._under_way, self._seen_without):
+        for uids in (self._wanted, self._conflicting, self._under_way, self._seen_without):
             uids.discard(uid)
 
     # -- events ------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class Decisions:
 
     def _look(self, uid: str, now: float, wall: str) -> Patch | None:
         pod = self._pods.get(uid)
-        if pod is None or uid not in self._wanted or uid in self._yielded:
+        if pod is None or uid not in self._wanted or uid in self._conflicting:
             return None
         if uid in self._under_way:
             return None  # looked at again when the patch is answered
@@ -339,7 +339,7 @@ class Decisions:
             self._ask_again(uid, due)
             return None
         condition = _condition(verdict, writes.last or live, wall)
-        verify = self._yields and live is not None and _words(live) not in writes.own
+        verify = self._backs_off and live is not None and _words(live) not in writes.own
         return Patch(pod, condition, verdict.source, verify, uid in self._seen_without)
 
     def _ask_again(self, uid: str, at: float) -> None:
@@ -375,8 +375,8 @@ class Decisions:
         uid = patch.pod.uid
         if uid in self._under_way:
             self._under_way.discard(uid)
-            self._yielded.add(uid)
-            self._yields_seen += 1
+            self._conflicting.add(uid)
+            self._conflicts_seen += 1
 
     def _answered(self, uid: str) -> None:
         self._under_way.discard(uid)

@@ -5,17 +5,22 @@ run, `switched_off` says so on the quotas concerned. `native_usage` is for API s
 implement KEP-5465, `reservations` for several active schedulers.
 """
 
-from scheduler.controllers.quota_usage.native_usage import NativeUsage
-from scheduler.controllers.quota_usage.publication import Publications
-from scheduler.controllers.quota_usage.reservations import SharedReservations
-from scheduler.controllers.quota_usage.switched_off import report_unenforced
-from scheduler.controllers.quota_usage.usage_writer import UsageWriter, UsageWriterStatistics
+from scheduler.controllers.quota_usage.native_usage import (
+    NativeUsage,
+)
+from scheduler.controllers.quota_usage.reservations import (
+    SharedReservations,
+)
+from scheduler.controllers.quota_usage.switched_off import (
+    report_unenforced,
+)
+from scheduler.controllers.quota_usage.usage_writer import (
+    UsageWriter,
+)
 
 __all__ = [
     "NativeUsage",
-    "Publications",
     "SharedReservations",
     "UsageWriter",
-    "UsageWriterStatistics",
     "report_unenforced",
 ]

@@ -204,7 +204,7 @@ class TestUnknownOutcomes:
         with pytest.raises(kind) as caught:
             await client.bind(a_pod(), "n")
         assert caught.value.outcome_unknown is unknown
-        assert caught.value.verb == "POST"
+        assert caught.value.method == "POST"
         assert caught.value.path == BINDING_PATH
 
     async def test_nobody_listening_is_certain(self) -> None:

@@ -276,7 +276,7 @@ async def staged(
             ],
         }
         more["profiles"] = [profile]
-    settings = {"statusDelay": "0s", **more.pop("kubestow", {})}
+    settings = {"statusPatchDelay": "0s", **more.pop("kubestow", {})}
     async with scheduling(
         cluster,
         plugins,

@@ -46,7 +46,7 @@ async def _running(
     args = {"name": "ResourceQuota", "args": {"quotaMode": mode}}
     profiles = [{"schedulerName": PROFILE, "pluginConfig": [args]}]
     run = RunOptions(feature_gates=FeatureGates.parse([f"{GATE}=true"]))
-    settings = {"statusDelay": "0s"}
+    settings = {"statusPatchDelay": "0s"}
     async with (
         EmbeddedCluster(personality=personality, seed=1, **options) as cluster,
         scheduling(cluster, options=run, kubestow=settings, profiles=profiles) as wiring,

@@ -49,7 +49,7 @@ async def another(cluster: EmbeddedCluster, args: Mapping[str, Any]) -> AsyncIte
     }
     options = RunOptions(feature_gates=FeatureGates.parse([f"{GATE}=true"]))
     async with scheduling(
-        cluster, options=options, kubestow={"statusDelay": "0s"}, profiles=[profile]
+        cluster, options=options, kubestow={"statusPatchDelay": "0s"}, profiles=[profile]
     ) as wiring:
         yield wiring
 

@@ -173,7 +173,7 @@ async def test_b37_new_numbers_alone_are_written_once_a_minute(cluster: Embedded
 async def test_b38_a_hold_that_is_shorter_than_the_delay_is_not_written(
     cluster: EmbeddedCluster,
 ) -> None:
-    async with staged(cluster, document={"kubestow": {"statusDelay": "60s"}}) as stage:
+    async with staged(cluster, document={"kubestow": {"statusPatchDelay": "60s"}}) as stage:
         await stage.quota(cpu=1000)
         cluster.create(pod("running"))
         await stage.bound("running")

@@ -196,8 +196,8 @@ async def test_a58_a_condition_of_another_writer_is_left_alone(cluster: Embedded
         write(cluster, "a", "True", "FromTheAutoscalerItself")
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
         emit(cluster, event(other, "NotTriggerScaleUp", NOT_TRIGGERED))
-        yielded = "kubestow_node_provisioning_bridge_yielded"
-        await until(lambda: sample(wiring, yielded) == 1)
+        conflicting_managers = "kubestow_node_provisioning_bridge_conflicting_managers"
+        await until(lambda: sample(wiring, conflicting_managers) == 1)
         await until(lambda: says(cluster, "b") == FAILED)
         assert says(cluster) == ("True", "FromTheAutoscalerItself")
         for name in ("c", "d"):
@@ -206,7 +206,7 @@ async def test_a58_a_condition_of_another_writer_is_left_alone(cluster: Embedded
             late = find(cluster, name)
             assert late is not None
             emit(cluster, event(late, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: sample(wiring, yielded) == 3)
+        await until(lambda: sample(wiring, conflicting_managers) == 3)
         active = "kubestow_node_provisioning_bridge_active"
         await until(lambda: sample(wiring, active) == 0, "it ends for good")
 
@@ -223,7 +223,9 @@ async def test_a58_a_writer_that_uses_our_words_is_another_one_all_the_same(
         write(cluster, "a", "True", "TriggeredScaleUp")
         await until(lambda: seen(wiring, cluster, "a"), "seen written")
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: sample(wiring, "kubestow_node_provisioning_bridge_yielded") == 1)
+        await until(
+            lambda: sample(wiring, "kubestow_node_provisioning_bridge_conflicting_managers") == 1
+        )
         assert says(cluster) == ("True", "TriggeredScaleUp")
 
 

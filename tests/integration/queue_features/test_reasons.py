@@ -24,7 +24,7 @@ from testing.embedded_service import (
 )
 
 REASON = "ResourceQuotaValidated"
-SOON: Any = {"kubestow": {"statusDelay": "20ms"}}
+SOON: Any = {"kubestow": {"statusPatchDelay": "20ms"}}
 NODE_LABEL = ClusterEvent("Node", ActionType.UPDATE_NODE_LABEL)
 
 
@@ -146,7 +146,7 @@ async def test_a_pod_that_is_let_in_in_time_is_never_said_to_be_held(
 ) -> None:
     cluster.create(node("n1"))
     said, budget = Said(cluster), Budget()
-    settings: Any = {"kubestow": {"statusDelay": "10m"}}
+    settings: Any = {"kubestow": {"statusPatchDelay": "10m"}}
     async with scheduling(cluster, [budget.gate()], **settings) as scheduler:
         cluster.create(pod("held"))
         await until(lambda: scheduler.gates.statistics().waiting)

@@ -22,7 +22,7 @@ from config import FeatureGates
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.transport import Transport
 from scheduler.queue import PodView, QueueState
-from scheduler.service import RunOptions
+from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from testing.embedded_service import PROFILE, settled, until, wire

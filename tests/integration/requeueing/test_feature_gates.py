@@ -11,7 +11,7 @@ import pytest
 
 from config import FeatureGates
 from scheduler.queue import PodView, QueueState
-from scheduler.service import RunOptions
+from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from testing.embedded_service import (

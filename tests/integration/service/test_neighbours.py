@@ -120,12 +120,12 @@ async def test_a_bind_held_back_by_the_rate_limit_is_checked_when_it_leaves(
         asked = scheduler.client._wait_for_turn
         turns: list[str] = []
 
-        async def wait_for_turn(verb: str) -> None:
-            if verb == "POST" and not turns:
-                turns.append(verb)
+        async def wait_for_turn(method: str) -> None:
+            if method == "POST" and not turns:
+                turns.append(method)
                 cluster.create(foreign("theirs", "2", on="n1"))
                 await until(lambda: scheduler.cache.statistics().pods == 2, "theirs seen")
-            await asked(verb)
+            await asked(method)
 
         scheduler.client._wait_for_turn = wait_for_turn  # type: ignore[method-assign]
         cluster.create(pod("ours", "3"))
@@ -186,7 +186,7 @@ async def test_where_all_nodes_rejected_it_the_pod_waits_and_says_so(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create(node("n1"))
-    options = {"rejectingNodeAvoidance": "2s"}
+    options = {"kubeletRejectionBackoff": "2s"}
     async with scheduling(cluster, kubestow=options) as scheduler:
         cluster.create(template("first"))
         await reject(cluster, "first", "OutOfcpu")
@@ -207,7 +207,7 @@ async def test_pods_that_end_or_go_otherwise_hold_nothing_against_their_node(
     cluster: EmbeddedCluster, seconds: str
 ) -> None:
     cluster.create(node("n1"))
-    async with scheduling(cluster, kubestow={"rejectingNodeAvoidance": seconds}) as scheduler:
+    async with scheduling(cluster, kubestow={"kubeletRejectionBackoff": seconds}) as scheduler:
         endings: dict[str, dict[str, str]] = {
             "done": {"phase": "Succeeded"},
             "failed": {"phase": "Failed"},
@@ -254,7 +254,7 @@ async def test_the_switch_counts_own_nominations_only(cluster: EmbeddedCluster) 
     cluster.create(node("n1", cpu="4"))
     cluster.create(foreign("theirs", "3", priority="low"))
     nominate(cluster, "theirs", "n1")
-    async with scheduling(cluster, kubestow={"heedForeignNominations": False}) as scheduler:
+    async with scheduling(cluster, kubestow={"honorForeignNominations": False}) as scheduler:
         cluster.create(pod("lower", "2"))
         await until(lambda: bound_to(cluster, "lower"), "bound")
         nominate(cluster, "theirs", None)

@@ -48,7 +48,7 @@ async def test_watches_that_are_cut_resume_and_nothing_is_lost(cluster: Embedded
 
 async def test_a_silent_watch_is_cut_and_resumed(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
-    async with scheduling(cluster, kubestow={"watchSilenceTimeout": "300ms"}) as scheduler:
+    async with scheduling(cluster, kubestow={"watchIdleTimeout": "300ms"}) as scheduler:
         rule = cluster.faults.add(watch_fault("silence", "pods"))
         cluster.create(pod("a"))
         await until(

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import ApiClient, ClientConfiguration, Transport
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
 from simulator import EmbeddedCluster, FaultRule, Settings, outside_kubelets
 from simulator.controllers.node_status import SIMULATED_LABEL
 from simulator.errors import ApiError

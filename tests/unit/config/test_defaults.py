@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from config import ClientConnectionConfiguration, LeaderElectionConfiguration
+from config.problems import RENAMED_FIELDS
+from config.types import KubestowConfiguration
+from scheduler.framework.status import ConfigurationError
 from tests.unit.config.doubles import body, load
 
 
@@ -84,14 +88,14 @@ def test_options_of_our_own() -> None:
     assert options.seed is None
     assert options.bind_concurrency == 100
     assert options.bind_timeout == timedelta(seconds=4)
-    assert options.watch_silence_timeout == timedelta(seconds=70)
+    assert options.watch_idle_timeout == timedelta(seconds=70)
     assert options.watchdog_timeout == timedelta(minutes=1)
     assert options.time_based_hint_period == timedelta(seconds=30)
-    assert options.status_delay == timedelta(seconds=1)
-    assert body("kubestow: {statusDelay: 0s}").options.status_delay == timedelta()
+    assert options.status_patch_delay == timedelta(seconds=1)
+    assert body("kubestow: {statusPatchDelay: 0s}").options.status_patch_delay == timedelta()
     assert load(None).options.cycle_time_budget == timedelta(milliseconds=500)
     assert body("kubestow: {cycleTimeBudget: 0s}").options.cycle_time_budget == timedelta()
-    assert body("kubestow: {seed: 7, slice: 2ms}").options.seed == 7
+    assert body("kubestow: {seed: 7, schedulingTimeSlice: 2ms}").options.seed == 7
 
 
 @pytest.mark.parametrize(
@@ -120,3 +124,11 @@ def test_the_global_percentage_applies_where_a_profile_has_none() -> None:
     first, second = configuration.profiles
     assert configuration.percentage_of_nodes_to_score(first) == 30
     assert configuration.percentage_of_nodes_to_score(second) == 0
+
+
+@pytest.mark.parametrize(("path", "name"), RENAMED_FIELDS.items())
+def test_a_renamed_field_is_refused_with_its_present_name(path: str, name: str) -> None:
+    section, _, former = path.rpartition(".")
+    with pytest.raises(ConfigurationError, match=f'"{former}": it was renamed to "{name}"'):
+        body(f"{section}: {{{former}: 1s}}")
+    assert name in {each.encode_name for each in msgspec.structs.fields(KubestowConfiguration)}

@@ -34,7 +34,7 @@ profiles:
   - {name: DefaultPreemption, args: {evictOtherSchedulers: true}}
   - {name: PodTopologySpread, args: {defaultConstraints: [{maxSkew: 1, fallbackCriteria: []}]}}
 - schedulerName: b
-kubestow: {seed: 3, slice: 2ms}
+kubestow: {seed: 3, schedulingTimeSlice: 2ms}
 """
 
 

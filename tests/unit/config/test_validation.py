@@ -149,12 +149,12 @@ ONE_MISTAKE = [
         'kubestow.watchdogTimeout: Invalid value: "500ms": must be 1s or more',
     ),
     (
-        "kubestow: {slice: -1ms}",
-        'kubestow.slice: Invalid value: "-1ms": must be greater than zero',
+        "kubestow: {schedulingTimeSlice: -1ms}",
+        'kubestow.schedulingTimeSlice: Invalid value: "-1ms": must be greater than zero',
     ),
     (
-        "kubestow: {statusDelay: -1s}",
-        'kubestow.statusDelay: Invalid value: "-1s": must be non-negative',
+        "kubestow: {statusPatchDelay: -1s}",
+        'kubestow.statusPatchDelay: Invalid value: "-1s": must be non-negative',
     ),
     (
         "kubestow: {cycleTimeBudget: -1s}",

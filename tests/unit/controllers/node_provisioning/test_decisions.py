@@ -14,7 +14,7 @@ from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
 from scheduler.controllers.node_provisioning import ConditionSelector, Decisions, Patch
 from scheduler.controllers.node_provisioning.decisions import (
-    MAX_BACKOFFS_SEEN,
+    MAX_CONFLICTS,
     MAX_IN_FLIGHT,
     MESSAGE_SECONDS,
     NEVER,
@@ -462,7 +462,7 @@ def test_a_pod_that_is_gone_is_forgotten_whatever_is_under_way(
     answer(stage.decisions, patch)
     assert stage.plan(100).patches == ()
     assert stage.decisions.statistics().under_way == 0
-    assert stage.decisions.yielded == 0
+    assert stage.decisions.conflicting_managers == 0
 
 
 def test_an_event_that_expires_is_forgotten_unless_its_pod_waits() -> None:
@@ -546,7 +546,7 @@ def test_what_came_up_while_we_led_is_told_from_what_was_there(led_before: bool)
 
 
 def test_after_three_pods_it_ends_for_good() -> None:
-    names = [f"p{number}" for number in range(MAX_BACKOFFS_SEEN)]
+    names = [f"p{number}" for number in range(MAX_CONFLICTS)]
     stage = Stage(*(having(pod(name), condition("True", "Native")) for name in names))
     for number, name in enumerate(names):
         assert not stage.decisions.stopped
@@ -557,7 +557,7 @@ def test_after_three_pods_it_ends_for_good() -> None:
 
 
 def test_mode_on_looks_into_nothing() -> None:
-    stage = Stage(having(pod(), condition("True", "Native")), yields=False)
+    stage = Stage(having(pod(), condition("True", "Native")), backs_off=False)
     stage.hear(no(0))
     (patch,) = stage.plan(0).patches
     assert not patch.verify

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def lean_imports(*left_out: str) -> Iterator[None]:
+def import_without(*left_out: str) -> Iterator[None]:
     """Import within, with the garbage collector at rest.
 
     Modules are made to stay: looking for garbage among them is a twentieth of the start.

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from scheduler.cli.lean_imports import lean_imports
+from scheduler.cli.import_without import import_without
 
 NOT_FOR_RUN = (
     "cryptography",
@@ -41,13 +41,13 @@ print(*[name for name in {NOT_FOR_RUN} if name in sys.modules])
 
 def test_what_is_left_out_cannot_be_imported_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "this", raising=False)
-    with lean_imports("this"), pytest.raises(ModuleNotFoundError):
+    with import_without("this"), pytest.raises(ModuleNotFoundError):
         importlib.import_module("this")
     assert "this" not in sys.modules
 
 
 def test_what_is_imported_already_stays() -> None:
-    with lean_imports("json"):
+    with import_without("json"):
         assert importlib.import_module("json") is sys.modules["json"]
     assert sys.modules["json"] is not None
 
@@ -57,7 +57,7 @@ def test_everything_is_left_as_it_was_found(collecting: bool) -> None:
     before = gc.isenabled()
     try:
         (gc.enable if collecting else gc.disable)()
-        with lean_imports("this"):
+        with import_without("this"):
             assert not gc.isenabled()
         assert gc.isenabled() == collecting
         assert "this" not in sys.modules
