@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.api.pod_shapes import PodShapes
+from scheduler.api.pod_signatures import PodSignatures
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Evaluator, Framework, WaitingPods
 from scheduler.engine.cycle_budget import CycleBudget
@@ -109,7 +109,7 @@ class EngineWorld:
         self.listers = _Listers()
         self.nominator = QueueNominator(lambda _namespace, _name: None)
         self.nominator.subscribe_nodes(self.cache.table.note_nominations)
-        self.shapes = PodShapes()
+        self.signatures = PodSignatures()
         self.random = random.Random(seed)
         self._serial = count()
         registry = available_plugins()
@@ -175,7 +175,7 @@ class EngineWorld:
             },
             Pod,
         )
-        self.shapes.intern(made)
+        self.signatures.intern(made)
         return made
 
     def place(self, pod: Pod, index: int) -> Pod:

@@ -243,7 +243,7 @@ def memory(*, nodes: int, pods: int) -> Iterator[Figure]:
     decode = msgspec.json.Decoder(Pod).decode
     for number in range(pods):
         made = decode(_listed(number, node_name(number % nodes)))
-        world.shapes.intern(made)
+        world.signatures.intern(made)
         world.cache.add_pod(made)
     gc.collect()
     after = resident() or 0

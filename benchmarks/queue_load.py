@@ -136,7 +136,7 @@ class Room:
         if gated:
             raw["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
         made = msgspec.convert(raw, Pod)
-        self.wiring.shapes.intern(made)
+        self.wiring.signatures.intern(made)
         return made
 
     def add(self, pod: Pod) -> None:

@@ -87,7 +87,7 @@ def _plain(
     volume: str = "",
     csi_limits: Mapping[str, int] | None = None,
 ) -> Callable[[Size], Operations]:
-    """Nodes, init pods, measured pods: the shape of most families."""
+    """Nodes, init pods, measured pods: the signature of most families."""
 
     def operations(size: Size) -> Operations:
         first, second = namespaces

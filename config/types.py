@@ -237,9 +237,9 @@ class KubestowConfiguration(Section, frozen=True):
     #: hold their place there, for our pods of at most their priority. True: victims were evicted
     #: for them.
     honor_foreign_nominations: bool = True
-    #: How long a node is passed over for pods of a shape after its kubelet rejected one of them. 5
-    #: min: several tries of whatever made the kubelet refuse, and no tight loop of pods that are
-    #: created, bound, rejected and replaced. 0: not at all.
+    #: How long a node is passed over for pods of a signature after its kubelet rejected one of
+    #: them. 5 min: several tries of whatever made the kubelet refuse, and no tight loop of pods
+    #: that are created, bound, rejected and replaced. 0: not at all.
     kubelet_rejection_backoff: timedelta = timedelta(minutes=5)
     #: What one scalar plugin may use of one scheduling cycle before it is logged and counted. 10
     #: ms: longer is felt by everything else on the event loop.

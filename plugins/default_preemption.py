@@ -218,7 +218,9 @@ class DefaultPreemption:
         The plugins that rejected the pod decide whether it is worth another attempt.
         """
         event = ClusterEvent(EventResource.POD, ActionType.DELETE)
-        return (ClusterEventWithHint(event, _never, per_shape=True),) if self._asynchronous else ()
+        return (
+            (ClusterEventWithHint(event, _never, per_signature=True),) if self._asynchronous else ()
+        )
 
     # -- eligibility -----------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class DynamicResources:
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Refuse a pod with claims; skip all others."""
-        claims = pod.shape.resource_claims
+        claims = pod.signature.resource_claims
         # PostFilter must be able to tell that PreFilter had its turn.
         state.write(_STATE, bool(claims))
         if not claims:

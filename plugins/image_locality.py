@@ -50,7 +50,7 @@ class ImageLocality:
         """0 to 100 by the scaled bytes of images that are there."""
         present = _present(pod, node.image_states, self._handle.table.node_count)
         total = sum(contribution for image, contribution in present if node.row in image.rows)
-        return _scaled(total, pod.shape.images.containers)
+        return _scaled(total, pod.signature.images.containers)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
@@ -58,8 +58,8 @@ class ImageLocality:
         """As `score`."""
         present = list(_present(pod, table.images, table.node_count))
         if not present:
-            return np.full(len(rows), _scaled(0, pod.shape.images.containers), dtype=np.int64)
-        containers = pod.shape.images.containers
+            return np.full(len(rows), _scaled(0, pod.signature.images.containers), dtype=np.int64)
+        containers = pod.signature.images.containers
         if len(rows) <= FEW:
             totals = [sum(part for image, part in present if row in image.rows) for row in rows]
             return np.array([_scaled(total, containers) for total in totals], dtype=np.int64)
@@ -70,7 +70,7 @@ def _present(
     pod: Pod, states: Mapping[str, ImageState], node_count: int
 ) -> Iterator[tuple[ImageState, int]]:
     """Images of the pod that some node has, once per reference, with their part of the total."""
-    for reference in pod.shape.images.names:
+    for reference in pod.signature.images.names:
         image = states.get(reference)
         if image is not None:
             # Share first, then size: the order decides the last bit, and with it the truncation.

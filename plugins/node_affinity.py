@@ -1,8 +1,8 @@
 """NodeAffinity: nodeSelector, node affinity, and the profile's own affinity (plugins.md 4.6).
 
 A pod made for one node (DaemonSets write such pods) carries that node in `Pod.pin`, outside of its
-shape. Whoever shares results through the shape must therefore leave pinned pods out; the reuse
-declarations below speak of the others.
+signature. Whoever shares results through the signature must therefore leave pinned pods out; the
+reuse declarations below speak of the others.
 """
 
 from __future__ import annotations
@@ -100,17 +100,17 @@ class NodeAffinity:
         """Skip when nothing is demanded; narrow to nodes that the required terms name."""
         if pod.pin:
             return PreFilterResult(frozenset((pod.pin,)))
-        shape = pod.shape
-        required = shape.required_node_affinity
+        signature = pod.signature
+        required = signature.required_node_affinity
         if required is not None and required.errors:
             # The reason is upstream's, which does not say what is wrong; so the message does.
             errors = "; ".join(map(str, required.errors))
             state.note_failure(errors, if_rejected_by=self.name)
-        named = shape.named_nodes
+        named = signature.named_nodes
         if named is None:
             demanded = (
                 required is not None
-                or shape.spec.node_selector is not None
+                or signature.spec.node_selector is not None
                 or self._added_required is not None
             )
             return None if demanded else SKIP
@@ -128,7 +128,7 @@ class NodeAffinity:
         """As `filter`."""
         index = selector(table, rows)
         codes = np.zeros(len(rows), dtype=np.int32)
-        required = pod.shape.required_node_affinity
+        required = pod.signature.required_node_affinity
         if required is not None:
             codes[~required_mask(required, table, rows, index)] = _MISMATCH_CODE
         if pod.pin:
@@ -147,7 +147,7 @@ class NodeAffinity:
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
         """Skip when nobody prefers anything; an Error when a preference cannot be parsed."""
-        preferred = pod.shape.preferred_node_affinity
+        preferred = pod.signature.preferred_node_affinity
         if preferred is not None and preferred.error is not None:
             return error(str(preferred.error))
         return SKIP if preferred is None and self._added_preferred is None else None
@@ -188,7 +188,7 @@ class NodeAffinity:
                 self._after_node_change,
                 # Of pods without a pin; `Pod.pin` belongs to the key under which an answer is
                 # shared.
-                per_shape=True,
+                per_signature=True,
             ),
         )
 
@@ -206,7 +206,7 @@ class NodeAffinity:
     def _preferences(self, pod: Pod) -> Iterator[PreferredTerms]:
         if self._added_preferred is not None:
             yield self._added_preferred
-        own = pod.shape.preferred_node_affinity
+        own = pod.signature.preferred_node_affinity
         if own is not None:
             yield own
 
@@ -214,7 +214,7 @@ class NodeAffinity:
 def _matches(pod: Pod, labels: Mapping[str, str], name: str) -> bool:
     if pod.pin and pod.pin != name:
         return False
-    required = pod.shape.required_node_affinity
+    required = pod.signature.required_node_affinity
     return required is None or required.matches(labels, name)
 
 

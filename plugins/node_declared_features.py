@@ -1,6 +1,6 @@
 """NodeDeclaredFeatures: pods that need a feature go where it is declared (plugins.md 4.19).
 
-Which features a pod needs is inferred from its spec (`PodShape.required_features`).
+Which features a pod needs is inferred from its spec (`PodSignature.required_features`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class NodeDeclaredFeatures:
                     EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE
                 ),
                 _after_node_change,
-                per_shape=True,
+                per_signature=True,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.UPDATE), _after_own_update
@@ -89,7 +89,7 @@ class NodeDeclaredFeatures:
         )
 
     def _needed(self, pod: Pod) -> tuple[str, ...]:
-        return pod.shape.required_features if self._enabled else ()
+        return pod.signature.required_features if self._enabled else ()
 
 
 def _after_node_change(_pod: Pod, old: Node | None, new: Node) -> QueueingHint:
@@ -101,6 +101,6 @@ def _after_node_change(_pod: Pod, old: Node | None, new: Node) -> QueueingHint:
 
 def _after_own_update(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
     own = new.metadata.uid == pod.metadata.uid
-    if own and old.shape.required_features != new.shape.required_features:
+    if own and old.signature.required_features != new.signature.required_features:
         return QueueingHint.QUEUE
     return QueueingHint.SKIP

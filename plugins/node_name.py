@@ -41,7 +41,7 @@ class NodeName:
     name: ClassVar[str] = names.NODE_NAME
     args_type: ClassVar[type[NoArgs]] = NoArgs
     # True of pods that name no node. Those that do are not shared work: like pinned pods they must
-    # be evaluated on their own, because the name belongs to the pod and not to its shape.
+    # be evaluated on their own, because the name belongs to the pod and not to its signature.
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE)
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:

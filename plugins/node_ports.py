@@ -52,12 +52,12 @@ class NodePorts:
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Skip a pod without host ports."""
-        return None if pod.shape.host_ports else SKIP
+        return None if pod.signature.host_ports else SKIP
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node where a wanted port is taken."""
         used = node.used_ports
-        for ip, protocol, port in pod.shape.host_ports:
+        for ip, protocol, port in pod.signature.host_ports:
             holders = used.get((protocol, port))
             if holders and _taken(holders, ip):
                 return NO_FREE_PORT
@@ -68,7 +68,7 @@ class NodePorts:
         used = table.host_ports
         contested = [
             (ip, used[protocol, port])
-            for ip, protocol, port in pod.shape.host_ports
+            for ip, protocol, port in pod.signature.host_ports
             if (protocol, port) in used
         ]
         if not contested:
@@ -91,7 +91,7 @@ class NodePorts:
     ) -> Codes:
         """As `filter_rows`, without what victims hold."""
         taken = np.zeros(len(rows), dtype=np.int32)
-        for ip, protocol, port in pod.shape.host_ports:
+        for ip, protocol, port in pod.signature.host_ports:
             for held, kept in table.kept_ports(protocol, port).items():
                 if ANY_IP in (ip, held) or ip == held:
                     taken |= kept[rows]
@@ -107,7 +107,7 @@ class NodePorts:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
                 _after_pod_delete,
-                per_shape=True,
+                per_signature=True,
             ),
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
         )
@@ -126,7 +126,7 @@ def _taken_on(row: int, ip: str, by_row: Mapping[int, Mapping[str, int]]) -> boo
 def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:
     if not old.spec.node_name and not old.status.nominated_node_name:
         return QueueingHint.SKIP
-    freed = old.shape.host_ports
-    if any(conflicts(freed, wanted) for wanted in pod.shape.host_ports):
+    freed = old.signature.host_ports
+    if any(conflicts(freed, wanted) for wanted in pod.signature.host_ports):
         return QueueingHint.QUEUE
     return QueueingHint.SKIP

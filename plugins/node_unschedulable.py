@@ -52,13 +52,13 @@ class NodeUnschedulable:
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a cordoned node."""
-        if not node.unschedulable or tolerates_cordon(pod.shape.tolerations):
+        if not node.unschedulable or tolerates_cordon(pod.signature.tolerations):
             return None
         return UNSCHEDULABLE
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
-        if tolerates_cordon(pod.shape.tolerations):
+        if tolerates_cordon(pod.signature.tolerations):
             return all_pass(rows)
         return table.unschedulable[selector(table, rows)].astype(np.int32)
 
@@ -72,12 +72,12 @@ class NodeUnschedulable:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
                 _after_node_change,
-                per_shape=True,
+                per_signature=True,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
                 _after_toleration_change,
-                per_shape=True,
+                per_signature=True,
             ),
         )
 

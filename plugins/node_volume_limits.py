@@ -68,7 +68,7 @@ class NodeVolumeLimits:
         "storageclasses",
         "volumeattachments",
     )
-    # Claims are looked up in the pod's namespace, which is not part of its shape.
+    # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
@@ -79,7 +79,7 @@ class NodeVolumeLimits:
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Skip a pod without volumes that could count."""
-        return None if any(map(_may_count, pod.shape.spec.volumes)) else SKIP
+        return None if any(map(_may_count, pod.signature.spec.volumes)) else SKIP
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node that the pod's volumes would overfill."""
@@ -207,12 +207,12 @@ class NodeVolumeLimits:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.CSI_NODE, ActionType.ADD | ActionType.UPDATE),
                 _after_csi_node_change,
-                per_shape=True,
+                per_signature=True,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
                 _after_pod_delete,
-                per_shape=True,
+                per_signature=True,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
@@ -222,7 +222,7 @@ class NodeVolumeLimits:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE),
                 _after_detach,
-                per_shape=True,
+                per_signature=True,
             ),
         )
 
@@ -256,13 +256,13 @@ def _after_csi_node_change(_pod: Pod, old: CSINode | None, new: CSINode) -> Queu
 
 def _after_pod_delete(_pod: Pod, old: Pod, _new: Any) -> QueueingHint:
     placed = bool(old.spec.node_name or old.status.nominated_node_name)
-    if placed and any(map(_may_count, old.shape.volumes)):
+    if placed and any(map(_may_count, old.signature.volumes)):
         return QueueingHint.QUEUE
     return QueueingHint.SKIP
 
 
 def _after_detach(pod: Pod, old: VolumeAttachment, _new: Any) -> QueueingHint:
-    for volume in pod.shape.volumes:
+    for volume in pod.signature.volumes:
         if volume.persistent_volume_claim is not None:
             return QueueingHint.QUEUE
         inline = translate_inline(volume)

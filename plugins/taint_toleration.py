@@ -16,7 +16,7 @@ from plugins.normalization import default_normalize
 from plugins.row_selection import FEW, selector
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod, Toleration
-from scheduler.api.shape import PodShape
+from scheduler.api.signature import PodSignature
 from scheduler.api.tolerations import PREFER_NO_SCHEDULE, SCHEDULING_EFFECTS, tolerates
 from scheduler.framework import (
     ActionType,
@@ -64,13 +64,13 @@ class TaintToleration:
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node with a NoSchedule or NoExecute taint that nothing tolerates."""
-        return UNTOLERATED if self._rejects(node.taints, pod.shape) else None
+        return UNTOLERATED if self._rejects(node.taints, pod.signature) else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
-        shape = pod.shape
+        signature = pod.signature
         codes: Codes = self._per_taint_set(
-            table, rows, np.int32, lambda taints: int(self._rejects(taints, shape))
+            table, rows, np.int32, lambda taints: int(self._rejects(taints, signature))
         )
         return codes
 
@@ -86,15 +86,15 @@ class TaintToleration:
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Number of PreferNoSchedule taints that nothing tolerates."""
-        return self._preferences_ignored(node.taints, pod.shape)
+        return self._preferences_ignored(node.taints, pod.signature)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
         """As `score`."""
-        shape = pod.shape
+        signature = pod.signature
         scores: Int64Column = self._per_taint_set(
-            table, rows, np.int64, lambda taints: self._preferences_ignored(taints, shape)
+            table, rows, np.int64, lambda taints: self._preferences_ignored(taints, signature)
         )
         return scores
 
@@ -110,31 +110,31 @@ class TaintToleration:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
                 self._after_node_change,
-                per_shape=True,
+                per_signature=True,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
                 _after_toleration_change,
-                per_shape=True,
+                per_signature=True,
             ),
         )
 
     def _after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        shape = pod.shape
-        was_open = old is not None and not self._rejects(old.spec.taints, shape)
-        if was_open or self._rejects(new.spec.taints, shape):
+        signature = pod.signature
+        was_open = old is not None and not self._rejects(old.spec.taints, signature)
+        if was_open or self._rejects(new.spec.taints, signature):
             return QueueingHint.SKIP
         return QueueingHint.QUEUE
 
-    def _rejects(self, taints: Sequence[Taint], shape: PodShape) -> bool:
+    def _rejects(self, taints: Sequence[Taint], signature: PodSignature) -> bool:
         return any(
-            taint.effect in SCHEDULING_EFFECTS and not self._tolerated(shape, taint)
+            taint.effect in SCHEDULING_EFFECTS and not self._tolerated(signature, taint)
             for taint in taints
         )
 
-    def _preferences_ignored(self, taints: Sequence[Taint], shape: PodShape) -> int:
+    def _preferences_ignored(self, taints: Sequence[Taint], signature: PodSignature) -> int:
         return sum(
-            taint.effect == PREFER_NO_SCHEDULE and not self._tolerated(shape, taint)
+            taint.effect == PREFER_NO_SCHEDULE and not self._tolerated(signature, taint)
             for taint in taints
         )
 
@@ -155,12 +155,12 @@ class TaintToleration:
         return answers[column[selector(table, rows)]]
 
 
-def tolerance(handle: Handle) -> Callable[[PodShape, Taint], bool]:
-    """Whether pods of a shape tolerate a taint, by the rules that the feature gates give."""
+def tolerance(handle: Handle) -> Callable[[PodSignature, Taint], bool]:
+    """Whether pods of a signature tolerate a taint, by the rules that the feature gates give."""
     comparing = handle.feature_gates.get(COMPARISON_GATE, False)
 
-    def tolerated(shape: PodShape, taint: Taint) -> bool:
-        index = shape.toleration_index
+    def tolerated(signature: PodSignature, taint: Taint) -> bool:
+        index = signature.toleration_index
         return index.covers(taint) or (
             comparing and any(tolerates_comparing(each, taint) for each in index.comparing)
         )

@@ -77,7 +77,7 @@ class VolumeRestrictions:
     name: ClassVar[str] = names.VOLUME_RESTRICTIONS
     args_type: ClassVar[type[NoArgs]] = NoArgs
     required_resources: ClassVar[tuple[str, ...]] = ("persistentvolumeclaims",)
-    # Claims are looked up in the pod's namespace, which is not part of its shape.
+    # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
@@ -86,7 +86,7 @@ class VolumeRestrictions:
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Find exclusive claims in use; skip a pod without them and without exclusive disks."""
-        volumes = pod.shape.spec.volumes
+        volumes = pod.signature.spec.volumes
         if not volumes:
             return SKIP
         if len(volumes) > MAX_VOLUMES:
@@ -106,7 +106,7 @@ class VolumeRestrictions:
         return None
 
     def _exclusive_claims(self, pod: Pod) -> frozenset[str] | Status:
-        claims = pod.shape.claims
+        claims = pod.signature.claims
         if not claims:
             return frozenset()
         lister = self._handle.listers["persistentvolumeclaims"]
@@ -133,7 +133,7 @@ class VolumeRestrictions:
 
     def _count(self, state: CycleState, other: Pod, sign: int) -> None:
         known: _State = state.read(_STATE)
-        known.conflicts += sign * sum(name in known.exclusive for name in other.shape.claims)
+        known.conflicts += sign * sum(name in known.exclusive for name in other.signature.claims)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node with a conflicting disk, or every node when a claim is taken."""
@@ -168,14 +168,14 @@ class VolumeRestrictions:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
                 _after_pod_delete,
-                per_shape=True,
+                per_signature=True,
                 keys=HintKeys(_wanted_claims, _offered_claims),
             ),
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
                 after_own_claim,
-                per_shape=True,
+                per_signature=True,
                 keys=OWN_CLAIM_KEYS,
             ),
         )
@@ -191,14 +191,14 @@ def _exclusive_disk(volume: Volume) -> bool:
 
 
 def _exclusive_disks(pod: Pod) -> list[Volume]:
-    return [each for each in pod.shape.volumes if _exclusive_disk(each)]
+    return [each for each in pod.signature.volumes if _exclusive_disk(each)]
 
 
 def _conflicts(wanted: Sequence[Volume], pods: Iterable[Pod]) -> bool:
     return any(
         _conflict(volume, other)
         for pod in pods
-        for other in pod.shape.volumes
+        for other in pod.signature.volumes
         if _exclusive_disk(other)
         for volume in wanted
     )
@@ -233,7 +233,7 @@ def _offered_claims(old: Pod, _new: Any) -> set[tuple[str, str]]:
 def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:
     if old.metadata.namespace != pod.metadata.namespace:
         return QueueingHint.SKIP
-    shared = not set(pod.shape.claims).isdisjoint(old.shape.claims)
+    shared = not set(pod.signature.claims).isdisjoint(old.signature.claims)
     if shared or _conflicts(_exclusive_disks(pod), (old,)):
         return QueueingHint.QUEUE
     return QueueingHint.SKIP

@@ -79,7 +79,7 @@ class VolumeZone:
         "persistentvolumes",
         "storageclasses",
     )
-    # Claims are looked up in the pod's namespace, which is not part of its shape.
+    # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
@@ -87,7 +87,7 @@ class VolumeZone:
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Collect what the pod's volumes demand; skip a pod without demands."""
-        if not pod.shape.spec.volumes:
+        if not pod.signature.spec.volumes:
             return SKIP
         found = self._requirements(pod)
         if isinstance(found, Status):
@@ -99,7 +99,7 @@ class VolumeZone:
 
     def _requirements(self, pod: Pod) -> tuple[_Requirement, ...] | Status:
         found: list[_Requirement] = []
-        for name in pod.shape.claims:
+        for name in pod.signature.claims:
             volume = self._volume(pod, name)
             if isinstance(volume, Status):
                 return volume
@@ -186,7 +186,7 @@ class VolumeZone:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD),
                 _after_class_add,
-                per_shape=True,
+                per_signature=True,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
@@ -194,13 +194,13 @@ class VolumeZone:
             ClusterEventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, changed),
                 after_own_claim,
-                per_shape=True,
+                per_signature=True,
                 keys=OWN_CLAIM_KEYS,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME, changed),
                 _after_volume_change,
-                per_shape=True,
+                per_signature=True,
             ),
         )
 

@@ -156,11 +156,11 @@ def _settle(session: Session, scheduler: ManagedProcess) -> None:
 def accounted(inspector: Inspector) -> dict[str, float]:
     """What the statistics of a running scheduler account for, MiB."""
     statistics: dict[str, Any] = json.loads(inspector.get("/debug/statistics"))
-    shapes = statistics["shapes"]
+    signatures = statistics["signatures"]
     found = {
-        "shapes": shapes["bytes"],
-        "unpacked": shapes["unpacked_bytes"],
-        "labels": shapes.get("label_bytes", 0),
+        "signatures": signatures["bytes"],
+        "unpacked": signatures["unpacked_bytes"],
+        "labels": signatures.get("label_bytes", 0),
         "selectors": statistics["selectors"]["bytes"],
         "terms": statistics["terms"]["bytes"],
         "results": sum(each["bytes"] for each in statistics["engine"]["reuse"].values()),

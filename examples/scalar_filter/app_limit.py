@@ -70,7 +70,7 @@ class AppLimit:
                     EventResource.ASSIGNED_POD, ActionType.DELETE | ActionType.UPDATE_POD_LABEL
                 ),
                 self._after_other_pod,
-                per_shape=True,
+                per_signature=True,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_LABEL),

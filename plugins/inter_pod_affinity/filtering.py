@@ -56,7 +56,7 @@ class RequiredState:
         self.anti = Pairs()
         #: Anti-affinity terms of other pods that match this one.
         self.existing = Pairs()
-        #: By shape and namespace of other pods: what `terms_against` says of them.
+        #: By signature and namespace of other pods: what `terms_against` says of them.
         self.said: dict[tuple[int, str], Mapping[str, int]] = {}
 
     def clone(self) -> RequiredState:
@@ -150,7 +150,7 @@ class RequiredState:
         A dry run takes the same pods out and puts them back on many nodes, and each may have
         thousands of terms, so what they say is found out once.
         """
-        key = (other.shape.id, other.metadata.namespace)
+        key = (other.signature.id, other.metadata.namespace)
         found = self.said.get(key)
         if found is None:
             namespace, labels = pod.metadata.namespace, pod.metadata.labels

@@ -152,7 +152,7 @@ class InterPodAffinity:
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
         """Sum up weights; Skip when no pod contributes."""
-        prefers = _has_preferences(pod.shape.spec.affinity)
+        prefers = _has_preferences(pod.signature.spec.affinity)
         if not prefers and (self._ignores_others or not table.has_owned_terms):
             # Without terms anywhere the pod's own required ones do not matter for the score, but
             # upstream reads them and stumbles over what cannot be parsed.
@@ -193,7 +193,7 @@ class InterPodAffinity:
 
 
 def _has_terms(pod: Pod) -> bool:
-    affinity = pod.shape.spec.affinity
+    affinity = pod.signature.spec.affinity
     return affinity is not None and (
         affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
     )

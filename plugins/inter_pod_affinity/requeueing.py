@@ -37,14 +37,14 @@ def affinity_events(terms: Terms) -> Sequence[ClusterEventWithHint]:
                 EventResource.POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL
             ),
             hints.after_pod_change,
-            per_shape=True,
+            per_signature=True,
             keys=HintKeys(hints.wanted_pods, _offered),
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
             hints.after_node_change,
-            # Topology keys are all it reads, and they are the shape's.
-            per_shape=True,
+            # Topology keys are all it reads, and they are the signature's.
+            per_signature=True,
         ),
     )
 
@@ -121,7 +121,7 @@ def _offered(old: Pod | None, new: Pod | None) -> set[Label] | None:
 def _leaving_helps(pod: Pod, unwanted: Sequence[AffinityTerm], gone: Pod) -> bool:
     if _all_match(unwanted, gone):
         return True
-    theirs = gone.shape.pod_affinity_terms(gone.metadata.namespace)
+    theirs = gone.signature.pod_affinity_terms(gone.metadata.namespace)
     return _all_match(theirs.required_anti, pod)
 
 

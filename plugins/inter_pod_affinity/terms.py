@@ -20,7 +20,7 @@ from scheduler.framework import Handle, PodTerm
 NAMESPACES: Final = "namespaces"
 
 _MAX_BYTES: Final = 8 << 20
-"""Of resolved terms; those of some 1,000 ordinary shapes."""
+"""Of resolved terms; those of some 1,000 ordinary signatures."""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -81,7 +81,7 @@ class OwnTerms:
 
 
 class Terms:
-    """Compiles terms; remembers them by shape and namespace until some namespace changes."""
+    """Compiles terms; remembers them by signature and namespace until some namespace changes."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -90,7 +90,7 @@ class Terms:
 
     def compiled(self, pod: Pod) -> PodAffinityTerms:
         """The terms as they stand in the pod, with namespace selectors unresolved."""
-        return pod.shape.pod_affinity_terms(pod.metadata.namespace)
+        return pod.signature.pod_affinity_terms(pod.metadata.namespace)
 
     def own(self, pod: Pod) -> OwnTerms:
         """The terms of an incoming pod."""
@@ -98,12 +98,12 @@ class Terms:
         if version != self._version:
             self._version = version
             self._own.clear()
-        # Not the shape itself: that of a large pod must go with its last pod.
-        key = (pod.shape.id, pod.metadata.namespace)
+        # Not the signature itself: that of a large pod must go with its last pod.
+        key = (pod.signature.id, pod.metadata.namespace)
         found = self._own.get(key)
         if found is None:
             found = self._resolved(self.compiled(pod))
-            self._own.put(key, found, pod.shape.weigh(found))
+            self._own.put(key, found, pod.signature.weigh(found))
         return found
 
     def namespace_labels(self, pod: Pod) -> Mapping[str, str]:

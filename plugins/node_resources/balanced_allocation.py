@@ -126,7 +126,7 @@ class NodeResourcesBalancedAllocation:
 
     def _asked_for(self, pod: Pod) -> list[Share]:
         """Resources that take part; none when the pod asks for none of them."""
-        taking_part = shares(self._resources, pod.shape.assigned)
+        taking_part = shares(self._resources, pod.signature.assigned)
         return taking_part if any(share.amount for share in taking_part) else []
 
 

@@ -90,12 +90,12 @@ class NodeResourcesFit:
         return fit_problems(args)
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Never skips: the number of pods concerns every pod. Requests are in the shape already."""
+        """Return None: the number of pods concerns every pod; the signature has its requests."""
         return None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Collect everything that is short."""
-        requests = pod.shape.requests
+        requests = pod.signature.requests
         mask = _POD_LIMIT if node.pod_count + 1 > node.allowed_pod_number else 0
         if not requests.empty:
             needs = self._needs(requests)
@@ -108,7 +108,7 @@ class NodeResourcesFit:
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
-        needs = self._needs(pod.shape.requests)
+        needs = self._needs(pod.signature.requests)
         if len(rows) <= FEW:
             return np.array(_masks(table, rows, needs), dtype=np.int32)
         index = selector(table, rows)
@@ -125,23 +125,23 @@ class NodeResourcesFit:
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Every shortage of the mask, in order."""
-        return _status(code, pod.shape.requests)
+        return _status(code, pod.signature.requests)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """Never skips. What the pod counts with is in the shape already."""
+        """Never skips. What the pod counts with is in the signature already."""
         return None
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """0 to 100 by the configured strategy."""
-        return self._scorer.one(pod.shape.scoring, node)
+        return self._scorer.one(pod.signature.scoring, node)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
         """As `score`."""
-        return self._scorer.rows(pod.shape.scoring, table, rows)
+        return self._scorer.rows(pod.signature.scoring, table, rows)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Room may appear when a pod goes or shrinks, or when a node comes or grows."""

@@ -32,13 +32,13 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
     def after_scale_down(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
         if new.metadata.uid == pod.metadata.uid:
             return QueueingHint.QUEUE
-        before, after = old.shape.assigned, new.shape.assigned
-        freed = new.spec.node_name and grows(demands(pod.shape.requests), after, before)
+        before, after = old.signature.assigned, new.signature.assigned
+        freed = new.spec.node_name and grows(demands(pod.signature.requests), after, before)
         return QueueingHint.QUEUE if freed else QueueingHint.SKIP
 
     def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         # Asked twice: a pod may name so many resources that a list of them is not worth making.
-        requests = pod.shape.requests
+        requests = pod.signature.requests
         resources, pods = node_allocatable(new)
         if not fits_empty_node(demands(requests), resources, pods):
             return QueueingHint.SKIP
@@ -50,17 +50,19 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
 
     return (
         ClusterEventWithHint(
-            ClusterEvent(EventResource.POD, ActionType.DELETE), _after_pod_delete, per_shape=True
+            ClusterEvent(EventResource.POD, ActionType.DELETE),
+            _after_pod_delete,
+            per_signature=True,
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCALE_DOWN),
             after_scale_down,
-            per_shape=True,
+            per_signature=True,
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
             after_node_change,
-            per_shape=True,
+            per_signature=True,
         ),
     )
 

@@ -1,6 +1,6 @@
 """How NodeResourcesFit scores a pod: the configured strategy over what node and pod use together.
 
-Upstream's oddity is kept in what callers pass as the pod (`PodShape.scoring`): containers with
+Upstream's oddity is kept in what callers pass as the pod (`PodSignature.scoring`): containers with
 defaults, pod-level requests ignored. CPU and memory of the node are its non-zero requests,
 everything else its plain ones.
 """

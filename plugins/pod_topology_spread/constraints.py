@@ -30,7 +30,7 @@ from scheduler.api.selectors import (
     compile_label_selector,
     compile_map_selector,
 )
-from scheduler.api.shape import PodShape
+from scheduler.api.signature import PodSignature
 from scheduler.framework import Handle
 
 MATCH_LABEL_KEYS_GATE: Final = "MatchLabelKeysInPodTopologySpread"
@@ -44,7 +44,8 @@ OWNER_PLURALS: Final = {
 REQUIRED_RESOURCES: Final = ("services", *OWNER_PLURALS.values())
 
 _MAX_BYTES: Final = 8 << 20
-"""Of parsed constraints; those of some 1,000 ordinary shapes. Half as many for what is written."""
+"""Of parsed constraints; those of some 1,000 ordinary signatures. Half as many for what is
+written."""
 _MAX_SELECTOR_BYTES: Final = 8 << 20
 """Of deduced selectors and the labels they were deduced for; some 4,000 ordinary ones."""
 _BYTES_PER_SELECTOR: Final = 500
@@ -78,7 +79,7 @@ class _Parsed(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """What the constraints of one shape say; `excess` where they are too many to be read."""
+    """What the constraints of one signature say; `excess` where they are too many to be read."""
 
     hard: _Parsed
     soft: _Parsed
@@ -106,7 +107,7 @@ class Constraints:
         self._default_soft = self._parse(args.constraints, SCHEDULE_ANYWAY)
         self._default_written = _written(args.constraints, own=False)
         self._default_order = _order(args.constraints)
-        #: By shape, as its id: that of a large pod must go with its last pod.
+        #: By signature, as its id: that of a large pod must go with its last pod.
         self._parsed: BoundedMemory[int, _Own] = BoundedMemory(_MAX_BYTES)
         self._written: BoundedMemory[int, Written] = BoundedMemory(_MAX_BYTES // 2)
         self._services = ServiceSelectors()
@@ -121,32 +122,32 @@ class Constraints:
 
     def excess(self, pod: Pod) -> str:
         """What is said of a pod with more constraints than are read; empty for all others."""
-        shape = pod.shape
-        return self._own(shape).excess if shape.spec.topology_spread_constraints else ""
+        signature = pod.signature
+        return self._own(signature).excess if signature.spec.topology_spread_constraints else ""
 
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
         """DoNotSchedule constraints, in the pod's order; SelectorError if one cannot be parsed."""
-        if not pod.shape.spec.topology_spread_constraints:
+        if not pod.signature.spec.topology_spread_constraints:
             return self._deduced(self._default_hard, pod)
-        return _of(self._own(pod.shape).hard, pod)
+        return _of(self._own(pod.signature).hard, pod)
 
     def soft(self, pod: Pod) -> tuple[Constraint, ...]:
         """ScheduleAnyway constraints; otherwise as `hard`."""
-        if not pod.shape.spec.topology_spread_constraints:
+        if not pod.signature.spec.topology_spread_constraints:
             return self._deduced(self._default_soft, pod)
-        return _of(self._own(pod.shape).soft, pod)
+        return _of(self._own(pod.signature).soft, pod)
 
     def written(self, pod: Pod) -> Written:
         """The hard constraints' keys and criteria."""
-        shape = pod.shape
-        listed = shape.spec.topology_spread_constraints
+        signature = pod.signature
+        listed = signature.spec.topology_spread_constraints
         if not listed:
             return self._default_written
-        found = self._written.get(shape.id)
+        found = self._written.get(signature.id)
         if found is None:
             listed = listed[:MAX_SPREAD_CONSTRAINTS]
             found = _written(listed, own=True)
-            self._written.put(shape.id, found, shape.weigh(found))
+            self._written.put(signature.id, found, signature.weigh(found))
         return found
 
     def divided(
@@ -154,7 +155,7 @@ class Constraints:
     ) -> tuple[tuple[Constraint, ...], tuple[Constraint, ...]]:
         """Hard and soft constraints with the hard ones of `soft_keys` among the soft, in order."""
         hard, soft = self.hard(pod), self.soft(pod)
-        listed = pod.shape.spec.topology_spread_constraints
+        listed = pod.signature.spec.topology_spread_constraints
         order = _order(listed) if listed else self._default_order
         relaxed = [each for each in hard if each.topology_key in soft_keys]
         merged = [(order[each.topology_key, DO_NOT_SCHEDULE], each) for each in relaxed]
@@ -165,16 +166,16 @@ class Constraints:
             tuple(each for _, each in merged),
         )
 
-    def _own(self, shape: PodShape) -> _Own:
-        found = self._parsed.get(shape.id)
+    def _own(self, signature: PodSignature) -> _Own:
+        found = self._parsed.get(signature.id)
         if found is None:
-            listed = shape.spec.topology_spread_constraints
+            listed = signature.spec.topology_spread_constraints
             excess = spread_excess(listed)
             if excess:
                 listed = ()
             hard, soft = self._parse(listed, DO_NOT_SCHEDULE), self._parse(listed, SCHEDULE_ANYWAY)
             found = _Own(hard, soft, excess)
-            self._parsed.put(shape.id, found, shape.weigh(found))
+            self._parsed.put(signature.id, found, signature.weigh(found))
         return found
 
     def _parse(self, listed: tuple[TopologySpreadConstraint, ...], kind: str) -> _Parsed:
@@ -207,7 +208,7 @@ class Constraints:
         if versions != self._versions:
             self._selectors.clear()
             self._versions = versions
-        metadata, owner = pod.metadata, pod.shape.controller_owner
+        metadata, owner = pod.metadata, pod.signature.controller_owner
         key = (metadata.namespace, owner, labels_key(metadata.labels))
         found = self._selectors.get(key)
         if found is None:

@@ -29,7 +29,7 @@ class Inclusion:
         if constraint.honors_affinity:
             if pod.pin and pod.pin != node.name:
                 return False
-            required = pod.shape.required_node_affinity
+            required = pod.signature.required_node_affinity
             if required is not None and not required.matches(node.labels, node.name):
                 return False
         return not constraint.honors_taints or self._tolerated(node.taints, pod)
@@ -54,9 +54,9 @@ class Inclusion:
         ]
 
     def _tolerated(self, taints: Sequence[Taint], pod: Pod) -> bool:
-        shape = pod.shape
+        signature = pod.signature
         return all(
-            taint.effect not in SCHEDULING_EFFECTS or self._tolerates(shape, taint)
+            taint.effect not in SCHEDULING_EFFECTS or self._tolerates(signature, taint)
             for taint in taints
         )
 
@@ -64,7 +64,7 @@ class Inclusion:
 def _affinity_mask(
     pod: Pod, table: NodeTableView, rows: Rows, index: slice | Rows
 ) -> BoolColumn | None:
-    required = pod.shape.required_node_affinity
+    required = pod.signature.required_node_affinity
     mask = None if required is None else required_mask(required, table, rows, index)
     if not pod.pin:
         return mask

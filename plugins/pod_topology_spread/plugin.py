@@ -189,7 +189,7 @@ class PodTopologySpread:
             return error(f"obtaining pod's soft topology spread constraints: {problem}")
         if not constraints or not table.node_count:
             return SKIP
-        require_all = bool(pod.shape.spec.topology_spread_constraints) or not self._system
+        require_all = bool(pod.signature.spec.topology_spread_constraints) or not self._system
         state.write(
             _SOFT,
             soft_state(constraints, self._inclusion, pod, table, feasible, require_all=require_all),

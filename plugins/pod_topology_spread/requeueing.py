@@ -37,8 +37,8 @@ def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
             ),
             hints.after_pod_change,
             # Defaults are deduced from namespace, labels and controller; own constraints are read
-            # from shape and labels.
-            per_shape=not constraints.any_hard_default,
+            # from signature and labels.
+            per_signature=not constraints.any_hard_default,
         ),
         ClusterEventWithHint(
             ClusterEvent(
@@ -49,8 +49,9 @@ def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
                 | ActionType.UPDATE_NODE_TAINT,
             ),
             hints.after_node_change,
-            # Default constraints depend on namespace and labels too; own ones on the shape alone.
-            per_shape=not constraints.any_hard_default,
+            # Default constraints depend on namespace and labels too; own ones on the signature
+            # alone.
+            per_signature=not constraints.any_hard_default,
         ),
     )
 

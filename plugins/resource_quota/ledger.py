@@ -768,7 +768,7 @@ def _add(extra: _Extra, demand: Demand) -> None:
 
 
 def _same_terms(old: Pod, new: Pod) -> bool:
-    """Whether two objects of one pod surely use the same: one shape, and no word on limits."""
+    """Whether two objects of one pod surely use the same: one signature, and no word on limits."""
     return (
         old.interned is not None
         and old.interned is new.interned

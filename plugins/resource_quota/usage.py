@@ -1,7 +1,8 @@
 """What a pod uses under every quota name, as upstream's quota evaluator counts it (2.7).
 
 The sums themselves are `scheduler.api.requests`': init containers, sidecars, overhead, pod-level
-resources, in-place resize. This module maps resources to quota names, and makes it once per shape.
+resources, in-place resize. This module maps resources to quota names, and makes it once per
+signature.
 
 Invariant: exact integers in billionths; amounts of 0 are left out. Whether a pod counts at all is
 the ledger's business.
@@ -38,7 +39,7 @@ COUNT_PODS: Final = "count/pods"
 
 _BASIC: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
 _MAX_CACHED_BYTES: Final = 8 << 20
-"""Those of some 1,000 ordinary shapes."""
+"""Those of some 1,000 ordinary signatures."""
 
 
 def pod_usage(pod: Pod) -> Usage:
@@ -55,22 +56,22 @@ def pod_usage(pod: Pod) -> Usage:
 
 
 class UsageCache:
-    """Usage by pod shape. Bounded; touched from one event loop."""
+    """Usage by pod signature. Bounded; touched from one event loop."""
 
-    __slots__ = ("_by_shape",)
+    __slots__ = ("_by_signature",)
 
     def __init__(self) -> None:
-        self._by_shape: BoundedMemory[int, Usage] = BoundedMemory(_MAX_CACHED_BYTES)
+        self._by_signature: BoundedMemory[int, Usage] = BoundedMemory(_MAX_CACHED_BYTES)
 
     def of(self, pod: Pod) -> Usage:
-        """As `pod_usage`; pods of one shape share one mapping. Raises `QuantityError`."""
+        """As `pod_usage`; pods of one signature share one mapping. Raises `QuantityError`."""
         if pod.interned is None or pod.status.resources is not None or limits_differ(pod):
             return pod_usage(pod)
-        shape = pod.shape.id
-        usage = self._by_shape.get(shape)
+        signature = pod.signature.id
+        usage = self._by_signature.get(signature)
         if usage is None:
             usage = pod_usage(pod)
-            self._by_shape.put(shape, usage, pod.shape.weigh(usage))
+            self._by_signature.put(signature, usage, pod.signature.weigh(usage))
         return usage
 
 

@@ -73,7 +73,7 @@ class VolumeResolver:
             if volume is not None and volume.driver and volume.handle:
                 found.add(volume)
         if csi_node is not None:
-            for each in pod.shape.volumes:
+            for each in pod.signature.volumes:
                 try:
                     inline = translate_inline(each)
                 except ValueError as error:
@@ -347,7 +347,7 @@ def node_volumes(
     """What is attached to a node. Raises VolumesError for a pod whose volumes cannot be told."""
     found = NodeVolumes()
     for pod in pods:
-        if pod.shape.volumes:
+        if pod.signature.volumes:
             found.used |= resolver.of_pod(pod, csi_node, incoming=False)
     attached = set(found.used)
     for each in attachments:

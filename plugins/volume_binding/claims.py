@@ -40,7 +40,7 @@ class PodClaim(NamedTuple):
 
 def pod_claims(pod: Pod) -> Iterator[PodClaim]:
     """The pod's claims in the order of its volumes, those of generic ephemeral volumes included."""
-    for volume in pod.shape.volumes:
+    for volume in pod.signature.volumes:
         if volume.persistent_volume_claim is not None:
             yield PodClaim(volume.persistent_volume_claim.claim_name, ephemeral=False)
         elif volume.ephemeral is not None:
@@ -94,7 +94,10 @@ def after_own_claim(
     pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> QueueingHint:
     """Hint: a claim that a volume of the pod names appeared or changed; not for ephemeral ones."""
-    own = new.metadata.namespace == pod.metadata.namespace and new.metadata.name in pod.shape.claims
+    own = (
+        new.metadata.namespace == pod.metadata.namespace
+        and new.metadata.name in pod.signature.claims
+    )
     return QueueingHint.QUEUE if own else QueueingHint.SKIP
 
 
@@ -111,12 +114,12 @@ def after_any_own_claim(
 def claims_named(pod: Pod) -> set[tuple[str, str]]:
     """Namespace and name of the claims that volumes of the pod name; not those to be made."""
     namespace = pod.metadata.namespace
-    return {(namespace, claim) for claim in pod.shape.claims}
+    return {(namespace, claim) for claim in pod.signature.claims}
 
 
 def _claims_wanted(pod: Pod) -> set[tuple[str, str]] | None:
-    # The name of an ephemeral volume's claim is not the shape's.
-    if any(each.ephemeral is not None for each in pod.shape.volumes):
+    # The name of an ephemeral volume's claim is not the signature's.
+    if any(each.ephemeral is not None for each in pod.signature.volumes):
         return None
     return claims_named(pod)
 

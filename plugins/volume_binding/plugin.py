@@ -103,7 +103,7 @@ class VolumeBinding:
         "persistentvolumes",
         "storageclasses",
     )
-    # Claims are looked up in the pod's namespace, which is not part of its shape.
+    # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
     score_reuse: ClassVar[ReuseRule | None] = NEVER
     #: Without its gate PreScore skips every pod.
@@ -121,14 +121,14 @@ class VolumeBinding:
 
     @staticmethod
     def validate_args(args: VolumeBindingArgs) -> Iterator[ArgumentProblem]:
-        """The timeout, and the shape if there is one."""
+        """The timeout, and the signature if there is one."""
         return binding_problems(args)
 
     # -- PreFilter, Filter -----------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Look at the claims; skip a pod without any."""
-        if not pod.shape.spec.volumes:
+        if not pod.signature.spec.volumes:
             return SKIP
         found = list(pod_claims(pod))
         if not found:

@@ -24,7 +24,7 @@ def volume_binding_events() -> Sequence[ClusterEventWithHint]:
     """What VolumeBinding registers."""
     return (
         ClusterEventWithHint(
-            ClusterEvent(EventResource.STORAGE_CLASS, _CHANGED), _after_class, per_shape=True
+            ClusterEvent(EventResource.STORAGE_CLASS, _CHANGED), _after_class, per_signature=True
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _CHANGED),
@@ -36,15 +36,17 @@ def volume_binding_events() -> Sequence[ClusterEventWithHint]:
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
         ),
         ClusterEventWithHint(
-            ClusterEvent(EventResource.CSI_NODE, _CHANGED), _after_csi_node, per_shape=True
+            ClusterEvent(EventResource.CSI_NODE, _CHANGED), _after_csi_node, per_signature=True
         ),
         ClusterEventWithHint(
-            ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE), _after_driver, per_shape=True
+            ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE),
+            _after_driver,
+            per_signature=True,
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _CHANGED),
             _after_capacity,
-            per_shape=True,
+            per_signature=True,
         ),
     )
 
@@ -68,7 +70,8 @@ def _migrated(csi_node: CSINode) -> str | None:
 def _after_driver(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:
     # Upstream looks at in-line CSI volumes only, though these are never provisioned.
     used = any(
-        each.csi is not None and each.csi.driver == new.metadata.name for each in pod.shape.volumes
+        each.csi is not None and each.csi.driver == new.metadata.name
+        for each in pod.signature.volumes
     )
     return _hint(used and bool(old.spec.storage_capacity) and not new.spec.storage_capacity)
 

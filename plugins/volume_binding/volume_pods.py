@@ -42,18 +42,18 @@ class VolumePods:
         return rows
 
     def _read(self, table: NodeTableView, row: int) -> None:
-        pods = tuple([pod for pod in table.node_info(row).pods if pod.shape.volumes])
+        pods = tuple([pod for pod in table.node_info(row).pods if pod.signature.volumes])
         if not pods:
             return
         self.by_row[row] = pods
         for pod in pods:
-            for claim in pod.shape.claims:
+            for claim in pod.signature.claims:
                 users = self.claim_users.setdefault(f"{pod.metadata.namespace}/{claim}", {})
                 users[row] = users.get(row, 0) + 1
 
     def _forget(self, row: int) -> None:
         for pod in self.by_row.pop(row, ()):
-            for claim in pod.shape.claims:
+            for claim in pod.signature.claims:
                 key = f"{pod.metadata.namespace}/{claim}"
                 users = self.claim_users.get(key)
                 if users is not None:

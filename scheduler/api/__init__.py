@@ -29,8 +29,8 @@ from scheduler.api.pod import (
     PodSpec,
     TopologySpreadConstraint,
 )
-from scheduler.api.pod_shapes import (
-    PodShapes,
+from scheduler.api.pod_signatures import (
+    PodSignatures,
 )
 from scheduler.api.policy import (
     PodDisruptionBudget,
@@ -54,8 +54,8 @@ from scheduler.api.selectors import (
     SelectorError,
     compile_label_selector,
 )
-from scheduler.api.shape import (
-    PodShape,
+from scheduler.api.signature import (
+    PodSignature,
 )
 from scheduler.api.storage import (
     CSIDriver,
@@ -94,8 +94,8 @@ __all__ = [
     "PersistentVolumeClaim",
     "Pod",
     "PodDisruptionBudget",
-    "PodShape",
-    "PodShapes",
+    "PodSignature",
+    "PodSignatures",
     "PodSpec",
     "QuantityError",
     "ReplicaSet",

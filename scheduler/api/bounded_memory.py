@@ -1,8 +1,8 @@
 """BoundedMemory: what is derived from pods and kept for the next one, up to so many bytes.
 
 Pods are written by anybody: a pod of 1 MB makes a derived value of many, so a number of entries
-bounds nothing. Who puts a value in says what it holds; `PodShape.weigh` tells it of what follows
-from a shape.
+bounds nothing. Who puts a value in says what it holds; `PodSignature.weigh` tells it of what
+follows from a signature.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Pod and everything under it that scheduling reads.
 
-`Pod.shape` is not part of the Kubernetes object: `scheduler.api.pod_shapes.PodShapes` fills it in
-once per pod, so that derived facts (request vectors, parsed selectors) are computed once per
-workload.
+`Pod.signature` is not part of the Kubernetes object: `scheduler.api.pod_signatures.PodSignatures`
+fills it in once per pod, so that derived facts (request vectors, parsed selectors) are computed
+once per workload.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from scheduler.api.meta import Condition, LabelSelector, Object, ObjectMeta, ResourceList, Value
 
 if TYPE_CHECKING:
-    from scheduler.api.shape import PodShape
+    from scheduler.api.signature import PodSignature
 
 
 class NodeSelectorRequirement(Value, frozen=True):
@@ -348,29 +348,29 @@ class PodStatus(Object):
 
 
 class Pod(Object):
-    """A v1 Pod. Use `shape` (never None once it came through a reflector or `PodShapes.intern`)."""
+    """A v1 Pod. `signature` is set by the reflectors and by `PodSignatures.intern`."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
     # These JSON names cannot occur in a Kubernetes object, so decoding never sets them. An interned
     # pod cannot be encoded: what goes to the API server is built from parts, never from a Pod.
-    interned: Any = msgspec.field(default=None, name="kubestow.io:shape")
-    # The one node a DaemonSet pod is made for, "" for other pods; `PodShapes.intern` takes it out
-    # of the shape.
+    interned: Any = msgspec.field(default=None, name="kubestow.io:signature")
+    # The one node a DaemonSet pod is made for, "" for other pods; `PodSignatures.intern` takes it
+    # out of the signature.
     pin: str = msgspec.field(default="", name="kubestow.io:pin")
 
     @property
-    def shape(self) -> PodShape:
-        """The interned shape; raises RuntimeError when nobody interned the pod."""
-        shape: PodShape | None = self.interned
-        if shape is None:
+    def signature(self) -> PodSignature:
+        """The interned signature; raises RuntimeError when nobody interned the pod."""
+        signature: PodSignature | None = self.interned
+        if signature is None:
             msg = (
-                f"pod {self.metadata.namespace}/{self.metadata.name} has no shape: "
-                "pass it through PodShapes.intern() first"
+                f"pod {self.metadata.namespace}/{self.metadata.name} has no signature: "
+                "pass it through PodSignatures.intern() first"
             )
             raise RuntimeError(msg)
-        return shape
+        return signature
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""What of a pod counts for its shape, and the key under which equal pods meet.
+"""What of a pod counts for its signature, and the key under which equal pods meet.
 
 Invariant: two pods get the same key exactly when nothing that scheduling derives from them, labels
 and namespace aside, can differ. What varies between siblings without meaning is left out: names,
@@ -40,8 +40,8 @@ PIN_PLACEHOLDER: Final = "kubestow.io:pin"
 """Stands for the node name in the shared spec of pinned pods; no node can be called so."""
 
 SELECTING_OWNERS: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet"})
-"""Kinds of controllers whose selectors default spreading reads; others would only multiply shapes
-(a CronJob makes a Job, with its own UID, for every run)."""
+"""Kinds of controllers whose selectors default spreading reads; others would only multiply
+signatures (a CronJob makes a Job, with its own UID, for every run)."""
 
 Resize = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 """Requests where they differ from the spec: (container, ((resource, nano as text), ...))."""
@@ -56,7 +56,7 @@ def pod_pin(spec: PodSpec) -> str:
     """The node that every required term names as its one field requirement, "" when there is none.
 
     That is what the DaemonSet controller writes; whatever else the terms ask stays part of the
-    shape.
+    signature.
     """
     affinity = spec.affinity
     if (
@@ -136,7 +136,7 @@ def resize_of(pod: Pod) -> Resize:
     return tuple(found)
 
 
-def shape_key(
+def signature_key(
     pod: Pod,
     *,
     pin: str,
@@ -144,7 +144,7 @@ def shape_key(
     owner: OwnerReference | None,
     resize: Resize,
 ) -> bytes:
-    """The key of the pod's shape, from the parts that the other functions here took out of it."""
+    """The key of a pod's signature, from the parts the other functions extracted."""
     spec = pod.spec
     affinity = unpinned_affinity(spec.affinity) if pin and spec.affinity else spec.affinity
     return _encode(

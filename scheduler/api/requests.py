@@ -323,7 +323,7 @@ def container_statuses(pod: Pod) -> Iterable[tuple[Container, ContainerStatus | 
 
 
 def limits_differ(pod: Pod) -> bool:
-    """Whether a container status states other limits than the spec; shapes know requests only."""
+    """Whether a container status has other limits than the spec."""
     status = pod.status
     if not status.container_statuses and not status.init_container_statuses:
         return False

@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler.api.node import ContainerImage
 from scheduler.api.pod import Pod
-from scheduler.api.shape import PodShape
+from scheduler.api.signature import PodSignature
 from scheduler.framework.nodes import BoolColumn, ImageState, PotentialVictims, Rows
 
 
@@ -64,11 +64,11 @@ class PortIndex:
         #: (protocol, port) to (ip, priority, schedulerName) to row to number of pods.
         self.by_band: dict[tuple[str, int], dict[tuple[str, int, str], dict[int, int]]] = {}
 
-    def account(self, row: int, shape: PodShape, sign: int) -> None:
-        """Add (`sign` 1) or remove (-1) the host ports of a pod of `shape`."""
-        spec = shape.spec
+    def account(self, row: int, signature: PodSignature, sign: int) -> None:
+        """Add (`sign` 1) or remove (-1) the host ports of a pod of `signature`."""
+        spec = signature.spec
         priority, scheduler_name = spec.priority or 0, spec.scheduler_name
-        for ip, protocol, port in shape.host_ports:
+        for ip, protocol, port in signature.host_ports:
             key = (protocol, port)
             self._account_band(key, (ip, priority, scheduler_name), row, sign)
             counts = self.holders.setdefault(key, {}).setdefault(row, {})
@@ -118,7 +118,7 @@ class PortIndex:
         """Every difference from a recount over (row, pod), as a sentence."""
         expected = PortIndex()
         for row, pod in placed:
-            expected.account(row, pod.shape, 1)
+            expected.account(row, pod.signature, 1)
         if (expected.holders, expected.by_row) != (self.holders, self.by_row):
             yield "host ports differ from those of the pods placed"
         if expected.by_band != self.by_band:

@@ -136,21 +136,21 @@ class NodeOverlay(NodeView):
         """Pretend that `pod` is here."""
         self.remove_pod(pod)
         self._pods[pod.metadata.uid] = pod
-        self._requested = _changed(self._requested, pod.shape.assigned, 1)
+        self._requested = _changed(self._requested, pod.signature.assigned, 1)
         if self._freed_ports:
-            self._freed_ports = self._freed_ports.difference(pod.shape.host_ports)
+            self._freed_ports = self._freed_ports.difference(pod.signature.host_ports)
 
     def remove_pod(self, pod: Pod) -> None:
         """Pretend that `pod` is gone."""
         known = self.leave_out(pod)
-        if known is not None and known.shape.host_ports:
-            self._freed_ports = self._freed_ports.union(known.shape.host_ports)
+        if known is not None and known.signature.host_ports:
+            self._freed_ports = self._freed_ports.union(known.signature.host_ports)
 
     def leave_out(self, pod: Pod) -> Pod | None:
         """As if `pod` had never come: its ports are free only where nobody else holds them."""
         known = self._pods.pop(pod.metadata.uid, None)
         if known is not None:
-            self._requested = _changed(self._requested, known.shape.assigned, -1)
+            self._requested = _changed(self._requested, known.signature.assigned, -1)
         return known
 
     @property
@@ -171,7 +171,7 @@ class NodeOverlay(NodeView):
     @property
     def non_zero_requested(self) -> tuple[int, int]:
         """As in the view, over the pods of the what-if."""
-        pairs = [pod.shape.non_zero for pod in self._pods.values()]
+        pairs = [pod.signature.non_zero for pod in self._pods.values()]
         return sum(cpu for cpu, _ in pairs), sum(memory for _, memory in pairs)
 
     @property
@@ -179,7 +179,7 @@ class NodeOverlay(NodeView):
         """Host ports in use in the what-if."""
         used: dict[tuple[str, int], dict[str, int]] = {}
         for pod in self._pods.values():
-            for ip, protocol, port in pod.shape.host_ports:
+            for ip, protocol, port in pod.signature.host_ports:
                 if (ip, protocol, port) in self._freed_ports:
                     continue
                 counts = used.setdefault((protocol, port), {})
@@ -206,7 +206,7 @@ def _changed(total: Resources, amounts: Resources, sign: int) -> Resources:
 def _claims(pods: Iterable[Pod]) -> Mapping[str, int]:
     counts: dict[str, int] = {}
     for pod in pods:
-        for claim in pod.shape.claims:
+        for claim in pod.signature.claims:
             key = f"{pod.metadata.namespace}/{claim}"
             counts[key] = counts.get(key, 0) + 1
     return counts

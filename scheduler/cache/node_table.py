@@ -300,7 +300,7 @@ class NodeTable:
         if self.columns.scalar_requested:
             # By pods, for there may be thousands of names and none of them here.
             for pod in self._pods[row].values():
-                for name, amount in pod.shape.assigned.scalars:
+                for name, amount in pod.signature.assigned.scalars:
                     scalars[name] = scalars.get(name, 0) + amount
         return Resources(
             milli_cpu=milli_cpu,
@@ -401,7 +401,7 @@ class NodeTable:
         self._release_if_empty(row)
 
     def replace_pod(self, old: Pod, new: Pod, row: int) -> None:
-        """Swap the object of a counted pod; usage changes only if the shape did."""
+        """Swap the object of a counted pod; usage changes only if the signature did."""
         relabelled = (
             old.metadata.labels != new.metadata.labels
             or old.terminating != new.terminating
@@ -411,7 +411,7 @@ class NodeTable:
         if relabelled:
             self.selector_counts.remove(old, row)
             self.selector_counts.add(new, row)
-        if old.shape is new.shape:
+        if old.signature is new.signature:
             self._pods[row][new.metadata.uid] = new
             if relabelled:
                 self.log.append(row, _USAGE)
@@ -434,8 +434,8 @@ class NodeTable:
     # -- internals -------------------------------------------------------------------------------
 
     def _account(self, pod: Pod, row: int, sign: int) -> None:
-        shape = pod.shape
-        assigned: Resources = shape.assigned
+        signature = pod.signature
+        assigned: Resources = signature.assigned
         columns = self.columns
         requested = columns.requested
         requested[0, row] += sign * assigned.milli_cpu
@@ -444,16 +444,16 @@ class NodeTable:
             requested[2, row] += sign * assigned.ephemeral_storage
         if assigned.scalars:
             columns.scalar_requested.add_all(assigned.scalars, row, sign)
-        cpu, memory = shape.non_zero
+        cpu, memory = signature.non_zero
         columns.non_zero_requested[0, row] += sign * cpu
         columns.non_zero_requested[1, row] += sign * memory
         columns.pod_count[row] += sign
-        self.priorities.account(shape, row, sign)
+        self.priorities.account(signature, row, sign)
         changed = _USAGE
-        if shape.host_ports:
-            self._ports.account(row, shape, sign)
+        if signature.host_ports:
+            self._ports.account(row, signature, sign)
             changed |= _PORTS
-        if shape.volumes:
+        if signature.volumes:
             changed |= _VOLUMES
         self.log.append(row, changed)
 
@@ -550,10 +550,10 @@ class NodeTable:
         expected = NumericColumns(self.columns.capacity)
         for row, pods in enumerate(self._pods):
             for pod in pods.values():
-                shape = pod.shape
+                signature = pod.signature
                 expected.pod_count[row] += 1
-                expected.non_zero_requested[:, row] += np.array(shape.non_zero, dtype=np.int64)
-                assigned = shape.assigned
+                expected.non_zero_requested[:, row] += np.array(signature.non_zero, dtype=np.int64)
+                assigned = signature.assigned
                 expected.requested[:, row] += (
                     assigned.milli_cpu,
                     assigned.memory,

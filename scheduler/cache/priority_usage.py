@@ -1,8 +1,8 @@
 """What pods of each priority use on each row, so that preemption can rule out rows numerically.
 
 Invariant: for every row, the bands plus `unbanded` count each pod on it exactly once, with the
-amounts of its shape. Bounded: beyond `MAX_BANDS` distinct (priority, schedulerName) pairs, pods of
-further pairs are only counted, in `unbanded`; rows that have some must be looked at one by one.
+amounts of its signature. Bounded: beyond `MAX_BANDS` distinct (priority, schedulerName) pairs, pods
+of further pairs are only counted, in `unbanded`; rows that have some must be looked at one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.api.pod import Pod
-from scheduler.api.shape import PodShape
+from scheduler.api.signature import PodSignature
 from scheduler.cache.columns import NATIVE_RESOURCES, NumericColumns
 from scheduler.cache.scalar_amounts import ScalarAmounts
 from scheduler.framework.nodes import Int64Column, Rows
@@ -53,9 +53,9 @@ class PriorityUsage:
     def __len__(self) -> int:
         return len(self._bands)
 
-    def account(self, shape: PodShape, row: int, sign: int) -> None:
+    def account(self, signature: PodSignature, row: int, sign: int) -> None:
         """Count a pod on a row (+1), or no longer (-1)."""
-        spec = shape.spec
+        spec = signature.spec
         key = (spec.priority or 0, spec.scheduler_name)
         usage = self._bands.get(key)
         if usage is None:
@@ -63,7 +63,7 @@ class PriorityUsage:
                 self._account_unbanded(key, row, sign)
                 return
             usage = self._bands[key] = _Usage(self._columns.capacity)
-        assigned = shape.assigned
+        assigned = signature.assigned
         amounts = usage.amounts
         amounts[0, row] += sign * assigned.milli_cpu
         amounts[1, row] += sign * assigned.memory
@@ -117,7 +117,7 @@ class PriorityUsage:
         scalars: dict[Band, Counter[tuple[str, int]]] = {}
         for row, pod in placed:
             key = (pod.priority, pod.spec.scheduler_name)
-            assigned = pod.shape.assigned
+            assigned = pod.signature.assigned
             bands.setdefault(key, Counter())[row] += 1
             counted = amounts.setdefault(key, Counter())
             counted[0, row] += assigned.milli_cpu

@@ -23,7 +23,7 @@ from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Affinity, Pod
 from scheduler.api.pod_affinity import AffinityTerm
-from scheduler.api.shape import PodShape
+from scheduler.api.signature import PodSignature
 from scheduler.cache.term_block import HashedPod, TermBlock
 from scheduler.cache.term_blocks import BlockOwner, NodeKeys, TermBlocks, TermsOfBlocks
 from scheduler.framework.nodes import ExistingPodTerm, Int32Column, PotentialVictims, TermKind
@@ -36,7 +36,7 @@ _BYTES_PER_TERM: Final = 1600
 """Measured for a term with one label and one namespace."""
 
 MANY_TERMS: Final = 16
-"""A shape with more terms keeps them in a block. What people write has one to five."""
+"""A signature with more terms keeps them in a block. What people write has one to five."""
 
 MANY_VALUES: Final = 512
 """The same for the values and namespaces that all its terms list: one term may have 14,000 values,
@@ -50,7 +50,7 @@ _TermKey = tuple[TermKind, int, AffinityTerm, int, str]
 """Kind, weight, term, and of its owners priority and schedulerName."""
 _ListedTerm = tuple[TermKind, int, AffinityTerm]
 """Kind, weight, term."""
-_OwnerKey = tuple[PodShape, str]
+_OwnerKey = tuple[PodSignature, str]
 _Need = tuple[str | None, tuple[str, str] | None]
 """A namespace, None for any; and a label, None for any."""
 _Answer = tuple[ExistingPodTerm, ...]
@@ -110,7 +110,7 @@ class _Term:
 
 
 class _Owner:
-    """What pods of one shape and namespace own: some terms, or a place in a block."""
+    """What pods of one signature and namespace own: some terms, or a place in a block."""
 
     __slots__ = ("in_block", "pods", "terms")
 
@@ -165,20 +165,20 @@ class TermIndex:
 
     def add(self, pod: Pod, row: int) -> None:
         """Count the terms of a pod on a row."""
-        affinity = pod.shape.spec.affinity
+        affinity = pod.signature.spec.affinity
         if affinity is None or not _has_terms(affinity):
             return
-        key = (pod.shape, pod.metadata.namespace)
+        key = (pod.signature, pod.metadata.namespace)
         owner = self._owners.get(key)
         if owner is None:
             owner = self._owners[key] = self._new_owner(pod)
         owner.change(row, 1)
 
     def remove(self, pod: Pod, row: int) -> None:
-        """Stop counting the terms of a pod, given with the shape it was counted with."""
+        """Stop counting the terms of a pod, given with the signature it was counted with."""
         if not self._owners:
             return
-        key = (pod.shape, pod.metadata.namespace)
+        key = (pod.signature, pod.metadata.namespace)
         owner = self._owners.get(key)
         if owner is None:
             return
@@ -242,7 +242,7 @@ class TermIndex:
 
         None: the terms of that pod are in no block.
         """
-        found = self._owners.get((owner.shape, owner.metadata.namespace))
+        found = self._owners.get((owner.signature, owner.metadata.namespace))
         if found is None or found.in_block is None:
             return None
         pod = HashedPod(namespace, labels, namespace_labels)
@@ -291,7 +291,7 @@ class TermIndex:
     # -- internals -------------------------------------------------------------------------------
 
     def _new_owner(self, pod: Pod) -> _Owner:
-        compiled = pod.shape.pod_affinity_terms(pod.metadata.namespace)
+        compiled = pod.signature.pod_affinity_terms(pod.metadata.namespace)
         listed: list[_ListedTerm] = [
             *((TermKind.REQUIRED, 0, each) for each in compiled.required),
             *((TermKind.REQUIRED_ANTI, 0, each) for each in compiled.required_anti),
@@ -301,8 +301,8 @@ class TermIndex:
         if not listed:
             return _Owner(())
         self._answers.clear()
-        # From the shape, which is what the pod is taken out with again.
-        spec = pod.shape.spec
+        # From the signature, which is what the pod is taken out with again.
+        spec = pod.signature.spec
         band = spec.priority or 0, spec.scheduler_name
         keys: list[_TermKey] = [(*each, *band) for each in listed]
         if (
@@ -311,7 +311,7 @@ class TermIndex:
             or any(map(self._is_one_of_many, keys))
         ):
             # As objects they would take thirty times as much, as long as the pod is there.
-            pod.shape.forget_terms(pod.metadata.namespace)
+            pod.signature.forget_terms(pod.metadata.namespace)
             return _Owner((), self._blocks.add(TermBlock.of(listed), band))
         return _Owner([self._term(each) for each in keys])
 
@@ -362,9 +362,9 @@ class TermIndex:
         """Every difference from a recount over (row, pod), as a sentence."""
         recount: dict[_OwnerKey, Counter[int]] = {}
         for row, pod in placed:
-            affinity = pod.shape.spec.affinity
+            affinity = pod.signature.spec.affinity
             if affinity is not None and _has_terms(affinity):
-                key = (pod.shape, pod.metadata.namespace)
+                key = (pod.signature, pod.metadata.namespace)
                 recount.setdefault(key, Counter())[row] += 1
         if {key: owner.pods for key, owner in self._owners.items()} != {
             key: rows.total() for key, rows in recount.items()

@@ -1,6 +1,6 @@
-"""Filtering: from a pod to a verdict per row, reusing what is known about the pod's shape.
+"""Filtering: from a pod to a verdict per row, reusing what is known about the pod's signature.
 
-Three kinds of Filter plugins meet here: reusable columnar ones, whose codes live in `ShapeResult`;
+Three kinds of Filter plugins meet here: reusable columnar ones, whose codes live in `CachedResult`;
 columnar ones that must be asked every time; and scalar ones, asked node by node in rotating order
 until enough feasible nodes are found (framework-cycle-config.md 2.7 and 2.8). Whichever kind, the
 first plugin in profile order that rejects a node is the one that is reported.
@@ -19,15 +19,15 @@ from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import RowVerdicts
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.nominated_pods_fit import OWN_CODES
-from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
-from scheduler.engine.shape_results import (
+from scheduler.engine.result_cache import (
     NOT_A_NODE,
+    CachedResult,
     NarrowCodes,
-    ShapeResult,
     narrow_zeros,
     verdict_type,
     wide_enough,
 )
+from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
 from scheduler.framework import Codes, Columns, CycleState, ReuseRule, Rows, Status
 from scheduler.framework.status import status_or_none
 
@@ -116,7 +116,7 @@ class Filtering:
 
     # -- reusable plugins over all rows ----------------------------------------------------------
 
-    def refresh(self, entry: ShapeResult, state: CycleState, pod: Pod) -> None:
+    def refresh(self, entry: CachedResult, state: CycleState, pod: Pod) -> None:
         """Bring codes and verdict of `entry` up to the table's present state."""
         table = self._table
         active = []
@@ -150,7 +150,7 @@ class Filtering:
         entry.skipped = skipped
         entry.sequence = table.sequence
 
-    def _stale(self, entry: ShapeResult, active: list[FilterSlot]) -> list[FilterSlot]:
+    def _stale(self, entry: CachedResult, active: list[FilterSlot]) -> list[FilterSlot]:
         """Plugins with no codes yet, or whose named versions moved on."""
         version = self._table.version
         return [
@@ -165,14 +165,14 @@ class Filtering:
         ]
 
     def _evaluate_all(
-        self, entry: ShapeResult, state: CycleState, pod: Pod, active: list[FilterSlot]
+        self, entry: CachedResult, state: CycleState, pod: Pod, active: list[FilterSlot]
     ) -> None:
         entry.evaluated = [False] * len(self.slots)
         for slot in active:
             self._evaluate_column(entry, slot, state, pod)
 
     def _evaluate_column(
-        self, entry: ShapeResult, slot: FilterSlot, state: CycleState, pod: Pod
+        self, entry: CachedResult, slot: FilterSlot, state: CycleState, pod: Pod
     ) -> None:
         rows = self._table.rows
         codes = self._ask(slot, state, pod, rows)
@@ -189,7 +189,7 @@ class Filtering:
 
     def _evaluate_changed(
         self,
-        entry: ShapeResult,
+        entry: CachedResult,
         state: CycleState,
         pod: Pod,
         active: list[FilterSlot],
@@ -230,7 +230,7 @@ class Filtering:
                     touched[row] = None
         return list(touched)
 
-    def _judge(self, entry: ShapeResult, active: list[FilterSlot], rows: list[int]) -> None:
+    def _judge(self, entry: CachedResult, active: list[FilterSlot], rows: list[int]) -> None:
         if len(rows) > _SMALL:
             self._judge_all(entry, active)
             return
@@ -250,7 +250,7 @@ class Filtering:
                 verdict[row] = new
         entry.groups = None
 
-    def _judge_all(self, entry: ShapeResult, active: list[FilterSlot]) -> None:
+    def _judge_all(self, entry: CachedResult, active: list[FilterSlot]) -> None:
         verdict = np.zeros(entry.capacity, dtype=self._verdict_type)
         for slot in reversed(active):
             column = entry.codes[slot.index]
@@ -265,7 +265,7 @@ class Filtering:
     # -- everything else -------------------------------------------------------------------------
 
     def reuse_only(self, state: CycleState) -> bool:
-        """Whether `ShapeResult.verdict` is the whole truth in this cycle.
+        """Whether `CachedResult.verdict` is the whole truth in this cycle.
 
         So it is when every plugin that must be asked each time sat out in PreFilter.
         """
@@ -278,7 +278,7 @@ class Filtering:
         return True
 
     def told_by_rows(self, skipped: Collection[str]) -> bool:
-        """Whether shape and row say all that the filters not in `skipped` answer."""
+        """Whether signature and row say all that the filters not in `skipped` answer."""
         return all(slot.reusable or slot.name in skipped for slot in self.slots)
 
     def versions(self) -> tuple[int, ...]:
@@ -410,7 +410,7 @@ class Filtering:
 def call_filter_rows(
     slot: FilterSlot, state: CycleState, pod: Pod, table: NodeTable, rows: Rows
 ) -> Codes:
-    """One columnar Filter call; an exception or a wrong shape becomes the attempt's error."""
+    """One columnar Filter call; an exception or a wrong signature becomes the attempt's error."""
     try:
         codes: Codes = slot.plugin.filter_rows(state, pod, table, rows)
     except AttemptError:

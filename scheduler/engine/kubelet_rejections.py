@@ -3,7 +3,7 @@
 A kubelet admits a pod by what it knows itself (static pods, devices, topology), which may be more
 than the API server tells. Its rejection ends the pod, the workload's controller makes another, and
 a scheduler that sees nothing wrong with the node sends it there again, in a tight loop. So the node
-is passed over for pods of that shape for a while.
+is passed over for pods of that signature for a while.
 
 A step of every profile, last among its Filters and no part of the configuration. It forgets by
 time; the pods it turned down are tried again then (`requeue_after`). Pods that are made for one
@@ -41,13 +41,13 @@ from scheduler.framework import (
 
 REASON: Final = "node(s) recently rejected a pod like this"
 MOST: Final = 10_000
-"""Pairs of shape and node remembered; the oldest go first."""
+"""Pairs of signature and node remembered; the oldest go first."""
 
 _VERSION: Final = "kubelet_rejections"
 
 
 class KubeletRejections:
-    """Remembers (pod shape, node) pairs for a time, and filters by them."""
+    """Remembers (pod signature, node) pairs for a time, and filters by them."""
 
     name: ClassVar[str] = "KubeletRejections"
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE, versions=(_VERSION,))
@@ -59,7 +59,7 @@ class KubeletRejections:
         # wall clocks jump.
         self._now = clock.monotonic
         self._seconds = seconds
-        #: (shape, node) to the monotonic time when it ends, in that order.
+        #: (signature, node) to the monotonic time when it ends, in that order.
         self._until: OrderedDict[tuple[int, str], float] = OrderedDict()
         self._nodes: dict[int, set[str]] = {}
 
@@ -70,10 +70,10 @@ class KubeletRejections:
         """The kubelet of `node_name` rejected `pod`."""
         if not self._seconds or pod.pin:
             return
-        key = pod.shape.id, node_name
+        key = pod.signature.id, node_name
         self._until[key] = self._now() + self._seconds
         self._until.move_to_end(key)
-        self._nodes.setdefault(pod.shape.id, set()).add(node_name)
+        self._nodes.setdefault(pod.signature.id, set()).add(node_name)
         while len(self._until) > MOST:
             self._drop(next(iter(self._until)))
         self._table.bump(_VERSION)
@@ -87,27 +87,27 @@ class KubeletRejections:
             self._table.bump(_VERSION)
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Sit out unless some node rejected a pod of this shape."""
+        """Sit out unless some node rejected a pod of this signature."""
         if not self._until:
             return SKIP
         self._expire()
-        return None if pod.shape.id in self._nodes and not pod.pin else SKIP
+        return None if pod.signature.id in self._nodes and not pod.pin else SKIP
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node that rejected."""
-        known = self._nodes.get(pod.shape.id, ())
+        known = self._nodes.get(pod.signature.id, ())
         return self.filter_status(state, pod, 1) if node.name in known else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
-        found = [table.row_of(name) for name in self._nodes.get(pod.shape.id, ())]
+        found = [table.row_of(name) for name in self._nodes.get(pod.signature.id, ())]
         marked = [row for row in found if row is not None]
         return np.isin(rows, marked).astype(np.int32)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """The one rejection, with the time when the first of these nodes may be tried again."""
-        shape = pod.shape.id
-        ends = [self._until[shape, name] for name in self._nodes.get(shape, ())]
+        signature = pod.signature.id
+        ends = [self._until[signature, name] for name in self._nodes.get(signature, ())]
         return unresolvable(REASON, requeue_after=max(min(ends, default=0.0) - self._now(), 0.0))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -124,8 +124,8 @@ class KubeletRejections:
 
     def _drop(self, key: tuple[int, str]) -> None:
         del self._until[key]
-        shape, node_name = key
-        names = self._nodes[shape]
+        signature, node_name = key
+        names = self._nodes[signature]
         names.discard(node_name)
         if not names:
-            del self._nodes[shape]
+            del self._nodes[signature]

@@ -1,7 +1,7 @@
 """Which pods are set aside because an attempt at one like them used up the budget of a cycle.
 
-What is remembered is remembered for a template in a namespace (profile, pod shape, namespace), not
-for a pod: ten thousand clones of one expensive pod get one attempt between two pauses, not one
+What is remembered is remembered for a template in a namespace (profile, pod signature, namespace),
+not for a pod: ten thousand clones of one expensive pod get one attempt between two pauses, not one
 each.
 
 Each overrun doubles both the pause and the budget of the next attempt, up to a limit each. The
@@ -89,7 +89,7 @@ class Overruns:
 
 
 def _template(pod: Pod) -> Hashable:
-    # A shape's id is never reused, so nothing has to keep the shape alive.
-    shape = pod.interned
-    own = pod.uid if shape is None else shape.id
+    # A signature's id is never reused, so nothing has to keep the signature alive.
+    signature = pod.interned
+    own = pod.uid if signature is None else signature.id
     return own, pod.metadata.namespace, pod.spec.scheduler_name

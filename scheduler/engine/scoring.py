@@ -1,4 +1,4 @@
-"""Scoring: from feasible rows to totals, reusing raw scores of the pod's shape.
+"""Scoring: from feasible rows to totals, reusing raw scores of the pod's signature.
 
 Order of work as upstream: PreScore with the feasible nodes, Score, NormalizeScore per plugin over
 the feasible nodes, weights, sum (framework-cycle-config.md 2.11). Raw scores of reusable plugins
@@ -16,8 +16,8 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
+from scheduler.engine.result_cache import CachedResult, Recorded
 from scheduler.engine.runtime import AttemptError, Framework, failed
-from scheduler.engine.shape_results import Recorded, ShapeResult
 from scheduler.engine.ties import Ties
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -104,7 +104,7 @@ class Scoring:
     # -- PreScore --------------------------------------------------------------------------------
 
     def pre_score(
-        self, state: CycleState, pod: Pod, feasible: Rows, entry: ShapeResult | None
+        self, state: CycleState, pod: Pod, feasible: Rows, entry: CachedResult | None
     ) -> None:
         """Run PreScore; fills `state.skip_score`. Reusable answers are recorded in `entry`."""
         worked = False
@@ -132,7 +132,7 @@ class Scoring:
     # -- totals with reuse -----------------------------------------------------------------------
 
     def totals(
-        self, state: CycleState, pod: Pod, entry: ShapeResult, feasible: Rows
+        self, state: CycleState, pod: Pod, entry: CachedResult, feasible: Rows
     ) -> Int64Column:
         """Totals per row of the whole table, -1 where infeasible. Do not modify the result."""
         changed = self._refresh_raw(entry, state, pod)
@@ -164,7 +164,7 @@ class Scoring:
         return all(slot.name in skipped for slot in self._uncacheable)
 
     def _change_totals(
-        self, entry: ShapeResult, total: Int64Column, changed: list[int], *, keep_ties: bool
+        self, entry: CachedResult, total: Int64Column, changed: list[int], *, keep_ties: bool
     ) -> None:
         base, normalized, verdict = entry.base, entry.normalized, entry.verdict
         ties = entry.ties
@@ -185,19 +185,19 @@ class Scoring:
         if ties is not None and not ties.rows:
             entry.ties = None
 
-    def ties(self, entry: ShapeResult, state: CycleState) -> Ties | None:
+    def ties(self, entry: CachedResult, state: CycleState) -> Ties | None:
         """The rows with the highest total after `totals`, where they are known."""
         return entry.ties if self._lasting(state) else None
 
     def subset_totals(
-        self, state: CycleState, pod: Pod, entry: ShapeResult, rows: Rows
+        self, state: CycleState, pod: Pod, entry: CachedResult, rows: Rows
     ) -> Int64Column:
-        """Totals per entry of `rows`, feasible but not the shape's own; raw scores are reused."""
+        """Total score for each of `rows`, a subset of the signature's feasible rows."""
         changed = self._refresh_raw(entry, state, pod)
         self._check_doubtful(entry, state, rows)
         self._refresh_base(entry, changed)
         if changed is None or changed:
-            # The next cycle over the shape's own feasible rows will not see these changes.
+            # The next cycle over the signature's own feasible rows will not see these changes.
             entry.total = None
         base = entry.base
         total = np.zeros(len(rows), dtype=np.int64) if base is None else base[rows]
@@ -212,7 +212,7 @@ class Scoring:
                 total += slot.weight * self.scores_of(slot, state, pod, rows)[1]
         return total
 
-    def _refresh_raw(self, entry: ShapeResult, state: CycleState, pod: Pod) -> list[int] | None:
+    def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> list[int] | None:
         """Bring raw scores up to date; returns rows that changed, None for all."""
         table = self._table
         # The same row may be named many times; beyond this it hardly ever pays to find out.
@@ -240,7 +240,7 @@ class Scoring:
         entry.score_ready = True
         return None if whole or changes is None else list(changes)
 
-    def _is_stale(self, entry: ShapeResult, slot: ScoreSlot) -> bool:
+    def _is_stale(self, entry: CachedResult, slot: ScoreSlot) -> bool:
         if not entry.scored[slot.index]:
             return True
         if not slot.versions:
@@ -249,7 +249,7 @@ class Scoring:
         return entry.score_versions[slot.index] != tuple([version(n) for n in slot.versions])
 
     def _score_column(
-        self, entry: ShapeResult, slot: ScoreSlot, state: CycleState, pod: Pod
+        self, entry: CachedResult, slot: ScoreSlot, state: CycleState, pod: Pod
     ) -> None:
         rows = self._table.rows
         scores = self._ask(slot, state, pod, rows)
@@ -269,7 +269,7 @@ class Scoring:
 
     def _score_changed(
         self,
-        entry: ShapeResult,
+        entry: CachedResult,
         slot: ScoreSlot,
         state: CycleState,
         pod: Pod,
@@ -297,7 +297,7 @@ class Scoring:
         column[rows] = scores
 
     def _take_scores(
-        self, entry: ShapeResult, slot: ScoreSlot, rows: list[int], scores: list[int]
+        self, entry: CachedResult, slot: ScoreSlot, rows: list[int], scores: list[int]
     ) -> None:
         """Write the scores of a few rows: for these, plain Python is quicker than NumPy."""
         column = entry.raw[slot.index]
@@ -314,7 +314,7 @@ class Scoring:
                 if normalized:
                     entry.normalized_dirty = True
 
-    def _check_doubtful(self, entry: ShapeResult, state: CycleState, rows: Rows) -> None:
+    def _check_doubtful(self, entry: CachedResult, state: CycleState, rows: Rows) -> None:
         """AttemptError when a final raw score of one of `rows` is out of range.
 
         A column that holds such a score anywhere is scored again next time: its row may be feasible
@@ -328,7 +328,7 @@ class Scoring:
             if raw is not None:
                 _check_range(slot.name, raw[rows])
 
-    def _refresh_base(self, entry: ShapeResult, changed: list[int] | None) -> None:
+    def _refresh_base(self, entry: CachedResult, changed: list[int] | None) -> None:
         parts = [
             (slot.weight, column)
             for slot in self._reusable
@@ -344,7 +344,7 @@ class Scoring:
         for row in changed:
             entry.base[row] = sum(weight * int(column[row]) for weight, column in parts)
 
-    def _normalize(self, entry: ShapeResult, state: CycleState, pod: Pod, feasible: Rows) -> None:
+    def _normalize(self, entry: CachedResult, state: CycleState, pod: Pod, feasible: Rows) -> None:
         total: Int64Column | None = None
         for slot in self._reusable:
             if slot.normalizer is None or slot.name in state.skip_score:

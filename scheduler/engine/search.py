@@ -21,14 +21,14 @@ from scheduler.engine.nominated_pods_fit import (
     NominatedPodsFit,
     NominatedRows,
 )
-from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
-from scheduler.engine.shape_results import (
+from scheduler.engine.result_cache import (
     NOT_A_NODE,
+    CachedResult,
     NarrowCodes,
     Recorded,
-    ShapeResult,
-    ShapeResults,
+    ResultCache,
 )
+from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
 from scheduler.framework import (
     SKIP,
     Code,
@@ -54,9 +54,9 @@ class FeasibleNodes:
 
     #: Feasible rows.
     rows: Rows
-    #: The shape's results, when `rows` are its feasible rows or its raw scores may be reused.
-    entry: ShapeResult | None
-    #: Whether `rows` is the shape's own feasible set.
+    #: The signature's results, when `rows` are its feasible rows or its raw scores may be reused.
+    entry: CachedResult | None
+    #: Whether `rows` is the signature's own feasible set.
     shared: bool
     #: Nodes that got an explicit status, for `EvaluatedNodes`.
     rejected: int
@@ -72,7 +72,7 @@ class NodeStatuses:
 
     #: The candidates, ascending.
     rows: Rows
-    #: As `ShapeResult.verdict`; NOT_A_NODE for rows that are no candidates.
+    #: As `CachedResult.verdict`; NOT_A_NODE for rows that are no candidates.
     verdict: np.ndarray
     #: Per filter index its codes, per row of the table; a plugin without rejections may be absent.
     codes: dict[int, NarrowCodes]
@@ -100,14 +100,14 @@ class PreFilterSlot:
 
     plugin: Any
     name: str
-    #: Whether its answer serves for other pods of the shape.
+    #: Whether its answer serves for other pods of the signature.
     reusable: bool
     #: It answers later, and only within a cycle that may be suspended.
     awaited: bool
 
 
 class Search:
-    """Finds feasible rows for pods of one profile. Owns its rotation index and shape results."""
+    """Finds feasible rows for pods of one profile. Owns its rotation index and result cache."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Search:
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
         self.filtering = Filtering(framework, table, self._stopwatch)
-        self.results = ShapeResults()
+        self.results = ResultCache()
         self._nominated = NominatedRows(table, nominator)
         self._crowding = NominatedFilterCache(table)
         self._reuse = reuse
@@ -172,7 +172,7 @@ class Search:
             stopwatch.point("Filter", outcome.label, started)
 
     def _prepare(
-        self, state: CycleState, pod: Pod, entry: ShapeResult | None, diagnosis: Diagnosis
+        self, state: CycleState, pod: Pod, entry: CachedResult | None, diagnosis: Diagnosis
     ) -> PreFilterNodes:
         """PreFilter, measured."""
         started, outcome = self._stopwatch.monotonic(), Code.SUCCESS
@@ -193,7 +193,7 @@ class Search:
         self,
         state: CycleState,
         pod: Pod,
-        entry: ShapeResult | None,
+        entry: CachedResult | None,
         narrowing: PreFilterNodes,
         diagnosis: Diagnosis,
     ) -> FeasibleNodes:
@@ -208,7 +208,7 @@ class Search:
         self,
         state: CycleState,
         pod: Pod,
-        entry: ShapeResult | None,
+        entry: CachedResult | None,
         narrowing: PreFilterNodes,
         diagnosis: Diagnosis,
     ) -> FeasibleNodes:
@@ -221,43 +221,43 @@ class Search:
             return self._search_rows(state, pod, self._table.rows, narrowing, diagnosis)
         return self._search_all(state, pod, entry, diagnosis)
 
-    def _entry(self, pod: Pod) -> ShapeResult | None:
+    def _entry(self, pod: Pod) -> CachedResult | None:
         if not self._reusable(pod):
             return None
         key = self._key(pod)
         entry = self.results.get(key, pod.uid)
         if entry is None or entry.capacity != self._table.capacity:
-            entry = ShapeResult(
+            entry = CachedResult(
                 self._table.capacity,
                 len(self.filtering.slots),
                 len(self._framework.score),
-                recorded_bytes=pod.shape.nbytes,
+                recorded_bytes=pod.signature.nbytes,
             )
             self.results.discard(key)
             self.results.put(key, entry, pod.uid)
         return entry
 
     def _key(self, pod: Pod) -> Hashable:
-        return pod.shape.id
+        return pod.signature.id
 
     def settle(self, pod: Pod) -> None:
-        """Account for the memory the pod's shape now holds; call once per attempt."""
+        """Account for the memory the pod's signature now holds; call once per attempt."""
         if self._reusable(pod):
             self.results.settle(self._key(pod))
 
     def forget(self, pod: Pod) -> None:
-        """Drop what is known about the pod's shape."""
+        """Drop what is known about the pod's signature."""
         if self._reusable(pod):
             self.results.discard(self._key(pod))
 
     def _reusable(self, pod: Pod) -> bool:
-        """Whether the shape says all: a node pin, or the node name of a replayed pod, does not."""
+        """Whether results of the signature hold for this pod: not with a pin or a node name."""
         return self._reuse and not pod.pin and not pod.spec.node_name
 
     # -- PreFilter -------------------------------------------------------------------------------
 
     def _pre_filter(
-        self, state: CycleState, pod: Pod, entry: ShapeResult | None, diagnosis: Diagnosis
+        self, state: CycleState, pod: Pod, entry: CachedResult | None, diagnosis: Diagnosis
     ) -> PreFilterNodes:
         """Run PreFilter; raises FitError when the pod is rejected."""
         narrowing = PreFilterNodes()
@@ -313,7 +313,7 @@ class Search:
         return narrowing
 
     def _call_pre_filter(
-        self, slot: PreFilterSlot, state: CycleState, pod: Pod, entry: ShapeResult | None
+        self, slot: PreFilterSlot, state: CycleState, pod: Pod, entry: CachedResult | None
     ) -> PreFilterResult | Status | None:
         if entry is not None and (known := entry.pre_filter.get(slot.name)) is not None:
             if known.writes:
@@ -367,7 +367,7 @@ class Search:
     # -- Filter over everything, with reuse ------------------------------------------------------
 
     def _search_all(
-        self, state: CycleState, pod: Pod, entry: ShapeResult, diagnosis: Diagnosis
+        self, state: CycleState, pod: Pod, entry: CachedResult, diagnosis: Diagnosis
     ) -> FeasibleNodes:
         filtering = self.filtering
         filtering.refresh(entry, state, pod)
@@ -387,7 +387,7 @@ class Search:
         state: CycleState,
         pod: Pod,
         verdicts: NodeStatuses,
-        entry: ShapeResult | None,
+        entry: CachedResult | None,
         nominated: Rows,
         diagnosis: Diagnosis,
     ) -> FeasibleNodes:
@@ -526,16 +526,16 @@ class Search:
         verdicts.crowded[rows[refused]] = codes[refused]
 
     def _crowding_of(self, state: CycleState, pod: Pod) -> NominatedPodsFit | None:
-        """What is remembered; None where the answer is not a matter of shape and node alone."""
+        """What is remembered; None where the answer is not a matter of signature and node alone."""
         skipped = state.skip_filter
         if (
             not self._reusable(pod)
-            or pod.shape.volumes  # Ephemeral claims are named after their pod.
+            or pod.signature.volumes  # Ephemeral claims are named after their pod.
             or not self.filtering.told_by_rows(skipped)
             or self._framework.follows_pods(skipped)
         ):
             return None
-        kind = (pod.shape.id, state.variant, frozenset(skipped))
+        kind = (pod.signature.id, state.variant, frozenset(skipped))
         return self._crowding.recall(kind, self.filtering.versions())
 
     def _recheck_with_nominated(
@@ -599,6 +599,6 @@ def pre_filter_failed(plugin: Any, problem: Exception) -> AttemptError:
     return failed(f'running PreFilter plugin "{plugin.name}": {problem}', problem, plugin.name)
 
 
-def entry_codes(entry: ShapeResult) -> dict[int, NarrowCodes]:
+def entry_codes(entry: CachedResult) -> dict[int, NarrowCodes]:
     """Codes by filter index, for filters that rejected something."""
     return {index: column for index, column in enumerate(entry.codes) if column is not None}

@@ -25,6 +25,7 @@ from scheduler.engine.extenders import (
     FailedNodes,
     TooLateError,
 )
+from scheduler.engine.result_cache import CachedResult
 from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
 from scheduler.engine.schedule_one import (
     NoNodesError,
@@ -40,7 +41,6 @@ from scheduler.engine.search import (
     entry_codes,
     pre_filter_failed,
 )
-from scheduler.engine.shape_results import ShapeResult
 from scheduler.framework import (
     Code,
     CycleState,
@@ -97,7 +97,7 @@ class SuspendedSearch(Search):
         self,
         state: CycleState,
         pod: Pod,
-        entry: ShapeResult | None,
+        entry: CachedResult | None,
         diagnosis: Diagnosis,
         outside: ExtenderTransport,
     ) -> PreFilterNodes:
@@ -119,7 +119,7 @@ class SuspendedSearch(Search):
         self,
         state: CycleState,
         pod: Pod,
-        entry: ShapeResult | None,
+        entry: CachedResult | None,
         narrowing: PreFilterNodes,
         diagnosis: Diagnosis,
         consultation: ExtenderRound,
@@ -148,7 +148,7 @@ class SuspendedSearch(Search):
         self,
         state: CycleState,
         pod: Pod,
-        entry: ShapeResult | None,
+        entry: CachedResult | None,
         narrowing: PreFilterNodes,
         diagnosis: Diagnosis,
         sampled: bool,

@@ -1,4 +1,4 @@
-"""Ties: the rows that share the highest total of a shape, kept up while single rows change.
+"""Ties: the rows that share the highest total of a signature, kept up while single rows change.
 
 One pod after the other changes one row, and looking at all rows for the highest was the dearest
 step of a plain cycle. Rows are in ascending order, so that a random choice among them is the same

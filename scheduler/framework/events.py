@@ -151,8 +151,9 @@ class HintKeys:
     pod that the event is about itself is asked whatever its keys. Raising counts as None.
     """
 
-    #: What an event must offer to help the pod; None: nobody knows. As `per_shape` hints, it may
-    #: read the pod's shape, labels and namespace only; it is asked once for pods that share them.
+    #: What an event must offer to help the pod; None: nobody knows. As `per_signature` hints, it
+    #: may read the pod's signature, labels and namespace only; it is asked once for pods that share
+    #: them.
     wanted: Callable[[Pod], Collection[Hashable] | None]
     #: What the event, `(old, new)`, offers; None: perhaps anything.
     offered: Callable[[Any, Any], Collection[Hashable] | None]
@@ -165,10 +166,10 @@ class ClusterEventWithHint:
     event: ClusterEvent
     #: None means always QUEUE.
     hint: HintFunction | None = None
-    #: The answer depends only on the pod's shape, labels and namespace, so that one evaluation
+    #: The answer depends only on the pod's signature, labels and namespace, so that one evaluation
     #: serves all pods that share them; but for the pod that the event is about, which is asked
     #: on its own.
-    per_shape: bool = False
+    per_signature: bool = False
     #: Where many pods may wait, each for something else: spares asking those it cannot help.
     keys: HintKeys | None = None
 

@@ -55,7 +55,7 @@ class Plugin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReuseRule:
-    """What a columnar result depends on besides the pod's shape.
+    """What a columnar result depends on besides the pod's signature.
 
     `ReuseRule()` without arguments is safe for a result that depends on everything a row holds.
     """
@@ -112,7 +112,7 @@ class QueueSortPlugin(Plugin, Protocol):
 class PreFilterPlugin(Plugin, Protocol):
     """Prepares for Filter, may narrow the nodes or reject the pod outright."""
 
-    #: True when the outcome and all written state depend on the pod's shape alone.
+    #: True when the outcome and all written state depend on the pod's signature alone.
     pre_filter_reusable: ClassVar[bool] = False
 
     def pre_filter(
@@ -244,7 +244,7 @@ class AsyncPostFilterPlugin(Plugin, Protocol):
 class PreScorePlugin(Plugin, Protocol):
     """Prepares for Score with the feasible rows known."""
 
-    #: True when the outcome and all written state depend on the pod's shape alone.
+    #: True when the outcome and all written state depend on the pod's signature alone.
     pre_score_reusable: ClassVar[bool] = False
 
     def pre_score(

@@ -56,7 +56,7 @@ class CycleState:
         #: The pod's queue record in a real attempt; None in a trial (`kubestow explain`, tests),
         #: in which a plugin must leave no trace outside this state.
         self.info: QueuedPodInfo | None = None
-        #: What makes this attempt differ from others at pods of the same shape and labels; None
+        #: What makes this attempt differ from others at pods of the same signature and labels; None
         #: when nothing does. See `set_variant`.
         self.variant: tuple[tuple[str, Hashable], ...] | None = None
         #: Annotations that go onto the pod with its binding; see `annotate_binding`.
@@ -84,10 +84,10 @@ class CycleState:
             self.recorder.append(key)
 
     def set_variant(self, plugin: str, value: Hashable) -> None:
-        """`plugin` judges this pod in a way that its shape and labels do not tell.
+        """`plugin` judges this pod in a way that its signature and labels do not tell.
 
-        What the engine remembers about pods of the same shape (a preemption in vain) is kept apart
-        by it. Set it in PreFilter; None takes it back.
+        What the engine remembers about pods of the same signature (a preemption in vain) is kept
+        apart by it. Set it in PreFilter; None takes it back.
         """
         others = [pair for pair in self.variant or () if pair[0] != plugin]
         if value is not None:

@@ -66,7 +66,7 @@ class PluginCase:
     table: NodeTableView
     """Nodes and the pods on them."""
     pods: Sequence[Pod]
-    """Incoming pods, interned (`PodShapes.intern`)."""
+    """Incoming pods, interned (`PodSignatures.intern`)."""
     now: float = 0.0
     """Wall clock of every attempt, seconds."""
 

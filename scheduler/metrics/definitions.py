@@ -438,7 +438,7 @@ DEFINITIONS: Final[tuple[Definition, ...]] = tuple(
 
 _NEVER: Final = "never counts anything upstream either"
 _BATCHING: Final = (
-    "kubestow reuses results per pod shape instead: kubestow_result_cache_requests_total"
+    "kubestow reuses results per pod signature instead: kubestow_result_cache_requests_total"
 )
 _NO_GATE: Final = "its feature gate is off by default and kubestow has nothing behind it"
 _NO_DEVICES: Final = "kubestow allocates no devices"

@@ -46,7 +46,7 @@ class InFlightEvent:
     only: frozenset[str] | None = None
     #: Set when a plugin itself said whom to wake: its answer is Queue, no hint is asked.
     plugin: str = ""
-    #: Answers of per-shape hints, by registration and pod identity.
+    #: Answers of per-signature hints, by registration and pod identity.
     answers: dict[Any, QueueingHint] = field(default_factory=dict)
     #: UID of the object that changed; empty when there is none. No answer about it is shared.
     subject: str = field(init=False)

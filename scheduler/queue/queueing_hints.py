@@ -89,7 +89,7 @@ class Registration:
     plugin: str
     event: ClusterEvent
     hint: Callable[[Pod, Any, Any], QueueingHint] | None
-    per_shape: bool
+    per_signature: bool
     keys: HintKeys | None = None
 
 
@@ -127,7 +127,7 @@ def _without_hint(each: Registration) -> Registration:
     if not each.event.action_type & ActionType.ALL:
         return each
     if each.event.matches(UNSCHEDULED_POD_UPDATE):
-        return replace(each, hint=_unless_own_status, per_shape=False, keys=None)
+        return replace(each, hint=_unless_own_status, per_signature=False, keys=None)
     return replace(each, hint=None, keys=None)
 
 
@@ -189,7 +189,9 @@ def _events_of(name: str, plugin: object) -> Sequence[ClusterEventWithHint]:
 
 def _registrations(name: str, events: Sequence[ClusterEventWithHint]) -> list[Registration]:
     found = [
-        Registration(name, each.event, each.hint, each.per_shape, each.keys if each.hint else None)
+        Registration(
+            name, each.event, each.hint, each.per_signature, each.keys if each.hint else None
+        )
         for each in events
     ]
     node_actions = ActionType.NONE
@@ -200,7 +202,7 @@ def _registrations(name: str, events: Sequence[ClusterEventWithHint]) -> list[Re
         # The plugin wants nodes that become usable; a node that loses its taint is one, like a new
         # node.
         event = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)
-        found.append(Registration(name, event, taint_lifted, per_shape=True))
+        found.append(Registration(name, event, taint_lifted, per_signature=True))
     return found
 
 
@@ -221,7 +223,7 @@ class HintCounts:
     """How often hints were asked, since the start."""
 
     calls: int = 0
-    #: Answers taken from an earlier call for a pod of the same shape, labels and namespace.
+    #: Answers taken from an earlier call for a pod of the same signature, labels and namespace.
     shared: int = 0
     errors: int = 0
 
@@ -273,7 +275,8 @@ class HintIndex:
     ) -> QueueingDecision:
         """Whether the event is worth another attempt for the pod.
 
-        `pod_identity` is `pool.identity(info.pod)`; per-shape hints are asked once per identity.
+        `pod_identity` is `pool.identity(info.pod)`; per-signature hints are asked once per
+        identity.
         """
         pending = info.pending_plugins
         rejectors = info.unschedulable_plugins
@@ -302,7 +305,7 @@ class HintIndex:
                 break
         return verdict
 
-    def shared_by_shape(self, occurrence: InFlightEvent, sample: QueuedPodInfo) -> bool:
+    def shared_by_signature(self, occurrence: InFlightEvent, sample: QueuedPodInfo) -> bool:
         """Whether one evaluation answers for all pods like `sample`: their hints say so.
 
         Not for the pod that the event is about: a hint may know its own pod.
@@ -312,7 +315,7 @@ class HintIndex:
         interest = self.interest(occurrence.event)
         rejectors = sample.rejectors
         return all(
-            each.per_shape or each.hint is None
+            each.per_signature or each.hint is None
             for each in interest.by_profile.get(sample.pod.spec.scheduler_name, ())
             if each.plugin in rejectors
         )
@@ -364,7 +367,7 @@ class HintIndex:
     ) -> QueueingHint:
         if each.hint is None:
             return QueueingHint.QUEUE
-        if not each.per_shape or pod_identity is None or occurrence.subject == pod.metadata.uid:
+        if not each.per_signature or pod_identity is None or occurrence.subject == pod.metadata.uid:
             return self._call(each, each.hint, occurrence, pod)
         key = (each, pod_identity)
         answer = occurrence.answers.get(key)

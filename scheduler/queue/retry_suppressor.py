@@ -1,8 +1,8 @@
 """Which pods need not be tried before their backoff ends: one just like them was turned down.
 
 The queue tries pods in backoff early when it has nothing else to do. Where a thousand equal pods
-wait, each event would bring a thousand attempts with one and the same answer, each of which
-doubles a pod's backoff. So once a pod was turned down, those like it (same profile, shape, labels,
+wait, each event would bring a thousand attempts with one and the same answer, each of which doubles
+a pod's backoff. So once a pod was turned down, those like it (same profile, signature, labels,
 namespace and pin) are not tried early until something happens that any plugin waits for. While
 events keep coming, that is tried in rounds: a round finds places for as many pods as there is room
 for by then, and then fails once for each kind, instead of once after each event.
@@ -26,7 +26,7 @@ ROUND_SECONDS: Final = 0.1
 
 
 def pod_signature(info: QueuedPodInfo) -> Hashable | None:
-    """Equal for pods that an attempt cannot tell apart; None when nobody interned the shape."""
+    """Equal for pods that an attempt cannot tell apart; None when nobody interned the signature."""
     alike = identity(info.pod)
     return None if alike is None else (alike, info.pod.spec.scheduler_name)
 

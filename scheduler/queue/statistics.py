@@ -41,7 +41,8 @@ class QueueStatistics:
     """The part of `events` that no plugin waits for."""
     hint_calls: int
     hint_answers_shared: int
-    """Hints not asked because a pod of the same shape had been asked about for the same event."""
+    """Hints not asked because a pod of the same signature had been asked about for the same
+    event."""
     hint_errors: int
     pre_enqueue_runs: int
     pre_enqueue_errors: int

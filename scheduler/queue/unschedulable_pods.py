@@ -1,8 +1,9 @@
 """The unschedulable pool: gated pods, and failed pods for which nothing promising happened since.
 
-Pods are grouped: members of a group have the same profile, shape, labels, namespace and node pin,
-were rejected by the same plugins and are held by the same gate. Where the hints of an event depend
-on nothing else, one evaluation answers for the whole group, and a group that stays is not walked.
+Pods are grouped: members of a group have the same profile, signature, labels, namespace and node
+pin, were rejected by the same plugins and are held by the same gate. Where the hints of an event
+depend on nothing else, one evaluation answers for the whole group, and a group that stays is not
+walked.
 
 Groups are indexed by the plugins whose events can move them: a gated group by its gating plugin
 alone, another by each of its rejectors. So an event costs nothing for pods that it cannot wake,
@@ -31,16 +32,17 @@ def _nothing(_info: QueuedPodInfo, _plugins: Iterable[str]) -> Wanted:
 
 
 def identity(pod: Pod) -> Hashable | None:
-    """What a per-shape hint may read of a pod; None when nobody interned its shape."""
-    shape = pod.interned
-    if shape is None:
+    """What a per-signature hint may read of a pod; None when nobody interned its signature."""
+    signature = pod.interned
+    if signature is None:
         return None
-    # Not the shape itself: who remembers pods that are gone must not keep large shapes alive.
-    return (shape.id, pod.pin, pod.metadata.namespace, labels_key(pod.metadata.labels))
+    # Not the signature itself: who remembers pods that are gone must not keep large signatures
+    # alive.
+    return (signature.id, pod.pin, pod.metadata.namespace, labels_key(pod.metadata.labels))
 
 
 class Group:
-    """Pods that every per-shape hint answers alike."""
+    """Pods that every per-signature hint answers alike."""
 
     __slots__ = ("gated", "identity", "indexed_under", "key", "members", "sample", "wanted")
 
@@ -52,7 +54,7 @@ class Group:
         wanted: WantedKeys = _nothing,
     ) -> None:
         self.key = key
-        #: None: the pod has no interned shape, and is alone in its group.
+        #: None: the pod has no interned signature, and is alone in its group.
         self.identity = pod_identity
         #: Any member; profile, rejectors, pending plugins and gate are those of all members.
         self.sample = sample

@@ -188,7 +188,7 @@ class Wakeups:
         shared = (
             group.identity is not None
             and occurrence.subject not in group.members
-            and self._hints.shared_by_shape(occurrence, group.sample)
+            and self._hints.shared_by_signature(occurrence, group.sample)
         )
         verdict = SKIP
         if shared:

@@ -17,7 +17,7 @@ from plugins.resource_quota.arguments import API
 from plugins.resource_quota.bookkeeper import Bookkeeper
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.api.pod_shapes import PodShapes
+from scheduler.api.pod_signatures import PodSignatures
 from scheduler.api.quantity import QuantityError
 from scheduler.api.quantity_fields import located, node_amounts, pod_amounts
 from scheduler.api.requests import node_allocatable
@@ -127,7 +127,7 @@ class Wiring:
             options=_event_options(settings.events_per_second),
             random=self._random,
         )
-        self.shapes = PodShapes()
+        self.signatures = PodSignatures()
         self.cache = Cache()
         self.listers = StoreListers()
         self.subscriptions = SubscriptionBoard()
@@ -539,7 +539,7 @@ class Wiring:
 
     def _intern(self, pod: Pod) -> Pod:
         try:
-            self.shapes.intern(pod)
+            self.signatures.intern(pod)
         except QuantityError as error:
             raise located(error, pod_amounts(pod)) from error
         return pod
@@ -547,16 +547,16 @@ class Wiring:
     def _releasing(
         self, handler: Callable[[Sequence[Delta[Pod]]], None]
     ) -> Callable[[Sequence[Delta[Pod]]], None]:
-        """Give back the shapes of replaced and deleted objects, after they were handled."""
+        """Give back the signatures of replaced and deleted objects, after they were handled."""
 
         def handle(batch: Sequence[Delta[Pod]]) -> None:
             handler(batch)
             for delta in batch:
                 if delta.old is not None:
-                    self.shapes.release(delta.old)
+                    self.signatures.release(delta.old)
                 # The last state of a deleted pod was interned as well, unless it is the known one.
                 if delta.type is DeltaType.DELETED and delta.object is not delta.old:
-                    self.shapes.release(delta.object)
+                    self.signatures.release(delta.object)
 
         return handle
 
@@ -579,7 +579,7 @@ class Wiring:
             "gates": self.gates.statistics(),
             "cache": self.cache.statistics(),
             "engine": self.engine.statistics(),
-            "shapes": self.shapes.statistics(),
+            "signatures": self.signatures.statistics(),
             "selectors": self.cache.table.selector_counts.statistics(),
             "terms": self.cache.table.terms.statistics(),
             "dispatcher": self.dispatcher.statistics(),

@@ -383,7 +383,7 @@ def _dry_runs(world: World, state: CycleState, diagnosis: Diagnosis) -> Record:
 
 
 def _reuse(world: World) -> Iterator[str]:
-    """A second pod of the same shape must be treated as if it were the first of its kind."""
+    """A second pod of the same signature must be treated as if it were the first of its kind."""
     table = world.cache.table
     first = world.incoming("-first")
     fresh = decide(world.plain, table, first)

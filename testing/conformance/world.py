@@ -16,7 +16,7 @@ from config import Configuration, FeatureGates, load_configuration
 from plugins import DEFAULT_ORDER, in_tree, names
 from plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from plugins.names import UPSTREAM_NAMES
-from scheduler.api import Pod, PodShapes
+from scheduler.api import Pod, PodSignatures
 from scheduler.api.node import (
     Node,
 )
@@ -211,7 +211,7 @@ class World:
         self._input = vector["input"]
         self.cache = Cache()
         self.listers = ObjectListers()
-        self._shapes = PodShapes()
+        self._signatures = PodSignatures()
         self._pods: dict[tuple[str, str], Pod] = {}
         self.nominator = QueueNominator(lambda space, name: self._pods.get((space, name)))
         self.nominator.subscribe_nodes(self.cache.table.note_nominations)
@@ -228,14 +228,14 @@ class World:
         self.plain: SchedulingAlgorithm = self._engine(reuse=False).algorithms[name]
 
     def incoming(self, suffix: str = "", *, nominated: bool = True) -> Pod:
-        """The incoming pod, decoded afresh; a sibling of the same shape when a suffix is given."""
+        """Decode the incoming pod; with a suffix, a sibling with the same signature."""
         pod: Pod = self._decode(self._input["pod"], Pod)
         if suffix:
             pod.metadata.uid += suffix
             pod.metadata.name += suffix
         if not nominated:
             pod.status.nominated_node_name = ""
-        self._shapes.intern(pod)
+        self._signatures.intern(pod)
         return pod
 
     def preemption_rules(self) -> PreemptionRules | None:
@@ -268,7 +268,7 @@ class World:
     def _add_pod(self, pod: Pod) -> None:
         if pod.status.phase in _TERMINAL:
             return
-        self._shapes.intern(pod)
+        self._signatures.intern(pod)
         if pod.spec.node_name:
             self.cache.add_pod(pod)
         elif pod.status.nominated_node_name:

@@ -234,7 +234,7 @@ def generated(count: int) -> list[str]:
     random = Random(3990)
     tokens = [ZONE, HOST, SOFT, "*", "=", "=", "=", "+", ";", NPF, PF, " "]
     lengths = itertools.cycle(range(1, 10))
-    shapes = ("{k}={c}", "{k}={c}+{d}", "{k}={c};{l}={d}", "{k} = {c} ;{l}= {d}+{c}")
+    signatures = ("{k}={c}", "{k}={c}+{d}", "{k}={c};{l}={d}", "{k} = {c} ;{l}= {d}+{c}")
     values = []
     for number, length in zip(range(count), lengths, strict=False):
         if number % 2:
@@ -242,7 +242,7 @@ def generated(count: int) -> list[str]:
         else:
             k, l = random.choices([ZONE, HOST, SOFT, "*"], [4, 4, 1, 2], k=2)  # noqa: E741
             c, d = random.choices([NPF, PF, "Nope"], [4, 4, 1], k=2)
-            values.append(random.choice(shapes).format(k=k, l=l, c=c, d=d))
+            values.append(random.choice(signatures).format(k=k, l=l, c=c, d=d))
     return values
 
 

@@ -133,7 +133,7 @@ def attempt(data: bytes) -> None:
 def _schedule(pod: Pod) -> None:
     world = _world()
     try:
-        world.shapes.intern(pod)
+        world.signatures.intern(pod)
     except (ValueError, OverflowError):
         # As in the reflector: the object is named and skipped.
         return
@@ -143,7 +143,7 @@ def _schedule(pod: Pod) -> None:
         if outcome.failure is None:
             world.forget(outcome)
     finally:
-        world.shapes.release(pod)
+        world.signatures.release(pod)
 
 
 @cache

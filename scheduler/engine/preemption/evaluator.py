@@ -8,8 +8,9 @@ the cycle state. Three steps, each on what the one before left over:
 2. a dry run per node in scalar form, with the filters that removals can affect;
 3. the choice among candidates.
 
-A search without a candidate is remembered per shape until the node table changes; a dry run that
-depends on its node and on disruption budgets alone, until one of these does in a way that matters.
+A search without a candidate is remembered per signature until the node table changes; a dry run
+that depends on its node and on disruption budgets alone, until one of these does in a way that
+matters.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ class Evaluator:
         self._slots = filter_slots(framework)
         self._told = tuple(filter(_told_by_table, self._slots))
         self._extending = frozenset(p.name for p in framework.pre_filter if _extends(p))
-        #: (shape, pin, rules, variant) to (stamp, finding) of searches that found nothing.
+        #: (signature, pin, rules, variant) to (stamp, finding) of searches that found nothing.
         self._negative_cache: dict[Any, tuple[tuple[object, ...], PreemptionFinding]] = {}
         self._budgets = DisruptionBudgets()
         self._dry_runs = DryRunCache(table)
@@ -323,18 +324,18 @@ class Evaluator:
         )
 
     def _known(self, trial: _Trial) -> Outcomes:
-        """What earlier dry runs say, if they depended on nothing but shape and node."""
+        """What earlier dry runs say, if they depended on nothing but signature and node."""
         state, pod = trial.state, trial.pod
         if (
             trial.extends
-            or pod.shape.volumes  # Ephemeral claims are named after their pod.
+            or pod.signature.volumes  # Ephemeral claims are named after their pod.
             or not all(slot.reusable for slot in trial.slots)
         ):
             return Outcomes(self._table.capacity)
         asked = tuple([slot.index for slot in trial.slots])
         pins = pod.pin, pod.spec.node_name
         versions = named_versions(trial.slots, self._table)
-        kind = (pod.shape.id, *pins, trial.rules, state.variant, asked)
+        kind = (pod.signature.id, *pins, trial.rules, state.variant, asked)
         return self._dry_runs.recall(kind, trial.budgets, versions)
 
     def _screen(self, trial: _Trial, rows: Rows) -> _Screen:
@@ -578,7 +579,7 @@ class Evaluator:
         stamp = table.sequence, table.revision, named_versions(self._told, table)
         if (
             # Ephemeral claims are named after their pod.
-            pod.shape.volumes
+            pod.signature.volumes
             # A pod does not count against itself.
             or self._nominated.own_row(pod.metadata.uid) is not None
             or not all(
@@ -588,7 +589,7 @@ class Evaluator:
             return None, stamp
         metadata = pod.metadata
         own = metadata.namespace, labels_key(metadata.labels), pod.pin, pod.spec.node_name
-        return (pod.shape.id, own, rules, state.variant), stamp
+        return (pod.signature.id, own, rules, state.variant), stamp
 
 
 def _told_by_table(slot: FilterSlot) -> bool:

@@ -131,8 +131,8 @@ async def test_a48_the_gate_on_again_finds_the_field_again(native: EmbeddedClust
         await stage.bound("p", "z1")
 
 
-async def test_criteria_do_not_leak_between_pods_of_a_shape(cluster: EmbeddedCluster) -> None:
-    """Two pods that differ in nothing but the annotation have one shape."""
+async def test_criteria_do_not_leak_between_pods_of_a_signature(cluster: EmbeddedCluster) -> None:
+    """Two pods that differ in nothing but the annotation have one signature."""
     async with staged(cluster) as stage:
         stage.uneven()
         stage.create(spread("strict"), spread("p", f"{ZONE}={PF}"))

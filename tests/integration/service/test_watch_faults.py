@@ -139,7 +139,7 @@ async def test_finished_and_deleted_pods_give_everything_back(cluster: EmbeddedC
         row = scheduler.cache.table.row_of("n1")
         assert row is not None
         assert scheduler.cache.table.node_info(row).requested.milli_cpu == 0
-        assert scheduler.shapes.statistics().references == 0
+        assert scheduler.signatures.statistics().references == 0
 
 
 BAD_PODS: list[tuple[str, JsonObject]] = [

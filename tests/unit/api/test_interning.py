@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from scheduler.api import LabelSets, Pod, PodShapes, QuantityError, UnbalancedReleaseError
+from scheduler.api import LabelSets, Pod, PodSignatures, QuantityError, UnbalancedReleaseError
 from tests.unit.api.objects import container, pinned, pod
 
 
@@ -25,44 +25,44 @@ class InternedPods(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shapes = PodShapes(max_bytes=3 * self.size_of_one())
+        self.signatures = PodSignatures(max_bytes=3 * self.size_of_one())
         self.model: Counter[int] = Counter()
         self.seen: dict[int, int] = {}
 
     @staticmethod
     def size_of_one() -> int:
-        shapes = PodShapes()
-        shapes.intern(template(1))
-        return shapes.statistics().bytes
+        signatures = PodSignatures()
+        signatures.intern(template(1))
+        return signatures.statistics().bytes
 
     @rule(target=held, number=st.integers(1, 6))
     def intern(self, number: int) -> Pod:
         subject = template(number)
-        shape = self.shapes.intern(subject)
+        signature = self.signatures.intern(subject)
         if self.model[number]:
-            assert shape.id == self.seen[number], "a referenced shape was dropped"
-        self.seen[number] = shape.id
-        assert shape.priority == number
+            assert signature.id == self.seen[number], "a referenced signature was dropped"
+        self.seen[number] = signature.id
+        assert signature.priority == number
         self.model[number] += 1
         return subject
 
     @rule(subject=held)
     def intern_again(self, subject: Pod) -> None:
-        assert self.shapes.intern(subject) is subject.shape
+        assert self.signatures.intern(subject) is subject.signature
 
     @rule(subject=consumes(held))
     def release(self, subject: Pod) -> None:
-        self.shapes.release(subject)
+        self.signatures.release(subject)
         self.model[subject.priority] -= 1
-        assert subject.shape.priority == subject.priority
+        assert subject.signature.priority == subject.priority
 
     @invariant()
     def accounts_are_right(self) -> None:
-        now = self.shapes.statistics()
+        now = self.signatures.statistics()
         referenced = sum(1 for count in self.model.values() if count)
         assert now.references == self.model.total()
-        assert now.shapes - now.unreferenced == referenced
-        assert now.shapes == len(self.shapes) == now.misses - now.evictions
+        assert now.signatures - now.unreferenced == referenced
+        assert now.signatures == len(self.signatures) == now.misses - now.evictions
         assert now.bytes <= now.max_bytes or now.unreferenced == 0
 
     def teardown(self) -> None:
@@ -128,54 +128,54 @@ for case in (TestInternedPods, TestInternedLabels):
     case.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
-def test_ids_are_never_given_to_another_shape() -> None:
-    shapes = PodShapes(max_bytes=0)
+def test_ids_are_never_given_to_another_signature() -> None:
+    signatures = PodSignatures(max_bytes=0)
     first, second = template(1), template(1)
-    before = shapes.intern(first)
-    shapes.release(first)
-    after = shapes.intern(second)
+    before = signatures.intern(first)
+    signatures.release(first)
+    after = signatures.intern(second)
     assert after is not before
     assert after.id != before.id
 
 
-def test_a_flood_of_distinct_shapes_stays_within_the_bound() -> None:
-    shapes = PodShapes(max_bytes=1_000_000)
+def test_a_flood_of_distinct_signatures_stays_within_the_bound() -> None:
+    signatures = PodSignatures(max_bytes=1_000_000)
     for number in range(2_000):
         subject = template(number)
-        shapes.intern(subject)
-        shapes.release(subject)
-    now = shapes.statistics()
+        signatures.intern(subject)
+        signatures.release(subject)
+    now = signatures.statistics()
     assert now.bytes <= 1_000_000
-    assert now.evictions == 2_000 - now.shapes > 0
+    assert now.evictions == 2_000 - now.signatures > 0
 
 
-def test_the_least_recently_used_shape_goes_first() -> None:
-    shapes = PodShapes(max_bytes=2 * InternedPods.size_of_one())
+def test_the_least_recently_used_signature_goes_first() -> None:
+    signatures = PodSignatures(max_bytes=2 * InternedPods.size_of_one())
     old, fresh = template(1), template(2)
     for each in (old, fresh):
-        shapes.intern(each)
+        signatures.intern(each)
     for each in (old, fresh):
-        shapes.release(each)
+        signatures.release(each)
     again = template(1)
-    assert shapes.intern(again) is old.shape
-    shapes.release(again)
-    shapes.intern(template(3))
-    assert shapes.intern(template(1)) is old.shape
-    assert shapes.intern(template(2)) is not fresh.shape
+    assert signatures.intern(again) is old.signature
+    signatures.release(again)
+    signatures.intern(template(3))
+    assert signatures.intern(template(1)) is old.signature
+    assert signatures.intern(template(2)) is not fresh.signature
 
 
 def test_a_release_too_many_is_an_error_and_harms_nobody() -> None:
-    shapes = PodShapes()
+    signatures = PodSignatures()
     subject = template(1)
-    shapes.intern(subject)
-    shapes.release(subject)
+    signatures.intern(subject)
+    signatures.release(subject)
     with pytest.raises(UnbalancedReleaseError, match="default/p"):
-        shapes.release(subject)
-    assert shapes.statistics().references == 0
+        signatures.release(subject)
+    assert signatures.statistics().references == 0
 
 
 def test_a_pod_of_another_interner_cannot_be_released_here() -> None:
-    mine, other = PodShapes(), PodShapes()
+    mine, other = PodSignatures(), PodSignatures()
     foreign = template(2)
     other.intern(foreign)
     mine.intern(template(1))
@@ -183,17 +183,19 @@ def test_a_pod_of_another_interner_cannot_be_released_here() -> None:
         mine.release(foreign)
 
 
-def test_a_pod_that_nobody_interned_has_no_shape() -> None:
-    with pytest.raises(RuntimeError, match=r"default/p has no shape"):
-        _ = template(1).shape
+def test_a_pod_that_nobody_interned_has_no_signature() -> None:
+    with pytest.raises(RuntimeError, match=r"default/p has no signature"):
+        _ = template(1).signature
 
 
 def test_an_unreadable_pod_is_refused_and_leaves_no_trace() -> None:
-    shapes = PodShapes()
+    signatures = PodSignatures()
     bad = pod({"containers": [container(requests={"cpu": "lots"})], "volumes": [{"name": "t"}]})
     with pytest.raises(QuantityError, match="lots"):
-        shapes.intern(bad)
-    assert len(shapes) == shapes.statistics().references == shapes.statistics().bytes == 0
+        signatures.intern(bad)
+    assert (
+        len(signatures) == signatures.statistics().references == signatures.statistics().bytes == 0
+    )
     assert bad.interned is None
     assert len(bad.spec.volumes) == 1
 
@@ -216,10 +218,10 @@ def test_siblings_share_the_heavy_parts_and_keep_what_is_theirs() -> None:
             status={"containerStatuses": echo, "phase": "Running"},
         )
 
-    shapes = PodShapes()
+    signatures = PodSignatures()
     first, second = sibling(1), sibling(2)
-    shapes.intern(first)
-    shapes.intern(second)
+    signatures.intern(first)
+    signatures.intern(second)
     for part in ("containers", "tolerations", "affinity", "volumes"):
         assert getattr(first.spec, part) is getattr(second.spec, part)
     assert first.metadata.labels is second.metadata.labels
@@ -227,37 +229,37 @@ def test_siblings_share_the_heavy_parts_and_keep_what_is_theirs() -> None:
     assert second.status.container_statuses == ()
     assert (second.metadata.name, second.spec.node_name) == ("p2", "n2")
     assert [each.name for each in second.spec.scheduling_gates] == ["g2"]
-    shared = first.shape.spec
+    shared = first.signature.spec
     assert (shared.node_name, shared.scheduling_gates) == ("", ())
 
 
 def test_statuses_of_a_resize_under_way_are_kept() -> None:
     grown = [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]
     subject = pod(status={"containerStatuses": grown})
-    PodShapes().intern(subject)
+    PodSignatures().intern(subject)
     assert len(subject.status.container_statuses) == 1
 
 
 def test_pods_with_other_labels_do_not_get_those_of_a_sibling() -> None:
-    shapes = PodShapes()
+    signatures = PodSignatures()
     pods = [pod(metadata={"labels": {"index": str(number)}}) for number in (0, 1, 1, 0)]
-    assert len({shapes.intern(each).id for each in pods}) == 1
+    assert len({signatures.intern(each).id for each in pods}) == 1
     assert [each.metadata.labels["index"] for each in pods] == ["0", "1", "1", "0"]
 
 
-def test_shape_and_pin_never_come_from_json() -> None:
+def test_signature_and_pin_never_come_from_json() -> None:
     raw = msgspec.json.encode({"interned": 1, "pin": "n1", "metadata": {"name": "p"}})
     decoded = msgspec.json.decode(raw, type=Pod)
     assert (decoded.interned, decoded.pin) == (None, "")
 
 
-def test_a_copy_keeps_shape_and_pin_without_a_reference() -> None:
-    shapes = PodShapes()
+def test_a_copy_keeps_signature_and_pin_without_a_reference() -> None:
+    signatures = PodSignatures()
     subject = pod({"affinity": pinned("n1")})
-    shapes.intern(subject)
+    signatures.intern(subject)
     copy = msgspec.structs.replace(subject)
-    assert (copy.shape, copy.pin) == (subject.shape, "n1")
-    assert shapes.statistics().references == 1
+    assert (copy.signature, copy.pin) == (subject.signature, "n1")
+    assert signatures.statistics().references == 1
 
 
 @pytest.mark.parametrize("label_set", [-1, 0, 5])

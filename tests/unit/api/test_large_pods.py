@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api import Pod, PodShapes, QuantityError
+from scheduler.api import Pod, PodSignatures, QuantityError
 from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.api.label_sets import labels_key
 from scheduler.api.packed_labels import PackedLabels
 from scheduler.api.packed_spec import PACKED_FIELDS, replaced
-from scheduler.api.shape import PackedShape
+from scheduler.api.signature import PackedSignature
 from scheduler.api.unpacked_memory import MAX_UNPACKED_BYTES, Packed
 from scheduler.cache import Cache, NodeOverlay
 from scheduler.cache.cache import with_node
@@ -88,7 +88,7 @@ kinds = pytest.mark.parametrize("spec", LARGE.values(), ids=LARGE)
 
 
 def small(seed: int) -> dict[str, Any]:
-    """A shape as people write it, though not of any template that was seen before."""
+    """A signature as people write it, though not of any template that was seen before."""
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": f"app-{seed}"}}}
     return {
         "containers": [container("c", requests={"cpu": "100m", "memory": f"{seed}Mi"})],
@@ -109,19 +109,19 @@ def traced() -> Iterator[Callable[[], int]]:
         tracemalloc.stop()
 
 
-def derive(shape: Any) -> None:
+def derive(signature: Any) -> None:
     for name in DERIVED:
-        getattr(shape, name)
+        getattr(signature, name)
 
 
 @kinds
 def test_a_large_pod_reads_as_it_was_written(spec: Callable[[int], dict[str, Any]]) -> None:
     subject, plain = pod(spec(1)), pod(spec(1))
-    shape = PodShapes().intern(subject)
-    assert isinstance(shape, PackedShape)
+    signature = PodSignatures().intern(subject)
+    assert isinstance(signature, PackedSignature)
     for name in PACKED_FIELDS:
         assert getattr(subject.spec, name) == getattr(plain.spec, name)
-        assert getattr(shape.spec, name) == getattr(plain.spec, name)
+        assert getattr(signature.spec, name) == getattr(plain.spec, name)
     with pytest.raises(AttributeError):
         _ = subject.spec.no_such_field  # type: ignore[attr-defined]
     placed = with_node(subject, "n")
@@ -135,15 +135,15 @@ def test_a_large_pod_reads_as_it_was_written(spec: Callable[[int], dict[str, Any
 def test_what_is_derived_from_a_large_pod_is_the_same_after_it_was_forgotten(
     spec: Callable[[int], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = PodShapes().intern(pod(spec(1)))
-    monkeypatch.setattr("scheduler.api.pod_shapes.PACK_BYTES", 1 << 30)
-    plain = PodShapes().intern(pod(spec(1)))
-    assert not isinstance(plain, PackedShape)
+    packed = PodSignatures().intern(pod(spec(1)))
+    monkeypatch.setattr("scheduler.api.pod_signatures.PACK_BYTES", 1 << 30)
+    plain = PodSignatures().intern(pod(spec(1)))
+    assert not isinstance(plain, PackedSignature)
     for _ in range(2):
         for name in DERIVED:
             assert getattr(packed, name) == getattr(plain, name)
         assert packed.non_zero == plain.non_zero
-        assert isinstance(packed, PackedShape)
+        assert isinstance(packed, PackedSignature)
         packed.packed.forget()
 
 
@@ -153,12 +153,12 @@ def test_a_dry_run_of_preemption_unpacks_no_victim(monkeypatch: pytest.MonkeyPat
         pod({**_anti_affinity(seed), "containers": [gpu]}, metadata={"uid": f"{seed}"})
         for seed in (1, 2)
     ]
-    shapes, cluster = PodShapes(), Cache()
+    signatures, cluster = PodSignatures(), Cache()
     cluster.set_node(node("n"))
     for each in victims:
-        shapes.intern(each)
-        assert isinstance(each.shape, PackedShape)
-        each.shape.packed.forget()
+        signatures.intern(each)
+        assert isinstance(each.signature, PackedSignature)
+        each.signature.packed.forget()
     monkeypatch.setattr(Packed, "unpack", lambda _self: pytest.fail("unpacked"))
     overlay = NodeOverlay(cluster.table, 0)
     for each in victims:
@@ -175,22 +175,22 @@ def test_a_dry_run_of_preemption_unpacks_no_victim(monkeypatch: pytest.MonkeyPat
 def test_live_large_pods_hold_a_fraction_of_their_json(
     spec: Callable[[int], dict[str, Any]],
 ) -> None:
-    shapes, live = PodShapes(), []
-    shapes.intern(pod(spec(0)))
+    signatures, live = PodSignatures(), []
+    signatures.intern(pod(spec(0)))
     with traced() as held:
         for seed in range(1, 5):
             live.append(pod(spec(seed)))
-            derive(shapes.intern(live[-1]))
-        statistics = shapes.statistics()
+            derive(signatures.intern(live[-1]))
+        statistics = signatures.statistics()
         assert statistics.packed == 5
         accounted = statistics.bytes + statistics.unpacked_bytes
         assert statistics.unpacked_bytes <= MAX_UNPACKED_BYTES
         assert held() / 1.5 < accounted < held() * 1.5
         for each in live:
-            shape = each.shape
-            assert isinstance(shape, PackedShape)
-            shape.packed.forget()
-        assert shapes.statistics().unpacked_bytes < 15 * MB
+            signature = each.signature
+            assert isinstance(signature, PackedSignature)
+            signature.packed.forget()
+        assert signatures.statistics().unpacked_bytes < 15 * MB
         assert held() < 4 * 0.5 * MB
 
 
@@ -199,54 +199,54 @@ def test_live_large_pods_hold_a_fraction_of_their_json(
 def test_large_pods_that_come_and_go_leave_nothing(
     spec: Callable[[int], dict[str, Any]],
 ) -> None:
-    shapes = PodShapes()
-    shapes.intern(pod(spec(0)))
+    signatures = PodSignatures()
+    signatures.intern(pod(spec(0)))
     with traced() as held:
         for seed in range(1, 5):
             subject = pod(spec(seed))
-            derive(shapes.intern(subject))
-            shapes.release(subject)
+            derive(signatures.intern(subject))
+            signatures.release(subject)
         del subject
-        assert (shapes.statistics().shapes, shapes.statistics().unreferenced) == (1, 0)
+        assert (signatures.statistics().signatures, signatures.statistics().unreferenced) == (1, 0)
         assert held() < MB
 
 
 @pytest.mark.slow
-def test_the_account_of_ordinary_shapes_is_true() -> None:
-    shapes, live = PodShapes(), []
-    derive(shapes.intern(pod(small(0))))
-    before = shapes.statistics().bytes
+def test_the_account_of_ordinary_signatures_is_true() -> None:
+    signatures, live = PodSignatures(), []
+    derive(signatures.intern(pod(small(0))))
+    before = signatures.statistics().bytes
     with traced() as held:
         for seed in range(1, 1001):
             live.append(pod(small(seed)))
-            derive(shapes.intern(live[-1]))
-        accounted = shapes.statistics().bytes - before
+            derive(signatures.intern(live[-1]))
+        accounted = signatures.statistics().bytes - before
         assert held() / 1.5 < accounted < held() * 1.5
-    assert shapes.statistics().packed == 0
+    assert signatures.statistics().packed == 0
 
 
-def test_the_last_pod_takes_a_large_shape_along() -> None:
-    shapes = PodShapes()
+def test_the_last_pod_takes_a_large_signature_along() -> None:
+    signatures = PodSignatures()
     first, second, ordinary = pod(_tolerations(1)), pod(_tolerations(1)), pod({"priority": 1})
-    assert shapes.intern(first) is shapes.intern(second)
-    shapes.intern(ordinary)
-    shapes.release(ordinary)
-    shapes.release(first)
-    assert shapes.statistics().packed == 1
-    shapes.release(second)
-    assert (shapes.statistics().packed, shapes.statistics().shapes) == (0, 1)
+    assert signatures.intern(first) is signatures.intern(second)
+    signatures.intern(ordinary)
+    signatures.release(ordinary)
+    signatures.release(first)
+    assert signatures.statistics().packed == 1
+    signatures.release(second)
+    assert (signatures.statistics().packed, signatures.statistics().signatures) == (0, 1)
     assert len(second.spec.tolerations) == 9000, "a late reader still finds all"
-    assert shapes.intern(pod(_tolerations(1))) is not first.shape
+    assert signatures.intern(pod(_tolerations(1))) is not first.signature
 
 
 def test_a_large_pod_with_unreadable_amounts_is_left_as_it_was() -> None:
     names: dict[str, Any] = {f"example.com/r{i}": "0" for i in range(3000)}
     subject = pod({"containers": [container("c", requests={**names, "cpu": "much"})]})
-    shapes = PodShapes()
+    signatures = PodSignatures()
     with pytest.raises(QuantityError):
-        shapes.intern(subject)
+        signatures.intern(subject)
     assert subject.interned is None
-    assert len(shapes) == 0
+    assert len(signatures) == 0
 
 
 def test_a_key_of_many_labels_is_small_and_still_tells_them_apart() -> None:
@@ -273,7 +273,7 @@ def test_a_bounded_memory_forgets_when_it_is_told_of_too_many_bytes() -> None:
 def test_a_large_pod_is_decoded_as_any_other() -> None:
     text = msgspec.json.encode({"metadata": {"name": "p"}, "spec": _tolerations(1)})
     subject = msgspec.json.decode(text, type=Pod)
-    PodShapes().intern(subject)
+    PodSignatures().intern(subject)
     assert len(subject.spec.tolerations) == 9000
 
 
@@ -284,9 +284,9 @@ def _labels(seed: int) -> dict[str, str]:
 def test_very_many_labels_read_as_they_were_written() -> None:
     plain = _labels(1)
     first, second = (pod(metadata={"labels": plain}) for _ in range(2))
-    shapes = PodShapes()
+    signatures = PodSignatures()
     for each in (first, second):
-        shapes.intern(each)
+        signatures.intern(each)
     labels: Any = first.metadata.labels
     assert isinstance(labels, PackedLabels)
     assert second.metadata.labels is first.metadata.labels
@@ -304,16 +304,16 @@ def test_very_many_labels_read_as_they_were_written() -> None:
 
 @pytest.mark.slow
 def test_live_pods_with_very_many_labels_hold_little_more_than_their_json() -> None:
-    shapes, live = PodShapes(), [pod(metadata={"labels": _labels(0)})]
-    shapes.intern(live[0])
+    signatures, live = PodSignatures(), [pod(metadata={"labels": _labels(0)})]
+    signatures.intern(live[0])
     json = len(msgspec.json.encode(_labels(1)))
     with traced() as held:
         for seed in range(1, 9):
             live.append(pod(metadata={"labels": _labels(seed)}))
-            shapes.intern(live[-1])
+            signatures.intern(live[-1])
             # What selectors ask for unpacks nothing.
             assert live[-1].metadata.labels.get("app") is None
-        statistics = shapes.statistics()
+        statistics = signatures.statistics()
         assert statistics.unpacked_bytes == 0
         assert held() / 1.5 < statistics.label_bytes < held() * 1.5
         # Eight bytes a label beside its text, where JSON has five: the shortest labels there are.
@@ -321,34 +321,34 @@ def test_live_pods_with_very_many_labels_hold_little_more_than_their_json() -> N
 
 
 def test_labels_that_pods_share_are_accounted_for_once_and_until_the_last_has_gone() -> None:
-    shapes = PodShapes()
+    signatures = PodSignatures()
     pods = [pod(metadata={"labels": _labels(1)}) for _ in range(3)]
     for each in pods:
-        shapes.intern(each)
-    held = shapes.statistics().label_bytes
+        signatures.intern(each)
+    held = signatures.statistics().label_bytes
     labels: Any = pods[0].metadata.labels
     assert held == labels.nbytes > 200_000
     for each in pods:
-        assert shapes.statistics().label_bytes == held
-        shapes.release(each)
-    assert shapes.statistics().label_bytes == 0
+        assert signatures.statistics().label_bytes == held
+        signatures.release(each)
+    assert signatures.statistics().label_bytes == 0
 
 
 def test_versions_of_a_pod_share_their_labels_whatever_came_between_them() -> None:
-    shapes = PodShapes()
+    signatures = PodSignatures()
     first, other, second = (pod(metadata={"labels": _labels(seed)}) for seed in (1, 2, 1))
     for each in (first, other, second):
-        shapes.intern(each)
+        signatures.intern(each)
     assert second.metadata.labels is first.metadata.labels
     assert other.metadata.labels != first.metadata.labels
 
 
-def test_a_shape_without_pods_keeps_the_labels_of_none() -> None:
-    shapes = PodShapes()
+def test_a_signature_without_pods_keeps_the_labels_of_none() -> None:
+    signatures = PodSignatures()
     first, second = (pod(metadata={"labels": {"app": "a"}}) for _ in range(2))
-    shape = shapes.intern(first)
-    shapes.release(first)
-    assert shapes.intern(second) is shape
+    signature = signatures.intern(first)
+    signatures.release(first)
+    assert signatures.intern(second) is signature
     assert second.metadata.labels is not first.metadata.labels
 
 
@@ -358,7 +358,7 @@ def test_of_thousands_of_owners_the_controller_is_kept() -> None:
     ]
     owners.append({"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True})
     subject = pod(metadata={"ownerReferences": owners, "finalizers": ["example.com/f"] * 1000})
-    shape = PodShapes().intern(subject)
+    signature = PodSignatures().intern(subject)
     assert [each.name for each in subject.metadata.owner_references] == ["rs"]
-    assert shape.controller_owner is not None
+    assert signature.controller_owner is not None
     assert len(subject.metadata.finalizers) == 64

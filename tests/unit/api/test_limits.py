@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.api import PodShapes, limits, pod_affinity, selectors
+from scheduler.api import PodSignatures, limits, pod_affinity, selectors
 from scheduler.api.pod_affinity import compile_pod_affinity
 from scheduler.api.tolerations import TolerationIndex, tolerates
 from tests.unit.api.objects import node, pod
@@ -93,10 +93,10 @@ def test_more_demands_of_nodes_are_refused_unread(
     spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = pod(spec=spec)
-    PodShapes().intern(given)
+    PodSignatures().intern(given)
     monkeypatch.setattr(selectors.Requirement, "__init__", None)
 
-    required = given.shape.required_node_affinity
+    required = given.signature.required_node_affinity
 
     assert required is not None
     assert "kubestow reads at most" in str(required.errors[0])
@@ -106,9 +106,9 @@ def test_more_demands_of_nodes_are_refused_unread(
 def test_more_preferences_are_refused_unread() -> None:
     terms = [{"weight": 1, "preference": each} for each in node_terms(5001)]
     given = pod(spec={"affinity": {"nodeAffinity": {PREFERRED: terms}}})
-    PodShapes().intern(given)
+    PodSignatures().intern(given)
 
-    preferred = given.shape.preferred_node_affinity
+    preferred = given.signature.preferred_node_affinity
 
     assert preferred is not None
     assert "kubestow reads at most" in str(preferred.error)

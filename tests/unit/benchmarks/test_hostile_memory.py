@@ -17,7 +17,7 @@ def test_a_line_has_what_was_measured_beside_what_is_accounted_for() -> None:
         left=120.0,
         peak=250.0,
         growth=35.0,
-        accounted_live={"shapes": 0.0, "labels": 90.0, "results": 3.5},
+        accounted_live={"signatures": 0.0, "labels": 90.0, "results": 3.5},
         accounted_left={"results": 3.5},
     )
     assert line(each) == (

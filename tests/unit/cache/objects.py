@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api import Node, Pod, PodShapes
+from scheduler.api import Node, Pod, PodSignatures
 
-SHAPES = PodShapes()
+SHAPES = PodSignatures()
 
 
 def node(name: str, **parts: Any) -> Node:

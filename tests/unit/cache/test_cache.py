@@ -37,7 +37,7 @@ def test_an_assumed_pod_counts_at_once() -> None:
     pending = pod("p", requests=ONE)
     assumed = cache.assume_pod(pending, "a")
     assert (assumed.spec.node_name, pending.spec.node_name) == ("a", "")
-    assert assumed.shape is pending.shape
+    assert assumed.signature is pending.signature
     assert cache.is_assumed("p")
     assert cache.get_pod("p") is assumed
     assert cpu(cache) == {"a": 1000, "b": 0}

@@ -236,7 +236,7 @@ class CacheMachine(RuleBasedStateMachine):
         requested: dict[str, int] = {}
         ports: dict[tuple[str, int], dict[str, int]] = {}
         for each in here:
-            amounts = each.shape.assigned
+            amounts = each.signature.assigned
             for resource, amount in (
                 ("cpu", amounts.milli_cpu),
                 ("memory", amounts.memory),
@@ -244,13 +244,13 @@ class CacheMachine(RuleBasedStateMachine):
                 *amounts.scalars,
             ):
                 requested[resource] = requested.get(resource, 0) + amount
-            for ip, protocol, port in each.shape.host_ports:
+            for ip, protocol, port in each.signature.host_ports:
                 counts = ports.setdefault((protocol, port), {})
                 counts[ip] = counts.get(ip, 0) + 1
         made = self.nodes[name]
         return {
             "requested": [requested.get(name, 0) for name in RESOURCES],
-            "non_zero": [sum(each.shape.non_zero[index] for each in here) for index in (0, 1)],
+            "non_zero": [sum(each.signature.non_zero[index] for each in here) for index in (0, 1)],
             "pods": {each.uid: each for each in here},
             "ports": ports,
             "labels": {key: made.metadata.labels.get(key) for key in KEYS},
@@ -321,7 +321,7 @@ def by_group(table: NodeTable, row: int) -> dict[Columns, Any]:
             seen["non_zero"],
             int(table.pod_count[row]),
             {
-                uid: (each.shape.id, dict(each.metadata.labels), each.terminating)
+                uid: (each.signature.id, dict(each.metadata.labels), each.terminating)
                 for uid, each in seen["pods"].items()
             },
         ),

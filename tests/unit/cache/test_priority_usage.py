@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.api import Node, Pod, PodShapes
+from scheduler.api import Node, Pod, PodSignatures
 from scheduler.api.requests import Resources
 from scheduler.cache import Cache, NodeOverlay
 from scheduler.cache.priority_usage import MAX_BANDS
 
-SHAPES = PodShapes()
+SHAPES = PodSignatures()
 KINDS: list[tuple[str, dict[str, Any]]] = [
     ("plain", {"cpu": "1", "memory": "1Gi"}),
     ("disk", {"cpu": "100m", "ephemeral-storage": "5Gi"}),
@@ -50,7 +50,7 @@ def below(pods: list[Pod], priority: int, schedulers: set[str] | None) -> list[P
 
 def total(pods: list[Pod]) -> tuple[list[int], list[int]]:
     """Amounts of native resources and of `SCALARS`."""
-    assigned = [each.shape.assigned for each in pods]
+    assigned = [each.signature.assigned for each in pods]
     return [
         sum(each.milli_cpu for each in assigned),
         sum(each.memory for each in assigned),
@@ -75,7 +75,7 @@ _changes = st.lists(
 def test_bands_equal_a_recount(
     changes: list[tuple[int, int, int, int, str]], priority: int, schedulers: set[str] | None
 ) -> None:
-    """A pod appears, moves, changes its shape (a resize) or disappears; the table grows."""
+    """A pod appears, moves, changes its signature (a resize) or disappears; the table grows."""
     cache = Cache()
     where: dict[int, tuple[Pod, str]] = {}
     for index, node, kind, value, scheduler in changes:
@@ -140,9 +140,9 @@ def test_pods_of_too_many_priorities_are_only_counted() -> None:
 def recount(pods: list[Pod]) -> Resources:
     scalars: dict[str, int] = {}
     for each in pods:
-        for name, amount in each.shape.assigned.scalars:
+        for name, amount in each.signature.assigned.scalars:
             scalars[name] = scalars.get(name, 0) + amount
-    assigned = [each.shape.assigned for each in pods]
+    assigned = [each.signature.assigned for each in pods]
     return Resources(
         milli_cpu=sum(each.milli_cpu for each in assigned),
         memory=sum(each.memory for each in assigned),

@@ -81,7 +81,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[str]:
             patch.setattr("scheduler.cache.term_index.MANY_TERMS", 0)
             patch.setattr("scheduler.cache.selector_counts.MANY_LABELS", 0)
             patch.setattr("scheduler.api.label_sets.MAX_PLAIN_LABELS", 0)
-            patch.setattr("scheduler.api.pod_shapes.PACK_BYTES", 0)
+            patch.setattr("scheduler.api.pod_signatures.PACK_BYTES", 0)
         yield request.param
 
 
@@ -158,7 +158,7 @@ def labelled(uid: str, app: str, **metadata: Any) -> Pod:
     return plain_pod(uid, "n1", labels={"app": app}, **metadata)
 
 
-def test_a_pod_of_unchanged_shape_moves_between_selectors_when_its_labels_change() -> None:
+def test_a_pod_of_unchanged_signature_moves_between_selectors_when_its_labels_change() -> None:
     cluster = Cluster([node("n1")])
     term = (PodTerm(None, A),)
     assert cluster.table.pod_counts(term, terminating=False).tolist()[0] == 0
@@ -548,9 +548,9 @@ def test_terms_that_come_and_go_in_a_block_leave_nothing_behind() -> None:
 def test_terms_in_a_block_are_not_kept_as_objects_as_well() -> None:
     index = TermIndex(4, AllKeys())
     (owner,) = crowd(index, 1)
-    owner.shape.pod_affinity_terms(owner.metadata.namespace)
+    owner.signature.pod_affinity_terms(owner.metadata.namespace)
     index.add(owner, 0)
-    assert owner.shape.terms_by_namespace == {}
+    assert owner.signature.terms_by_namespace == {}
 
 
 def test_terms_about_topologies_that_no_node_has_are_no_answer() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api import Node, Pod, PodShapes
+from scheduler.api import Node, Pod, PodSignatures
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Framework, SchedulingAlgorithm
 from scheduler.engine.cycle_budget import CycleBudget
@@ -169,7 +169,7 @@ class World:
         self.cache = Cache()
         self.nominations = Nominations(self.cache.table.note_nominations)
         self.metrics = Metrics()
-        self.shapes = PodShapes()
+        self.signatures = PodSignatures()
         classes = [*plugins, QUEUE_SORT]
         points = {
             point.yaml: [each.name for each in classes if point.implemented_by(each)]
@@ -218,7 +218,7 @@ class World:
             "status": {"nominatedNodeName": nominated},
         }
         pod = msgspec.convert(raw, Pod)
-        self.shapes.intern(pod)
+        self.signatures.intern(pod)
         return pod
 
     def nodes(self, *names: str) -> None:

@@ -154,7 +154,7 @@ class ReuseMachine(RuleBasedStateMachine):
     plugins: tuple[type[Any], ...] = ()
     weights: dict[str, int] = {}
     percentage: int | None = None
-    shapes = SHAPES
+    signatures = SHAPES
 
     @initialize(given=st.lists(nodes, min_size=1, max_size=3))
     def begin(self, given: list[dict[str, Any]]) -> None:
@@ -168,10 +168,10 @@ class ReuseMachine(RuleBasedStateMachine):
         for name, parts in zip(NODES, given, strict=False):
             self.set_node(name, parts)
 
-    def new_pod(self, shape: int, **metadata: Any) -> Pod:
+    def new_pod(self, signature: int, **metadata: Any) -> Pod:
         self.count += 1
-        pod = self.world.pod(f"p{self.count}", **self.shapes[shape], **metadata)
-        # Labels are no part of a shape: pods of one shape differ in them.
+        pod = self.world.pod(f"p{self.count}", **self.signatures[signature], **metadata)
+        # Labels are no part of a signature: pods of one signature differ in them.
         pod.metadata.labels = {"app": "web"} if self.count % 2 else {"app": f"a{self.count % 3}"}
         return pod
 
@@ -183,9 +183,9 @@ class ReuseMachine(RuleBasedStateMachine):
     def remove_node(self, name: str) -> None:
         self.world.cache.remove_node(name)
 
-    @rule(name=st.sampled_from(NODES), shape=st.integers(0, len(SHAPES) - 1))
-    def place(self, name: str, shape: int) -> None:
-        pod = self.new_pod(shape, nodeName=name)
+    @rule(name=st.sampled_from(NODES), signature=st.integers(0, len(SHAPES) - 1))
+    def place(self, name: str, signature: int) -> None:
+        pod = self.new_pod(signature, nodeName=name)
         self.placed[pod.uid] = pod
         self.world.cache.add_pod(pod)
 
@@ -195,9 +195,9 @@ class ReuseMachine(RuleBasedStateMachine):
             uid = sorted(self.placed)[pick % len(self.placed)]
             self.world.cache.remove_pod(self.placed.pop(uid))
 
-    @rule(name=st.sampled_from(NODES), shape=st.integers(0, len(SHAPES) - 1))
-    def nominate(self, name: str, shape: int) -> None:
-        self.world.nominations.add_nominated_pod(self.new_pod(shape), NominatingInfo(name))
+    @rule(name=st.sampled_from(NODES), signature=st.integers(0, len(SHAPES) - 1))
+    def nominate(self, name: str, signature: int) -> None:
+        self.world.nominations.add_nominated_pod(self.new_pod(signature), NominatingInfo(name))
 
     @rule()
     def end_nominations(self) -> None:
@@ -221,16 +221,16 @@ class ReuseMachine(RuleBasedStateMachine):
             self.world.cache.remove_node(name)
 
     @rule(
-        shape=st.integers(0, len(SHAPES) - 1),
+        signature=st.integers(0, len(SHAPES) - 1),
         keep=st.booleans(),
         nominated=st.sampled_from(["", *NODES]),
     )
-    def schedule(self, shape: int, keep: bool, nominated: str) -> None:
-        pod = self.new_pod(shape, nominated=nominated)
+    def schedule(self, signature: int, keep: bool, nominated: str) -> None:
+        pod = self.new_pod(signature, nominated=nominated)
         self.compare(pod)
         attempt = self.world.attempt(pod)
         if attempt.result is not None:
-            self.compare(self.new_pod(shape))
+            self.compare(self.new_pod(signature))
             if keep:
                 self.placed[pod.uid] = attempt.pod
             else:
@@ -239,8 +239,8 @@ class ReuseMachine(RuleBasedStateMachine):
     @invariant()
     def all_shapes_are_treated_alike(self) -> None:
         if hasattr(self, "world"):
-            for shape in range(len(SHAPES)):
-                self.compare(self.new_pod(shape))
+            for signature in range(len(SHAPES)):
+                self.compare(self.new_pod(signature))
             self.world.cache.validate()
 
     @rule(pick=st.integers(0, 100), label=st.sampled_from(["web", "a1"]), going=st.booleans())
@@ -418,7 +418,7 @@ class InTree(ReuseMachine):
 class Neighbours(ReuseMachine):
     plugins = in_tree()
     weights = dict(DEFAULT_PLUGINS)
-    shapes = NEIGHBOURS
+    signatures = NEIGHBOURS
 
 
 class Difficult(ReuseMachine):

@@ -310,7 +310,7 @@ class Watched:
         return asked
 
 
-def test_a_second_pod_of_a_shape_evaluates_changed_rows_only() -> None:
+def test_a_second_pod_of_a_signature_evaluates_changed_rows_only() -> None:
     Watched.take()
     world = three_nodes(Watched)
     everything = ["node1", "node2", "node3"]
@@ -323,7 +323,7 @@ def test_a_second_pod_of_a_shape_evaluates_changed_rows_only() -> None:
     assert Watched.take() == [("filter", [node]), ("score", [node])]
 
 
-def test_a_pod_of_another_shape_starts_afresh() -> None:
+def test_a_pod_of_another_signature_starts_afresh() -> None:
     Watched.take()
     world = three_nodes(Watched)
     world.chosen()

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from scheduler.api import Node, Pod, PodShapes
+from scheduler.api import Node, Pod, PodSignatures
 from scheduler.cache import Cache, NodeTable
 from scheduler.framework import (
     ClusterEvent,
@@ -91,7 +91,7 @@ class Cluster:
         self, nodes: Iterable[Node] = (), placed: Mapping[str, Iterable[Pod]] | None = None
     ) -> None:
         self.cache = Cache()
-        self.shapes = PodShapes()
+        self.signatures = PodSignatures()
         self.objects = Objects()
         for each in nodes:
             self.cache.set_node(each)
@@ -104,7 +104,7 @@ class Cluster:
         return self.cache.table
 
     def intern(self, pod: Pod) -> Pod:
-        self.shapes.intern(pod)
+        self.signatures.intern(pod)
         return pod
 
     def place(self, pod: Pod, name: str) -> Pod:
@@ -148,9 +148,9 @@ class Cluster:
 
 
 def pod(spec: dict[str, Any] | None = None, **parts: Any) -> Pod:
-    """An interned pod without a cluster; shapes are not shared between calls."""
+    """An interned pod without a cluster; signatures are not shared between calls."""
     made = api_pod(spec, **parts)
-    PodShapes().intern(made)
+    PodSignatures().intern(made)
     return made
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 
 from plugins import InterPodAffinity
 from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
-from scheduler.api import Namespace, Pod, shape
+from scheduler.api import Namespace, Pod, signature
 from scheduler.api.hashed_conditions import Conditions
 from scheduler.api.pod_affinity import AffinityTerm, compile_pod_affinity
 from scheduler.api.selectors import CompiledLabelSelector
@@ -351,7 +351,7 @@ def test_terms_are_compiled_once_for_all_who_read_them(monkeypatch: pytest.Monke
         compiled.append(namespace)
         return compile_pod_affinity(affinity, namespace)
 
-    monkeypatch.setattr(shape, "compile_pod_affinity", counting)
+    monkeypatch.setattr(signature, "compile_pod_affinity", counting)
     made = cluster()
     plugin = InterPodAffinity(None, made.handle())
     waiting = made.intern(asking(far=[term()], app="w"))
@@ -443,7 +443,7 @@ def test_what_the_terms_of_a_victim_say_is_found_out_once_however_many(
     state = CycleState()
     plugin.pre_filter(state, waiting, made.table)
     compiled: list[Pod] = []
-    monkeypatch.setattr(shape, "compile_pod_affinity", compiled.append)
+    monkeypatch.setattr(signature, "compile_pod_affinity", compiled.append)
     monkeypatch.setattr(AffinityTerm, "matches", None)
     held = []
     hold = Conditions.hold

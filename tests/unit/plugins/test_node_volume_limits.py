@@ -67,7 +67,7 @@ def answer(cluster: Cluster, asking: Pod, **gates: bool) -> Status | None:
     ],
 )
 def test_bound_claims(limit: int | None, placed: Any, asking: Pod, fits: bool) -> None:
-    placed = tuple(using(*each.shape.claims) for each in placed)
+    placed = tuple(using(*each.signature.claims) for each in placed)
     cluster = cluster_with(csi_node("n", {DRIVER: limit}), placed=placed)
     assert answer(cluster, asking) == (None if fits else TOO_MANY)
 

@@ -31,8 +31,8 @@ _SHAPE_IDS = count(1)
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """All that the queue reads of a shape."""
+class _Signature:
+    """All that the queue reads of a signature."""
 
     id: int
 
@@ -66,7 +66,7 @@ def make_pod(
     labels: Mapping[str, str] | None = None,
     nominated: str = "",
     annotations: Mapping[str, str] | None = None,
-    shape: object = None,
+    signature: object = None,
     version: str = "",
     namespace: str = "default",
 ) -> Pod:
@@ -86,14 +86,14 @@ def make_pod(
             scheduling_gates=tuple(PodSchedulingGate(name=gate) for gate in gates),
         ),
         status=PodStatus(nominated_node_name=nominated),
-        interned=None if shape is None else _shape_of(shape),
+        interned=None if signature is None else _signature_of(signature),
     )
 
 
 @cache
-def _shape_of(mark: object) -> object:
-    """A shape with an id of its own, or `mark` itself if it is one."""
-    return mark if hasattr(mark, "id") else _Shape(next(_SHAPE_IDS))
+def _signature_of(mark: object) -> object:
+    """A signature with an id of its own, or `mark` itself if it is one."""
+    return mark if hasattr(mark, "id") else _Signature(next(_SHAPE_IDS))
 
 
 def priority_sort(info: QueuedPodInfo) -> Any:
@@ -119,11 +119,11 @@ class FilterDouble:
         name: str,
         registered: Iterable[tuple[ClusterEvent, Any]] = (),
         *,
-        per_shape: bool = False,
+        per_signature: bool = False,
     ) -> None:
         self.name = name
         self.registered = list(registered)
-        self.per_shape = per_shape
+        self.per_signature = per_signature
         self.calls: list[tuple[str, Any, Any]] = []
 
     def filter(self, state: Any, pod: Pod, node: Any) -> Status | None:
@@ -131,7 +131,7 @@ class FilterDouble:
 
     def events_to_register(self) -> list[ClusterEventWithHint]:
         return [
-            ClusterEventWithHint(event, self._counted(answer), self.per_shape)
+            ClusterEventWithHint(event, self._counted(answer), self.per_signature)
             for event, answer in self.registered
         ]
 

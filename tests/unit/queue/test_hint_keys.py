@@ -44,7 +44,7 @@ class Keyed(FilterDouble):
         *,
         keyed: bool = True,
     ) -> None:
-        super().__init__(name, [(event, self.shared_label)], per_shape=True)
+        super().__init__(name, [(event, self.shared_label)], per_signature=True)
         self.keys = HintKeys(wants, offers) if keyed else None
 
     @staticmethod
@@ -57,13 +57,13 @@ class Keyed(FilterDouble):
 
     def events_to_register(self) -> list[ClusterEventWithHint]:
         return [
-            ClusterEventWithHint(each.event, each.hint, each.per_shape, self.keys)
+            ClusterEventWithHint(each.event, each.hint, each.per_signature, self.keys)
             for each in super().events_to_register()
         ]
 
 
 def waiting(world: World, name: str, *labels: str, plugins: Collection[str] = ("P",)) -> None:
-    pod = make_pod(name, shape=object(), labels=dict.fromkeys(labels, ""))
+    pod = make_pod(name, signature=object(), labels=dict.fromkeys(labels, ""))
     world.rejected(pod, *plugins)
 
 
@@ -84,7 +84,7 @@ def test_where_nobody_knows_everybody_is_asked(word: str) -> None:
     assert world.happen(NODE_ADD, None, node(word)) == 2
 
 
-def test_a_pod_of_no_shape_is_always_asked() -> None:
+def test_a_pod_of_no_signature_is_always_asked() -> None:
     plugin = Keyed()
     world = World(plugin)
     world.rejected(make_pod("raw", labels={"a": ""}), "P")
@@ -94,9 +94,9 @@ def test_a_pod_of_no_shape_is_always_asked() -> None:
 
 def test_the_pod_that_the_event_is_about_is_asked_whatever_it_wants() -> None:
     world = World(Keyed())
-    shape = object()
+    signature = object()
     for name in "abc":
-        world.rejected(make_pod(name, shape=shape, labels={"x": ""}), "P")
+        world.rejected(make_pod(name, signature=signature, labels={"x": ""}), "P")
     assert world.happen(NODE_ADD, None, node("y", uid="uid-b")) == 1
     assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
 
@@ -122,9 +122,9 @@ def test_keys_that_raise_mean_that_everybody_is_asked() -> None:
 
 def test_a_pod_that_changes_wants_something_else() -> None:
     world = World(Keyed())
-    old = make_pod("a", shape=object(), labels={"before": ""})
+    old = make_pod("a", signature=object(), labels={"before": ""})
     world.rejected(old, "P")
-    world.update(old, make_pod("a", shape=old.interned, labels={"after": ""}))
+    world.update(old, make_pod("a", signature=old.interned, labels={"after": ""}))
     assert world.happen(NODE_ADD, None, node("before")) == 0
     assert world.happen(NODE_ADD, None, node("after")) == 1
 

@@ -35,7 +35,7 @@ from scheduler.queue import wakeups
 from tests.unit.queue.doubles import PROFILE, QUEUE, SKIP, WILDCARD, World, make_pod
 
 KINDS = ("red", "blue")
-SHAPES = {kind: f"shape of {kind} pods" for kind in KINDS}
+SHAPES = {kind: f"signature of {kind} pods" for kind in KINDS}
 FILTERS = ("F0", "F1", "F2")
 GATES = ("G0", "G1")
 NAMES = tuple(f"p{number}" for number in range(6))
@@ -49,9 +49,9 @@ NOBODYS = ClusterEvent("nobodys.v1.example.com", ActionType.UPDATE)
 class Switch:
     """A filter: closed for some kinds. Its hint is right, unless it raises."""
 
-    def __init__(self, name: str, *, per_shape: bool) -> None:
+    def __init__(self, name: str, *, per_signature: bool) -> None:
         self.name = name
-        self.per_shape = per_shape
+        self.per_signature = per_signature
         self.closed: set[str] = set()
         self.broken = False
 
@@ -66,7 +66,7 @@ class Switch:
         return QUEUE if pod.metadata.labels["kind"] == new else SKIP
 
     def events_to_register(self) -> list[ClusterEventWithHint]:
-        return [ClusterEventWithHint(OPENED[self.name], self.hint, self.per_shape)]
+        return [ClusterEventWithHint(OPENED[self.name], self.hint, self.per_signature)]
 
 
 class Gate(Switch):
@@ -83,8 +83,8 @@ class Gate(Switch):
 class HoldingGate(Gate):
     """Says of pods it was asked about whom it holds."""
 
-    def __init__(self, name: str, *, per_shape: bool) -> None:
-        super().__init__(name, per_shape=per_shape)
+    def __init__(self, name: str, *, per_signature: bool) -> None:
+        super().__init__(name, per_signature=per_signature)
         self.asked: dict[str, Pod] = {}
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
@@ -112,15 +112,17 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize(
         flush=st.booleans(),
         early=st.booleans(),
-        per_shape=st.booleans(),
+        per_signature=st.booleans(),
         backoff=st.booleans(),
         sliced=st.booleans(),
     )
-    def start(self, flush: bool, early: bool, per_shape: bool, backoff: bool, sliced: bool) -> None:
-        self.filters = {name: Switch(name, per_shape=per_shape) for name in FILTERS}
+    def start(
+        self, flush: bool, early: bool, per_signature: bool, backoff: bool, sliced: bool
+    ) -> None:
+        self.filters = {name: Switch(name, per_signature=per_signature) for name in FILTERS}
         kinds = (Gate, HoldingGate)
         self.gates = {
-            name: kind(name, per_shape=False) for name, kind in zip(GATES, kinds, strict=True)
+            name: kind(name, per_signature=False) for name, kind in zip(GATES, kinds, strict=True)
         }
         self.filters["F0"].closed.add("red")
         self.filters["F2"].closed.add("blue")
@@ -149,7 +151,7 @@ class QueueMachine(RuleBasedStateMachine):
     def pod(self, name: str, kind: str, priority: int, uid: str) -> Pod:
         self.serial += 1
         labels = {"kind": kind, "version": str(self.serial % 3)}
-        return make_pod(name, priority, uid=uid, labels=labels, shape=SHAPES[kind])
+        return make_pod(name, priority, uid=uid, labels=labels, signature=SHAPES[kind])
 
     @rule(name=st.sampled_from(NAMES), kind=st.sampled_from(KINDS), priority=st.integers(0, 2))
     def add(self, name: str, kind: str, priority: int) -> None:

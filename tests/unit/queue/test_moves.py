@@ -133,25 +133,25 @@ class TestEvents:
 
 
 class TestSharedHints:
-    def test_one_answer_serves_all_pods_of_one_shape(self) -> None:
-        plugin = FilterDouble("P", [(NODE_ADD, SKIP), (NODE_LABEL, QUEUE)], per_shape=True)
+    def test_one_answer_serves_all_pods_of_one_signature(self) -> None:
+        plugin = FilterDouble("P", [(NODE_ADD, SKIP), (NODE_LABEL, QUEUE)], per_signature=True)
         world = World(plugin)
-        shape, other = object(), object()
+        signature, other = object(), object()
         for number in range(20):
-            world.rejected(make_pod(f"a{number}", shape=shape), "P")
-        world.rejected(make_pod("other-shape", shape=other), "P")
-        world.rejected(make_pod("labelled", shape=shape, labels={"x": "1"}), "P")
+            world.rejected(make_pod(f"a{number}", signature=signature), "P")
+        world.rejected(make_pod("other-signature", signature=other), "P")
+        world.rejected(make_pod("labelled", signature=signature, labels={"x": "1"}), "P")
         world.rejected(make_pod("raw"), "P")
         assert world.happen(NODE_ADD) == 0
         assert len(plugin.calls) == 4
         assert world.happen(NODE_LABEL) == 23
 
     def test_pods_rejected_by_different_plugins_share_the_answers_they_have_in_common(self) -> None:
-        plugin = FilterDouble("P", [(NODE_ADD, SKIP)], per_shape=True)
-        world = World(plugin, FilterDouble("Q", [(NODE_ADD, SKIP)], per_shape=True))
-        shape = object()
-        world.rejected(make_pod("a", shape=shape), "P")
-        world.rejected(make_pod("b", shape=shape), "P", "Q")
+        plugin = FilterDouble("P", [(NODE_ADD, SKIP)], per_signature=True)
+        world = World(plugin, FilterDouble("Q", [(NODE_ADD, SKIP)], per_signature=True))
+        signature = object()
+        world.rejected(make_pod("a", signature=signature), "P")
+        world.rejected(make_pod("b", signature=signature), "P", "Q")
         world.happen(NODE_ADD)
         assert len(plugin.calls) == 1
         assert world.queue.statistics().hint_answers_shared == 1
@@ -161,9 +161,9 @@ class TestSharedHints:
             return QUEUE if getattr(pod, "uid") == new else SKIP  # noqa: B009
 
         world = World(FilterDouble("P", [(NODE_ADD, own)]))
-        shape = object()
+        signature = object()
         for name in "abc":
-            world.rejected(make_pod(name, shape=shape), "P")
+            world.rejected(make_pod(name, signature=signature), "P")
         world.happen(NODE_ADD, None, "uid-b")
         assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
 
@@ -171,14 +171,14 @@ class TestSharedHints:
         def own(pod: Pod, old: object, new: Pod) -> QueueingHint:
             return QUEUE if pod.uid == new.uid else SKIP
 
-        plugin = FilterDouble("P", [(NODE_ADD, own)], per_shape=True)
+        plugin = FilterDouble("P", [(NODE_ADD, own)], per_signature=True)
         world = World(plugin)
-        shape = object()
+        signature = object()
         for name in "abc":
-            world.rejected(make_pod(name, shape=shape), "P")
-        assert world.happen(NODE_ADD, None, make_pod("other", shape=shape)) == 0
+            world.rejected(make_pod(name, signature=signature), "P")
+        assert world.happen(NODE_ADD, None, make_pod("other", signature=signature)) == 0
         assert len(plugin.calls) == 1
-        world.happen(NODE_ADD, None, make_pod("b", shape=shape))
+        world.happen(NODE_ADD, None, make_pod("b", signature=signature))
         assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
 
     def test_answers_in_flight_are_shared_but_for_the_pod_itself(self) -> None:
@@ -186,9 +186,9 @@ class TestSharedHints:
             return QUEUE if pod.uid == new.uid else SKIP
 
         for first, second in (("a", "b"), ("b", "a")):
-            world = World(FilterDouble("P", [(NODE_ADD, own)], per_shape=True))
-            shape = object()
-            pods = {name: make_pod(name, shape=shape) for name in "ab"}
+            world = World(FilterDouble("P", [(NODE_ADD, own)], per_signature=True))
+            signature = object()
+            pods = {name: make_pod(name, signature=signature) for name in "ab"}
             world.add(*pods.values())
             running = {info.pod.metadata.name: info for info in (world.pop(), world.pop())}
             world.happen(NODE_ADD, None, pods["b"])
@@ -197,20 +197,20 @@ class TestSharedHints:
             assert world.places() == {"a": "unschedulable", "b": "backoff"}
 
     def test_a_pre_check_is_asked_for_each_member_of_a_group(self) -> None:
-        world = World(FilterDouble("P", [(NODE_ADD, QUEUE)], per_shape=True))
-        shape = object()
+        world = World(FilterDouble("P", [(NODE_ADD, QUEUE)], per_signature=True))
+        signature = object()
         for name in "abc":
-            world.rejected(make_pod(name, shape=shape), "P")
+            world.rejected(make_pod(name, signature=signature), "P")
         assert world.happen(NODE_ADD, pre_check=lambda pod: pod.uid != "uid-b") == 2
 
     def test_an_updated_pod_changes_its_group(self) -> None:
-        plugin = FilterDouble("P", [(NODE_ADD, SKIP)], per_shape=True)
+        plugin = FilterDouble("P", [(NODE_ADD, SKIP)], per_signature=True)
         world = World(plugin)
-        shape = object()
-        old = make_pod("a", shape=shape)
+        signature = object()
+        old = make_pod("a", signature=signature)
         world.rejected(old, "P")
-        world.rejected(make_pod("b", shape=shape), "P")
-        world.update(old, make_pod("a", shape=shape, labels={"x": "1"}))
+        world.rejected(make_pod("b", signature=signature), "P")
+        world.update(old, make_pod("a", signature=signature, labels={"x": "1"}))
         world.happen(NODE_ADD)
         assert len(plugin.calls) == 2
 

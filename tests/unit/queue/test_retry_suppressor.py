@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.api import Pod, PodShapes
+from scheduler.api import Pod, PodSignatures
 from scheduler.api.pod import PodSpec
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.queue.retry_suppressor import ROUND_SECONDS, pod_signature
@@ -24,11 +24,11 @@ from tests.unit.queue.doubles import (
 SHAPE = object()
 
 
-def world_of(*names: str, shape: Any = SHAPE, event: Any = QUEUE) -> World:
-    """Pods of one shape that were turned down once, and are in backoff after an event."""
+def world_of(*names: str, signature: Any = SHAPE, event: Any = QUEUE) -> World:
+    """Pods of one signature that were turned down once, and are in backoff after an event."""
     world = World(FilterDouble("P", [(NODE_ADD, event), (NODE_LABEL, SKIP)]))
     for name in names:
-        world.rejected(make_pod(name, shape=shape), "P")
+        world.rejected(make_pod(name, signature=signature), "P")
     world.happen(NODE_ADD)
     world.pass_time(ROUND_SECONDS)
     return world
@@ -105,11 +105,11 @@ def test_where_the_first_finds_a_place_the_next_is_tried_at_once() -> None:
     assert world.pop_names() == ["b", "c"]
 
 
-def test_pods_of_other_shapes_labels_or_no_shape_are_tried() -> None:
+def test_pods_of_other_signatures_labels_or_no_shape_are_tried() -> None:
     world = world_of("a", "b")
     for name, pod in {
-        "other": make_pod("other", shape=object()),
-        "labelled": make_pod("labelled", shape=SHAPE, labels={"x": "1"}),
+        "other": make_pod("other", signature=object()),
+        "labelled": make_pod("labelled", signature=SHAPE, labels={"x": "1"}),
         "raw": make_pod("raw"),
         "raw-too": make_pod("raw-too"),
     }.items():
@@ -162,7 +162,7 @@ def test_a_pod_held_back_may_change_or_go() -> None:
     assert try_early(world) == ["a"]
     b, c = world.pods["default/b"], world.pods["default/c"]
     world.delete(c)
-    world.update(b, make_pod("b", shape=object()))
+    world.update(b, make_pod("b", signature=object()))
     assert try_early(world) == ["b"]
 
 
@@ -176,12 +176,12 @@ def test_the_loop_is_woken_when_a_pod_held_back_may_be_tried() -> None:
     assert woken == [True]
 
 
-def test_what_is_remembered_of_pods_that_are_gone_does_not_keep_their_shapes() -> None:
+def test_what_is_remembered_of_pods_that_are_gone_does_not_keep_their_signatures() -> None:
     subject = Pod(spec=PodSpec(scheduler_name="kubestow"))
-    shape = PodShapes().intern(subject)
+    signature = PodSignatures().intern(subject)
     alike = pod_signature(QueuedPodInfo(subject, timestamp=0.0))
     assert alike is not None
-    assert shape not in flattened(alike)
+    assert signature not in flattened(alike)
 
 
 def flattened(value: object) -> list[object]:

@@ -130,11 +130,11 @@ def test_groups_of_deferred_namespaces_come_last_and_pay_for_their_hints(slow: S
 
 
 def test_many_members_of_one_group_move_in_pieces() -> None:
-    filter_ = FilterDouble("F", [(NODE_ADD, QUEUE)], per_shape=True)
+    filter_ = FilterDouble("F", [(NODE_ADD, QUEUE)], per_signature=True)
     world = World(filter_, slice_seconds=SLICE)
     queue = world.queue
     for number in range(200):
-        queue.add(make_pod(f"p{number}", shape="one"))
+        queue.add(make_pod(f"p{number}", signature="one"))
         info = queue.pop()
         assert info is not None
         info.unschedulable_plugins = {"F"}

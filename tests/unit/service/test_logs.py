@@ -44,7 +44,7 @@ def test_what_is_no_unicode_is_logged_all_the_same() -> None:
     """Half a surrogate pair: what JSON of an annotation, or a file name, may hold."""
     stream = Stream()
     logs.configure(stream=stream)
-    structlog.get_logger("scheduler.here").info("odd", message="team \udcff", shape=frozenset)
+    structlog.get_logger("scheduler.here").info("odd", message="team \udcff", signature=frozenset)
     (line,) = stream.lines()
     assert line["message"] == "team \udcff"
 
@@ -52,7 +52,9 @@ def test_what_is_no_unicode_is_logged_all_the_same() -> None:
 def test_json_lines_carry_time_level_logger_and_message() -> None:
     stream = Stream()
     logs.configure(stream=stream)
-    structlog.get_logger("scheduler.here").info("bound", pod="ns/a", attempts=2, shape=frozenset)
+    structlog.get_logger("scheduler.here").info(
+        "bound", pod="ns/a", attempts=2, signature=frozenset
+    )
     (line,) = stream.lines()
     assert list(line)[:4] == ["ts", "level", "logger", "msg"]
     assert line.pop("ts").endswith("Z")
@@ -62,7 +64,7 @@ def test_json_lines_carry_time_level_logger_and_message() -> None:
         "msg": "bound",
         "pod": "ns/a",
         "attempts": 2,
-        "shape": "<class 'frozenset'>",
+        "signature": "<class 'frozenset'>",
     }
 
 

@@ -52,7 +52,7 @@ def show(service: Service, pod: Pod) -> Pod:
     conditions |= {each.type: each for each in service.dispatcher.patches[-1].conditions}
     status = msgspec.structs.replace(pod.status, conditions=tuple(conditions.values()))
     new = msgspec.structs.replace(pod, status=status)
-    service.world.shapes.intern(new)
+    service.world.signatures.intern(new)
     service.informer[new.key] = new
     service.queue.update(pod, new)
     return new

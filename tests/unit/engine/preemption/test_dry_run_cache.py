@@ -201,7 +201,7 @@ def test_only_nodes_that_changed_are_dry_run_again(monkeypatch: pytest.MonkeyPat
     c.decide(c.incoming(name="third"))
     assert rows == [2]
     rows.clear()
-    c.decide(c.incoming("3", name="of another shape"))
+    c.decide(c.incoming("3", name="of another signature"))
     assert sorted(rows) == [0, 1, 2, 3]
 
 

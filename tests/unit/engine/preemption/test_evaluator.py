@@ -613,7 +613,7 @@ def test_numbers_about_neighbours_say_what_a_dry_run_of_every_node_would_say() -
             pod = maker.pod(terms=terms)
             pod.spec.scheduler_name = maker.random.choice(schedulers)
             pod.spec.priority = maker.random.choice(priorities)
-            c.shapes.intern(pod)
+            c.signatures.intern(pod)
             return pod
 
         for _ in range(maker.random.randint(6, 14)):

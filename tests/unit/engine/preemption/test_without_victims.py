@@ -199,7 +199,7 @@ def test_ports_that_stay_taken_equal_a_walk_over_pods(seed: int) -> None:
         for row in range(cluster.table.capacity):
             for pod in cluster.table.pods_on(row).values():
                 goes = gone.includes(pod.priority, pod.spec.scheduler_name)
-                for ip, held_protocol, held in pod.shape.host_ports:
+                for ip, held_protocol, held in pod.signature.host_ports:
                     if (held_protocol, held) == (protocol, port):
                         (freed if goes else kept).add((ip, row))
         assert found == kept - freed

@@ -8,12 +8,12 @@ import msgspec
 
 from plugins.resource_quota.keys import PREFIX
 from plugins.resource_quota.ledger import Ledger
-from scheduler.api import Pod, PodShapes
+from scheduler.api import Pod, PodSignatures
 from scheduler.api.policy import ResourceQuota
 from tests.unit.api.objects import container
 from tests.unit.api.objects import pod as api_pod
 
-SHAPES = PodShapes()
+SHAPES = PodSignatures()
 GATED = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
 
 

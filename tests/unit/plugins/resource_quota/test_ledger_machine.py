@@ -62,9 +62,11 @@ class LedgerMachine(RuleBasedStateMachine):
         self.quotas.pop(name, None)
         self.ledger.remove_quota("default", name)
 
-    @initialize(shapes=st.lists(st.tuples(SIZES, KINDS), min_size=len(NAMES), max_size=len(NAMES)))
-    def populate(self, shapes: list[tuple[str, str]]) -> None:
-        for uid, (cpu, kind) in zip(NAMES, shapes, strict=True):
+    @initialize(
+        signatures=st.lists(st.tuples(SIZES, KINDS), min_size=len(NAMES), max_size=len(NAMES))
+    )
+    def populate(self, signatures: list[tuple[str, str]]) -> None:
+        for uid, (cpu, kind) in zip(NAMES, signatures, strict=True):
             self.show(uid, cpu, kind, deadline=False)
 
     @rule(uid=UIDS, cpu=SIZES, kind=KINDS, deadline=st.booleans())
@@ -227,19 +229,19 @@ class NominationMachine(FixedQuotaMachine):
         self.ledger.mark_synced()
 
     @initialize(
-        shapes=st.lists(
+        signatures=st.lists(
             st.tuples(st.sampled_from(["1", "2"]), st.sampled_from(["deferred", "plain"])),
             min_size=len(NAMES),
             max_size=len(NAMES),
         )
     )
-    def populate(self, shapes: list[tuple[str, str]]) -> None:
-        self.shapes = dict(zip(NAMES, shapes, strict=True))
+    def populate(self, signatures: list[tuple[str, str]]) -> None:
+        self.signatures = dict(zip(NAMES, signatures, strict=True))
 
     @rule(uid=UIDS)
     def show(self, uid: str) -> None:
         if uid not in self.pods:
-            cpu, kind = self.shapes[uid]
+            cpu, kind = self.signatures[uid]
             self.specs[uid] = {}
             self._show(uid, cpu, kind)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from plugins.resource_quota.usage import UsageCache, pod_usage
-from scheduler.api import Pod, PodShapes
+from scheduler.api import Pod, PodSignatures
 from scheduler.api.quantity import parse
 from testing.conformance.units import VECTOR_DIRECTORY
 from tests.unit.api.objects import container, pod
@@ -178,17 +178,17 @@ def test_b11_usage_agrees_with_every_vector_of_pod_requests() -> None:
     assert seen > 50
 
 
-def test_pods_of_one_shape_share_one_usage() -> None:
-    shapes, cache = PodShapes(), UsageCache()
+def test_pods_of_one_signature_share_one_usage() -> None:
+    signatures, cache = PodSignatures(), UsageCache()
     spec = {"containers": [container(requests={"cpu": "1"})]}
     first, second = (pod(spec, metadata={"name": name, "uid": name}) for name in "ab")
     for each in (first, second):
-        shapes.intern(each)
+        signatures.intern(each)
     assert cache.of(first) is cache.of(second)
 
 
 def test_limits_that_differ_in_the_status_are_not_shared() -> None:
-    shapes, cache = PodShapes(), UsageCache()
+    signatures, cache = PodSignatures(), UsageCache()
     plain = pod(
         {"containers": [container(requests={"cpu": "1"}, limits={"cpu": "1"})]},
         metadata={"uid": "a"},
@@ -200,6 +200,6 @@ def test_limits_that_differ_in_the_status_are_not_shared() -> None:
         status={"containerStatuses": [status]},
     )
     for each in (plain, shrinking):
-        shapes.intern(each)
+        signatures.intern(each)
     assert cache.of(plain)["limits.cpu"] == parse("1").nano
     assert cache.of(shrinking)["limits.cpu"] == parse("2").nano

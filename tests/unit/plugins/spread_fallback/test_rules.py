@@ -475,7 +475,7 @@ def test_timeouts_are_per_profile() -> None:
     assert (quick.next(), slow.next()) == ([ZONE], [])
 
 
-def test_pods_of_a_shape_do_not_share_what_preemption_found_in_vain() -> None:
+def test_pods_of_a_signature_do_not_share_what_preemption_found_in_vain() -> None:
     bench = Bench(constraint(ZONE, PF))
     bench.begin()
     assert bench.state.variant is None

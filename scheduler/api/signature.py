@@ -1,11 +1,11 @@
-"""Pod shapes: what scheduling depends on in a pod, interned, with all that is derived from it.
+"""Pod signatures: what scheduling depends on in a pod, interned, with all that is derived from it.
 
-Invariant: all pods of one shape are scheduled alike but for what is said of them one by one:
-namespace, labels, nomination, and `Pod.pin`. Derived facts are computed once per shape, when first
-asked for.
+Invariant: all pods of one signature are scheduled alike but for what is said of them one by one:
+namespace, labels, nomination, and `Pod.pin`. Derived facts are computed once per signature, when
+first asked for.
 
 A pod's own labels and namespace are not here: selectors that read them make their own keys.
-`PodShapes`, the interner, is in `pod_shapes`.
+`PodSignatures`, the interner, is in `pod_signatures`.
 """
 
 from __future__ import annotations
@@ -65,15 +65,16 @@ FEATURE_USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
 
 _RESTART_ALL_CONTAINERS: Final = "RestartAllContainers"
 _MAX_NAMESPACES: Final = 8
-"""For so many namespaces a shape keeps its compiled terms; nearly all pods of one are in one."""
+"""For so many namespaces a signature keeps its compiled terms; nearly all pods of one are in
+one."""
 
 
-class PodShape:
-    """One shape. Compared by identity; `id` is never reused. Read only.
+class PodSignature:
+    """One signature. Compared by identity; `id` is never reused. Read only.
 
-    `spec` is a canonical PodSpec shared by all pods of the shape: no node, no gates, only volumes
-    with a source, `PIN_PLACEHOLDER` for the node of pinned pods. Attributes below the blank line
-    are computed on first use.
+    `spec` is a canonical PodSpec shared by all pods of the signature: no node, no gates, only
+    volumes with a source, `PIN_PLACEHOLDER` for the node of pinned pods. Attributes below the blank
+    line are computed on first use.
     """
 
     __slots__ = (
@@ -100,9 +101,9 @@ class PodShape:
     id: int
     spec: PodSpec
     nbytes: int
-    """Estimate of the memory that the shape holds, or anything else derived from it."""
+    """Estimate of the memory that the signature holds, or anything else derived from it."""
     pinned: bool
-    """Whether each pod of this shape may run on its own `pin` only."""
+    """Whether each pod of this signature may run on its own `pin` only."""
     controller_owner: OwnerReference | None
     """Controller, if default spreading reads selectors of its kind (`SELECTING_OWNERS`)."""
     resize: Resize
@@ -120,8 +121,8 @@ class PodShape:
     """Hard node constraints besides the pin; None when there are none."""
     named_nodes: frozenset[str] | None
     """Names that field requirements narrow the pod to, whatever their number; None for no
-    narrowing, empty for contradictory terms. Always None for pinned shapes, whose pods carry the
-    one name."""
+    narrowing, empty for contradictory terms. Always None for pinned signatures, whose pods carry
+    the one name."""
     preferred_node_affinity: PreferredTerms | None
     """Soft node preferences, `error` set if one cannot be parsed; None for an empty list."""
     host_ports: tuple[HostPort, ...]
@@ -135,7 +136,7 @@ class PodShape:
 
     def __init__(
         self,
-        shape_id: int,
+        signature_id: int,
         pod: Pod,
         *,
         pinned: bool,
@@ -144,10 +145,10 @@ class PodShape:
         resize: Resize,
         nbytes: int = 0,
     ) -> None:
-        """Take the shape from its first pod. Raises `QuantityError` for unreadable amounts."""
+        """Take the signature from its first pod. Raises `QuantityError` for unreadable amounts."""
         spec = pod.spec
         affinity = unpinned_affinity(spec.affinity) if pinned and spec.affinity else spec.affinity
-        self.id = shape_id
+        self.id = signature_id
         self.nbytes = nbytes
         self.spec = msgspec.structs.replace(
             spec, node_name="", scheduling_gates=(), volumes=volumes, affinity=affinity
@@ -165,18 +166,18 @@ class PodShape:
         def __getattr__(self, name: str) -> Any:
             derive = _DERIVED.get(name)
             if derive is None:
-                msg = f"'PodShape' object has no attribute {name!r}"
+                msg = f"'PodSignature' object has no attribute {name!r}"
                 raise AttributeError(msg)
             value = derive(self)
             setattr(self, name, value)
             return value
 
     def weigh(self, value: object) -> int:
-        """Estimate of the bytes of something derived from the shape."""
+        """Estimate of the bytes of something derived from the signature."""
         return self.nbytes
 
     def __repr__(self) -> str:
-        return f"<PodShape {self.id}>"
+        return f"<PodSignature {self.id}>"
 
     @property
     def scheduler_name(self) -> str:
@@ -242,40 +243,40 @@ class PodShape:
         )
 
 
-class PackedShape(PodShape):
-    """The shape of a large pod: its spec is packed, and what is derived from it is hardly kept."""
+class PackedSignature(PodSignature):
+    """The signature of a large pod: a compressed spec, and few derived values kept."""
 
     __slots__ = ("packed",)
 
     packed: Packed[PodSpec]
 
     @classmethod
-    def of(cls, shape: PodShape, memory: UnpackedMemory) -> PackedShape:
-        """The same shape, packed; takes the place of `shape`."""
+    def of(cls, signature: PodSignature, memory: UnpackedMemory) -> PackedSignature:
+        """The same signature, packed; takes the place of `signature`."""
         made = cls.__new__(cls)
-        made.packed = pack(shape.spec, memory)
-        made.spec = PackedSpec.of(made.packed, shape.spec)
+        made.packed = pack(signature.spec, memory)
+        made.spec = PackedSpec.of(made.packed, signature.spec)
         made.nbytes = made.packed.unpacked_bytes
         for name in _KEPT:
-            setattr(made, name, getattr(shape, name))
+            setattr(made, name, getattr(signature, name))
         # A dry run of preemption takes hundreds of pods out and puts them back: none is unpacked
         # for it. What is large itself stays packed.
         for name in ("requests", "assigned"):
-            amounts: Resources = getattr(shape, name)
-            if shape.resize or len(amounts.scalars) <= _FEW:
+            amounts: Resources = getattr(signature, name)
+            if signature.resize or len(amounts.scalars) <= _FEW:
                 setattr(made, name, amounts)
             else:
-                made.packed.derived(name, partial(getattr, shape, name))
-        if len(shape.host_ports) <= _FEW:
-            made.host_ports = shape.host_ports
+                made.packed.derived(name, partial(getattr, signature, name))
+        if len(signature.host_ports) <= _FEW:
+            made.host_ports = signature.host_ports
         return made
 
     def weigh(self, value: object) -> int:
-        """As of any shape, but by looking at it."""
+        """As of any signature, but by looking at it."""
         return deep_size(value)
 
     def pod_affinity_terms(self, namespace: str) -> PodAffinityTerms:
-        """As of any shape, compiled again when they were forgotten."""
+        """As of any signature, compiled again when they were forgotten."""
         found: PodAffinityTerms = self.packed.derived(
             f"terms of {namespace}", lambda: compile_pod_affinity(self.spec.affinity, namespace)
         )
@@ -289,27 +290,31 @@ class PackedShape(PodShape):
         def __getattr__(self, name: str) -> Any:
             derive = _DERIVED.get(name) or _AMOUNTS.get(name)
             if derive is None:
-                msg = f"'PackedShape' object has no attribute {name!r}"
+                msg = f"'PackedSignature' object has no attribute {name!r}"
                 raise AttributeError(msg)
             return self.packed.derived(name, lambda: derive(self))
 
 
 _KEPT: Final = ("id", "pinned", "controller_owner", "resize", "non_zero")
-"""What a packed shape has of its own."""
+"""What a packed signature has of its own."""
 _FEW: Final = 16
-"""Scalar resources and host ports that a packed shape has of its own, too."""
+"""Scalar resources and host ports that a packed signature has of its own, too."""
 
 
-def _scoring(shape: PodShape) -> Resources:
-    return countable(scoring_requests(Pod(spec=shape.spec)))
+def _scoring(signature: PodSignature) -> Resources:
+    return countable(scoring_requests(Pod(spec=signature.spec)))
 
 
-def _required_node_affinity(shape: PodShape) -> RequiredNodeAffinity | None:
-    spec = shape.spec
+def _required_node_affinity(signature: PodSignature) -> RequiredNodeAffinity | None:
+    spec = signature.spec
     required = _required(spec)
     if required is None and not spec.node_selector:
         return None
-    if not shape.pinned or required is None or node_selector_excess(spec.node_selector, required):
+    if (
+        not signature.pinned
+        or required is None
+        or node_selector_excess(spec.node_selector, required)
+    ):
         return compile_required_node_affinity(spec.node_selector, required)
     selector = _residue(required)
     if selector is None and not spec.node_selector:
@@ -329,9 +334,9 @@ def _residue(required: NodeSelector) -> CompiledNodeSelector | None:
     return CompiledNodeSelector(terms)
 
 
-def _named_nodes(shape: PodShape) -> frozenset[str] | None:
-    required = _required(shape.spec)
-    if shape.pinned or required is None or not required.node_selector_terms:
+def _named_nodes(signature: PodSignature) -> frozenset[str] | None:
+    required = _required(signature.spec)
+    if signature.pinned or required is None or not required.node_selector_terms:
         return None
     if node_selector_excess(None, required):
         return None
@@ -348,13 +353,13 @@ def _named_nodes(shape: PodShape) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def _preferred_node_affinity(shape: PodShape) -> PreferredTerms | None:
-    affinity = shape.spec.affinity.node_affinity if shape.spec.affinity else None
+def _preferred_node_affinity(signature: PodSignature) -> PreferredTerms | None:
+    affinity = signature.spec.affinity.node_affinity if signature.spec.affinity else None
     return compile_preferred_terms(affinity.preferred) if affinity and affinity.preferred else None
 
 
-def _required_features(shape: PodShape) -> tuple[str, ...]:
-    spec = shape.spec
+def _required_features(signature: PodSignature) -> tuple[str, ...]:
+    spec = signature.spec
     found = []
     containers = (*spec.init_containers, *spec.containers)
     if any(
@@ -373,20 +378,20 @@ def _required(spec: PodSpec) -> NodeSelector | None:
     return affinity.required if affinity else None
 
 
-_AMOUNTS: Final[dict[str, Callable[[PodShape], object]]] = {
-    "requests": lambda shape: incoming_requests(Pod(spec=shape.spec)),
-    "assigned": lambda shape: countable(shape.requests),
+_AMOUNTS: Final[dict[str, Callable[[PodSignature], object]]] = {
+    "requests": lambda signature: incoming_requests(Pod(spec=signature.spec)),
+    "assigned": lambda signature: countable(signature.requests),
 }
-"""What a shape that is not packed takes from its first pod."""
+"""What a signature that is not packed takes from its first pod."""
 
-_DERIVED: Final[dict[str, Callable[[PodShape], object]]] = {
+_DERIVED: Final[dict[str, Callable[[PodSignature], object]]] = {
     "scoring": _scoring,
     "required_node_affinity": _required_node_affinity,
     "named_nodes": _named_nodes,
     "preferred_node_affinity": _preferred_node_affinity,
-    "host_ports": lambda shape: host_ports(shape.spec),
-    "images": lambda shape: pod_images(shape.spec),
+    "host_ports": lambda signature: host_ports(signature.spec),
+    "images": lambda signature: pod_images(signature.spec),
     "required_features": _required_features,
     "terms_by_namespace": lambda _shape: {},
-    "toleration_index": lambda shape: TolerationIndex(shape.spec.tolerations),
+    "toleration_index": lambda signature: TolerationIndex(signature.spec.tolerations),
 }

@@ -1,4 +1,4 @@
-"""ShapeResults: what is remembered about one pod shape; its next pod evaluates changed rows only.
+"""Results kept for a pod signature; the next pod with it evaluates changed rows only.
 
 All arrays have the table's capacity. `verdict` is, per row: 0 feasible, i+1 rejected first by
 filter i, -1 not a node. The invariant, proved by a property test: after `refresh`, everything
@@ -30,8 +30,8 @@ _TRIAL_SHARE: Final = 16
 _MAX_KNOWN: Final = 1 << 16
 
 
-class ShapeResult:
-    """Reusable results of one (profile, shape, variant)."""
+class CachedResult:
+    """Reusable results of one (profile, signature, variant)."""
 
     __slots__ = (
         "base",
@@ -62,7 +62,7 @@ class ShapeResult:
     def __init__(
         self, capacity: int, filters: int, scores: int, *, recorded_bytes: int = 0
     ) -> None:
-        """`recorded_bytes`: what plugins may have derived from the shape and recorded here."""
+        """`recorded_bytes`: what plugins may have derived from the signature and recorded here."""
         self.capacity = capacity
         self.recorded_bytes = recorded_bytes
         #: Change log position up to which codes and verdict are right; -1: nothing evaluated yet.
@@ -108,7 +108,7 @@ class ShapeResult:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held: by arrays, and by what plugins recorded, as far as the shape tells."""
+        """Bytes held: by arrays, and by what plugins recorded, as far as the signature tells."""
         own = (self.verdict, self.feasible, self.base, self.normalized, self.total, self.ties)
         held = self.recorded_bytes
         for each in (*self.codes, *self.raw, *own):
@@ -118,7 +118,7 @@ class ShapeResult:
 
 
 def narrow_zeros(capacity: int, codes: Codes) -> NarrowCodes:
-    """A column of the narrowest type that holds `codes`, for there may be thousands of shapes."""
+    """A column of zeros of the narrowest type that holds `codes`; there may be thousands."""
     return wide_enough(np.zeros(capacity, dtype=np.int8), codes)
 
 
@@ -136,7 +136,7 @@ def wide_enough(column: NarrowCodes, codes: Codes) -> NarrowCodes:
 
 
 def verdict_type(filters: int) -> np.dtype[Any]:
-    """The type of `ShapeResult.verdict` for so many plugins."""
+    """The type of `CachedResult.verdict` for so many plugins."""
     return np.dtype(np.int8 if filters < _LIMITS[1] else np.int16)
 
 
@@ -159,20 +159,20 @@ class ReuseStatistics:
     evictions: int
 
 
-class ShapeResults:
+class ResultCache:
     """Results by key, within a budget of bytes.
 
-    A shape that only one pod has had is on trial: of pods with a name of their own in them (a
+    A signature that only one pod has had is on trial: of pods with a name of their own in them (a
     claim, a host) no other follows, and they must not push out what is used. On trial is the last
     of them, and as many before it as a sixteenth of the budget holds. What a second pod asks for is
     kept, least recently used first to go. Of dropped results it is remembered whose they were, so
-    that shapes which come in turn are kept from their second pod on.
+    that signatures which come in turn are kept from their second pod on.
     """
 
     def __init__(self, budget: int = _DEFAULT_BUDGET) -> None:
         self.budget = budget
-        self._kept: OrderedDict[Hashable, ShapeResult] = OrderedDict()
-        self._trial: OrderedDict[Hashable, ShapeResult] = OrderedDict()
+        self._kept: OrderedDict[Hashable, CachedResult] = OrderedDict()
+        self._trial: OrderedDict[Hashable, CachedResult] = OrderedDict()
         #: Key and pod of results on trial, and of those dropped; the latter oldest first.
         self._owners: dict[Hashable, str] = {}
         self._known: OrderedDict[Hashable, str] = OrderedDict()
@@ -183,7 +183,7 @@ class ShapeResults:
         self._misses = 0
         self._evictions = 0
 
-    def get(self, key: Hashable, pod: str) -> ShapeResult | None:
+    def get(self, key: Hashable, pod: str) -> CachedResult | None:
         """The entry, made the most recently used one. `pod` is the UID of the pod that asks."""
         entry = self._kept.get(key)
         if entry is not None:
@@ -203,7 +203,7 @@ class ShapeResults:
             self._kept[key] = entry
         return entry
 
-    def put(self, key: Hashable, entry: ShapeResult, pod: str) -> None:
+    def put(self, key: Hashable, entry: CachedResult, pod: str) -> None:
         """Add an entry that `pod` needs; its size is learnt by `settle`."""
         if self._known.pop(key, pod) == pod:
             self._trial[key] = entry
@@ -230,7 +230,7 @@ class ShapeResults:
             # Never the entry just settled, which is the last one of its kind.
             self._evict(self._kept if len(self._kept) > (trial is None) else self._trial)
 
-    def _evict(self, entries: OrderedDict[Hashable, ShapeResult]) -> None:
+    def _evict(self, entries: OrderedDict[Hashable, CachedResult]) -> None:
         self.discard(next(iter(entries)))
         self._evictions += 1
 

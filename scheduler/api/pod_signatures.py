@@ -1,12 +1,12 @@
-"""The interner of pod shapes: one `PodShape` for all pods that scheduling cannot tell apart.
+"""Interner of pod signatures: one `PodSignature` for all pods that scheduling treats alike.
 
-Invariant: a shape with references is never dropped, so while any pod holds it, equal pods get the
-same object. Unreferenced shapes stay for reuse, least recently used going first, as long as all
-shapes together fit into the given number of bytes; a flood of one-off shapes therefore cannot
-exhaust memory.
+Invariant: a signature with references is never dropped, so while any pod holds it, equal pods get
+the same object. Unreferenced signatures stay for reuse, least recently used going first, as long as
+all signatures together fit into the given number of bytes; a flood of one-off signatures therefore
+cannot exhaust memory.
 
-The shape of a large pod is packed, so that it holds a fraction of the pod's JSON, and goes with its
-last pod.
+The signature of a large pod is packed, so that it holds a fraction of the pod's JSON, and goes with
+its last pod.
 
 Interning also makes a pod share the heavy parts of its template, which is what lets 150,000 pods
 fit into memory.
@@ -26,16 +26,22 @@ from scheduler.api.label_sets import UnbalancedReleaseError
 from scheduler.api.packed_labels import PackedLabels, SharedLabels
 from scheduler.api.packed_spec import replaced
 from scheduler.api.pod import Pod, PodSpec
-from scheduler.api.pod_key import controller_owner, pod_pin, relevant_volumes, resize_of, shape_key
+from scheduler.api.pod_key import (
+    controller_owner,
+    pod_pin,
+    relevant_volumes,
+    resize_of,
+    signature_key,
+)
 from scheduler.api.requests import limits_differ
-from scheduler.api.shape import PackedShape, PodShape
+from scheduler.api.signature import PackedSignature, PodSignature
 from scheduler.api.unpacked_memory import UnpackedMemory
 
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of shapes beyond which unreferenced ones go: some 8,000 typical templates."""
+"""Bytes of signatures beyond which unreferenced ones go: some 8,000 typical templates."""
 
-# Measured on deployments of one container with affinity, spreading and tolerations: 6.6 kB a shape
-# with everything derived, at a key of 0.8 kB. Rounded up.
+# Measured on deployments of one container with affinity, spreading and tolerations: 6.6 kB a
+# signature with everything derived, at a key of 0.8 kB. Rounded up.
 _BYTES_PER_KEY_BYTE: Final = 7
 _BYTES_PER_SHAPE: Final = 2_000
 
@@ -43,30 +49,30 @@ MAX_LISTED: Final = 64
 """Finalizers that a pod keeps, and owners with which it keeps those that are no controllers."""
 
 _IDS: Final = itertools.count(1)
-"""For all interners of the process, so that nobody takes shapes of two for one."""
+"""For all interners of the process, so that nobody takes signatures of two for one."""
 
 PACK_BYTES: Final = 16 * 1024
-"""A shape with a longer key is packed. Templates that people write have keys of 1 or 2 kB."""
+"""A signature with a longer key is packed. Templates that people write have keys of 1 or 2 kB."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodShapeStatistics:
-    """A moment's view of `PodShapes`."""
+class PodSignatureStatistics:
+    """A moment's view of `PodSignatures`."""
 
-    shapes: int
-    """Shapes held, referenced or not."""
+    signatures: int
+    """Signatures held, referenced or not."""
     unreferenced: int
-    """Shapes kept for reuse only."""
+    """Signatures kept for reuse only."""
     references: int
-    """Pods that hold a shape."""
+    """Pods that hold a signature."""
     packed: int
-    """Shapes of large pods, kept packed; part of `shapes`."""
+    """Signatures of large pods, kept packed; part of `signatures`."""
     unpacked_bytes: int
     """Estimate of what is unpacked of them for now; not part of `bytes`."""
     label_bytes: int
     """Bytes of the labels of pods that have very many; not part of `bytes`."""
     bytes: int
-    """Estimate of the memory held by all shapes."""
+    """Estimate of the memory held by all signatures."""
     max_bytes: int
     hits: int
     misses: int
@@ -74,27 +80,27 @@ class PodShapeStatistics:
 
 
 class _Entry:
-    """A shape with its accounts."""
+    """A signature with its accounts."""
 
-    __slots__ = ("key", "labels", "owners", "references", "shape", "size")
+    __slots__ = ("key", "labels", "owners", "references", "signature", "size")
 
-    def __init__(self, key: bytes, shape: PodShape, size: int) -> None:
+    def __init__(self, key: bytes, signature: PodSignature, size: int) -> None:
         self.key = key
-        self.shape = shape
+        self.signature = signature
         self.size = size
         self.references = 0
-        owner = shape.controller_owner
+        owner = signature.controller_owner
         self.owners = (owner,) if owner is not None else ()
         # The labels last seen: siblings mostly have equal ones and then share the dict.
         self.labels: dict[str, str] = {}
 
 
-class PodShapes:
+class PodSignatures:
     """Interns pods. Touched from one event loop only.
 
     Each pod object interned holds one reference until it is released. A copy made with
-    `structs.replace` keeps the shape but holds no reference: release the object that was interned,
-    once.
+    `structs.replace` keeps the signature but holds no reference: release the object that was
+    interned, once.
     """
 
     __slots__ = (
@@ -113,7 +119,7 @@ class PodShapes:
     )
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        """`max_bytes` bounds what unreferenced shapes may occupy together with referenced ones."""
+        """Keep unreferenced signatures while all together occupy at most `max_bytes`."""
         self._max_bytes = max_bytes
         self._entries: dict[bytes, _Entry] = {}
         self._by_id: dict[int, _Entry] = {}
@@ -130,28 +136,28 @@ class PodShapes:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def intern(self, pod: Pod) -> PodShape:
-        """Give the pod its shape and pin, and let it share what its siblings hold already.
+    def intern(self, pod: Pod) -> PodSignature:
+        """Give the pod its signature and pin, and let it share what its siblings hold already.
 
         Drops volumes that scheduling does not read and container statuses that only repeat the
-        spec. A pod that has a shape keeps it and takes no second reference. Raises `QuantityError`
-        if its resources cannot be read; the pod is then unchanged.
+        spec. A pod that has a signature keeps it and takes no second reference. Raises
+        `QuantityError` if its resources cannot be read; the pod is then unchanged.
         """
         if pod.interned is not None:
-            return pod.shape
+            return pod.signature
         spec = pod.spec
         pin = pod_pin(spec)
         volumes = relevant_volumes(spec.volumes)
         owner = controller_owner(pod)
         resize = resize_of(pod)
-        key = shape_key(pod, pin=pin, volumes=volumes, owner=owner, resize=resize)
+        key = signature_key(pod, pin=pin, volumes=volumes, owner=owner, resize=resize)
         large = len(key) > PACK_BYTES
         size = _BYTES_PER_SHAPE + _BYTES_PER_KEY_BYTE * sys.getsizeof(key)
         if large:
             key = blake2b(key, digest_size=32).digest()
         entry = self._entries.get(key)
         if entry is None:
-            shape = PodShape(
+            signature = PodSignature(
                 next(_IDS),
                 pod,
                 pinned=bool(pin),
@@ -160,27 +166,27 @@ class PodShapes:
                 resize=resize,
                 nbytes=size,
             )
-            entry = self._add_packed(key, shape) if large else self._add(key, shape, size)
+            entry = self._add_packed(key, signature) if large else self._add(key, signature, size)
         else:
             self._hits += 1
             if not entry.references:
-                del self._idle[entry.shape.id]
+                del self._idle[entry.signature.id]
         entry.references += 1
         self._references += 1
-        pod.interned = entry.shape
+        pod.interned = entry.signature
         pod.pin = pin
         _share(pod, entry, self._shared_labels)
-        return entry.shape
+        return entry.signature
 
     def release(self, pod: Pod) -> None:
-        """Give back the reference of an interned pod, which keeps its shape for late readers.
+        """Give back the reference of an interned pod, which keeps its signature for late readers.
 
-        Raises `UnbalancedReleaseError` if the shape's references are all given back already.
+        Raises `UnbalancedReleaseError` if the signature's references are all given back already.
         """
-        shape = pod.shape
-        entry = self._by_id.get(shape.id)
-        if entry is None or entry.shape is not shape or not entry.references:
-            msg = f"pod {pod.key}: {shape!r} was released more often than it was interned here"
+        signature = pod.signature
+        entry = self._by_id.get(signature.id)
+        if entry is None or entry.signature is not signature or not entry.references:
+            msg = f"pod {pod.key}: {signature!r} was released more often than it was interned here"
             raise UnbalancedReleaseError(msg)
         entry.references -= 1
         self._references -= 1
@@ -188,19 +194,19 @@ class PodShapes:
         if isinstance(labels, PackedLabels):
             self._shared_labels.give_back(labels)
         if not entry.references:
-            # Whoever comes next brings its own; these may be far larger than the shape.
+            # Whoever comes next brings its own; these may be far larger than the signature.
             entry.labels = {}
-            self._idle[shape.id] = entry
-            if isinstance(shape, PackedShape):
+            self._idle[signature.id] = entry
+            if isinstance(signature, PackedSignature):
                 # It saves its next pod next to nothing.
-                self._idle.move_to_end(shape.id, last=False)
+                self._idle.move_to_end(signature.id, last=False)
                 self._drop_oldest()
             self._evict()
 
-    def statistics(self) -> PodShapeStatistics:
+    def statistics(self) -> PodSignatureStatistics:
         """Counts and sizes."""
-        return PodShapeStatistics(
-            shapes=len(self._entries),
+        return PodSignatureStatistics(
+            signatures=len(self._entries),
             unreferenced=len(self._idle),
             references=self._references,
             packed=self._packed,
@@ -213,16 +219,16 @@ class PodShapes:
             evictions=self._evictions,
         )
 
-    def _add_packed(self, key: bytes, shape: PodShape) -> _Entry:
-        packed = PackedShape.of(shape, self._unpacked)
+    def _add_packed(self, key: bytes, signature: PodSignature) -> _Entry:
+        packed = PackedSignature.of(signature, self._unpacked)
         self._packed += 1
         return self._add(key, packed, _BYTES_PER_SHAPE + sys.getsizeof(packed.packed.data))
 
-    def _add(self, key: bytes, shape: PodShape, size: int) -> _Entry:
+    def _add(self, key: bytes, signature: PodSignature, size: int) -> _Entry:
         self._misses += 1
-        entry = _Entry(key, shape, size)
+        entry = _Entry(key, signature, size)
         self._entries[key] = entry
-        self._by_id[shape.id] = entry
+        self._by_id[signature.id] = entry
         self._bytes += size
         self._evict()
         return entry
@@ -232,25 +238,25 @@ class PodShapes:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        shape_id, entry = self._idle.popitem(last=False)
+        signature_id, entry = self._idle.popitem(last=False)
         del self._entries[entry.key]
-        del self._by_id[shape_id]
+        del self._by_id[signature_id]
         self._bytes -= entry.size
         self._evictions += 1
-        if isinstance(entry.shape, PackedShape):
+        if isinstance(entry.signature, PackedSignature):
             self._packed -= 1
-            entry.shape.packed.forget()
+            entry.signature.packed.forget()
 
 
 def _share(pod: Pod, entry: _Entry, labels: SharedLabels) -> None:
     """Replace what the pod decoded for itself by its siblings' equal objects."""
-    shape = entry.shape
-    if isinstance(shape, PackedShape):
+    signature = entry.signature
+    if isinstance(signature, PackedSignature):
         own = pod.spec
-        pod.spec = replaced(shape.spec, node_name=sys.intern(own.node_name))
+        pod.spec = replaced(signature.spec, node_name=sys.intern(own.node_name))
         pod.spec.scheduling_gates = own.scheduling_gates
     else:
-        _share_spec(pod.spec, shape.spec, pinned=shape.pinned)
+        _share_spec(pod.spec, signature.spec, pinned=signature.pinned)
     meta, status = pod.metadata, pod.status
     meta.namespace = sys.intern(meta.namespace)
     if len(meta.labels) > label_sets.MAX_PLAIN_LABELS:
@@ -266,7 +272,7 @@ def _share(pod: Pod, entry: _Entry, labels: SharedLabels) -> None:
         meta.owner_references = tuple([each for each in meta.owner_references if each.controller])
     if len(meta.finalizers) > MAX_LISTED:
         meta.finalizers = meta.finalizers[:MAX_LISTED]
-    if not shape.resize and not limits_differ(pod):
+    if not signature.resize and not limits_differ(pod):
         status.container_statuses = ()
         status.init_container_statuses = ()
     status.phase = sys.intern(status.phase)

@@ -1,4 +1,4 @@
-"""What is remembered is bounded by bytes, and the least recently used shape goes first."""
+"""What is remembered is bounded by bytes, and the least recently used signature goes first."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.shape_results import (
-    ShapeResult,
-    ShapeResults,
+from scheduler.engine.result_cache import (
+    CachedResult,
+    ResultCache,
     narrow_zeros,
     wide_enough,
 )
@@ -18,8 +18,8 @@ from scheduler.framework import Columns, ReuseRule, unschedulable
 from tests.unit.engine.harness import World, plugin
 
 
-def entry(capacity: int = 100) -> ShapeResult:
-    return ShapeResult(capacity, 1, 1)
+def entry(capacity: int = 100) -> CachedResult:
+    return CachedResult(capacity, 1, 1)
 
 
 def test_an_entry_is_as_large_as_its_arrays() -> None:
@@ -32,7 +32,7 @@ def test_an_entry_is_as_large_as_its_arrays() -> None:
     assert result.nbytes == empty + 800 + 400 + 50 * result.feasible.itemsize
 
 
-def kept(results: ShapeResults, *keys: str) -> None:
+def kept(results: ResultCache, *keys: str) -> None:
     """Put entries and ask for each again, so that they are kept."""
     for key in keys:
         results.put(key, entry(), "pod")
@@ -41,7 +41,7 @@ def kept(results: ShapeResults, *keys: str) -> None:
 
 
 def test_the_least_recently_used_entry_goes_beyond_the_budget() -> None:
-    results = ShapeResults(budget=3 * entry().nbytes)
+    results = ResultCache(budget=3 * entry().nbytes)
     kept(results, "a", "b", "c")
     assert results.get("a", "other") is not None
     kept(results, "d")
@@ -52,10 +52,10 @@ def test_the_least_recently_used_entry_goes_beyond_the_budget() -> None:
 
 
 class TestTrial:
-    """Shapes that are seen once do not push out those that come back."""
+    """Signatures that are seen once do not push out those that come back."""
 
     def test_only_the_last_ones_are_on_trial(self) -> None:
-        results = ShapeResults(budget=32 * entry().nbytes)
+        results = ResultCache(budget=32 * entry().nbytes)
         for key in "abcd":
             results.put(key, entry(), "pod")
             results.settle(key)
@@ -63,7 +63,7 @@ class TestTrial:
         assert [key for key in "abcd" if results.get(key, "other") is not None] == ["c", "d"]
 
     def test_kept_ones_outlive_any_number_of_them(self) -> None:
-        results = ShapeResults(budget=16 * entry().nbytes)
+        results = ResultCache(budget=16 * entry().nbytes)
         kept(results, "a", "b")
         for key in range(100):
             results.put(key, entry(), "pod")
@@ -72,8 +72,8 @@ class TestTrial:
         assert results.get("b", "other") is not None
         assert results.statistics().entries == 3
 
-    def test_further_attempts_at_one_pod_are_no_reason_to_keep_its_shape(self) -> None:
-        results = ShapeResults(budget=16 * entry().nbytes)
+    def test_further_attempts_at_one_pod_are_no_reason_to_keep_its_signature(self) -> None:
+        results = ResultCache(budget=16 * entry().nbytes)
         for _ in range(3):
             for key in range(10):
                 for _attempt in range(2):
@@ -83,8 +83,8 @@ class TestTrial:
         statistics = results.statistics()
         assert (statistics.entries, statistics.hits, statistics.misses) == (1, 30, 30)
 
-    def test_shapes_in_turn_are_kept_from_their_second_time_on(self) -> None:
-        results = ShapeResults(budget=32 * entry().nbytes)
+    def test_signatures_in_turn_are_kept_from_their_second_time_on(self) -> None:
+        results = ResultCache(budget=32 * entry().nbytes)
         misses = []
         for turn in range(4):
             for key in range(10):
@@ -98,14 +98,14 @@ class TestTrial:
 
 
 def test_the_newest_entry_stays_even_if_it_alone_is_too_large() -> None:
-    results = ShapeResults(budget=1)
+    results = ResultCache(budget=1)
     results.put("a", entry(), "pod")
     results.settle("a")
     assert results.get("a", "other") is not None
 
 
 def test_growth_is_accounted_for_when_settled() -> None:
-    results = ShapeResults()
+    results = ResultCache()
     result = entry()
     results.put("a", result, "pod")
     results.settle("a")
@@ -119,7 +119,7 @@ def test_growth_is_accounted_for_when_settled() -> None:
 
 
 def test_clear_forgets_everything() -> None:
-    results = ShapeResults()
+    results = ResultCache()
     results.put("a", entry(), "pod")
     results.settle("a")
     results.clear()
@@ -139,7 +139,7 @@ def columnar(code: int) -> type[Any]:
     )
 
 
-def test_memory_of_shapes_that_fit_nowhere_is_accounted_for_too() -> None:
+def test_memory_of_signatures_that_fit_nowhere_is_accounted_for_too() -> None:
     world = World(columnar(1))
     world.nodes("node1", "node2")
     world.algorithm.search.results.budget = 1
@@ -150,7 +150,7 @@ def test_memory_of_shapes_that_fit_nowhere_is_accounted_for_too() -> None:
     assert statistics.bytes > 0
 
 
-def test_a_shape_that_was_evicted_is_evaluated_afresh() -> None:
+def test_a_signature_that_was_evicted_is_evaluated_afresh() -> None:
     world = World(columnar(0))
     world.nodes("node1", "node2")
     world.cache.add_pod(world.pod("other", nodeName="node2"))

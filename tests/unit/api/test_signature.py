@@ -1,4 +1,4 @@
-"""What a shape tells: derived facts, and which differences between pods make another shape."""
+"""The values a signature derives, and which differences between pods change it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.api import Pod, PodShape, PodShapes
+from scheduler.api import Pod, PodSignature, PodSignatures
 from scheduler.api.node_selectors import compile_required_node_affinity
 from scheduler.api.pod_key import PIN_PLACEHOLDER
 from scheduler.api.requests import (
@@ -32,13 +32,13 @@ OWNER = {
 }
 
 
-def shape_of(spec: dict[str, Any] | None = None, **parts: Any) -> PodShape:
-    return PodShapes().intern(pod(spec, **parts))
+def signature_of(spec: dict[str, Any] | None = None, **parts: Any) -> PodSignature:
+    return PodSignatures().intern(pod(spec, **parts))
 
 
-def same_shape(first: Pod, second: Pod) -> bool:
-    shapes = PodShapes()
-    return shapes.intern(first) is shapes.intern(second)
+def same_signature(first: Pod, second: Pod) -> bool:
+    signatures = PodSignatures()
+    return signatures.intern(first) is signatures.intern(second)
 
 
 def status(requests: dict[str, str], **more: Any) -> dict[str, Any]:
@@ -66,10 +66,10 @@ BASE: dict[str, Any] = {"containers": [container(**CPU)]}
         (BASE, {"metadata": {"ownerReferences": [{**OWNER, "kind": "Job"}]}}),
     ],
 )
-def test_what_scheduling_does_not_read_shares_the_shape(
+def test_what_scheduling_does_not_read_shares_the_signature(
     spec: dict[str, Any], parts: dict[str, Any]
 ) -> None:
-    assert same_shape(pod(BASE), pod(spec, **parts))
+    assert same_signature(pod(BASE), pod(spec, **parts))
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_what_scheduling_does_not_read_shares_the_shape(
         (BASE, {"metadata": {"ownerReferences": [OWNER]}}),
     ],
 )
-def test_what_scheduling_reads_makes_another_shape(
+def test_what_scheduling_reads_makes_another_signature(
     spec: dict[str, Any], parts: dict[str, Any]
 ) -> None:
-    assert not same_shape(pod(BASE), pod(spec, **parts))
+    assert not same_signature(pod(BASE), pod(spec, **parts))
 
 
 def test_names_of_volumes_count_for_ephemeral_claims_only() -> None:
@@ -110,56 +110,58 @@ def test_names_of_volumes_count_for_ephemeral_claims_only() -> None:
     def ephemeral(name: str) -> Pod:
         return pod({"volumes": [{"name": name, "ephemeral": {"volumeClaimTemplate": {}}}]})
 
-    assert same_shape(claim("a"), claim("b"))
-    assert not same_shape(ephemeral("a"), ephemeral("b"))
+    assert same_signature(claim("a"), claim("b"))
+    assert not same_signature(ephemeral("a"), ephemeral("b"))
 
 
-def test_an_infeasible_resize_makes_another_shape_even_when_the_numbers_shrink() -> None:
+def test_an_infeasible_resize_makes_another_signature_even_when_the_numbers_shrink() -> None:
     refused = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
     small = pod(BASE, status={**status({"cpu": "500m"}), "conditions": refused})
-    shapes = PodShapes()
-    assert shapes.intern(small) is not shapes.intern(pod(BASE))
-    assert small.shape.assigned.milli_cpu == 500
-    assert small.shape.requests.milli_cpu == 1000
+    signatures = PodSignatures()
+    assert signatures.intern(small) is not signatures.intern(pod(BASE))
+    assert small.signature.assigned.milli_cpu == 500
+    assert small.signature.requests.milli_cpu == 1000
 
 
-def test_a_resize_that_is_over_returns_to_the_shape_of_the_siblings() -> None:
-    shapes = PodShapes()
-    template = shapes.intern(pod(BASE))
+def test_a_resize_that_is_over_returns_to_the_signature_of_the_siblings() -> None:
+    signatures = PodSignatures()
+    template = signatures.intern(pod(BASE))
     shrinking = pod(BASE, status=status({"cpu": "2"}))
-    assert shapes.intern(shrinking).assigned.milli_cpu == 2000
-    assert shapes.intern(pod(BASE, status=status({"cpu": "1"}))) is template
+    assert signatures.intern(shrinking).assigned.milli_cpu == 2000
+    assert signatures.intern(pod(BASE, status=status({"cpu": "1"}))) is template
 
 
-def test_pods_of_a_daemon_set_share_one_shape_and_carry_their_node() -> None:
-    shapes = PodShapes()
+def test_pods_of_a_daemon_set_share_one_signature_and_carry_their_node() -> None:
+    signatures = PodSignatures()
     pods = [pod({**BASE, "affinity": pinned(f"n{i}")}) for i in range(50)]
-    assert len({shapes.intern(each).id for each in pods}) == 1
+    assert len({signatures.intern(each).id for each in pods}) == 1
     assert [each.pin for each in pods] == [f"n{i}" for i in range(50)]
-    shape = pods[0].shape
-    assert shape.pinned
-    assert shape.required_node_affinity is None
-    assert shape.named_nodes is None
+    signature = pods[0].signature
+    assert signature.pinned
+    assert signature.required_node_affinity is None
+    assert signature.named_nodes is None
 
 
-def test_what_a_pinned_pod_asks_besides_its_node_stays_in_the_shape() -> None:
+def test_what_a_pinned_pod_asks_besides_its_node_stays_in_the_signature() -> None:
     ssd = [{"key": "disk", "operator": "In", "values": ["ssd"]}]
-    shape = shape_of({"affinity": pinned("n1", matchExpressions=ssd), "nodeSelector": {"os": "x"}})
-    residue = shape.required_node_affinity
+    signature = signature_of(
+        {"affinity": pinned("n1", matchExpressions=ssd), "nodeSelector": {"os": "x"}}
+    )
+    residue = signature.required_node_affinity
     assert residue is not None
     assert residue.matches({"disk": "ssd", "os": "x"}, "any-node")
     assert not residue.matches({"disk": "hdd", "os": "x"}, "n1")
     assert not residue.matches({"disk": "ssd"}, "n1")
-    only_map = shape_of({"affinity": pinned("n1"), "nodeSelector": {"os": "x"}})
+    only_map = signature_of({"affinity": pinned("n1"), "nodeSelector": {"os": "x"}})
     assert only_map.required_node_affinity == compile_required_node_affinity({"os": "x"}, None)
 
 
-def test_a_pinned_pod_keeps_its_own_affinity_and_the_shape_a_placeholder() -> None:
-    shapes = PodShapes()
+def test_a_pinned_pod_keeps_its_own_affinity_and_the_signature_a_placeholder() -> None:
+    signatures = PodSignatures()
     first, second = pod({"affinity": pinned("n1")}), pod({"affinity": pinned("n2")})
-    shapes.intern(first)
-    shapes.intern(second)
-    for each, name in ((first, "n1"), (second, "n2"), (first.shape, PIN_PLACEHOLDER)):
+    signatures.intern(first)
+    signatures.intern(second)
+    for each, name in ((first, "n1"), (second, "n2"), (first.signature, PIN_PLACEHOLDER)):
         affinity = each.spec.affinity
         assert affinity is not None
         assert affinity.node_affinity is not None
@@ -193,30 +195,34 @@ def test_which_terms_pin_a_pod_or_name_its_nodes(
     terms: list[dict[str, Any]], pin: str, names: set[str] | None
 ) -> None:
     subject = pod({"affinity": required(*terms)})
-    shape = PodShapes().intern(subject)
-    assert (subject.pin, shape.pinned) == (pin, bool(pin))
-    assert shape.named_nodes == names
+    signature = PodSignatures().intern(subject)
+    assert (subject.pin, signature.pinned) == (pin, bool(pin))
+    assert signature.named_nodes == names
 
 
 def test_derived_facts_are_computed_once() -> None:
-    shape = shape_of({"nodeSelector": {"a": "b"}})
-    assert shape.required_node_affinity is shape.required_node_affinity
-    assert shape.scoring is shape.scoring
+    signature = signature_of({"nodeSelector": {"a": "b"}})
+    assert signature.required_node_affinity is signature.required_node_affinity
+    assert signature.scoring is signature.scoring
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
-        shape.colour  # type: ignore[attr-defined] # noqa: B018
+        signature.colour  # type: ignore[attr-defined] # noqa: B018
 
 
 def test_a_plain_pod_asks_nothing_of_its_node() -> None:
-    shape = shape_of()
-    assert shape.requests == Resources()
-    assert shape.required_node_affinity is None
-    assert shape.preferred_node_affinity is None
-    assert (shape.host_ports, shape.claims, shape.required_features) == ((), (), ())
-    assert (shape.priority, shape.scheduler_name, shape.preemption_policy) == (0, "", None)
+    signature = signature_of()
+    assert signature.requests == Resources()
+    assert signature.required_node_affinity is None
+    assert signature.preferred_node_affinity is None
+    assert (signature.host_ports, signature.claims, signature.required_features) == ((), (), ())
+    assert (signature.priority, signature.scheduler_name, signature.preemption_policy) == (
+        0,
+        "",
+        None,
+    )
 
 
 def test_facts_of_a_rich_pod() -> None:
-    shape = shape_of(
+    signature = signature_of(
         {
             "containers": [
                 container(
@@ -239,28 +245,28 @@ def test_facts_of_a_rich_pod() -> None:
         },
         metadata={"ownerReferences": [OWNER]},
     )
-    assert [each.port for each in shape.host_ports] == [80]
-    assert shape.images.names == ("app:1",)
-    assert shape.claims == ("data",)
-    assert [each.name for each in shape.volumes] == ["v", "e"]
-    assert shape.required_features == (
+    assert [each.port for each in signature.host_ports] == [80]
+    assert signature.images.names == ("app:1",)
+    assert signature.claims == ("data",)
+    assert [each.name for each in signature.volumes] == ["v", "e"]
+    assert signature.required_features == (
         "RestartAllContainersOnContainerExits",
         "UserNamespacesHostNetworkSupport",
     )
-    assert shape.priority == 7
-    assert len(shape.tolerations) == 1
-    assert len(shape.resource_claims) == 1
-    assert len(shape.topology_spread_constraints) == 1
-    assert shape.affinity is not None
-    assert shape.controller_owner is not None
-    assert shape.controller_owner.uid == "r1"
+    assert signature.priority == 7
+    assert len(signature.tolerations) == 1
+    assert len(signature.resource_claims) == 1
+    assert len(signature.topology_spread_constraints) == 1
+    assert signature.affinity is not None
+    assert signature.controller_owner is not None
+    assert signature.controller_owner.uid == "r1"
 
 
 def test_a_bad_preferred_term_is_found_when_scoring_not_when_interning() -> None:
     bad = {"matchExpressions": [{"key": "a b", "operator": "Exists"}]}
     terms = [{"weight": 1, "preference": bad}]
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
-    preferred = shape_of({"affinity": affinity}).preferred_node_affinity
+    preferred = signature_of({"affinity": affinity}).preferred_node_affinity
     assert preferred is not None
     with pytest.raises(SelectorError, match="a b"):
         preferred.score({}, "n")
@@ -310,7 +316,7 @@ def pods(draw: st.DrawFn) -> Pod:
 
 
 def facts(subject: Pod) -> list[object]:
-    """Everything a shape says of its pods, computed from the pod alone."""
+    """Everything a signature says of its pods, computed from the pod alone."""
     affinity = subject.spec.affinity
     terms = affinity.node_affinity.required if affinity and affinity.node_affinity else None
     required_affinity = compile_required_node_affinity(subject.spec.node_selector, terms)
@@ -324,18 +330,18 @@ def facts(subject: Pod) -> list[object]:
     ]
 
 
-def facts_by_shape(subject: Pod) -> list[object]:
-    shape = subject.shape
+def facts_by_signature(subject: Pod) -> list[object]:
+    signature = subject.signature
     labels: list[dict[str, str]] = [{}, {"disk": "ssd"}]
-    residue = shape.required_node_affinity
+    residue = signature.required_node_affinity
     return [
-        shape.requests,
-        shape.assigned,
-        shape.non_zero,
-        shape.scoring,
+        signature.requests,
+        signature.assigned,
+        signature.non_zero,
+        signature.scoring,
         [
             (residue is None or residue.matches(each, name))
-            and (not shape.pinned or name == subject.pin)
+            and (not signature.pinned or name == subject.pin)
             for each in labels
             for name in ("n1", "n2")
         ],
@@ -343,11 +349,13 @@ def facts_by_shape(subject: Pod) -> list[object]:
 
 
 @given(st.lists(pods(), min_size=1, max_size=4))
-def test_a_shape_says_of_each_of_its_pods_what_the_pod_itself_would_say(group: list[Pod]) -> None:
-    shapes = PodShapes()
+def test_a_signature_says_of_each_of_its_pods_what_the_pod_itself_would_say(
+    group: list[Pod],
+) -> None:
+    signatures = PodSignatures()
     for subject in group:
         alone = facts(subject)
-        shapes.intern(subject)
-        assert facts_by_shape(subject) == alone
+        signatures.intern(subject)
+        assert facts_by_signature(subject) == alone
         # Sharing must not change what the pod says of itself either.
         assert facts(subject) == alone
