@@ -8,7 +8,7 @@ Amounts are tuples of billionths, one per limit of the account, in the order of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
@@ -144,8 +144,10 @@ class Account:
 
     __slots__ = (
         "_covers",
+        "claimed",
         "claims",
         "entries",
+        "freed",
         "holder",
         "limits",
         "name",
@@ -169,8 +171,12 @@ class Account:
         self.scopes = quota.spec.scopes, quota.spec.scope_selector
         self._covers: ScopeMatch = scope_match(quota.spec)
         self.entries: dict[str, Entry] = {}
-        #: What deferred pods that fit no node would use: for labelling only (claimPending).
+        #: What deferred pods that fit no node would use, oldest first: for labelling only
+        #: (claimPending); and the sums of it, by limit.
         self.claims: dict[str, Amounts] = {}
+        self.claimed = [0] * len(terms.limits)
+        #: Whether something has become free, or a claim has ended, since somebody last looked.
+        self.freed = True
         self.holder: QuotaReservation | None = None
         #: No pod may become the holder before this wall clock second.
         self.rests_until = 0.0
@@ -223,7 +229,32 @@ class Account:
             sums = self.sums[role]
             for index, amount in enumerate(amounts):
                 sums[index] += amount
-        return True, old is not None and _frees(old, role, amounts)
+        freed = old is not None and _frees(old, role, amounts)
+        self.freed = self.freed or freed
+        return True, freed
+
+    def claim(self, uid: str, amounts: Amounts | None) -> None:
+        """Note what a pod claims, at the place it has, or with None that it claims nothing."""
+        old = self.claims.pop(uid, None) if amounts is None else self.claims.get(uid)
+        if amounts is not None:
+            self.claims[uid] = amounts
+        elif old is not None:
+            self.freed = True
+        for sign, each in ((-1, old), (1, amounts)):
+            for index, amount in enumerate(each or ()):
+                self.claimed[index] += sign * amount
+
+    def claimed_too_much(self) -> Sequence[int]:
+        """The limits that do not have room for all claims beside what is taken."""
+        if not self.claims:
+            return ()
+        return [
+            index
+            for index, limit in enumerate(self.limits)
+            if self.claimed[index]
+            and max(self.taken(index, pending=True), limit.observed or 0) + self.claimed[index]
+            > limit.hard
+        ]
 
     def taken(self, index: int, *, pending: bool) -> int:
         """Amount of one limit that is assigned or reserved, and `pending` as well if asked for."""
@@ -263,6 +294,11 @@ class Account:
                     f"quota {self.namespace}/{self.name}: {role.name.lower()} is "
                     f"{self.sums[role]}, counted {fresh}"
                 )
+        fresh = [sum(each) for each in zip(*self.claims.values(), strict=True)]
+        if fresh != self.claimed and (fresh or any(self.claimed)):
+            yield (
+                f"quota {self.namespace}/{self.name}: claimed is {self.claimed}, counted {fresh}"
+            )
 
 
 def _frees(old: Entry, role: Role | None, amounts: Amounts) -> bool:

@@ -17,10 +17,10 @@ from typing import Final
 from plugins import names
 from plugins.resource_quota.accounts import Account, QuotaTerms, Role
 from plugins.resource_quota.arguments import HOLD_AFTER, ResourceQuotaArgs
-from plugins.resource_quota.deferral import is_deferred
+from plugins.resource_quota.deferral import REASON_VALIDATED, is_deferred
 from plugins.resource_quota.keys import InvalidKey, human
 from plugins.resource_quota.ledger import Ledger
-from plugins.resource_quota.messages import Violation
+from plugins.resource_quota.messages import Violation, message
 from plugins.resource_quota.upkeep import Audit, Sweep
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota as Quota
@@ -81,6 +81,8 @@ class Bookkeeper:
         self._touched: dict[Account, None] = {}
         #: Accounts that more is taken from than allowed, to be reported.
         self._exceeded: dict[Account, None] = {}
+        #: By UID of a pod with a reservation: those whose claims it had withdrawn.
+        self._displaced: dict[str, list[str]] = {}
         self._sweep = Sweep(self.ledger, handle.recheck)
         self._audit = Audit(self.ledger, self._drifted)
         ledger = self.ledger
@@ -138,6 +140,11 @@ class Bookkeeper:
         touched, self._touched = self._touched, {}
         for account in touched:
             self._gauge_in_flight(account)
+            self._withdraw_claims(account)
+            offered = self.ledger.offer(account)
+            if offered:
+                # They are tried now, and claim it unless there is a node.
+                self._handle.activate(offered)
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -162,14 +169,59 @@ class Bookkeeper:
 
     def reserve(self, pod: Pod) -> Sequence[Violation]:
         """Check and book in one step; violations mean that nothing was booked."""
-        if self.following:
-            return self.ledger.reserve(pod)
-        self._passing.add(pod.metadata.uid)
-        return ()
+        if not self.following:
+            self._passing.add(pod.metadata.uid)
+            return ()
+        violations = self.ledger.reserve(pod)
+        if not violations:
+            for account in self.ledger.accounts_of(pod):
+                uids = self._withdraw_claims(account)
+                if uids:
+                    self._displaced.setdefault(pod.metadata.uid, []).extend(uids)
+        return violations
+
+    def displaces(self, uid: str) -> bool:
+        """Whether the reservation of this pod took from others what they claimed."""
+        return uid in self._displaced
+
+    async def displaced_are_told(self, uid: str) -> None:
+        """Wait until those pods no longer say that they need a node."""
+        uids = self._displaced.pop(uid, None)
+        if uids:
+            await self._handle.api.status_written(uids)
+
+    def claim_pending(self, uid: str) -> None:
+        """A pod is about to be told that no node has room for it."""
+        if not self.args.claim_pending:
+            return
+        self.ledger.claim(uid)
+        pod = self.ledger.pod(uid)
+        for account in () if pod is None else self.ledger.accounts_of(pod):
+            if account.claimed_too_much():
+                # Quota went while its attempt was under way. It is told so after what is being
+                # written now.
+                self._touched[account] = None
+                self.on_timer()
+
+    def _withdraw_claims(self, account: Account) -> list[str]:
+        """Relabel pods whose claims do not fit any more, so that nobody buys nodes for them."""
+        withdrawn = self.ledger.withdraw_claims(account)
+        held = []
+        for uid, violations in withdrawn.items():
+            pod = self.ledger.pod(uid)
+            if pod is None:
+                continue
+            self._handle.relabel(pod, REASON_VALIDATED, message(violations))
+            if self.ledger.violations(pod):
+                held.append(uid)
+        if held:
+            self._handle.recheck(held)
+        return list(withdrawn)
 
     def unreserve(self, uid: str) -> None:
         """Undo `reserve`; may be called at any time, any number of times."""
         self._passing.discard(uid)
+        self._displaced.pop(uid, None)
         self.ledger.unreserve(uid)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -213,6 +265,7 @@ class Bookkeeper:
         namespace = pod.metadata.namespace
         held = self.ledger.held(namespace)
         self.ledger.forget(pod.metadata.uid)
+        self._displaced.pop(pod.metadata.uid, None)
         self._sweep.forget(pod)
         if held:
             self.gauge_held(namespace)

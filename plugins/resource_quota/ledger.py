@@ -43,6 +43,8 @@ RETRY: Final = 0.25
 """Seconds that pods which were let out have to use the quota, before more are let out."""
 FIRST_SPARE: Final = 16
 """How many more than fit together are let out then; doubled each time, until one uses the quota."""
+REFUSALS: Final = 16
+"""How many pods that do not fit are looked at, when something has become free to be claimed."""
 JUST_AFTER: Final = 0.001
 """Seconds past a deadline that it takes for the deadline to be over."""
 
@@ -373,8 +375,69 @@ class Ledger:
         """A deferred pod fits the quota and no node: note what it would use, for `unclaimed`."""
         record = self._pods.get(uid)
         if record is not None and record.deferred and record.role is None:
+            self._namespaces[record.pod.metadata.namespace].standing_back.pop(uid, None)
             for account, amounts in record.demand.shares:
-                account.claims[uid] = amounts
+                account.claim(uid, amounts)
+
+    def withdraw_claims(self, account: Account) -> Mapping[str, Sequence[Violation]]:
+        """Take claims back, the newest first, until the others fit beside what is taken.
+
+        Somebody without a claim has taken the quota: who claimed it needs no node any more. Returns
+        what they would violate now, by UID.
+        """
+        over = account.claimed_too_much()
+        withdrawn: list[PodRecord] = []
+        for uid in reversed(list(account.claims)) if over else ():
+            if any(account.claims[uid][index] for index in over):
+                record = self._pods[uid]
+                self._unclaim(record)
+                self.stand_back(uid)
+                withdrawn.append(record)
+                over = account.claimed_too_much()
+                if not over:
+                    break
+        found: dict[str, Sequence[Violation]] = {}
+        for record in reversed(withdrawn):
+            violations = self.unclaimed(record.pod)
+            if violations:
+                found[record.uid] = violations
+            else:
+                # A smaller one than those that had to go.
+                self.claim(record.uid)
+        return found
+
+    def stand_back(self, uid: str) -> None:
+        """A pod fits the quotas and no node, but others have claimed what it would take."""
+        record = self._pods.get(uid)
+        if record is not None and record.role is None and record.order is None:
+            self._namespaces[record.pod.metadata.namespace].standing_back[uid] = None
+
+    def offer(self, account: Account) -> list[Pod]:
+        """Those that stood back, the first ones, as many as could claim what is left together."""
+        if not account.freed:
+            return []
+        account.freed = False
+        space = self._namespaces[account.namespace]
+        extra: _Extra = {each: [*each.claimed] for each in space.accounts.values()}
+        pods: list[Pod] = []
+        refused = 0
+        for uid in space.standing_back:
+            record = space.pods[uid]
+            if self._check(record, extra):
+                refused += 1
+                if refused == REFUSALS:
+                    break
+            else:
+                _add(extra, record.demand)
+                pods.append(record.pod)
+        for pod in pods:
+            del space.standing_back[pod.uid]
+        return pods
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod as it was seen last."""
+        record = self._pods.get(uid)
+        return None if record is None else record.pod
 
     def unclaimed(self, pod: Pod) -> Sequence[Violation]:
         """What a deferred pod would violate on top of the claims of others, made before its own."""
@@ -383,6 +446,9 @@ class Ledger:
             return ()
         extra: _Extra = {}
         for account, _ in record.demand.shares:
+            if record.uid not in account.claims:
+                extra[account] = account.claimed
+                continue
             sums = [0] * len(account.limits)
             for uid, amounts in account.claims.items():
                 if uid == record.uid:
@@ -531,9 +597,12 @@ class Ledger:
         for account, _ in old.shares:
             if account not in kept:
                 self._put(space, account, record.uid, None, ())
-                account.claims.pop(record.uid, None)
+                account.claim(record.uid, None)
         for account, amounts in new.shares:
-            self._put(space, account, record.uid, role_in(record, account), amounts)
+            role = role_in(record, account)
+            self._put(space, account, record.uid, role, amounts)
+            if record.uid in account.claims:
+                account.claim(record.uid, None if role is not None else amounts)
         if new != old:
             for account, _ in old.shares:
                 if account.holder is not None and account.holder.uid == record.uid:
@@ -582,6 +651,7 @@ class Ledger:
             account.terms = terms
             return
         account.limits, account.terms = terms.limits, terms
+        account.freed = True
         for record in space.pods.values():
             if record.role is Role.PENDING:
                 # It may have become too large for the quota, or be so no longer.
@@ -678,8 +748,11 @@ class Ledger:
         return found
 
     def _unclaim(self, record: PodRecord) -> None:
+        self._namespaces[record.pod.metadata.namespace].standing_back.pop(record.uid, None)
         for account, _ in record.demand.shares:
-            account.claims.pop(record.uid, None)
+            if record.uid in account.claims:
+                account.claim(record.uid, None)
+                self.on_changed(account)
 
     # -- releasing -------------------------------------------------------------------------------
 

@@ -135,13 +135,21 @@ class ResourceQuota:
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """There is nothing to do unless others must be told of the reservation."""
         books = self._books
-        if books is None or books.claim is None or not any(books.ledger.accounts_of(pod)):
+        if books is None:
             return SKIP
-        return None
+        if books.displaces(pod.uid) or (books.claim and any(books.ledger.accounts_of(pod))):
+            return None
+        return SKIP
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Tell other active schedulers, unless they have booked what was left (2.9)."""
+        """Tell other active schedulers, unless they have booked what was left (2.9).
+
+        Before the pod is bound, those that claimed what it takes must not say `Unschedulable` any
+        more: an autoscaler that sees both would buy a node too many (RC3).
+        """
         books = self._books
+        if books is not None:
+            await books.displaced_are_told(pod.uid)
         if books is None or books.claim is None or not any(books.ledger.accounts_of(pod)):
             return None
         violations = await books.claim(pod)
@@ -166,8 +174,7 @@ class ResourceQuota:
         held = self.name in info.unschedulable_plugins
         if not info.gated and not held:
             ledger.attempted(pod.uid)
-            if self._books.args.claim_pending:
-                ledger.claim(pod.uid)
+            self._books.claim_pending(pod.uid)
         if ledger.deferred(pod):
             if pod.metadata.annotations.get(MARK_ANNOTATION) == "true":
                 return ()
@@ -181,6 +188,8 @@ class ResourceQuota:
         if self._books is None or not self._books.args.claim_pending:
             return None
         claimed = self._books.ledger.unclaimed(pod)
+        if claimed:
+            self._books.ledger.stand_back(pod.uid)
         return (REASON_VALIDATED, message(claimed)) if claimed else None
 
     def explain(self, pod: Pod) -> Sequence[str]:

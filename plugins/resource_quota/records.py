@@ -107,6 +107,7 @@ class Namespace:
         "overrelease",
         "pods",
         "released",
+        "standing_back",
         "starving",
     )
 
@@ -125,5 +126,7 @@ class Namespace:
         self.chance = False
         #: Pods that wait for quota, by the time they began to; some may have left since.
         self.starving: dict[str, float] = {}
+        #: Pods that fit the quotas and no node, and leave the quotas to those that claimed them.
+        self.standing_back: dict[str, None] = {}
         #: How many more than fit together are let out at the next release.
         self.overrelease = 0

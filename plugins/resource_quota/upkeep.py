@@ -3,6 +3,8 @@
 `Sweep`: a deferred pod that passed its quotas and found no node says `Unschedulable`, and an
 autoscaler buys a node for it. When usage rises meanwhile it would be held all the same, so within
 `SWEEP_SECONDS` its gate is asked again; what does not fit is then held and labelled as any other.
+(Those with a claim, see `Ledger.withdraw_claims`, are relabelled at once; after a restart, and with
+`claimPending: false`, nobody has one.)
 Never the other way round: a held pod becomes `Unschedulable` only by an attempt at the nodes.
 
 `Audit`: every quota is counted afresh once in `ROUND_SECONDS`; a difference is a bug.

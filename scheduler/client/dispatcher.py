@@ -137,7 +137,7 @@ class Dispatcher:
         #: Told of every patch with a nomination that was sent: the UID, and the version of the pod
         #: that shows it. Empty when it failed: it may have been applied all the same.
         self.on_nomination: Callable[[str, str], None] = lambda _uid, _version: None
-        # Binds that wait for the patch in flight of their pod.
+        # Who waits for the end of a pod's patch, such as its bind.
         self._patched: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -206,6 +206,12 @@ class Dispatcher:
                 self._note_idle()
         if uid in self._in_flight:
             await self._patched.setdefault(uid, asyncio.Event()).wait()
+        else:
+            self._note_patched(uid)
+
+    def _note_patched(self, uid: str) -> None:
+        if patched := self._patched.pop(uid, None):
+            patched.set()
 
     async def _settle(self, pod: Pod, node_name: str, error: RequestError) -> BindResult:
         self._settling += 1
@@ -264,6 +270,11 @@ class Dispatcher:
         queue[patch.uid] = patch
         self._idle.clear()
         self._wake.set()
+
+    async def status_written(self, uid: str) -> None:
+        """Wait until no status patch of a pod waits or is in flight; it may have failed."""
+        while uid in self._pending or uid in self._blocked or uid in self._in_flight:
+            await self._patched.setdefault(uid, asyncio.Event()).wait()
 
     def nomination_under_way(self, uid: str) -> bool:
         """Whether a patch with a nomination of that pod has not been answered yet."""
@@ -369,8 +380,7 @@ class Dispatcher:
                 _log.warning("pod status was not written", pod=pod, **describe(error))
         finally:
             del self._in_flight[patch.uid]
-            if patched := self._patched.pop(patch.uid, None):
-                patched.set()
+            self._note_patched(patch.uid)
             blocked = self._blocked.pop(patch.uid, None)
             if blocked is not None:
                 # What a newer patch leaves alone is still to be written.
@@ -393,8 +403,11 @@ class Dispatcher:
         except TimeoutError:
             pass
         abandoned = len(self._pending) + len(self._blocked) + self._settling
+        dropped = {*self._pending, *self._blocked} - self._in_flight.keys()
         self._pending.clear()
         self._blocked.clear()
+        for uid in dropped:
+            self._note_patched(uid)
         for lane in self._lanes:
             abandoned += len(lane.waiters)
             while lane.waiters:

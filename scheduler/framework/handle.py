@@ -167,6 +167,13 @@ class ApiWriter(Protocol):
         """
         ...
 
+    async def status_written(self, uids: Iterable[str]) -> None:
+        """Wait until nothing more is being written into the status of these pods.
+
+        What was being written may have failed. A pod that waits here holds no request's slot.
+        """
+        ...
+
     async def evict(
         self, pods: Sequence[Pod], condition: Condition
     ) -> Sequence[bool | BaseException]:
@@ -369,6 +376,14 @@ class Handle(Protocol):
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods; it may gate or free them."""
+        ...
+
+    def relabel(self, pod: Pod, reason: str, message: str) -> None:
+        """Have the PodScheduled condition of a waiting pod say this instead of what it says now.
+
+        It is written at once, for autoscalers act on the reason; nothing happens to a pod that is
+        gone or has a node. The pod's place in the queue stays. `api.status_written` waits for it.
+        """
         ...
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:

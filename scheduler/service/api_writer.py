@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from random import Random
 from typing import Any
@@ -101,6 +101,11 @@ class ServiceApiWriter:
     async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
         """Look until there is nothing to wait for; False when the time is up first."""
         return await self._waits.until(look, seconds)
+
+    async def status_written(self, uids: Iterable[str]) -> None:
+        """One after the other: they are written side by side all the same."""
+        for uid in uids:
+            await self._dispatcher.status_written(uid)
 
     async def evict(
         self, pods: Sequence[Pod], condition: Condition

@@ -76,6 +76,16 @@ class FailureHandler:
             return None
         return newest
 
+    def relabel(self, pod: Pod, reason: str, message: str) -> None:
+        """Write another reason for a pod that waits; see `Handle.relabel`."""
+        newest = self._newest(pod.metadata.namespace, pod.metadata.name)
+        if newest is None or newest.metadata.uid != pod.metadata.uid or newest.spec.node_name:
+            return
+        if self._gates is not None:
+            self._gates.superseded(pod.metadata.uid)
+        # What it replaces may not have come back yet: the pod as it is known proves nothing.
+        self._statuses.held(newest, reason, redact_message(message), afresh=True)
+
     def handle(self, attempt: Attempt, failure: Failure) -> None:
         """Requeue the pod unless it is gone, bound or replaced; then say why it failed."""
         info = attempt.info

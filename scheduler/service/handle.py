@@ -211,6 +211,8 @@ class ServiceHandle:
         self.evaluator: PreemptionSearch | None = None
         #: Set when binding cycles exist: `BindingCycle.preempt`.
         self.stop_binding: Callable[[str, str], bool] = _nothing_to_stop
+        #: Set when it exists: `FailureHandler.relabel`.
+        self.write_label: Callable[[Pod, str, str], None] = _nothing_to_label
 
     @property
     def table(self) -> NodeTableView:
@@ -239,6 +241,10 @@ class ServiceHandle:
         """Run PreEnqueue again for waiting pods."""
         queue, wanted = self._queue(), list(uids)
         self._inbox.submit(lambda: queue.recheck(wanted))
+
+    def relabel(self, pod: Pod, reason: str, message: str) -> None:
+        """Have a waiting pod's PodScheduled condition say something else."""
+        self.write_label(pod, reason, message)
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:
         """Try pods again that `plugin` rejected."""
@@ -277,3 +283,7 @@ class ServiceHandle:
 def _nothing_to_stop(uid: str, message: str) -> bool:  # noqa: ARG001 - the signature is the seam
     """Before binding cycles exist."""
     return False
+
+
+def _nothing_to_label(pod: Pod, reason: str, message: str) -> None:
+    """Before the failure handler exists."""

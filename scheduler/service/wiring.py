@@ -176,7 +176,7 @@ class Wiring:
         self.recheck = NodeRecheck(self.engine, metrics) if settings.recheck_before_bind else None
         self.binding = self._binding_cycle()
         for handle in self._handles.values():
-            handle.stop_binding = self.binding.preempt
+            handle.stop_binding, handle.write_label = self.binding.preempt, self.failures.relabel
         self.loop = SchedulingLoop(
             self.engine,
             self.queue,

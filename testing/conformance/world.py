@@ -183,6 +183,9 @@ class VectorHandle:
     def wake(self, uids: Iterable[str], plugin: str) -> None:
         """There is no queue."""
 
+    def relabel(self, pod: Pod, reason: str, message: str) -> None:
+        """Nothing is written."""
+
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """One profile at a time."""
         return make()

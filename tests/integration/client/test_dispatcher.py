@@ -171,14 +171,36 @@ class TestStatusPatches:
         async with running(dispatcher):
             dispatcher.patch_status(a_patch("p", "1"))
             await until(lambda: len(server.seen) == 1)
+            waiting = asyncio.create_task(dispatcher.status_written("uid-p"))
             dispatcher.patch_status(a_patch("p", "2"))
             dispatcher.patch_status(a_patch("q"))
             await until(lambda: len(server.seen) == 2)
             assert server.seen[1].path == status_path("q")
+            assert not waiting.done()
             release.set()
+            # Who waits for the status of a pod waits for both.
+            await waiting
+            assert len(server.seen) == 3
             await until(lambda: len(server.seen) == 3)
             assert server.seen[2].json["status"]["conditions"][0]["message"] == "2"
             assert await dispatcher.close(60.0) == 0
+
+    @pytest.mark.parametrize("end", ["a bind drops it", "closed"])
+    async def test_nobody_waits_for_a_status_that_will_not_be_written(
+        self, client: ApiClient, end: str
+    ) -> None:
+        dispatcher = Dispatcher(client)
+        async with asyncio.timeout(60):
+            await dispatcher.status_written("uid-p")
+            dispatcher.patch_status(a_patch("p"))
+            waiting = asyncio.create_task(dispatcher.status_written("uid-p"))
+            await settle()
+            assert not waiting.done()
+            if end == "closed":
+                await dispatcher.close(0.0)
+            else:
+                await dispatcher._end_patches("uid-p")
+            await waiting
 
     async def test_a_newer_patch_takes_over_what_failed_for_good(
         self, server: FaultyServer, client: ApiClient

@@ -6,6 +6,7 @@ machines, 15 of them for nothing. Both autoscalers are imitated, in virtual time
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,12 +14,19 @@ import pytest
 from benchmarks.bound_sum import BoundSum
 from simulator import EmbeddedCluster, SimClock
 from simulator.controllers.autoscaler_groups import parse_settings
+from simulator.store import Change
 from testing.embedded_service import bound_to, condition, node, until
-from tests.integration.deferred_quota.stage import HELD, Stage, staged
+from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 
 LIMIT, PODS, SIZE = 24, 40, 3
 RUN = LIMIT // SIZE
 SCAN_SECONDS = 10.0
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(controllers=(), seed=1) as running:
+        yield running
 
 
 class Market:
@@ -81,6 +89,26 @@ class Market:
         await stage.quiet()
 
 
+class Promised:
+    """Pods that run or for which an autoscaler may buy: now, and the most at any time."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.names: set[str] = set()
+        self.most = 0
+        cluster.store.subscribe("pods", self._changed)
+
+    def _changed(self, _table: str, change: Change) -> None:
+        obj = change.version.obj
+        status = obj.get("status", {})
+        unplaced = any(
+            each.get("reason") == "Unschedulable" for each in status.get("conditions", ())
+        )
+        over = change.type == "DELETED" or status.get("phase") == "Succeeded"
+        counts = not over and (unplaced or bool(obj["spec"].get("nodeName")))
+        (self.names.add if counts else self.names.discard)(obj["metadata"]["name"])
+        self.most = max(self.most, len(self.names))
+
+
 @pytest.fixture(params=["cluster-autoscaler", "karpenter"])
 def flavor(request: Any) -> str:
     return str(request.param)
@@ -116,6 +144,77 @@ async def test_rc3_at_most_one_machine_too_many_is_bought(
             await market.look(stage)
         assert market.bought <= needed + 1
     assert total.most <= LIMIT * 1000
+
+
+async def test_rc3_who_is_overtaken_is_no_longer_called_unschedulable(
+    cluster: EmbeddedCluster,
+) -> None:
+    """Seen beside Karpenter: six machines instead of four.
+
+    Eight pods were called Unschedulable and machines bought for them; when these were there, three
+    pods that the quota held were tried before three of the eight and took their places. The three
+    were called Unschedulable for some seconds more, and got two machines of their own.
+    """
+    promised = Promised(cluster)
+    async with staged(cluster, [node("small", "1")]) as stage:
+        await stage.quota(cpu=LIMIT * 1000)
+        first = [f"first-{number}" for number in range(RUN)]
+        stage.released(*first, cpu=str(SIZE), nodeSelector={"zone": "b"})
+        for name in first:
+            await stage.told(name, "Unschedulable")
+        others = [f"other-{number}" for number in range(6)]
+        stage.released(*others, cpu=str(SIZE), nodeSelector={"zone": "a"})
+        for name in others:
+            await stage.told(name)
+        assert promised.names == {*first}
+        # Where only the others may run, and only five of them.
+        cluster.create(node("machine-a", str(5 * SIZE), labels={"zone": "a"}))
+        stage.advance()
+        await until(lambda: sum(map(stage.is_bound, others)) == 5, "the others run")
+        await stage.quiet()
+        assert len(promised.names) == RUN
+        assert promised.most == RUN
+        # The oldest ones keep what is left, and get their machine.
+        assert promised.names & {*first} == {*first[:3]}
+        cluster.create(node("machine-b", str(8 * SIZE), labels={"zone": "b"}))
+        stage.advance()
+        await until(lambda: sum(map(stage.is_bound, first)) == 3, "the quota is full")
+        await stage.quiet()
+        assert promised.most == RUN
+
+
+async def test_rc3_who_is_overtaken_gets_the_next_share(cluster: EmbeddedCluster) -> None:
+    """No event of a node is needed for it."""
+    promised = Promised(cluster)
+    async with staged(cluster, [node("a", "1", labels={"zone": "a"})]) as stage:
+        await stage.quota(cpu=2000)
+        stage.released("first", "second", nodeSelector={"zone": "b"})
+        await stage.told("first", "Unschedulable")
+        await stage.told("second", "Unschedulable")
+        stage.released("taker", nodeSelector={"zone": "a"})
+        await stage.bound("taker")
+        await stage.told("second")
+        assert promised.names == {"taker", "first"}
+        stage.finish("taker")
+        await stage.told("second", "Unschedulable")
+        # One that came later, and stood back from the beginning.
+        stage.released("third", nodeSelector={"zone": "c"})
+        await stage.told("third")
+        stage.delete("first")
+        await stage.told("third", "Unschedulable")
+        assert promised.most == 2
+
+
+async def test_rc3_a_raised_limit_lets_more_claim(cluster: EmbeddedCluster) -> None:
+    async with staged(cluster, [node("a", "1")]) as stage:
+        await stage.quota(cpu=2000)
+        stage.released("first", "second", cpu="2")
+        await stage.told("first", "Unschedulable")
+        await stage.told("second")
+        await stage.patch_quota("q", {CPU: 4000})
+        await stage.told("second", "Unschedulable")
+        await stage.patch_quota("q", {CPU: 3000})
+        await stage.told("second")
 
 
 async def test_rc3_without_claims_it_buys_for_everybody(flavor: str) -> None:

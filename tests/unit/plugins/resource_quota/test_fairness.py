@@ -115,3 +115,41 @@ def test_claims_are_for_labelling_only() -> None:
     desk.ledger.forget("first")
     assert not desk.ledger.unclaimed(second)
     desk.ledger.validate()
+
+
+def test_claims_are_withdrawn_newest_first_but_not_more_than_needed() -> None:
+    desk = Desk(quota(hard=HARD))
+    pods = [
+        pod(name, cpu, deferred=True)
+        for name, cpu in (("old", "3"), ("large", "4"), ("small", "1"), ("taker", "3"))
+    ]
+    assert len(desk.enqueue(*pods)) == 4
+    account = desk.ledger.account("default", "q")
+    assert account is not None
+    for name in ("old", "large", "small"):
+        desk.ledger.claim(name)
+    assert not desk.ledger.withdraw_claims(account)
+    assert not desk.ledger.reserve(pods[3])
+    # Without the small one there is not room enough yet; without the large one there is for it.
+    assert list(desk.ledger.withdraw_claims(account)) == ["large"]
+    assert list(account.claims) == ["old", "small"]
+    desk.ledger.validate()
+    assert desk.ledger.offer(account) == []
+    desk.ledger.unreserve("taker")
+    assert [each.uid for each in desk.ledger.offer(account)] == ["large"]
+    assert desk.ledger.offer(account) == []
+
+
+def test_a_pod_that_is_booked_or_asks_for_something_else_claims_accordingly() -> None:
+    desk = Desk(quota(hard=HARD))
+    subject = pod("subject", "2", deferred=True)
+    assert desk.enqueue(subject) == ["subject"]
+    account = desk.ledger.account("default", "q")
+    assert account is not None
+    desk.ledger.claim("subject")
+    assert account.claimed == [2 * 10**9]
+    desk.ledger.observe(pod("subject", "3", deferred=True))
+    assert account.claimed == [3 * 10**9]
+    desk.ledger.nominate(subject, "n")
+    assert account.claimed == [0]
+    desk.ledger.validate()

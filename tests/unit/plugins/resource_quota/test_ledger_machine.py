@@ -175,6 +175,22 @@ class LedgerMachine(RuleBasedStateMachine):
     def attempted(self, uid: str) -> None:
         self.ledger.attempted(uid)
 
+    @rule(uid=UIDS)
+    def unplaced(self, uid: str) -> None:
+        """No node has room; what is claimed is put right between cycles."""
+        known = self.pods.get(uid)
+        if known is None or known.spec.node_name or self.ledger.holds(uid):
+            return
+        if self.ledger.unclaimed(known):
+            self.ledger.stand_back(uid)
+        else:
+            self.ledger.claim(uid)
+        for account in self.ledger.accounts():
+            self.ledger.withdraw_claims(account)
+            assert not account.claimed_too_much()
+            for each in self.ledger.offer(account):
+                assert not self.ledger.unclaimed(each)
+
     @invariant()
     def sums_equal_a_recount(self) -> None:
         self.ledger.validate()

@@ -44,6 +44,9 @@ class Board:
         self.observed: list[float] = []
         self.woken: list[str] = []
         self.rechecked: list[str] = []
+        self.activated: list[str] = []
+        self.relabelled: list[tuple[str, str]] = []
+        self.waited_for: list[list[str]] = []
         self.kept: dict[str, Any] = {}
         self.pods: dict[str, Pod] = {}
         self.nominated: dict[str, str] = {}
@@ -90,6 +93,16 @@ class Board:
     def recheck(self, uids: Any) -> None:
         self.rechecked.extend(uids)
 
+    def activate(self, pods: Any) -> None:
+        self.activated.extend(each.metadata.name for each in pods)
+
+    def relabel(self, pod: Pod, reason: str, message: str) -> None:
+        assert message.startswith("quota exceeded: ")
+        self.relabelled.append((pod.metadata.name, reason))
+
+    async def status_written(self, uids: Any) -> None:
+        self.waited_for.append([*uids])
+
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self.kept:
             self.kept[name] = make()
@@ -104,6 +117,9 @@ class Board:
             "clock": self,
             "wake": self.wake,
             "recheck": self.recheck,
+            "activate": self.activate,
+            "relabel": self.relabel,
+            "api": self,
             "shared": self.shared,
             "listers": {"pods": SimpleNamespace(list=self.pods.values)},
             "nominator": SimpleNamespace(node_of=lambda uid: self.nominated.get(uid, "")),
@@ -181,6 +197,54 @@ def test_b08_freed_quota_wakes_the_pod_and_lets_it_in() -> None:
     assert desk.plugin.pre_enqueue(held) is None
     assert desk.board.observed == [5.0]
     assert desk.board.gauges["scheduler_resource_quota_held_pods", "default"] == 0
+
+
+async def test_a_bind_waits_until_those_it_overtakes_are_told() -> None:
+    """RC3: an autoscaler that saw both would buy a node too many."""
+    desk = Desk()
+    first, second = pod("first", deferred=True), pod("second", deferred=True)
+    taker = pod("taker", deferred=True)
+    desk.seen(quota(hard={CPU: 2000}), first, second, taker)
+    plugin, state = desk.plugin, CycleState(desk.board.time)
+    for each in (first, second):
+        assert plugin.unschedulable_reason(each) is None
+        plugin.pod_conditions(each, QueuedPodInfo(each, desk.board.time))
+    assert plugin.pre_bind_pre_flight(state, taker, "n") is SKIP
+    assert plugin.reserve(state, taker, "n") is None
+    # The newest claim has to go.
+    assert desk.board.relabelled == [("second", "ResourceQuotaValidated")]
+    assert desk.board.rechecked == []
+    assert plugin.pre_bind_pre_flight(state, taker, "n") is None
+    assert await plugin.pre_bind(state, taker, "n") is None
+    assert desk.board.waited_for == [["second"]]
+    desk.run()
+    assert desk.board.activated == []
+    # It is given back: the one that was overtaken may try again, and claim it.
+    plugin.unreserve(state, taker, "n")
+    desk.run()
+    assert desk.board.activated == ["second"]
+    assert plugin.pre_bind_pre_flight(state, taker, "n") is SKIP
+    # Those who claimed may use it without a word to anybody.
+    assert plugin.reserve(state, first, "n") is None
+    assert plugin.pre_bind_pre_flight(state, first, "n") is SKIP
+    assert len(desk.board.relabelled) == 1
+    desk.ledger.validate()
+
+
+def test_quota_that_went_while_an_attempt_was_under_way_is_not_claimed_for_long() -> None:
+    desk = Desk()
+    late = pod("late", deferred=True)
+    desk.seen(quota(hard={CPU: 1000}), late)
+    assert desk.plugin.unschedulable_reason(late) is None
+    desk.seen(pod("running", node="n"))
+    desk.run()
+    desk.plugin.pod_conditions(late, QueuedPodInfo(late, desk.board.time))
+    assert desk.plugin.books is not None
+    assert desk.plugin.books.next_due() == 0.0
+    desk.run()
+    assert desk.board.relabelled == [("late", "ResourceQuotaValidated")]
+    # It does not even fit alone: the gate is closed as well.
+    assert desk.board.rechecked == [late.uid]
 
 
 def test_b29_a_nominated_pod_that_was_held_keeps_quota_again_once_it_is_let_in() -> None:
