@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.api.pod_signatures import PodSignatures
+from scheduler.api.signatures.interner import PodSignatures
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Evaluator, Framework, WaitingPods
 from scheduler.engine.cycle_budget import CycleBudget

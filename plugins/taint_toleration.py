@@ -16,7 +16,7 @@ from plugins.normalization import default_normalize
 from plugins.row_selection import FEW, selector
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod, Toleration
-from scheduler.api.signature import PodSignature
+from scheduler.api.signatures.signature import PodSignature
 from scheduler.api.tolerations import PREFER_NO_SCHEDULE, SCHEDULING_EFFECTS, tolerates
 from scheduler.framework import (
     ActionType,

@@ -30,7 +30,7 @@ from scheduler.api.selectors import (
     compile_label_selector,
     compile_map_selector,
 )
-from scheduler.api.signature import PodSignature
+from scheduler.api.signatures.signature import PodSignature
 from scheduler.framework import Handle
 
 MATCH_LABEL_KEYS_GATE: Final = "MatchLabelKeysInPodTopologySpread"

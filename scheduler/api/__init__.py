@@ -29,9 +29,6 @@ from scheduler.api.pod import (
     PodSpec,
     TopologySpreadConstraint,
 )
-from scheduler.api.pod_signatures import (
-    PodSignatures,
-)
 from scheduler.api.policy import (
     PodDisruptionBudget,
 )
@@ -54,7 +51,10 @@ from scheduler.api.selectors import (
     SelectorError,
     compile_label_selector,
 )
-from scheduler.api.signature import (
+from scheduler.api.signatures.interner import (
+    PodSignatures,
+)
+from scheduler.api.signatures.signature import (
     PodSignature,
 )
 from scheduler.api.storage import (

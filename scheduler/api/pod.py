@@ -1,8 +1,7 @@
 """The Pod and everything under it that scheduling reads.
 
-`Pod.signature` is not part of the Kubernetes object: `scheduler.api.pod_signatures.PodSignatures`
-fills it in once per pod, so that derived facts (request vectors, parsed selectors) are computed
-once per workload.
+`Pod.signature` is not part of the Kubernetes object. `PodSignatures` sets it once per pod, so that
+derived values (request vectors, parsed selectors) are computed once per workload.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 from scheduler.api.meta import Condition, LabelSelector, Object, ObjectMeta, ResourceList, Value
 
 if TYPE_CHECKING:
-    from scheduler.api.signature import PodSignature
+    from scheduler.api.signatures.signature import PodSignature
 
 
 class NodeSelectorRequirement(Value, frozen=True):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from scheduler.api.node import Node
-from scheduler.api.packed_spec import replaced
 from scheduler.api.pod import Pod
+from scheduler.api.signatures.packed_spec import replaced
 from scheduler.cache.node_table import NodeTable
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler.api.node import ContainerImage
 from scheduler.api.pod import Pod
-from scheduler.api.signature import PodSignature
+from scheduler.api.signatures.signature import PodSignature
 from scheduler.framework.nodes import BoolColumn, ImageState, PotentialVictims, Rows
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.api.pod import Pod
-from scheduler.api.signature import PodSignature
+from scheduler.api.signatures.signature import PodSignature
 from scheduler.cache.columns import NATIVE_RESOURCES, NumericColumns
 from scheduler.cache.scalar_amounts import ScalarAmounts
 from scheduler.framework.nodes import Int64Column, Rows

@@ -23,7 +23,7 @@ from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Affinity, Pod
 from scheduler.api.pod_affinity import AffinityTerm
-from scheduler.api.signature import PodSignature
+from scheduler.api.signatures.signature import PodSignature
 from scheduler.cache.term_block import HashedPod, TermBlock
 from scheduler.cache.term_blocks import BlockOwner, NodeKeys, TermBlocks, TermsOfBlocks
 from scheduler.framework.nodes import ExistingPodTerm, Int32Column, PotentialVictims, TermKind

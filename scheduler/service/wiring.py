@@ -17,10 +17,10 @@ from plugins.resource_quota.arguments import API
 from plugins.resource_quota.bookkeeper import Bookkeeper
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.api.pod_signatures import PodSignatures
 from scheduler.api.quantity import QuantityError
 from scheduler.api.quantity_fields import located, node_amounts, pod_amounts
 from scheduler.api.requests import node_allocatable
+from scheduler.api.signatures.interner import PodSignatures
 from scheduler.cache import Cache
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.dispatcher import Dispatcher, DispatcherOptions

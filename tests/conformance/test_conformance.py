@@ -55,8 +55,8 @@ def test_every_vector_of_the_family_agrees(family: str) -> None:
 def test_they_agree_when_every_pod_is_kept_as_a_large_one_is(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.api.pod_signatures.PACK_BYTES", 0)
-    monkeypatch.setattr("scheduler.api.unpacked_memory.MAX_UNPACKED_BYTES", 0)
+    monkeypatch.setattr("scheduler.api.signatures.interner.PACK_BYTES", 0)
+    monkeypatch.setattr("scheduler.api.signatures.unpacked_memory.MAX_UNPACKED_BYTES", 0)
     monkeypatch.setattr("scheduler.api.label_sets.MAX_PLAIN_LABELS", 0)
     monkeypatch.setattr("scheduler.cache.term_index.MANY_TERMS", 0)
     monkeypatch.setattr("scheduler.cache.selector_counts.MANY_LABELS", 0)

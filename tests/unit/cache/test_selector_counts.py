@@ -81,7 +81,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[str]:
             patch.setattr("scheduler.cache.term_index.MANY_TERMS", 0)
             patch.setattr("scheduler.cache.selector_counts.MANY_LABELS", 0)
             patch.setattr("scheduler.api.label_sets.MAX_PLAIN_LABELS", 0)
-            patch.setattr("scheduler.api.pod_signatures.PACK_BYTES", 0)
+            patch.setattr("scheduler.api.signatures.interner.PACK_BYTES", 0)
         yield request.param
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from scheduler.api import Pod, PodSignature, PodSignatures
 from scheduler.api.node_selectors import compile_required_node_affinity
-from scheduler.api.pod_key import PIN_PLACEHOLDER
 from scheduler.api.requests import (
     Resources,
     assigned_requests,
@@ -19,6 +18,7 @@ from scheduler.api.requests import (
     scoring_requests,
 )
 from scheduler.api.selectors import SelectorError
+from scheduler.api.signatures.key import PIN_PLACEHOLDER
 from tests.unit.api.objects import container, pinned, pod, required
 
 CPU: dict[str, Any] = {"requests": {"cpu": "1"}}

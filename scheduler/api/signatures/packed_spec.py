@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from scheduler.api.pod import PodSpec
-from scheduler.api.unpacked_memory import Packed, UnpackedMemory
+from scheduler.api.signatures.unpacked_memory import Packed, UnpackedMemory
 
 PACKED_FIELDS: Final = (
     "containers",

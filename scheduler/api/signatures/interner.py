@@ -24,18 +24,18 @@ from typing import Final, cast
 from scheduler.api import label_sets
 from scheduler.api.label_sets import UnbalancedReleaseError
 from scheduler.api.packed_labels import PackedLabels, SharedLabels
-from scheduler.api.packed_spec import replaced
 from scheduler.api.pod import Pod, PodSpec
-from scheduler.api.pod_key import (
+from scheduler.api.requests import limits_differ
+from scheduler.api.signatures.key import (
     controller_owner,
     pod_pin,
     relevant_volumes,
     resize_of,
     signature_key,
 )
-from scheduler.api.requests import limits_differ
-from scheduler.api.signature import PackedSignature, PodSignature
-from scheduler.api.unpacked_memory import UnpackedMemory
+from scheduler.api.signatures.packed_spec import replaced
+from scheduler.api.signatures.signature import PackedSignature, PodSignature
+from scheduler.api.signatures.unpacked_memory import UnpackedMemory
 
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of signatures beyond which unreferenced ones go: some 8,000 typical templates."""

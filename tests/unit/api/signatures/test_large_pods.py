@@ -18,9 +18,9 @@ from scheduler.api import Pod, PodSignatures, QuantityError
 from scheduler.api.bounded_memory import BoundedMemory
 from scheduler.api.label_sets import labels_key
 from scheduler.api.packed_labels import PackedLabels
-from scheduler.api.packed_spec import PACKED_FIELDS, replaced
-from scheduler.api.signature import PackedSignature
-from scheduler.api.unpacked_memory import MAX_UNPACKED_BYTES, Packed
+from scheduler.api.signatures.packed_spec import PACKED_FIELDS, replaced
+from scheduler.api.signatures.signature import PackedSignature
+from scheduler.api.signatures.unpacked_memory import MAX_UNPACKED_BYTES, Packed
 from scheduler.cache import Cache, NodeOverlay
 from scheduler.cache.cache import with_node
 from tests.unit.api.objects import container, node, pod
@@ -136,7 +136,7 @@ def test_what_is_derived_from_a_large_pod_is_the_same_after_it_was_forgotten(
     spec: Callable[[int], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = PodSignatures().intern(pod(spec(1)))
-    monkeypatch.setattr("scheduler.api.pod_signatures.PACK_BYTES", 1 << 30)
+    monkeypatch.setattr("scheduler.api.signatures.interner.PACK_BYTES", 1 << 30)
     plain = PodSignatures().intern(pod(spec(1)))
     assert not isinstance(plain, PackedSignature)
     for _ in range(2):

@@ -29,7 +29,6 @@ from scheduler.api.node_selectors import (
     compile_preferred_terms,
     compile_required_node_affinity,
 )
-from scheduler.api.packed_spec import PackedSpec, pack
 from scheduler.api.pod import (
     Affinity,
     NodeSelector,
@@ -42,7 +41,6 @@ from scheduler.api.pod import (
     Volume,
 )
 from scheduler.api.pod_affinity import PodAffinityTerms, compile_pod_affinity
-from scheduler.api.pod_key import Resize, unpinned_affinity
 from scheduler.api.ports import HostPort, host_ports
 from scheduler.api.requests import (
     Resources,
@@ -54,9 +52,11 @@ from scheduler.api.requests import (
     within_count,
 )
 from scheduler.api.selectors import IN, compile_map_selector
+from scheduler.api.signatures.key import Resize, unpinned_affinity
+from scheduler.api.signatures.packed_spec import PackedSpec, pack
+from scheduler.api.signatures.unpacked_memory import Packed, UnpackedMemory
 from scheduler.api.sizes import deep_size
 from scheduler.api.tolerations import TolerationIndex
-from scheduler.api.unpacked_memory import Packed, UnpackedMemory
 
 FEATURE_RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
 """Declared feature a node needs for pods with a rule that restarts all containers."""
