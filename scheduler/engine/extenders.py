@@ -29,7 +29,6 @@ from scheduler.engine.extender_wire import (
     preemption_answer,
     preemption_request,
 )
-from scheduler.engine.runtime import failed
 from scheduler.framework import MAX_NODE_SCORE, Code, Status
 from scheduler.framework.preemption import Candidate
 
@@ -178,7 +177,7 @@ class Extenders:
                 left = await outside.ask(extender, verb, request, read)
             except ExtenderError as error:
                 if not extender.ignorable:
-                    raise failed(str(error), error) from error
+                    raise
                 outside.log_ignored_failure(extender, verb, pod, error)
         return left
 
@@ -234,7 +233,7 @@ class ExtenderRound:
         """The names left, and why the others are not.
 
         Raises:
-            AttemptError: an extender failed that is not ignorable.
+            ExtenderError: an extender failed that is not ignorable.
         """
         refusals = FailedNodes()
         for extender in self._filters:
@@ -247,7 +246,7 @@ class ExtenderRound:
                 answer = await self._outside.ask(extender, verb, body, read)
             except ExtenderError as error:
                 if not extender.ignorable:
-                    raise failed(str(error), error) from error
+                    raise
                 self._outside.log_ignored_failure(extender, verb, self._pod, error)
                 continue
             passing = frozenset(answer.passing)

@@ -19,6 +19,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.extenders import (
+    ExtenderError,
     ExtenderRound,
     Extenders,
     ExtenderTransport,
@@ -129,7 +130,7 @@ class SuspendedSearch(Search):
         if row is not None and self._nominated_fits(state, pod, row):
             try:
                 left, _ = await consultation.filter([nominated])
-            except AttemptError:
+            except ExtenderError:
                 # Upstream only logs an error here; a real one comes back with all nodes.
                 left = ()
             if left:
@@ -139,7 +140,10 @@ class SuspendedSearch(Search):
             return found
         names = self._table.names
         asked = [names[row] for row in found.rows.tolist()]
-        left, refusals = await consultation.filter(asked)
+        try:
+            left, refusals = await consultation.filter(asked)
+        except ExtenderError as error:
+            raise failed(str(error), error) from error
         if len(left) == len(asked):
             return found
         return self._without_refused(state, pod, found, set(left), refusals, diagnosis)

@@ -163,7 +163,7 @@ class Evaluator:
 
         `check` is called often, and raises CycleBudgetError when the search has taken too long.
 
-        `review` lets extenders have a say; its coroutine raises AttemptError when one fails.
+        `review` lets extenders have a say; its coroutine raises ExtenderError when one fails.
         """
         self._review = review
         self._check = check
@@ -230,8 +230,8 @@ class Evaluator:
         """The choice among what extenders left of the candidates."""
         try:
             candidates = await reviewed
-        except AttemptError as error:
-            return PreemptionFinding(error=error.status.message)
+        except ExtenderError as error:
+            return PreemptionFinding(error=str(error))
         if not candidates:
             return PreemptionFinding(error=NO_CANDIDATE)
         ranked = [
