@@ -50,6 +50,10 @@ class BindOutcome(Enum):
     """Deleted, or its name belongs to another pod now."""
 
 
+class PodMovedOnError(Exception):
+    """The pod is deleted or bound elsewhere for certain; it gets no event and no condition."""
+
+
 @dataclass(frozen=True, slots=True)
 class BindResult:
     """The outcome, the error of the bind request if it had one, and whether a GET was needed."""

@@ -18,9 +18,6 @@ from scheduler.engine.explain import (
     PodExplanation,
     PodState,
 )
-from scheduler.engine.extenders import (
-    Extenders,
-)
 from scheduler.engine.failure import (
     Failure,
 )
@@ -47,7 +44,6 @@ __all__ = [
     "Evaluator",
     "Examination",
     "Explainer",
-    "Extenders",
     "Failure",
     "FitError",
     "Framework",

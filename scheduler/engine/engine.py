@@ -16,7 +16,6 @@ from scheduler.cache.cache import CacheError
 from scheduler.engine import failure
 from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
 from scheduler.engine.diagnosis import Diagnosis, FitError
-from scheduler.engine.extenders import Extenders
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import (
     FINISHED_LATE,
@@ -38,6 +37,7 @@ from scheduler.engine.schedule_one import (
 )
 from scheduler.engine.suspended_cycle import SuspendedAlgorithm
 from scheduler.engine.waiting import WaitingPod, WaitingPods
+from scheduler.extenders.extender import Extenders
 from scheduler.framework import (
     CLEAR_NOMINATION,
     Clock,

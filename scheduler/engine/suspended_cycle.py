@@ -18,14 +18,6 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import Diagnosis, FitError
-from scheduler.engine.extenders import (
-    ExtenderError,
-    ExtenderRound,
-    Extenders,
-    ExtenderTransport,
-    FailedNodes,
-    TooLateError,
-)
 from scheduler.engine.result_cache import CachedResult
 from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
 from scheduler.engine.schedule_one import (
@@ -41,6 +33,14 @@ from scheduler.engine.search import (
     Search,
     entry_codes,
     pre_filter_failed,
+)
+from scheduler.extenders.extender import (
+    ExtenderError,
+    ExtenderRound,
+    Extenders,
+    ExtenderTransport,
+    FailedNodes,
+    TooLateError,
 )
 from scheduler.framework import (
     Code,

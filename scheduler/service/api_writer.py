@@ -14,7 +14,7 @@ from scheduler.api.meta import Condition
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.storage import ObjectReference
-from scheduler.client.binding import BindOutcome
+from scheduler.client.binding import BindOutcome, PodMovedOnError
 from scheduler.client.clock import second_time
 from scheduler.client.dispatcher import Dispatcher, Lane
 from scheduler.client.errors import ApiError
@@ -29,10 +29,6 @@ from scheduler.client.status_patch import (
 from scheduler.framework import ObjectKey, Status, error
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.object_waits import ObjectWaits
-
-
-class PodMovedOnError(Exception):
-    """The pod is certain to be gone or bound elsewhere: nothing is to be said about it any more."""
 
 
 class ServiceApiWriter:

@@ -15,17 +15,17 @@ from typing import Any, Final
 
 import structlog
 
+from scheduler.client.binding import PodMovedOnError
 from scheduler.engine import Attempt, Engine, Failure
 from scheduler.engine.engine import rejected_on_node
 from scheduler.engine.failure import from_error, from_status
 from scheduler.engine.runtime import AttemptError, failed
+from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import status_or_none
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
-from scheduler.service.api_writer import PodMovedOnError
-from scheduler.service.extenders import ExtenderBinder
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.inbox import Inbox

@@ -131,7 +131,7 @@ def _unusable_extenders(configuration: KubeSchedulerConfiguration) -> Iterable[t
     if not configuration.extenders:
         return ()
     # Only here: it brings the whole HTTP client, which commands that read a file do not need.
-    from scheduler.service.extenders import extender_problems  # noqa: PLC0415
+    from scheduler.extenders.transport import extender_problems  # noqa: PLC0415
 
     return extender_problems(configuration.extenders)
 

@@ -48,9 +48,12 @@ from scheduler.controllers.quota_usage import (
     UsageWriter,
     report_unenforced,
 )
-from scheduler.engine import Engine, Evaluator, Extenders, Framework, WaitingPods
+from scheduler.engine import Engine, Evaluator, Framework, WaitingPods
 from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.kubelet_rejections import KubeletRejections
+from scheduler.extenders.binder import ExtenderBinder
+from scheduler.extenders.extender import Extenders
+from scheduler.extenders.transport import ServiceOutside
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
@@ -59,7 +62,6 @@ from scheduler.service.api_writer import ProfileEvents, ServiceApiWriter
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
-from scheduler.service.extenders import ExtenderBinder, ServiceOutside
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.handle import ServiceHandle, SubscriptionBoard

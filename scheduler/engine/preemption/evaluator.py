@@ -33,6 +33,7 @@ from scheduler.engine.preemption.dry_run_cache import DryRunCache, Outcomes
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.engine.runtime import AttemptError, Framework, call_filter
 from scheduler.engine.schedule_one import RandomSource
+from scheduler.extenders.extender import ExtenderError
 from scheduler.framework import (
     BoolColumn,
     Code,

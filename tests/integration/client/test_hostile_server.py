@@ -19,7 +19,6 @@ from scheduler.client.errors import (
     RequestTimeout,
     ResponseTooLarge,
 )
-from scheduler.client.extender_http import ExtenderHttp
 from scheduler.client.http import ConnectionPool
 from scheduler.client.http.connection import Connection
 from scheduler.client.http.parser import MAX_ERROR_BYTES, MAX_HEAD_BYTES, MAX_PAGE_BYTES
@@ -27,6 +26,7 @@ from scheduler.client.http.request import HeaderBlock
 from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
+from scheduler.extenders.http_client import ExtenderHttp
 from tests.integration.client.faulty_server import until
 from tests.integration.client.test_http_pool import (
     OK,

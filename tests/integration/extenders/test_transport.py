@@ -23,7 +23,7 @@ from scheduler.client.errors import (
     RequestError,
     RequestTimeout,
 )
-from scheduler.client.extender_http import (
+from scheduler.extenders.http_client import (
     ExtenderHttp,
     ExtenderResponseTooLarge,
     ExtenderStatusError,

@@ -14,7 +14,7 @@ from scheduler.engine.failure import REASON_SCHEDULER_ERROR, SET_ASIDE
 from scheduler.engine.overruns import FIRST_PAUSE, MAX_BUDGET_FACTOR, MAX_PAUSE, Overruns
 from scheduler.framework import QueuedPodInfo, unschedulable
 from tests.unit.engine.harness import Clock, World, plugin
-from tests.unit.engine.test_extenders import FILTER, Told, engine_of
+from tests.unit.extenders.test_extender import FILTER, Told, engine_of
 
 
 class Slow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.engine.circuit_breaker import BreakerState, CircuitBreaker
+from scheduler.extenders.circuit_breaker import BreakerState, CircuitBreaker
 from tests.unit.engine.harness import Clock
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 from config import Extender
 from scheduler.api.pod import Container, Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.extender_wire import (
+from scheduler.extenders.protocol import (
     MAX_EXTENDER_SCORE,
     MalformedResponseError,
     PrioritizeResponse,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.api import Pod
-from scheduler.engine.extender_wire import (
+from scheduler.extenders.protocol import (
     ExtenderResultError,
     FilterResponse,
     MalformedResponseError,

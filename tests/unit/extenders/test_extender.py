@@ -11,9 +11,9 @@ import pytest
 
 from config import Extender, ExtenderManagedResource
 from scheduler.api import Pod
-from scheduler.engine import Attempt, AttemptError, Engine, Extenders
-from scheduler.engine.extender_wire import MalformedResponseError
-from scheduler.engine.extenders import ExtenderError, display_name
+from scheduler.engine import Attempt, AttemptError, Engine
+from scheduler.extenders.extender import ExtenderError, Extenders, display_name
+from scheduler.extenders.protocol import MalformedResponseError
 from scheduler.framework import CycleState, QueuedPodInfo, unschedulable
 from tests.unit.engine.harness import PROFILE, World, plugin
 

@@ -1,4 +1,4 @@
-"""HTTP extenders of a running process: who is called, who is not any more, and who binds.
+"""HTTP extenders of a running process: which are called, and which are not any more.
 
 Implements the engine's `ExtenderTransport`: a suspended scheduling cycle waits here. Every call has
 the extender's `httpTimeout`; after some failures in a row a circuit breaker keeps further calls
@@ -18,23 +18,18 @@ import structlog
 
 from config import Extender, ExtenderTLSConfig
 from scheduler.api.pod import Pod
-from scheduler.client.binding import BOUND, BindOutcome, BindResult
-from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.errors import ConfigurationError as ClientConfigurationError
-from scheduler.client.errors import ConnectionFailed, RequestError
-from scheduler.client.extender_http import ExtenderHttp, ExtenderStatusError, ExtenderTLS
+from scheduler.client.errors import RequestError
 from scheduler.client.store import Store
-from scheduler.engine.circuit_breaker import CircuitBreaker
-from scheduler.engine.extender_wire import (
+from scheduler.extenders.circuit_breaker import CircuitBreaker
+from scheduler.extenders.extender import ExtenderError, TooLateError, display_name
+from scheduler.extenders.http_client import ExtenderHttp, ExtenderStatusError, ExtenderTLS
+from scheduler.extenders.protocol import (
     ExtenderResultError,
     MalformedResponseError,
-    binding_answer,
-    binding_request,
 )
-from scheduler.engine.extenders import ExtenderError, Extenders, TooLateError, display_name
-from scheduler.framework import SKIP, Clock, ConfigurationError, Status, error
+from scheduler.framework import Clock, ConfigurationError
 from scheduler.metrics import SchedulerMetrics
-from scheduler.service.api_writer import PodMovedOnError
 
 _log = structlog.get_logger(__name__)
 
@@ -85,7 +80,7 @@ def _tls(extender: Extender) -> ExtenderTLS:
     )
 
 
-class _CallError(ExtenderError):
+class ExtenderCallError(ExtenderError):
     """A failed call, and what is known about its effect."""
 
     def __init__(self, text: str, cause: RequestError | MalformedResponseError | None) -> None:
@@ -176,7 +171,7 @@ class ServiceOutside:
         breaker = peer.breakers[verb]
         if not breaker.allows():
             self._metrics.extender_not_called(peer.name, verb)
-            raise _CallError(
+            raise ExtenderCallError(
                 f"extender {peer.http.url(verb)} is not called: it failed {breaker.failures} times "
                 f"in a row, the next try is in {math.ceil(breaker.remaining())}s",
                 None,
@@ -188,7 +183,7 @@ class ServiceOutside:
         except ExtenderResultError as error:
             # It answered as it should, so there is nothing to break.
             self._succeeded(peer, verb)
-            raise _CallError(_about(peer, verb, error), error) from error
+            raise ExtenderCallError(_about(peer, verb, error), error) from error
         except (RequestError, MalformedResponseError) as error:
             text = _about(peer, verb, error)
             if _answered(error):
@@ -196,12 +191,12 @@ class ServiceOutside:
                 self._succeeded(peer, verb)
             else:
                 self._failed(peer, verb, text)
-            raise _CallError(text, error) from error
+            raise ExtenderCallError(text, error) from error
         except Exception as error:
             # Peer boundary: whatever else an answer can provoke must cost this call only.
             self._succeeded(peer, verb)
             text = _about(peer, verb, MalformedResponseError(repr(error)))
-            raise _CallError(text, MalformedResponseError(text)) from error
+            raise ExtenderCallError(text, MalformedResponseError(text)) from error
         except BaseException:
             breaker.abandoned()
             raise
@@ -260,7 +255,7 @@ class ServiceOutside:
         self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError
     ) -> None:
         """Log that an extender's failure was ignored."""
-        if isinstance(problem, _CallError) and problem.cause is None:
+        if isinstance(problem, ExtenderCallError) and problem.cause is None:
             # The breaker opened with a line of its own.
             return
         _log.warning(
@@ -325,66 +320,3 @@ def _about(peer: ExtenderClient, verb: str, problem: RequestError | MalformedRes
             # Upstream's words, which name URL and verb.
             return text
     return f'extender "{url}": {text}'
-
-
-class ExtenderBinder:
-    """Binds through an extender, where one wants to."""
-
-    def __init__(
-        self,
-        extenders: Extenders,
-        outside: ServiceOutside,
-        dispatcher: Dispatcher,
-        metrics: SchedulerMetrics,
-    ) -> None:
-        self._extenders = extenders
-        self._outside = outside
-        self._dispatcher = dispatcher
-        self._metrics = metrics
-        #: Asked when the request is about to leave; a reason keeps it from leaving.
-        self.precondition: Callable[[Pod], str] = lambda _pod: ""
-
-    async def bind(self, pod: Pod, node_name: str) -> Status | None:
-        """Have an extender bind; returns when the outcome is certain. `SKIP`: use the Bind plugins.
-
-        A failure that may have bound the pod after all is settled by a GET, as for our own binds.
-        """
-        for extender in self._extenders.binders(pod):
-            failed: list[ExtenderError] = []
-
-            async def send(
-                extender: Extender = extender, failed: list[ExtenderError] = failed
-            ) -> BindResult | RequestError:
-                return await self._send(extender, pod, node_name, failed)
-
-            result = await self._dispatcher.bind(pod, node_name, send=send)
-            self._metrics.bind_outcome(result.outcome.value)
-            if result.bound:
-                return None
-            if result.outcome in (BindOutcome.GONE, BindOutcome.ELSEWHERE):
-                return error(PodMovedOnError(f"pod {pod.key}: {result.outcome.value}"))
-            if not failed:
-                # Nothing was sent: another replica may be leading, or the node has changed.
-                return error(result.error or f"pod {pod.key} is not bound")
-            if not extender.ignorable:
-                return error(failed[0])
-            self._outside.log_ignored_failure(extender, extender.bind_verb, pod, failed[0])
-        return SKIP
-
-    async def _send(
-        self, extender: Extender, pod: Pod, node_name: str, failed: list[ExtenderError]
-    ) -> BindResult | RequestError:
-        reason = self.precondition(pod)
-        if reason:
-            held_back = ConnectionFailed("POST", display_name(extender), reason, sent=False)
-            return BindResult(BindOutcome.UNBOUND, held_back)
-        body = binding_request(pod, node_name)
-        try:
-            await self._outside.ask(extender, extender.bind_verb, body, binding_answer)
-        except ExtenderError as error:
-            failed.append(error)
-            unknown = ConnectionFailed("POST", display_name(extender), str(error), sent=True)
-            if isinstance(error, _CallError) and error.never_sent:
-                return BindResult(BindOutcome.UNBOUND, unknown)
-            return unknown
-        return BOUND

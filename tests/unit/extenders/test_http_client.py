@@ -8,7 +8,7 @@ import ssl
 import pytest
 
 from scheduler.client.errors import ConfigurationError
-from scheduler.client.extender_http import ExtenderHttp, ExtenderTLS, client_tls
+from scheduler.extenders.http_client import ExtenderHttp, ExtenderTLS, client_tls
 
 
 def verified(context: ssl.SSLContext) -> bool:

@@ -1,0 +1,79 @@
+"""Binding through an extender instead of the Bind plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from config import Extender
+from scheduler.api.pod import Pod
+from scheduler.client.binding import BOUND, BindOutcome, BindResult, PodMovedOnError
+from scheduler.client.dispatcher import Dispatcher
+from scheduler.client.errors import ConnectionFailed, RequestError
+from scheduler.extenders.extender import ExtenderError, Extenders, display_name
+from scheduler.extenders.protocol import binding_answer, binding_request
+from scheduler.extenders.transport import ExtenderCallError, ServiceOutside
+from scheduler.framework import SKIP, Status, error
+from scheduler.metrics import SchedulerMetrics
+
+
+class ExtenderBinder:
+    """Binds through an extender, where one wants to."""
+
+    def __init__(
+        self,
+        extenders: Extenders,
+        outside: ServiceOutside,
+        dispatcher: Dispatcher,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self._extenders = extenders
+        self._outside = outside
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        #: Asked when the request is about to leave; a reason keeps it from leaving.
+        self.precondition: Callable[[Pod], str] = lambda _pod: ""
+
+    async def bind(self, pod: Pod, node_name: str) -> Status | None:
+        """Have an extender bind; returns when the outcome is certain. `SKIP`: use the Bind plugins.
+
+        A failure that may have bound the pod after all is settled by a GET, as for our own binds.
+        """
+        for extender in self._extenders.binders(pod):
+            failed: list[ExtenderError] = []
+
+            async def send(
+                extender: Extender = extender, failed: list[ExtenderError] = failed
+            ) -> BindResult | RequestError:
+                return await self._send(extender, pod, node_name, failed)
+
+            result = await self._dispatcher.bind(pod, node_name, send=send)
+            self._metrics.bind_outcome(result.outcome.value)
+            if result.bound:
+                return None
+            if result.outcome in (BindOutcome.GONE, BindOutcome.ELSEWHERE):
+                return error(PodMovedOnError(f"pod {pod.key}: {result.outcome.value}"))
+            if not failed:
+                # Nothing was sent: another replica may be leading, or the node has changed.
+                return error(result.error or f"pod {pod.key} is not bound")
+            if not extender.ignorable:
+                return error(failed[0])
+            self._outside.log_ignored_failure(extender, extender.bind_verb, pod, failed[0])
+        return SKIP
+
+    async def _send(
+        self, extender: Extender, pod: Pod, node_name: str, failed: list[ExtenderError]
+    ) -> BindResult | RequestError:
+        reason = self.precondition(pod)
+        if reason:
+            held_back = ConnectionFailed("POST", display_name(extender), reason, sent=False)
+            return BindResult(BindOutcome.UNBOUND, held_back)
+        body = binding_request(pod, node_name)
+        try:
+            await self._outside.ask(extender, extender.bind_verb, body, binding_answer)
+        except ExtenderError as error:
+            failed.append(error)
+            unknown = ConnectionFailed("POST", display_name(extender), str(error), sent=True)
+            if isinstance(error, ExtenderCallError) and error.never_sent:
+                return BindResult(BindOutcome.UNBOUND, unknown)
+            return unknown
+        return BOUND

@@ -1,0 +1,1 @@
+"""Extenders without a network."""
