@@ -13,10 +13,11 @@ from hypothesis import given
 
 from plugins import InterPodAffinity
 from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
-from scheduler.api import Namespace, Pod, signature
+from scheduler.api import Namespace, Pod
 from scheduler.api.hashed_conditions import Conditions
 from scheduler.api.pod_affinity import AffinityTerm, compile_pod_affinity
 from scheduler.api.selectors import CompiledLabelSelector
+from scheduler.api.signatures import signature
 from scheduler.cache import NodeOverlay
 from scheduler.framework import (
     ActionType,
