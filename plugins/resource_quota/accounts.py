@@ -132,7 +132,7 @@ class QuotaReservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Charge:
     """A pod in an account."""
 
     role: Role
@@ -144,17 +144,17 @@ class Account:
 
     __slots__ = (
         "_covers",
+        "charges",
         "claimed",
         "claims",
-        "entries",
+        "cooldown_until",
         "freed",
-        "holder",
         "limits",
         "name",
         "namespace",
         "overcommitted",
-        "rests_until",
         "scopes",
+        "starvation_reservation",
         "sums",
         "terms",
         "uid",
@@ -170,16 +170,16 @@ class Account:
         #: As in the object, to tell whether an update changes whom the quota covers.
         self.scopes = quota.spec.scopes, quota.spec.scope_selector
         self._covers: ScopeMatch = scope_match(quota.spec)
-        self.entries: dict[str, Entry] = {}
+        self.charges: dict[str, Charge] = {}
         #: What deferred pods that fit no node would use, oldest first: for labelling only
         #: (claimPending); and the sums of it, by limit.
         self.claims: dict[str, Amounts] = {}
         self.claimed = [0] * len(terms.limits)
         #: Whether something has become free, or a claim has ended, since somebody last looked.
         self.freed = True
-        self.holder: QuotaReservation | None = None
+        self.starvation_reservation: QuotaReservation | None = None
         #: No pod may become the holder before this wall clock second.
-        self.rests_until = 0.0
+        self.cooldown_until = 0.0
         #: By role, then by limit.
         self.sums: tuple[list[int], list[int], list[int]] = tuple(  # type: ignore[assignment]
             [0] * len(terms.limits) for _ in Role
@@ -208,12 +208,12 @@ class Account:
         """Whether the quota's scopes match the pod."""
         return self._covers(pod)
 
-    def put(self, uid: str, role: Role | None, amounts: Amounts) -> tuple[bool, bool]:
+    def set_charge(self, uid: str, role: Role | None, amounts: Amounts) -> tuple[bool, bool]:
         """Enter a pod anew, or with None take it out. Returns (anything changed, something freed).
 
         "Freed" is what helps somebody: a smaller sum of taken or of all.
         """
-        old = self.entries.get(uid)
+        old = self.charges.get(uid)
         if old is not None:
             if old.role is role and old.amounts == amounts:
                 return False, False
@@ -223,9 +223,9 @@ class Account:
         if role is None:
             if old is None:
                 return False, False
-            del self.entries[uid]
+            del self.charges[uid]
         else:
-            self.entries[uid] = Entry(role, amounts)
+            self.charges[uid] = Charge(role, amounts)
             sums = self.sums[role]
             for index, amount in enumerate(amounts):
                 sums[index] += amount
@@ -244,7 +244,7 @@ class Account:
             for index, amount in enumerate(each or ()):
                 self.claimed[index] += sign * amount
 
-    def claimed_too_much(self) -> Sequence[int]:
+    def overclaimed(self) -> Sequence[int]:
         """The limits that do not have room for all claims beside what is taken."""
         if not self.claims:
             return ()
@@ -285,7 +285,7 @@ class Account:
         """Differences between the sums and a count of all entries; nothing when all is well."""
         for role in Role:
             fresh = [0] * len(self.limits)
-            for entry in self.entries.values():
+            for entry in self.charges.values():
                 if entry.role is role:
                     for index, amount in enumerate(entry.amounts):
                         fresh[index] += amount
@@ -301,7 +301,7 @@ class Account:
             )
 
 
-def _frees(old: Entry, role: Role | None, amounts: Amounts) -> bool:
+def _frees(old: Charge, role: Role | None, amounts: Amounts) -> bool:
     if role is None:
         return any(old.amounts)
     if old.role in TAKEN and role not in TAKEN:

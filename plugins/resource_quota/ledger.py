@@ -29,23 +29,23 @@ from plugins.resource_quota.accounts import (
     read_terms,
 )
 from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
-from plugins.resource_quota.fairness import StarvationGuard, yields_to
-from plugins.resource_quota.holds import Demand
-from plugins.resource_quota.messages import Pairs, Violation, pairs
-from plugins.resource_quota.records import NOTHING, Namespace, PodRecord, role_in
+from plugins.resource_quota.messages import Pairs, Violation, violated_pairs
+from plugins.resource_quota.pod_records import NOTHING, Namespace, PodRecord, role_in
 from plugins.resource_quota.recount import account_drift, misplaced_pods, sums_drift
+from plugins.resource_quota.starvation_guard import StarvationGuard, yields_to
 from plugins.resource_quota.usage import UsageCache
+from plugins.resource_quota.wait_queues import QuotaRequest
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
 from scheduler.api.requests import limits_differ
 
-RETRY: Final = 0.25
+RELEASE_WINDOW: Final = 0.25
 """Seconds that pods which were let out have to use the quota, before more are let out."""
-FIRST_SPARE: Final = 16
+FIRST_OVERRELEASE: Final = 16
 """How many more than fit together are let out then; doubled each time, until one uses the quota."""
-REFUSALS: Final = 16
+MAX_MISFITS: Final = 16
 """How many pods that do not fit are looked at, when something has become free to be claimed."""
-JUST_AFTER: Final = 0.001
+EXPIRY_MARGIN: Final = 0.001
 """Seconds past a deadline that it takes for the deadline to be over."""
 
 _Extra = dict[Account, list[int]]
@@ -87,7 +87,7 @@ class Ledger:
         self._usage = UsageCache()
         self._ends: list[tuple[float, str]] = []
         #: (time, namespace) at which released pods have had their chance.
-        self._chances: list[tuple[float, str]] = []
+        self._windows: list[tuple[float, str]] = []
         self._dirty: set[str] = set()
         self._sequence = 0
         #: Let in before everything was known, in that order.
@@ -96,8 +96,8 @@ class Ledger:
         self._foreign: dict[tuple[str, str], frozenset[str]] = {}
         #: `on_release(uids)`: these may pass now, in this order; run PreEnqueue for them.
         self.on_release: Callable[[Sequence[str]], None] = lambda _uids: None
-        #: `on_doubt(uids)`: these were let in before all was known, and should not have been.
-        self.on_doubt: Callable[[Sequence[str]], None] = lambda _uids: None
+        #: `on_recheck(uids)`: these were let in before all was known, and should not have been.
+        self.on_recheck: Callable[[Sequence[str]], None] = lambda _uids: None
         #: `on_changed(account)`: the account's sums have changed, or it is new.
         self.on_changed: Callable[[Account], None] = lambda _account: None
         #: `on_forgotten(account)`: its quota is gone or asks for something else now.
@@ -107,7 +107,7 @@ class Ledger:
         self.on_overcommitted: Callable[[Account], None] = lambda _account: None
         #: Called when `next_due` moved to an earlier time.
         self.on_timer: Callable[[], None] = lambda: None
-        self._turns = StarvationGuard(
+        self._starvation_guard = StarvationGuard(
             hold_after, max_hold, check=self._check, free=self._free, on_timer=self._timer_moved
         )
 
@@ -135,13 +135,13 @@ class Ledger:
         self._watch_end(record)
         if pod.spec.node_name:
             record.reserved = record.nominated = False
-        self._enter(space, record)
+        self._reconcile(space, record)
         # It may have grown: what is kept for it must be granted anew.
         self._renew_nomination(record)
         if pod.spec.node_name or record.ended:
-            self._leave(space, record)
+            self._dequeue(space, record)
             self._settled(space, record)
-            self._turns.satisfied(space, record)
+            self._starvation_guard.satisfied(space, record)
             self._unclaim(record)
 
     def observe_newer(self, pod: Pod) -> None:
@@ -158,10 +158,10 @@ class Ledger:
         namespace = record.pod.metadata.namespace
         space = self._namespaces[namespace]
         record.ended = True
-        self._enter(space, record)
-        self._leave(space, record)
+        self._reconcile(space, record)
+        self._dequeue(space, record)
         self._settled(space, record)
-        self._turns.satisfied(space, record)
+        self._starvation_guard.satisfied(space, record)
         self._unclaim(record)
         del space.pods[uid]
         self._unsynced.pop(uid, None)
@@ -174,7 +174,7 @@ class Ledger:
         terms = read_terms(quota, self.mode)
         old = space.accounts.get(meta.name)
         fresh = Account(quota, terms) if terms.limits else None
-        if old is not None and fresh is not None and _alike(old, fresh):
+        if old is not None and fresh is not None and _same_scopes_and_names(old, fresh):
             self._change_limits(space, old, terms)
             return terms
         self._replace(space, meta.name, fresh)
@@ -215,7 +215,7 @@ class Ledger:
             record.nominated = True
         else:
             record.nominated, record.had_booking = False, True
-        self._enter(self._namespaces[record.pod.metadata.namespace], record)
+        self._reconcile(self._namespaces[record.pod.metadata.namespace], record)
 
     # -- the plugin's questions ------------------------------------------------------------------
 
@@ -247,10 +247,10 @@ class Ledger:
         if record is None:
             record = PodRecord(pod)
             record.deferred = is_deferred(pod, None)
-            record.demand = self._demand(space, record)
+            record.request = self._request_of(space, record)
         return self._check(record)
 
-    def violations_beside(
+    def violations_with(
         self, pod: Pod, account: Account, amounts: Sequence[int]
     ) -> Sequence[Violation]:
         """As `violations`, with so much more taken from one account, by limit."""
@@ -270,7 +270,7 @@ class Ledger:
             record = self._pods.get(uid)
             if record is not None:
                 record.foreign = self._is_foreign(uid)
-                self._enter(self._namespaces[record.pod.metadata.namespace], record)
+                self._reconcile(self._namespaces[record.pod.metadata.namespace], record)
 
     def _is_foreign(self, uid: str) -> bool:
         return any(uid in uids for uids in self._foreign.values())
@@ -288,9 +288,9 @@ class Ledger:
         if not found:
             space = self._namespaces[record.pod.metadata.namespace]
             record.reserved = True
-            self._enter(space, record)
-            self._leave(space, record)
-            self._turns.satisfied(space, record)
+            self._reconcile(space, record)
+            self._dequeue(space, record)
+            self._starvation_guard.satisfied(space, record)
             self._unclaim(record)
             if record.released_at is not None:
                 del space.released[record.uid]
@@ -298,12 +298,12 @@ class Ledger:
                 space.overrelease = 0
         return found
 
-    def book(self, uid: str) -> None:
+    def reserve_unchecked(self, uid: str) -> None:
         """Book what a pod was let through with before any quota asked; may overcommit."""
         record = self._pods.get(uid)
         if record is not None and not record.pod.spec.node_name:
             record.reserved = True
-            self._enter(self._namespaces[record.pod.metadata.namespace], record)
+            self._reconcile(self._namespaces[record.pod.metadata.namespace], record)
 
     def unreserve(self, uid: str) -> None:
         """Undo `reserve`; may be called at any time, any number of times."""
@@ -313,7 +313,7 @@ class Ledger:
         record.had_booking = False
         if record.reserved:
             record.reserved = False
-            self._enter(self._namespaces[record.pod.metadata.namespace], record)
+            self._reconcile(self._namespaces[record.pod.metadata.namespace], record)
 
     # -- held pods -------------------------------------------------------------------------------
 
@@ -327,28 +327,28 @@ class Ledger:
         if record.nominated:
             # What was kept for it does not fit any more, and others could use some of it.
             record.nominated = False
-            self._enter(space, record)
+            self._reconcile(space, record)
         self._settled(space, record)
         if record.order is None:
             self._sequence += 1
             record.order = (-record.pod.priority, self._sequence)
-            space.lines.add(record)
+            space.wait_queues.add(record)
             # Charged nothing while it is held, unless that is so anyway.
-            self._enter(space, record)
+            self._reconcile(space, record)
         if record.held_since is None:
             record.held_since = now
         self._unclaim(record)
-        self._turns.wait(space, record, now)
-        return self.announce(record, pairs(violations))
+        self._starvation_guard.wait(space, record, now)
+        return self.report_change(record, violated_pairs(violations))
 
-    def announce(self, record: PodRecord, violated: Pairs) -> bool:
+    def report_change(self, record: PodRecord, violated: Pairs) -> bool:
         """Whether what is violated differs from what was said last; it counts as said then."""
-        if record.announced == violated:
+        if record.reported == violated:
             return False
-        record.announced = violated
+        record.reported = violated
         return True
 
-    def wait_for_sync(self, uid: str) -> None:
+    def recheck_after_sync(self, uid: str) -> None:
         """The pod was let in although not everything is known yet: look again then."""
         self._unsynced[uid] = None
 
@@ -357,7 +357,7 @@ class Ledger:
         record = self._pods.get(uid)
         if record is None or record.held_since is None:
             return None
-        self._leave(self._namespaces[record.pod.metadata.namespace], record)
+        self._dequeue(self._namespaces[record.pod.metadata.namespace], record)
         since, record.held_since = record.held_since, None
         return max(0.0, now - since)
 
@@ -366,17 +366,17 @@ class Ledger:
         record = self._pods.get(uid)
         if record is not None:
             space = self._namespaces[record.pod.metadata.namespace]
-            record.announced = frozenset()
+            record.reported = frozenset()
             record.had_booking = False
             self._settled(space, record)
-            self._turns.satisfied(space, record)
+            self._starvation_guard.satisfied(space, record)
 
     def claim(self, uid: str) -> None:
-        """A deferred pod fits the quota and no node: note what it would use, for `unclaimed`."""
+        """A deferred pod fits the quota and no node: note its claim, for `claim_violations`."""
         record = self._pods.get(uid)
         if record is not None and record.deferred and record.role is None:
-            self._namespaces[record.pod.metadata.namespace].standing_back.pop(uid, None)
-            for account, amounts in record.demand.shares:
+            self._namespaces[record.pod.metadata.namespace].awaiting_claim.pop(uid, None)
+            for account, amounts in record.request.shares:
                 account.claim(uid, amounts)
 
     def withdraw_claims(self, account: Account) -> Mapping[str, Sequence[Violation]]:
@@ -385,20 +385,20 @@ class Ledger:
         Somebody without a claim has taken the quota: who claimed it needs no node any more. Returns
         what they would violate now, by UID.
         """
-        over = account.claimed_too_much()
+        over = account.overclaimed()
         withdrawn: list[PodRecord] = []
         for uid in reversed(list(account.claims)) if over else ():
             if any(account.claims[uid][index] for index in over):
                 record = self._pods[uid]
                 self._unclaim(record)
-                self.stand_back(uid)
+                self.await_claim(uid)
                 withdrawn.append(record)
-                over = account.claimed_too_much()
+                over = account.overclaimed()
                 if not over:
                     break
         found: dict[str, Sequence[Violation]] = {}
         for record in reversed(withdrawn):
-            violations = self.unclaimed(record.pod)
+            violations = self.claim_violations(record.pod)
             if violations:
                 found[record.uid] = violations
             else:
@@ -406,13 +406,13 @@ class Ledger:
                 self.claim(record.uid)
         return found
 
-    def stand_back(self, uid: str) -> None:
+    def await_claim(self, uid: str) -> None:
         """A pod fits the quotas and no node, but others have claimed what it would take."""
         record = self._pods.get(uid)
         if record is not None and record.role is None and record.order is None:
-            self._namespaces[record.pod.metadata.namespace].standing_back[uid] = None
+            self._namespaces[record.pod.metadata.namespace].awaiting_claim[uid] = None
 
-    def offer(self, account: Account) -> list[Pod]:
+    def take_claimable(self, account: Account) -> list[Pod]:
         """Those that stood back, the first ones, as many as could claim what is left together."""
         if not account.freed:
             return []
@@ -421,17 +421,17 @@ class Ledger:
         extra: _Extra = {each: [*each.claimed] for each in space.accounts.values()}
         pods: list[Pod] = []
         refused = 0
-        for uid in space.standing_back:
+        for uid in space.awaiting_claim:
             record = space.pods[uid]
             if self._check(record, extra):
                 refused += 1
-                if refused == REFUSALS:
+                if refused == MAX_MISFITS:
                     break
             else:
-                _add(extra, record.demand)
+                _add(extra, record.request)
                 pods.append(record.pod)
         for pod in pods:
-            del space.standing_back[pod.uid]
+            del space.awaiting_claim[pod.uid]
         return pods
 
     def pod(self, uid: str) -> Pod | None:
@@ -439,13 +439,13 @@ class Ledger:
         record = self._pods.get(uid)
         return None if record is None else record.pod
 
-    def unclaimed(self, pod: Pod) -> Sequence[Violation]:
+    def claim_violations(self, pod: Pod) -> Sequence[Violation]:
         """What a deferred pod would violate on top of the claims of others, made before its own."""
         record = self._pods.get(pod.metadata.uid)
         if record is None or not record.deferred:
             return ()
         extra: _Extra = {}
-        for account, _ in record.demand.shares:
+        for account, _ in record.request.shares:
             if record.uid not in account.claims:
                 extra[account] = account.claimed
                 continue
@@ -466,8 +466,8 @@ class Ledger:
             return 0.0
         while self._ends and not self._awaited(*self._ends[0]):
             heapq.heappop(self._ends)
-        times = [heap[0][0] for heap in (self._ends, self._chances) if heap]
-        turn = self._turns.next_due()
+        times = [heap[0][0] for heap in (self._ends, self._windows) if heap]
+        turn = self._starvation_guard.next_due()
         if turn is not None:
             times.append(turn)
         return min(times, default=None)
@@ -479,14 +479,14 @@ class Ledger:
             if self._awaited(due, uid):
                 record = self._pods[uid]
                 record.expired = True
-                self._enter(self._namespaces[record.pod.metadata.namespace], record)
-        while self._chances and self._chances[0][0] <= now:
-            self._chance_over(heapq.heappop(self._chances)[1], now)
-        self._turns.run_due(self._namespaces, now)
+                self._reconcile(self._namespaces[record.pod.metadata.namespace], record)
+        while self._windows and self._windows[0][0] <= now:
+            self._close_window(heapq.heappop(self._windows)[1], now)
+        self._starvation_guard.run_due(self._namespaces, now)
         if self.synced and self._unsynced:
             waiting, self._unsynced = self._unsynced, {}
             records = (self._pods.get(uid) for uid in waiting)
-            self.on_doubt([each.uid for each in records if each and self._check(each)])
+            self.on_recheck([each.uid for each in records if each and self._check(each)])
         dirty, self._dirty = self._dirty, set()
         for name in sorted(dirty):
             space = self._namespaces.get(name)
@@ -509,7 +509,7 @@ class Ledger:
         """Accounts of quotas that cover the pod and limit what it asks for."""
         record = self._pods.get(pod.metadata.uid)
         if record is not None:
-            yield from (account for account, _ in record.demand.shares)
+            yield from (account for account, _ in record.request.shares)
 
     def uncharged(self, account: Account) -> list[int]:
         """What deferred pods that count nowhere yet ask for, by limit; O(pods of the namespace)."""
@@ -517,7 +517,7 @@ class Ledger:
         space = self._namespaces.get(account.namespace)
         for record in () if space is None else space.pods.values():
             if record.deferred and record.role is None and not (record.ended or record.expired):
-                for other, amounts in record.demand.shares:
+                for other, amounts in record.request.shares:
                     if other is account:
                         sums = [a + b for a, b in zip(sums, amounts, strict=True)]
         return sums
@@ -530,7 +530,7 @@ class Ledger:
     def held(self, namespace: str) -> int:
         """How many pods of a namespace quotas hold."""
         space = self._namespaces.get(namespace)
-        return 0 if space is None else len(space.lines)
+        return 0 if space is None else len(space.wait_queues)
 
     def reserved(self) -> Iterator[str]:
         """UIDs of pods between Reserve and the sight of their binding, and of nominated ones."""
@@ -543,7 +543,7 @@ class Ledger:
         return LedgerStatistics(
             pods=len(self._pods),
             quotas=sum(len(space.accounts) for space in self._namespaces.values()),
-            held=sum(len(space.lines) for space in self._namespaces.values()),
+            held=sum(len(space.wait_queues) for space in self._namespaces.values()),
             reserved=sum(1 for _ in self.reserved()),
         )
 
@@ -560,7 +560,7 @@ class Ledger:
 
     def validate(self) -> None:
         """Raise LedgerDriftError if a full recount differs, or a held pod is out of place."""
-        found = self.drift() + misplaced_pods(self._namespaces, self._pods, self._demand)
+        found = self.drift() + misplaced_pods(self._namespaces, self._pods, self._request_of)
         if found:
             raise LedgerDriftError("\n".join(found))
 
@@ -576,7 +576,7 @@ class Ledger:
         if not space.pods and not space.accounts:
             self._namespaces.pop(space.name, None)
 
-    def _demand(self, space: Namespace, record: PodRecord) -> Demand:
+    def _request_of(self, space: Namespace, record: PodRecord) -> QuotaRequest:
         if not space.accounts:
             return NOTHING
         if record.usage is None:
@@ -586,34 +586,37 @@ class Ledger:
             amounts = account.amounts(record.usage)
             if any(amounts) and account.covers(record.pod):
                 shares.append((account, amounts))
-        return Demand(record.deferred, tuple(shares))
+        return QuotaRequest(record.deferred, tuple(shares))
 
-    def _enter(self, space: Namespace, record: PodRecord) -> None:
+    def _reconcile(self, space: Namespace, record: PodRecord) -> None:
         """Bring every account to what the record says."""
-        old = record.demand
-        record.demand = new = self._demand(space, record)
-        record.hopeless = any(account.exceeds(amounts) for account, amounts in new.shares)
+        old = record.request
+        record.request = new = self._request_of(space, record)
+        record.too_large = any(account.exceeds(amounts) for account, amounts in new.shares)
         kept = {account for account, _ in new.shares}
         for account, _ in old.shares:
             if account not in kept:
-                self._put(space, account, record.uid, None, ())
+                self._set_charge(space, account, record.uid, None, ())
                 account.claim(record.uid, None)
         for account, amounts in new.shares:
             role = role_in(record, account)
-            self._put(space, account, record.uid, role, amounts)
+            self._set_charge(space, account, record.uid, role, amounts)
             if record.uid in account.claims:
                 account.claim(record.uid, None if role is not None else amounts)
         if new != old:
             for account, _ in old.shares:
-                if account.holder is not None and account.holder.uid == record.uid:
-                    account.holder = None
+                if (
+                    account.starvation_reservation is not None
+                    and account.starvation_reservation.uid == record.uid
+                ):
+                    account.starvation_reservation = None
         if record.order is not None and new != old:
-            space.lines.add(record)
+            space.wait_queues.add(record)
             self._free(space, {account for account, _ in (*old.shares, *new.shares)})
             if not new.shares:
                 self._dirty.add(space.name)
 
-    def _put(
+    def _set_charge(
         self,
         space: Namespace,
         account: Account,
@@ -621,7 +624,7 @@ class Ledger:
         role: Role | None,
         amounts: tuple[int, ...],
     ) -> None:
-        changed, freed = account.put(uid, role, amounts)
+        changed, freed = account.set_charge(uid, role, amounts)
         if not changed:
             return
         if freed:
@@ -637,7 +640,7 @@ class Ledger:
         account.overcommitted = over
 
     def _free(self, space: Namespace, accounts: set[Account]) -> None:
-        if not len(space.lines):
+        if not len(space.wait_queues):
             return
         space.dirty |= accounts
         space.overrelease = 0
@@ -655,12 +658,13 @@ class Ledger:
         for record in space.pods.values():
             if record.role is Role.PENDING:
                 # It may have become too large for the quota, or be so no longer.
-                self._enter(space, record)
-        holder = account.holder
-        if holder is not None and any(
-            amount > limit.hard for amount, limit in zip(holder.amounts, terms.limits, strict=True)
+                self._reconcile(space, record)
+        starvation_reservation = account.starvation_reservation
+        if starvation_reservation is not None and any(
+            amount > limit.hard
+            for amount, limit in zip(starvation_reservation.amounts, terms.limits, strict=True)
         ):
-            account.holder = None
+            account.starvation_reservation = None
         self._free(space, {account})
         if self.synced:
             self._note_commitment(account)
@@ -674,14 +678,14 @@ class Ledger:
         if old is None and fresh is None:
             return
         for record in space.pods.values():
-            self._enter(space, record)
+            self._reconcile(space, record)
         if old is not None:
             self.on_forgotten(old)
         self._free(space, set(space.accounts.values()))
-        if len(space.lines) and space.name not in self._dirty:
+        if len(space.wait_queues) and space.name not in self._dirty:
             self._dirty.add(space.name)
             self.on_timer()
-        self._turns.reconsider(space)
+        self._starvation_guard.reconsider(space)
         if fresh is not None and self.synced:
             self.on_changed(fresh)
 
@@ -690,28 +694,28 @@ class Ledger:
         if ends != record.ends:
             record.ends, record.expired = ends, False
             if ends is not None:
-                heapq.heappush(self._ends, (ends + JUST_AFTER, record.uid))
+                heapq.heappush(self._ends, (ends + EXPIRY_MARGIN, record.uid))
                 self.on_timer()
 
     def _awaited(self, due: float, uid: str) -> bool:
         """Whether this is still the end of the pod."""
         record = self._pods.get(uid)
-        return record is not None and record.ends is not None and record.ends + JUST_AFTER == due
+        return record is not None and record.ends is not None and record.ends + EXPIRY_MARGIN == due
 
     # -- judging ---------------------------------------------------------------------------------
 
     def _renew_nomination(self, record: PodRecord) -> None:
         if record.nominated and self._check(record):
             record.nominated = False
-            self._enter(self._namespaces[record.pod.metadata.namespace], record)
+            self._reconcile(self._namespaces[record.pod.metadata.namespace], record)
 
     def _check(
         self, record: PodRecord, extra: _Extra | None = None, *, had_booking: bool = False
     ) -> Sequence[Violation]:
         found: list[Violation] = []
-        deferred = record.demand.deferred
-        for account, amounts in record.demand.shares:
-            own = account.entries.get(record.uid)
+        deferred = record.request.deferred
+        for account, amounts in record.request.shares:
+            own = account.charges.get(record.uid)
             # A pod with a booking (it is nominated) had its share before pods that came since, and
             # they wait for it: counting them would be a deadlock.
             booked = had_booking or (own is not None and own.role is Role.RESERVED)
@@ -739,17 +743,19 @@ class Ledger:
                         stated -= own.amounts[index]
                     found.append(Violation(account, index, requested, max(used, stated)))
                 elif (
-                    account.holder is not None
-                    and wanted + account.holder.amounts[index] > limit.hard
+                    account.starvation_reservation is not None
+                    and wanted + account.starvation_reservation.amounts[index] > limit.hard
                     and yields_to(record, account, index)
                 ):
-                    older = account.holder.key
-                    found.append(Violation(account, index, requested, used, older=older))
+                    reserved_for = account.starvation_reservation.key
+                    found.append(
+                        Violation(account, index, requested, used, reserved_for=reserved_for)
+                    )
         return found
 
     def _unclaim(self, record: PodRecord) -> None:
-        self._namespaces[record.pod.metadata.namespace].standing_back.pop(record.uid, None)
-        for account, _ in record.demand.shares:
+        self._namespaces[record.pod.metadata.namespace].awaiting_claim.pop(record.uid, None)
+        for account, _ in record.request.shares:
             if record.uid in account.claims:
                 account.claim(record.uid, None)
                 self.on_changed(account)
@@ -761,11 +767,11 @@ class Ledger:
         dirty, space.dirty = space.dirty, set()
         extra: _Extra = {}
         for record in space.released.values():
-            _add(extra, record.demand)
+            _add(extra, record.request)
         overrelease, more = space.overrelease, False
 
-        def concerned(demand: Demand) -> bool:
-            return not demand.shares or any(account in dirty for account, _ in demand.shares)
+        def concerned(request: QuotaRequest) -> bool:
+            return not request.shares or any(account in dirty for account, _ in request.shares)
 
         def admit(record: PodRecord) -> bool:
             nonlocal overrelease, more
@@ -776,18 +782,18 @@ class Ledger:
                 if not overrelease:
                     return False
                 overrelease -= 1
-            _add(extra, record.demand)
+            _add(extra, record.request)
             return True
 
-        uids = space.lines.release(concerned, admit)
+        uids = space.wait_queues.release(concerned, admit)
         for uid in uids:
             record = self._pods[uid]
             record.order = None
             record.released_at = now
             space.released[uid] = record
-            self._enter(space, record)
-        if more or (uids and len(space.lines)):
-            self._release_window(space, now)
+            self._reconcile(space, record)
+        if more or (uids and len(space.wait_queues)):
+            self._open_window(space, now)
         if uids:
             self.on_release(uids)
 
@@ -795,23 +801,25 @@ class Ledger:
         # Through the attribute, which the host sets later.
         self.on_timer()
 
-    def _release_window(self, space: Namespace, now: float) -> None:
-        if not space.chance:
-            space.chance = True
-            heapq.heappush(self._chances, (now + RETRY, space.name))
+    def _open_window(self, space: Namespace, now: float) -> None:
+        if not space.window_open:
+            space.window_open = True
+            heapq.heappush(self._windows, (now + RELEASE_WINDOW, space.name))
             self.on_timer()
 
-    def _chance_over(self, namespace: str, now: float) -> None:
+    def _close_window(self, namespace: str, now: float) -> None:
         space = self._namespaces.get(namespace)
         if space is None:
             return
-        space.chance = False
-        late = [r for r in space.released.values() if (r.released_at or 0.0) + RETRY <= now]
+        space.window_open = False
+        late = [
+            r for r in space.released.values() if (r.released_at or 0.0) + RELEASE_WINDOW <= now
+        ]
         for record in late:
             record.released_at = None
             del space.released[record.uid]
-        if len(space.lines):
-            space.overrelease = space.overrelease * 2 or FIRST_SPARE
+        if len(space.wait_queues):
+            space.overrelease = space.overrelease * 2 or FIRST_OVERRELEASE
             space.dirty |= set(space.accounts.values())
             self._dirty.add(namespace)
 
@@ -820,21 +828,21 @@ class Ledger:
         if record.released_at is not None:
             record.released_at = None
             del space.released[record.uid]
-            shares = {account for account, _ in record.demand.shares}
-            if len(space.lines) and shares:
+            shares = {account for account, _ in record.request.shares}
+            if len(space.wait_queues) and shares:
                 space.dirty |= shares
                 self._dirty.add(space.name)
                 self.on_timer()
 
-    def _leave(self, space: Namespace, record: PodRecord) -> None:
+    def _dequeue(self, space: Namespace, record: PodRecord) -> None:
         if record.order is not None:
             record.order = None
-            space.lines.discard(record.uid)
-            self._enter(space, record)
+            space.wait_queues.discard(record.uid)
+            self._reconcile(space, record)
 
 
-def _add(extra: _Extra, demand: Demand) -> None:
-    for account, amounts in demand.shares:
+def _add(extra: _Extra, request: QuotaRequest) -> None:
+    for account, amounts in request.shares:
         sums = extra.setdefault(account, [0] * len(amounts))
         for index, amount in enumerate(amounts):
             sums[index] += amount
@@ -859,7 +867,7 @@ def _newer(pod: Pod, known: Pod) -> bool:
         return True
 
 
-def _alike(old: Account, new: Account) -> bool:
+def _same_scopes_and_names(old: Account, new: Account) -> bool:
     """Whether only numbers differ."""
     return (
         old.uid == new.uid

@@ -40,7 +40,7 @@ class Violation:
     """Of the limit in the account."""
     requested: int
     used: int
-    older: str = ""
+    reserved_for: str = ""
     """`namespace/name` of an older pod that the rest is kept for; empty: there is no rest."""
     unknown: bool = False
     """The quota's status does not say what is used."""
@@ -56,7 +56,7 @@ class Violation:
         return self.requested > self.account.limits[self.index].hard
 
 
-def pairs(violations: Iterable[Violation]) -> Pairs:
+def violated_pairs(violations: Iterable[Violation]) -> Pairs:
     """The violated (quota, resource) pairs."""
     return frozenset((each.account.name, each.resource) for each in violations)
 
@@ -70,10 +70,11 @@ def message(violations: Sequence[Violation]) -> str:
     )
 
 
-def pairs_in(text: str) -> Pairs:
+def parse_violated_pairs(text: str) -> Pairs:
     """The pairs a message of ours names; empty for any other text.
 
-    >>> sorted(pairs_in("quota exceeded: q, requested: a=1,b=2, used: a=3,b=4, limited: a=3,b=4"))
+    >>> text = "quota exceeded: q, requested: a=1,b=2, used: a=3,b=4, limited: a=3,b=4"
+    >>> sorted(parse_violated_pairs(text))
     [('q', 'a'), ('q', 'b')]
     """
     found: set[tuple[str, str]] = set()
@@ -108,5 +109,5 @@ def _exceeded(name: str, violations: Sequence[Violation]) -> str:
     text = f"quota exceeded: {name}, requested: {requested}, used: {used}, limited: {limited}"
     if any(each.never for each in violations):
         return text + NEVER_FITS
-    older = next((each.older for each in violations if each.older), "")
-    return f"{text}, reserved for older pod {older}" if older else text
+    reserved_for = next((each.reserved_for for each in violations if each.reserved_for), "")
+    return f"{text}, reserved for older pod {reserved_for}" if reserved_for else text

@@ -16,7 +16,6 @@ from plugins import names
 from plugins.arguments import require_valid
 from plugins.resource_quota.accounts import QuotaMode
 from plugins.resource_quota.arguments import ResourceQuotaArgs, argument_problems
-from plugins.resource_quota.bookkeeper import HELD_DURATION, VIOLATIONS, Bookkeeper
 from plugins.resource_quota.deferral import (
     MARK_ANNOTATION,
     MARK_CONDITION,
@@ -24,8 +23,15 @@ from plugins.resource_quota.deferral import (
     REASON_EXCEEDED,
     REASON_VALIDATED,
 )
+from plugins.resource_quota.enforcement import HELD_DURATION, VIOLATIONS, QuotaEnforcement
 from plugins.resource_quota.ledger import Ledger
-from plugins.resource_quota.messages import NOT_SYNCED, Violation, message, pairs, pairs_in
+from plugins.resource_quota.messages import (
+    NOT_SYNCED,
+    Violation,
+    message,
+    parse_violated_pairs,
+    violated_pairs,
+)
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -62,46 +68,46 @@ class ResourceQuota:
         args = args or ResourceQuotaArgs()
         require_valid(argument_problems(args))
         self._handle = handle
-        self._books: Bookkeeper | None = None
+        self._enforcement: QuotaEnforcement | None = None
         if not handle.feature_gates.get(GATE, False) or args.mode is QuotaMode.OFF:
             return
-        self._books = handle.shared(self.name, lambda: Bookkeeper(args, handle))
-        if self._books.args != args:
+        self._enforcement = handle.shared(self.name, lambda: QuotaEnforcement(args, handle))
+        if self._enforcement.args != args:
             msg = f"{self.name}: the arguments must be the same in all profiles that enable it"
             raise ConfigurationError(msg)
 
     @property
-    def books(self) -> Bookkeeper | None:
+    def enforcement(self) -> QuotaEnforcement | None:
         """The books of the process; None while the plugin is inert."""
-        return self._books
+        return self._enforcement
 
     # -- extension points ------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Hold a pod that does not fit into a quota of its namespace."""
-        if self._books is None:
+        if self._enforcement is None:
             return None
-        ledger = self._books.ledger
+        ledger = self._enforcement.ledger
         if not ledger.synced:
             # Nothing is tried before the first lists are complete. A gate that closed and opened
             # meanwhile would count as one of the pod's own.
-            ledger.wait_for_sync(pod.uid)
+            ledger.recheck_after_sync(pod.uid)
             return None
-        if not self._books.following:
+        if not self._enforcement.active:
             return None
         ledger.observe_newer(pod)
         violations = ledger.violations(pod)
         if violations:
             self._count(violations, _PRE_ENQUEUE)
-            return self._held(self._books, pod, violations)
-        self._let_in(self._books, pod)
+            return self._hold(self._enforcement, pod, violations)
+        self._admit(self._enforcement, pod)
         return None
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Ask again: quota may have gone since the pod was let in."""
-        if self._books is None:
+        if self._enforcement is None:
             return SKIP
-        ledger = self._books.ledger
+        ledger = self._enforcement.ledger
         if not ledger.limits_pods_of(pod.metadata.namespace):
             return SKIP
         if not ledger.synced:
@@ -109,35 +115,37 @@ class ResourceQuota:
         violations = ledger.violations(pod)
         if not violations:
             if state.info is not None:
-                self._let_in(self._books, pod)
+                self._admit(self._enforcement, pod)
             return SKIP
         if state.info is None:
             return _rejection(violations)
         self._count(violations, _PRE_FILTER)
-        return self._held(self._books, pod, violations)
+        return self._hold(self._enforcement, pod, violations)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Check and book in one step."""
-        if self._books is None:
+        if self._enforcement is None:
             return None
-        violations = self._books.reserve(pod)
+        violations = self._enforcement.reserve(pod)
         if not violations:
             return None
         self._count(violations, _RESERVE)
-        return self._held(self._books, pod, violations)
+        return self._hold(self._enforcement, pod, violations)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Give back what was booked; the pod is surely not bound."""
-        if self._books is not None:
-            self._books.unreserve(pod.uid)
-            self._books.on_given_up(pod)
+        if self._enforcement is not None:
+            self._enforcement.unreserve(pod.uid)
+            self._enforcement.on_given_up(pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """There is nothing to do unless others must be told of the reservation."""
-        books = self._books
-        if books is None:
+        enforcement = self._enforcement
+        if enforcement is None:
             return SKIP
-        if books.displaces(pod.uid) or (books.claim and any(books.ledger.accounts_of(pod))):
+        if enforcement.displaced_any(pod.uid) or (
+            enforcement.claim and any(enforcement.ledger.accounts_of(pod))
+        ):
             return None
         return SKIP
 
@@ -147,34 +155,38 @@ class ResourceQuota:
         Before the pod is bound, those that claimed what it takes must not say `Unschedulable` any
         more: an autoscaler that sees both would buy a node too many (RC3).
         """
-        books = self._books
-        if books is not None:
-            await books.displaced_are_told(pod.uid)
-        if books is None or books.claim is None or not any(books.ledger.accounts_of(pod)):
+        enforcement = self._enforcement
+        if enforcement is not None:
+            await enforcement.wait_until_relabelled(pod.uid)
+        if (
+            enforcement is None
+            or enforcement.claim is None
+            or not any(enforcement.ledger.accounts_of(pod))
+        ):
             return None
-        violations = await books.claim(pod)
+        violations = await enforcement.claim(pod)
         if not violations:
             return None
         self._count(violations, _PRE_BIND)
-        return self._held(books, pod, violations)
+        return self._hold(enforcement, pod, violations)
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Nothing to count: the reservation stays until the binding is seen. Writers are told."""
-        if self._books is not None:
-            self._books.on_bound(pod)
+        if self._enforcement is not None:
+            self._enforcement.on_bound(pod)
 
     def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
         """The durable mark, in the patch that takes the pod's SchedulingGated away (2.6).
 
         None in a cluster without a quota that is enforced here.
         """
-        if self._books is None or not self._books.following:
+        if self._enforcement is None or not self._enforcement.active:
             return ()
-        ledger = self._books.ledger
+        ledger = self._enforcement.ledger
         held = self.name in info.unschedulable_plugins
         if not info.gated and not held:
             ledger.attempted(pod.uid)
-            self._books.claim_pending(pod.uid)
+            self._enforcement.claim_pending(pod.uid)
         if ledger.deferred(pod):
             if pod.metadata.annotations.get(MARK_ANNOTATION) == "true":
                 return ()
@@ -185,18 +197,18 @@ class ResourceQuota:
 
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
         """A pod that would not fit beside those that wait for nodes already needs none."""
-        if self._books is None or not self._books.args.claim_pending:
+        if self._enforcement is None or not self._enforcement.args.claim_pending:
             return None
-        claimed = self._books.ledger.unclaimed(pod)
+        claimed = self._enforcement.ledger.claim_violations(pod)
         if claimed:
-            self._books.ledger.stand_back(pod.uid)
+            self._enforcement.ledger.await_claim(pod.uid)
         return (REASON_VALIDATED, message(claimed)) if claimed else None
 
     def explain(self, pod: Pod) -> Sequence[str]:
         """What the quotas of the namespace have left, where one of them holds the pod."""
-        if self._books is None:
+        if self._enforcement is None:
             return ()
-        violations = self._books.ledger.violations(pod)
+        violations = self._enforcement.ledger.violations(pod)
         return (f"held by quota: {message(violations)}",) if violations else ()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -208,25 +220,27 @@ class ResourceQuota:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _held(self, books: Bookkeeper, pod: Pod, violations: Sequence[Violation]) -> Status:
+    def _hold(
+        self, enforcement: QuotaEnforcement, pod: Pod, violations: Sequence[Violation]
+    ) -> Status:
         status = _rejection(violations)
-        if books.ledger.hold(pod.uid, violations, self._handle.clock.now()):
-            if not _told_already(pod, violations):
+        if enforcement.ledger.hold(pod.uid, violations, self._handle.clock.now()):
+            if not _already_reported(pod, violations):
                 self._handle.events.record(
                     pod, "Warning", REASON_EXCEEDED, "Scheduling", status.message
                 )
-            books.gauge_held(pod.metadata.namespace)
+            enforcement.gauge_held(pod.metadata.namespace)
         return status
 
-    def _let_in(self, books: Bookkeeper, pod: Pod) -> None:
-        held = books.ledger.admit(pod.uid, self._handle.clock.now())
+    def _admit(self, enforcement: QuotaEnforcement, pod: Pod) -> None:
+        held = enforcement.ledger.admit(pod.uid, self._handle.clock.now())
         if held is not None:
             self._handle.metrics.observe(HELD_DURATION, value=held)
-            books.gauge_held(pod.metadata.namespace)
+            enforcement.gauge_held(pod.metadata.namespace)
             # What was kept for a nominated pod ended when it was held; its nomination did not.
             node_name = self._handle.nominator.node_of(pod.uid)
             if node_name:
-                books.ledger.nominate(pod, node_name)
+                enforcement.ledger.nominate(pod, node_name)
 
     def _count(self, violations: Sequence[Violation], point: str) -> None:
         for quota in {each.account.name: each for each in violations}.values():
@@ -236,7 +250,7 @@ class ResourceQuota:
 
 def ledger_of(plugin: ResourceQuota) -> Ledger | None:
     """The ledger behind a plugin; None while it is inert."""
-    return None if plugin.books is None else plugin.books.ledger
+    return None if plugin.enforcement is None else plugin.enforcement.ledger
 
 
 def _rejection(violations: Sequence[Violation]) -> Status:
@@ -248,11 +262,11 @@ def _rejection(violations: Sequence[Violation]) -> Status:
     )
 
 
-def _told_already(pod: Pod, violations: Sequence[Violation]) -> bool:
+def _already_reported(pod: Pod, violations: Sequence[Violation]) -> bool:
     """Whether the pod's status names the same quotas and resources, as after a restart."""
     return any(
         each.type == POD_SCHEDULED
         and each.reason in (REASON_VALIDATED, REASON_EXCEEDED)
-        and pairs_in(each.message) == pairs(violations)
+        and parse_violated_pairs(each.message) == violated_pairs(violations)
         for each in pod.status.conditions
     )

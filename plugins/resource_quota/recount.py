@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from plugins.resource_quota.accounts import Account
-from plugins.resource_quota.holds import Demand
-from plugins.resource_quota.records import Namespace, PodRecord, role_in
+from plugins.resource_quota.pod_records import Namespace, PodRecord, role_in
+from plugins.resource_quota.wait_queues import QuotaRequest
 
 
 def sums_drift(namespaces: Mapping[str, Namespace]) -> list[str]:
@@ -26,7 +26,7 @@ def account_drift(space: Namespace, account: Account) -> list[str]:
 def misplaced_pods(
     namespaces: Mapping[str, Namespace],
     pods: Mapping[str, PodRecord],
-    demand: Callable[[Namespace, PodRecord], Demand],
+    request: Callable[[Namespace, PodRecord], QuotaRequest],
 ) -> list[str]:
     """Pods that are not where their record says, or whose record is out of date."""
     found: list[str] = []
@@ -36,30 +36,32 @@ def misplaced_pods(
             found.append(f"pod {uid} is not in its namespace")
         if record.released_at is not None and space.released.get(uid) is not record:
             found.append(f"pod {uid} was released and is not among the released")
-        if record.demand != demand(space, record):
+        if record.request != request(space, record):
             found.append(f"pod {uid} has an old demand")
     found += [
         f"pod {held.uid} is held and should not be"
         for space in namespaces.values()
-        for held in space.lines
+        for held in space.wait_queues
         if pods.get(held.uid) is not held or held.order is None
     ]
     found += [
-        f"quota {account.namespace}/{account.name} is kept for {account.holder.key}, which is gone"
+        f"quota {account.namespace}/{account.name} is kept for "
+        f"{account.starvation_reservation.key}, which is gone"
         for space in namespaces.values()
         for account in space.accounts.values()
-        if account.holder is not None and account.holder.uid not in space.starving
+        if account.starvation_reservation is not None
+        and account.starvation_reservation.uid not in space.starving
     ]
     return found
 
 
 def _wrong_entries(space: Namespace, account: Account) -> Iterator[str]:
     expected = {
-        uid: (role, dict(record.demand.shares)[account])
+        uid: (role, dict(record.request.shares)[account])
         for uid, record in space.pods.items()
-        if account in dict(record.demand.shares) and (role := role_in(record, account)) is not None
+        if account in dict(record.request.shares) and (role := role_in(record, account)) is not None
     }
-    actual = {uid: (entry.role, entry.amounts) for uid, entry in account.entries.items()}
+    actual = {uid: (entry.role, entry.amounts) for uid, entry in account.charges.items()}
     for uid in sorted(expected.keys() | actual.keys()):
         if expected.get(uid) != actual.get(uid):
             yield (

@@ -24,8 +24,8 @@ from scheduler.api.pod import Pod
 
 SWEEP_SECONDS: Final = 3.0
 """After usage rose; with the delay of status writes a label is right again within 5 seconds."""
-SWEPT_PER_TURN: Final = 500
-NEXT_TURN: Final = 0.02
+SWEEP_BATCH: Final = 500
+SWEEP_INTERVAL: Final = 0.02
 """Seconds between two turns of one sweep."""
 ROUND_SECONDS: Final = 60.0
 
@@ -85,8 +85,8 @@ class Sweep:
         for looked, pod in enumerate(self._begun, start=1):
             if not self._ledger.holds(pod.metadata.uid) and self._ledger.violations(pod):
                 wrong.append(pod.metadata.uid)
-            if looked == SWEPT_PER_TURN:
-                self._due = now + NEXT_TURN
+            if looked == SWEEP_BATCH:
+                self._due = now + SWEEP_INTERVAL
                 break
         else:
             self._begun = None

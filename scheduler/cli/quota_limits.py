@@ -22,7 +22,7 @@ from plugins.resource_quota.keys import (
     key_for,
     read_limits,
 )
-from plugins.resource_quota.messages import pairs_in
+from plugins.resource_quota.messages import parse_violated_pairs
 from scheduler.api.quantity import QuantityError, parse
 
 JsonObject = dict[str, Any]
@@ -189,7 +189,7 @@ def rows(quota: JsonObject, pods: Iterable[JsonObject]) -> list[Row]:
     """The limits of a quota, deferred ones first, with the pods of its namespace that wait."""
     meta, used = quota["metadata"], (quota.get("status") or {}).get("used") or {}
     where = (str(meta["namespace"]), str(meta["name"]))
-    exceeded = [pairs_in(message) for message in map(held_by, pods) if message]
+    exceeded = [parse_violated_pairs(message) for message in map(held_by, pods) if message]
     limits = read_limits(_hard(quota), meta.get("annotations") or {})
     found = []
     for key, hard in limits.hard.items():

@@ -14,7 +14,7 @@ import structlog
 from config import GATES, ClientConnectionConfiguration, Configuration
 from plugins.names import RESOURCE_QUOTA
 from plugins.resource_quota.arguments import API
-from plugins.resource_quota.bookkeeper import Bookkeeper
+from plugins.resource_quota.enforcement import QuotaEnforcement
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
@@ -390,27 +390,27 @@ class Wiring:
         self, *, limit: ClientConnectionConfiguration, fence: Fence
     ) -> tuple[UsageWriter | None, NativeUsage | None]:
         """The writers of what quotas use: of deferred keys, and of built-in ones in native mode."""
-        books = self._books
-        if books is None:
+        enforcement = self._enforcement
+        if enforcement is None:
             return None, None
         # A rate limit of their own: thousands of quotas must not eat into that of binds.
         limiter = RateLimiter(self.clock, qps=limit.qps, burst=limit.burst)
         client = self.client.derive("quota-usage", limiter=limiter, fence=fence)
         writer = native = None
-        if books.ledger.mode.deferred_keys:
+        if enforcement.ledger.mode.deferred_keys:
             writer = UsageWriter(
                 client,
                 self.dispatcher,
-                books,
+                enforcement,
                 self.subscriptions,
                 metrics=self.metrics.quota,
                 random=self._random,
             )
-        if books.ledger.mode.native:
+        if enforcement.ledger.mode.native:
             native = NativeUsage(
                 client,
                 self.dispatcher,
-                books,
+                enforcement,
                 events=self.events,
                 metrics=self.metrics.quota,
                 random=self._random,
@@ -419,18 +419,18 @@ class Wiring:
 
     def _shared_reservations(self) -> SharedReservations | None:
         """What several active schedulers book in the API; its requests are part of binding."""
-        books = self._books
-        if books is None or books.args.reservation != API:
+        enforcement = self._enforcement
+        if enforcement is None or enforcement.args.reservation != API:
             return None
         return SharedReservations(
-            self.client, self.dispatcher, books, self.subscriptions, random=self._random
+            self.client, self.dispatcher, enforcement, self.subscriptions, random=self._random
         )
 
     @property
-    def _books(self) -> Bookkeeper | None:
+    def _enforcement(self) -> QuotaEnforcement | None:
         """The books of ResourceQuota, where a profile enforces quotas."""
-        books = self._shared.get(RESOURCE_QUOTA)
-        return books if isinstance(books, Bookkeeper) else None
+        enforcement = self._shared.get(RESOURCE_QUOTA)
+        return enforcement if isinstance(enforcement, QuotaEnforcement) else None
 
     def leaders_work(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """What runs beside the scheduling loop while this process leads, with its name."""
@@ -587,7 +587,7 @@ class Wiring:
             "dispatcher": self.dispatcher.statistics(),
             "events": self.recorder.statistics(),
             "bridge": None if self.bridge is None else self.bridge.statistics(),
-            "quota ledger": None if self._books is None else self._books.statistics(),
+            "quota ledger": None if self._enforcement is None else self._enforcement.statistics(),
             "quota usage": None if self.usage_writer is None else self.usage_writer.statistics(),
             "inbox": self.inbox.statistics(),
             "extenders": self.outside.statistics(),

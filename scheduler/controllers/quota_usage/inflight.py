@@ -22,7 +22,7 @@ EXPIRY_SECONDS: Final = 60.0
 """After which an entry of another scheduler means nothing: its pod is bound, or it died."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class InFlightReservation(msgspec.Struct, frozen=True):
     """One pod that a scheduler is about to bind."""
 
     amounts: dict[str, str]
@@ -39,16 +39,16 @@ class Entry(msgspec.Struct, frozen=True):
             return True
 
 
-Entries = Mapping[str, Entry]
+Entries = Mapping[str, InFlightReservation]
 """By UID of the pod."""
 
 
-def entry(amounts: Mapping[str, str], holder: str, now: float) -> Entry:
+def entry(amounts: Mapping[str, str], holder: str, now: float) -> InFlightReservation:
     """An entry made now."""
-    return Entry(dict(amounts), holder, second_time(now))
+    return InFlightReservation(dict(amounts), holder, second_time(now))
 
 
-def read(annotations: Mapping[str, str], now: float) -> dict[str, Entry]:
+def read(annotations: Mapping[str, str], now: float) -> dict[str, InFlightReservation]:
     """Entries that still count."""
     text = annotations.get(ANNOTATION)
     if not text:
@@ -57,10 +57,10 @@ def read(annotations: Mapping[str, str], now: float) -> dict[str, Entry]:
         raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (ValueError, RecursionError):
         return {}
-    found: dict[str, Entry] = {}
+    found: dict[str, InFlightReservation] = {}
     for uid, part in raw.items():
         try:
-            each = msgspec.json.decode(part, type=Entry)
+            each = msgspec.json.decode(part, type=InFlightReservation)
         except (ValueError, RecursionError):
             continue
         if not each.expired(now):

@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 
 from plugins.resource_quota.accounts import Account, Limit
-from plugins.resource_quota.bookkeeper import Bookkeeper
+from plugins.resource_quota.enforcement import QuotaEnforcement
 from plugins.resource_quota.keys import human
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
@@ -56,7 +56,7 @@ class NativeUsage:
         self,
         client: ApiClient,
         dispatcher: Dispatcher,
-        books: Bookkeeper,
+        enforcement: QuotaEnforcement,
         *,
         events: Events,
         metrics: UsageWriterMetrics,
@@ -64,7 +64,7 @@ class NativeUsage:
     ) -> None:
         self._client = client
         self._dispatcher = dispatcher
-        self._books = books
+        self._enforcement = enforcement
         self._events = events
         self._metrics = metrics
         self._random = random
@@ -74,7 +74,7 @@ class NativeUsage:
         self._wake = asyncio.Event()
         self._suspected: dict[Key, tuple[int, ...]] = {}
         self._reported: set[str] = set()
-        books.on_bound = self._bound
+        enforcement.on_bound = self._bound
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -101,7 +101,7 @@ class NativeUsage:
                 _log.exception("usage of a quota was not written", quota="/".join(key))
 
     def _bound(self, pod: Pod) -> None:
-        for account in self._books.ledger.accounts_of(pod):
+        for account in self._enforcement.ledger.accounts_of(pod):
             if any(limit.native for limit in account.limits):
                 self._due[account.namespace, account.name] = None
         self._wake.set()
@@ -134,7 +134,7 @@ class NativeUsage:
     async def _try(self, key: Key) -> None:
         namespace, name = key
         found = await self._client.get(RESOURCE_QUOTAS, name, namespace)
-        account = self._books.ledger.account(namespace, name)
+        account = self._enforcement.ledger.account(namespace, name)
         if account is None or account.uid != found.metadata.uid:
             return
         higher = _higher(account, found)
@@ -160,7 +160,7 @@ class NativeUsage:
     def check(self) -> None:
         """Look at every quota; what looks the same wrong way twice is reported, once per quota."""
         suspected: dict[Key, tuple[int, ...]] = {}
-        for account in self._books.ledger.accounts():
+        for account in self._enforcement.ledger.accounts():
             key = account.namespace, account.name
             found = self._too_much(account)
             if not found:
@@ -173,7 +173,7 @@ class NativeUsage:
 
     def _too_much(self, account: Account) -> tuple[int, ...]:
         """What the status shows, if it is what is used *and* what deferred pods merely ask for."""
-        waiting = self._books.ledger.uncharged(account)
+        waiting = self._enforcement.ledger.uncharged(account)
         return tuple(
             limit.observed
             for index, limit in enumerate(account.limits)

@@ -22,7 +22,7 @@ from typing import Final
 import structlog
 
 from plugins.resource_quota.accounts import Account, Amounts
-from plugins.resource_quota.bookkeeper import Bookkeeper
+from plugins.resource_quota.enforcement import QuotaEnforcement
 from plugins.resource_quota.keys import InvalidKeyError
 from plugins.resource_quota.messages import Violation
 from scheduler.api.pod import Pod
@@ -37,7 +37,7 @@ from scheduler.client.rest import MERGE_PATCH, ApiClient
 from scheduler.controllers.quota_usage.inflight import (
     ANNOTATION,
     EXPIRY_SECONDS,
-    Entry,
+    InFlightReservation,
     entry,
     read,
     text,
@@ -62,25 +62,25 @@ class SharedReservations:
         self,
         client: ApiClient,
         dispatcher: Dispatcher,
-        books: Bookkeeper,
+        enforcement: QuotaEnforcement,
         subscriptions: Subscriptions,
         *,
         random: Random,
     ) -> None:
         self._client = client
         self._dispatcher = dispatcher
-        self._books = books
+        self._enforcement = enforcement
         self._random = random
         self._clock: Clock = client.clock
         self._holder = f"{random.getrandbits(64):016x}"
         #: Ours, by quota and UID; and from when on they are to be removed.
-        self._ours: dict[Key, dict[str, Entry]] = {}
+        self._ours: dict[Key, dict[str, InFlightReservation]] = {}
         self._over: dict[Key, dict[str, float]] = {}
         #: Quotas as they were seen last, with entries of others.
         self._seen: dict[Key, ResourceQuota] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
-        books.claim = self.claim
-        books.on_given_up = self._given_up
+        enforcement.claim = self.claim
+        enforcement.on_given_up = self._given_up
         subscriptions.on_object("resourcequotas", self._quota)
         subscriptions.on_object("pods", self._pod)
 
@@ -92,7 +92,7 @@ class SharedReservations:
         Raises:
             RequestError: it could not be written.
         """
-        for account in list(self._books.ledger.accounts_of(pod)):
+        for account in list(self._enforcement.ledger.accounts_of(pod)):
             found = await self._claim_in(account, pod)
             if found:
                 return found
@@ -107,7 +107,7 @@ class SharedReservations:
             while True:
                 quota = await self._client.get(RESOURCE_QUOTAS, account.name, account.namespace)
                 others = self._note(quota)
-                found = self._books.ledger.violations_beside(
+                found = self._enforcement.ledger.violations_with(
                     pod, account, self._unknown(account, others)
                 )
                 if found:
@@ -131,7 +131,7 @@ class SharedReservations:
                     mine[pod.uid] = fresh
                     return ()
 
-    def _kept(self, key: Key) -> dict[str, Entry]:
+    def _kept(self, key: Key) -> dict[str, InFlightReservation]:
         """Our entries of a quota that are not over; their times are renewed."""
         over, now = self._over.get(key, {}), self._clock.now()
         return {
@@ -144,7 +144,9 @@ class SharedReservations:
             if due > self._clock.monotonic() and uid in self._ours.get(key, {})
         }
 
-    async def _write(self, quota: ResourceQuota, entries: Mapping[str, Entry]) -> None:
+    async def _write(
+        self, quota: ResourceQuota, entries: Mapping[str, InFlightReservation]
+    ) -> None:
         meta = quota.metadata
         body = {
             "metadata": {
@@ -162,7 +164,7 @@ class SharedReservations:
 
     # -- what others have booked -----------------------------------------------------------------
 
-    def _note(self, quota: ResourceQuota) -> dict[str, Entry]:
+    def _note(self, quota: ResourceQuota) -> dict[str, InFlightReservation]:
         """Take over the entries of others."""
         key = quota.metadata.namespace, quota.metadata.name
         entries = read(quota.metadata.annotations, self._clock.now())
@@ -171,14 +173,14 @@ class SharedReservations:
             self._seen[key] = quota
         else:
             self._seen.pop(key, None)
-        self._books.ledger.set_foreign(key, frozenset(others))
+        self._enforcement.ledger.set_foreign(key, frozenset(others))
         return others
 
-    def _unknown(self, account: Account, others: Mapping[str, Entry]) -> list[int]:
+    def _unknown(self, account: Account, others: Mapping[str, InFlightReservation]) -> list[int]:
         """What others have booked for pods that have not reached us."""
         sums = [0] * len(account.limits)
         for uid, each in others.items():
-            if not self._books.ledger.known(uid):
+            if not self._enforcement.ledger.known(uid):
                 for index, limit in enumerate(account.limits):
                     raw = each.amounts.get(limit.key, "0")
                     try:
@@ -198,7 +200,7 @@ class SharedReservations:
             key = old.metadata.namespace, old.metadata.name
             for kept in (self._seen, self._ours, self._over, self._locks):
                 kept.pop(key, None)
-            self._books.ledger.set_foreign(key, frozenset())
+            self._enforcement.ledger.set_foreign(key, frozenset())
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -272,7 +274,7 @@ class SharedReservations:
 
 
 def _amounts(account: Account, uid: str) -> dict[str, str]:
-    held = account.entries.get(uid)
+    held = account.charges.get(uid)
     amounts: Amounts = () if held is None else held.amounts
     return {
         limit.key: Quantity(nano).canonical() if limit.deferred is None

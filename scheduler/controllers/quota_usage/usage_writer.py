@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import structlog
 
 from plugins.resource_quota.accounts import Account
-from plugins.resource_quota.bookkeeper import Bookkeeper
+from plugins.resource_quota.enforcement import QuotaEnforcement
 from plugins.resource_quota.keys import PREFIX
 from scheduler.api.policy import ResourceQuota
 from scheduler.api.quantity import NANO, QuantityError, parse
@@ -73,7 +73,7 @@ class UsageWriter:
         self,
         client: ApiClient,
         dispatcher: Dispatcher,
-        books: Bookkeeper,
+        enforcement: QuotaEnforcement,
         subscriptions: Subscriptions,
         *,
         metrics: UsageWriterMetrics,
@@ -81,13 +81,13 @@ class UsageWriter:
     ) -> None:
         self._client = client
         self._dispatcher = dispatcher
-        self._books = books
+        self._enforcement = enforcement
         self._metrics = metrics
         self._clock: Clock = client.clock
         self._publications = Publications(self._target, random)
         self._wake = asyncio.Event()
         self._written = self._failed = 0
-        books.on_changed = self._changed
+        enforcement.on_changed = self._changed
         subscriptions.on_object("resourcequotas", self._quota)
 
     def wake(self) -> None:
@@ -128,7 +128,7 @@ class UsageWriter:
     # -- what it sees ----------------------------------------------------------------------------
 
     def _target(self, key: Key) -> Target | None:
-        account = self._books.ledger.account(*key)
+        account = self._enforcement.ledger.account(*key)
         used = {} if account is None else account.published()
         return None if account is None or not used else Target(account.uid, used)
 

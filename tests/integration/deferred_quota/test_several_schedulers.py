@@ -212,22 +212,22 @@ async def test_with_memory_nothing_is_written_into_the_quota(cluster: EmbeddedCl
 async def test_a_pod_given_up_and_claimed_again_keeps_its_entry(cluster: EmbeddedCluster) -> None:
     async with staged(cluster, args=API) as stage:
         await stage.quota(cpu=3000)
-        books = stage.plugin.books
-        assert books is not None
-        assert books.claim is not None
+        enforcement = stage.plugin.enforcement
+        assert enforcement is not None
+        assert enforcement.claim is not None
         for name in ("again", "other"):
             stage.gated(name)
         await until(lambda: all(stage.ledger.known(stage.uid(name)) for name in ("again", "other")))
         again, other = stage.seen("again"), stage.seen("other")
         for each in (again, other):
             assert not stage.ledger.reserve(each)
-        assert not await books.claim(again)
-        books.on_given_up(again)
-        assert not await books.claim(again)
-        assert not await books.claim(other)
+        assert not await enforcement.claim(again)
+        enforcement.on_given_up(again)
+        assert not await enforcement.claim(again)
+        assert not await enforcement.claim(other)
         assert annotation(cluster).keys() == {again.uid, other.uid}
         # The sweep that takes the other one away leaves it as well.
-        books.on_given_up(other)
+        enforcement.on_given_up(other)
 
         def removed() -> bool:
             stage.advance(1)

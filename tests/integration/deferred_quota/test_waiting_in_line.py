@@ -234,7 +234,10 @@ async def test_b36_hold_after_lets_the_big_pod_run(cluster: EmbeddedCluster) -> 
         await stage.held("big")
         stage.advance(61)
         account = stage.ledger.account("default", "q")
-        await until(lambda: account is not None and account.holder is not None, "holder chosen")
+        await until(
+            lambda: account is not None and account.starvation_reservation is not None,
+            "holder chosen",
+        )
         stage.finish("a")
         await until(lambda: stage.used() == {CPU: "1000"})
         stage.released("small")

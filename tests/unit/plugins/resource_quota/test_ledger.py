@@ -511,11 +511,11 @@ def test_o4_a_lowered_limit_holds_new_pods_and_is_reported() -> None:
 def test_who_was_let_in_before_everything_was_known_is_looked_at_again() -> None:
     desk = Desk(quota(hard={CPU: 1000}))
     doubted: list[str] = []
-    desk.ledger.on_doubt = doubted.extend
+    desk.ledger.on_recheck = doubted.extend
     desk.ledger.synced = False
     desk.see(pod("running", node="n"), pod("p", deferred=True), pod("none", "0", deferred=True))
     for uid in ("p", "none", "gone"):
-        desk.ledger.wait_for_sync(uid)
+        desk.ledger.recheck_after_sync(uid)
     desk.run()
     assert not doubted
     desk.ledger.mark_synced()

@@ -181,15 +181,15 @@ class LedgerMachine(RuleBasedStateMachine):
         known = self.pods.get(uid)
         if known is None or known.spec.node_name or self.ledger.holds(uid):
             return
-        if self.ledger.unclaimed(known):
-            self.ledger.stand_back(uid)
+        if self.ledger.claim_violations(known):
+            self.ledger.await_claim(uid)
         else:
             self.ledger.claim(uid)
         for account in self.ledger.accounts():
             self.ledger.withdraw_claims(account)
-            assert not account.claimed_too_much()
-            for each in self.ledger.offer(account):
-                assert not self.ledger.unclaimed(each)
+            assert not account.overclaimed()
+            for each in self.ledger.take_claimable(account):
+                assert not self.ledger.claim_violations(each)
 
     @invariant()
     def sums_equal_a_recount(self) -> None:
@@ -206,7 +206,7 @@ class LedgerMachine(RuleBasedStateMachine):
             self.forget(uid)
         self.ledger.validate()
         for account in self.ledger.accounts():
-            assert not account.entries
+            assert not account.charges
             assert all(not any(account.sums[role]) for role in Role)
         assert self.ledger.statistics().held == 0
         self.ledger.run_due(self.now + 1000)

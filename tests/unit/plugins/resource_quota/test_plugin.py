@@ -12,7 +12,7 @@ import pytest
 from plugins import ResourceQuota
 from plugins.resource_quota.accounts import Role
 from plugins.resource_quota.arguments import ResourceQuotaArgs, argument_problems
-from plugins.resource_quota.messages import pairs_in
+from plugins.resource_quota.messages import parse_violated_pairs
 from plugins.resource_quota.plugin import GATE
 from scheduler.api import Pod
 from scheduler.framework import (
@@ -133,8 +133,8 @@ class Desk:
     def __init__(self, *, synced: bool = True) -> None:
         self.board = Board()
         self.plugin = ResourceQuota(None, self.board.handle())
-        assert self.plugin.books is not None
-        self.ledger = self.plugin.books.ledger
+        assert self.plugin.enforcement is not None
+        self.ledger = self.plugin.enforcement.ledger
         if synced:
             self.board.callbacks["synced"]()
 
@@ -152,7 +152,7 @@ class Desk:
         self.board.callbacks["pods"](old, new)
 
     def run(self) -> None:
-        self.plugin.books.run_due()  # type: ignore[union-attr]
+        self.plugin.enforcement.run_due()  # type: ignore[union-attr]
 
     def attempt(self, subject: Pod, *, real: bool = True) -> Status | None:
         state = CycleState(self.board.time)
@@ -189,8 +189,8 @@ def test_b08_freed_quota_wakes_the_pod_and_lets_it_in() -> None:
     held = pod("held", deferred=True)
     desk.plugin.pre_enqueue(held)
     desk.board.callbacks["pods"](pod("running", node="n"), None)
-    assert desk.plugin.books is not None
-    assert desk.plugin.books.next_due() is not None
+    assert desk.plugin.enforcement is not None
+    assert desk.plugin.enforcement.next_due() is not None
     desk.board.time += 5
     desk.run()
     assert desk.board.woken == ["held"]
@@ -239,8 +239,8 @@ def test_quota_that_went_while_an_attempt_was_under_way_is_not_claimed_for_long(
     desk.seen(pod("running", node="n"))
     desk.run()
     desk.plugin.pod_conditions(late, QueuedPodInfo(late, desk.board.time))
-    assert desk.plugin.books is not None
-    assert desk.plugin.books.next_due() == 0.0
+    assert desk.plugin.enforcement is not None
+    assert desk.plugin.enforcement.next_due() == 0.0
     desk.run()
     assert desk.board.relabelled == [("late", "ResourceQuotaValidated")]
     # It does not even fit alone: the gate is closed as well.
@@ -265,16 +265,16 @@ def test_b29_a_nominated_pod_that_was_held_keeps_quota_again_once_it_is_let_in()
 
 def test_nothing_is_kept_of_the_quotas_of_a_namespace_that_has_none_any_more() -> None:
     desk = Desk()
-    books = desk.plugin.books
-    assert books is not None
+    enforcement = desk.plugin.enforcement
+    assert enforcement is not None
     plain, built_in = quota("plain"), quota("built-in", hard={"=requests.cpu": 1})
     desk.seen(plain)
-    assert not books._built_in
+    assert not enforcement._built_in
     desk.seen(built_in)
-    assert books._built_in.keys() == {"default"}
+    assert enforcement._built_in.keys() == {"default"}
     for each in (plain, built_in):
         desk.board.callbacks["resourcequotas"](each, None)
-    assert not books._built_in
+    assert not enforcement._built_in
 
 
 def test_the_event_is_repeated_only_when_other_limits_are_violated() -> None:
@@ -513,7 +513,7 @@ def test_the_plugin_is_inert_without_its_gate_or_when_it_is_off(mode: str) -> No
 def test_all_profiles_share_one_ledger_and_must_agree() -> None:
     board = Board()
     first, second = (ResourceQuota(None, board.handle()) for _ in range(2))
-    assert first.books is second.books
+    assert first.enforcement is second.enforcement
     with pytest.raises(ConfigurationError, match="the same in all profiles"):
         ResourceQuota(ResourceQuotaArgs(quota_mode="Both"), board.handle())
 
@@ -546,9 +546,9 @@ def test_hold_after_chooses_fairness_and_has_a_default() -> None:
 
 def test_messages_can_be_read_back() -> None:
     text = f"{EXCEEDED} (exceeds the quota even when empty); status unknown for quota: r, "
-    assert pairs_in(text + "resources: cpu,memory") == {
+    assert parse_violated_pairs(text + "resources: cpu,memory") == {
         ("q", "requests.cpu"),
         ("r", "cpu"),
         ("r", "memory"),
     }
-    assert pairs_in("0/1 nodes are available: Insufficient cpu.") == frozenset()
+    assert parse_violated_pairs("0/1 nodes are available: Insufficient cpu.") == frozenset()

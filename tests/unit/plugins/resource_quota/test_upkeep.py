@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.resource_quota.ledger import Ledger
-from plugins.resource_quota.upkeep import ROUND_SECONDS, SWEEP_SECONDS, SWEPT_PER_TURN, Audit, Sweep
+from plugins.resource_quota.upkeep import ROUND_SECONDS, SWEEP_BATCH, SWEEP_SECONDS, Audit, Sweep
 from scheduler.api import Pod
 from tests.unit.plugins.resource_quota.objects import pod, quota
 
@@ -96,10 +96,10 @@ def test_held_pods_and_those_that_are_gone_are_left_alone() -> None:
 
 def test_a_multitude_is_looked_at_in_turns() -> None:
     scene = Scene(1000)
-    scene.see(*(unplaced(f"p{number}") for number in range(2 * SWEPT_PER_TURN + 1)))
+    scene.see(*(unplaced(f"p{number}") for number in range(2 * SWEEP_BATCH + 1)))
     scene.see(pod("taker", node="n"))
     scene.advance(SWEEP_SECONDS + 1)
-    assert [len(each) for each in scene.rechecked] == [SWEPT_PER_TURN, SWEPT_PER_TURN, 1]
+    assert [len(each) for each in scene.rechecked] == [SWEEP_BATCH, SWEEP_BATCH, 1]
 
 
 def test_changes_during_a_sweep_begin_another() -> None:

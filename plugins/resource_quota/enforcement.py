@@ -1,4 +1,4 @@
-"""Bookkeeper: one ledger for all profiles of a process, and what it is connected to.
+"""QuotaEnforcement: one ledger for all profiles of a process, and what it is connected to.
 
 It feeds the ledger from subscriptions, wakes the pods the ledger releases, reports findings about
 quotas as Events, and keeps the gauges. What a single pod is answered is the plugin's business.
@@ -6,7 +6,7 @@ quotas as Events, and keeps the gauges. What a single pod is answered is the plu
 Findings are reported from `run_due`, that is by the replica that schedules.
 
 In a cluster without any quota that is enforced here nothing is booked: pods are counted from the
-moment the first such quota is seen (`following`).
+moment the first such quota is seen (`active`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DRIFT: Final = "scheduler_resource_quota_ledger_drift"
 VIOLATIONS: Final = "scheduler_resource_quota_violations_total"
 
 
-class Bookkeeper:
+class QuotaEnforcement:
     """See the module's docstring. Touched from one event loop; implements `TimedWork`."""
 
     def __init__(self, args: ResourceQuotaArgs, handle: Handle) -> None:
@@ -54,7 +54,7 @@ class Bookkeeper:
         )
         self._handle = handle
         #: Whether pods are booked: some quota is, or was, enforced here.
-        self.following = False
+        self.active = False
         # While nothing is booked, what the pods' objects will not tell later on, by UID:
         #: those between Reserve and the sight of their binding,
         self._passing: set[str] = set()
@@ -87,7 +87,7 @@ class Bookkeeper:
         self._audit = Audit(self.ledger, self._drifted)
         ledger = self.ledger
         ledger.on_release = self._release
-        ledger.on_doubt = handle.recheck
+        ledger.on_recheck = handle.recheck
         ledger.on_changed = self._changed
         ledger.on_forgotten = self._forgotten
         ledger.on_overcommitted = self._overcommitted
@@ -141,10 +141,10 @@ class Bookkeeper:
         for account in touched:
             self._gauge_in_flight(account)
             self._withdraw_claims(account)
-            offered = self.ledger.offer(account)
-            if offered:
+            claimable = self.ledger.take_claimable(account)
+            if claimable:
                 # They are tried now, and claim it unless there is a node.
-                self._handle.activate(offered)
+                self._handle.activate(claimable)
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -152,15 +152,15 @@ class Bookkeeper:
         """Bring the number of held pods of a namespace up to date."""
         self._handle.metrics.gauge(HELD_PODS, namespace, value=self.ledger.held(namespace))
 
-    def _follow(self) -> None:
+    def _activate(self) -> None:
         """Book all pods there are; those to come are reported one by one."""
-        self.following = True
+        self.active = True
         now = self._handle.clock.monotonic()
         for pod in self._handle.listers["pods"].list():
             self.ledger.observe(pod, once_gated=pod.metadata.uid in self._once_gated)
             self._sweep.pod(pod, now)
         for uid in self._passing:
-            self.ledger.book(uid)
+            self.ledger.reserve_unchecked(uid)
         for pod, node_name in self._nominated.values():
             self.ledger.nominate(pod, node_name)
         self._passing.clear()
@@ -169,7 +169,7 @@ class Bookkeeper:
 
     def reserve(self, pod: Pod) -> Sequence[Violation]:
         """Check and book in one step; violations mean that nothing was booked."""
-        if not self.following:
+        if not self.active:
             self._passing.add(pod.metadata.uid)
             return ()
         violations = self.ledger.reserve(pod)
@@ -180,11 +180,11 @@ class Bookkeeper:
                     self._displaced.setdefault(pod.metadata.uid, []).extend(uids)
         return violations
 
-    def displaces(self, uid: str) -> bool:
+    def displaced_any(self, uid: str) -> bool:
         """Whether the reservation of this pod took from others what they claimed."""
         return uid in self._displaced
 
-    async def displaced_are_told(self, uid: str) -> None:
+    async def wait_until_relabelled(self, uid: str) -> None:
         """Wait until those pods no longer say that they need a node."""
         uids = self._displaced.pop(uid, None)
         if uids:
@@ -197,7 +197,7 @@ class Bookkeeper:
         self.ledger.claim(uid)
         pod = self.ledger.pod(uid)
         for account in () if pod is None else self.ledger.accounts_of(pod):
-            if account.claimed_too_much():
+            if account.overclaimed():
                 # Quota went while its attempt was under way. It is told so after what is being
                 # written now.
                 self._touched[account] = None
@@ -225,7 +225,7 @@ class Bookkeeper:
         self.ledger.unreserve(uid)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
-        if not self.following:
+        if not self.active:
             self._remember(old, new)
             return
         if new is None:
@@ -238,7 +238,7 @@ class Bookkeeper:
         self._sweep.pod(new, self._handle.clock.monotonic())
 
     def _remember(self, old: Pod | None, new: Pod | None) -> None:
-        """Keep what `_follow` could not read off the pod's object."""
+        """Keep what `_activate` could not read off the pod's object."""
         if new is not None and not new.spec.node_name:
             if is_deferred(new, None):
                 self._once_gated.add(new.metadata.uid)
@@ -250,7 +250,7 @@ class Bookkeeper:
 
     def _nomination(self, pod: Pod, node_name: str) -> None:
         uid = pod.metadata.uid
-        if not self.following:
+        if not self.active:
             if node_name:
                 self._nominated[uid] = pod, node_name
             else:
@@ -273,8 +273,8 @@ class Bookkeeper:
     def _quota(self, old: Quota | None, new: Quota | None) -> None:
         if new is not None:
             terms = self.ledger.set_quota(new)
-            if terms.limits and not self.following:
-                self._follow()
+            if terms.limits and not self.active:
+                self._activate()
             self._report(new, terms)
         elif old is not None:
             self.ledger.remove_quota(old.metadata.namespace, old.metadata.name)

@@ -106,14 +106,14 @@ def test_claims_are_for_labelling_only() -> None:
     first, second = pod("first", "6", deferred=True), pod("second", "6", deferred=True)
     assert desk.enqueue(first, second) == ["first", "second"]
     desk.ledger.claim("first")
-    assert desk.ledger.unclaimed(second)
-    assert not desk.ledger.unclaimed(first)
+    assert desk.ledger.claim_violations(second)
+    assert not desk.ledger.claim_violations(first)
     # It may try, and whoever has a node is not kept from it.
     assert not desk.ledger.violations(second)
     assert not desk.ledger.reserve(second)
     desk.ledger.unreserve("second")
     desk.ledger.forget("first")
-    assert not desk.ledger.unclaimed(second)
+    assert not desk.ledger.claim_violations(second)
     desk.ledger.validate()
 
 
@@ -134,10 +134,10 @@ def test_claims_are_withdrawn_newest_first_but_not_more_than_needed() -> None:
     assert list(desk.ledger.withdraw_claims(account)) == ["large"]
     assert list(account.claims) == ["old", "small"]
     desk.ledger.validate()
-    assert desk.ledger.offer(account) == []
+    assert desk.ledger.take_claimable(account) == []
     desk.ledger.unreserve("taker")
-    assert [each.uid for each in desk.ledger.offer(account)] == ["large"]
-    assert desk.ledger.offer(account) == []
+    assert [each.uid for each in desk.ledger.take_claimable(account)] == ["large"]
+    assert desk.ledger.take_claimable(account) == []
 
 
 def test_a_pod_that_is_booked_or_asks_for_something_else_claims_accordingly() -> None:

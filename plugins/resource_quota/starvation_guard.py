@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from plugins.resource_quota.accounts import Account, QuotaReservation, Role
 from plugins.resource_quota.messages import Violation
-from plugins.resource_quota.records import Namespace, PodRecord
+from plugins.resource_quota.pod_records import Namespace, PodRecord
 
 
 class StarvationGuard:
@@ -60,10 +60,11 @@ class StarvationGuard:
         ended = {
             account
             for account in space.accounts.values()
-            if account.holder is not None and account.holder.uid == record.uid
+            if account.starvation_reservation is not None
+            and account.starvation_reservation.uid == record.uid
         }
         for account in ended:
-            account.holder = None
+            account.starvation_reservation = None
         if ended:
             self._free(space, ended)
             if space.starving:
@@ -91,17 +92,20 @@ class StarvationGuard:
 
     def _end(self, space: Namespace, now: float, rest: float) -> None:
         for account in space.accounts.values():
-            if account.holder is not None and account.holder.until <= now:
-                account.holder = None
-                account.rests_until = now + rest
-                self._look(account.rests_until, space)
+            if (
+                account.starvation_reservation is not None
+                and account.starvation_reservation.until <= now
+            ):
+                account.starvation_reservation = None
+                account.cooldown_until = now + rest
+                self._look(account.cooldown_until, space)
                 self._free(space, {account})
 
     def _begin(self, space: Namespace, now: float, hold_after: float) -> None:
         vacant = {
             account
             for account in space.accounts.values()
-            if account.holder is None and account.rests_until <= now
+            if account.starvation_reservation is None and account.cooldown_until <= now
         }
         if not vacant:
             return
@@ -115,9 +119,9 @@ class StarvationGuard:
         for order, uid in sorted(waiting):
             if not vacant:
                 return
-            vacant -= self._give_turn(space, space.pods[uid], order, vacant, now)
+            vacant -= self._reserve_for(space, space.pods[uid], order, vacant, now)
 
-    def _give_turn(
+    def _reserve_for(
         self,
         space: Namespace,
         record: PodRecord,
@@ -129,14 +133,18 @@ class StarvationGuard:
         given: set[Account] = set()
         if any(each.never for each in violations):
             return given
-        for account, amounts in record.demand.shares:
+        for account, amounts in record.request.shares:
             short = frozenset(
-                each.index for each in violations if each.account is account and not each.older
+                each.index
+                for each in violations
+                if each.account is account and not each.reserved_for
             )
             if account in vacant and short:
                 until = now + self._max_hold
                 key = record.pod.key
-                account.holder = QuotaReservation(record.uid, key, order, amounts, short, until)
+                account.starvation_reservation = QuotaReservation(
+                    record.uid, key, order, amounts, short, until
+                )
                 given.add(account)
                 self._look(until, space)
         return given
@@ -144,14 +152,18 @@ class StarvationGuard:
 
 def yields_to(record: PodRecord, account: Account, index: int) -> bool:
     """Whether a pod leaves what the account's holder, if any, needs of a limit to it."""
-    holder = account.holder
-    if holder is None or index not in holder.short or holder.uid == record.uid:
+    starvation_reservation = account.starvation_reservation
+    if (
+        starvation_reservation is None
+        or index not in starvation_reservation.short
+        or starvation_reservation.uid == record.uid
+    ):
         return False
     if not record.deferred or record.role is Role.RESERVED:
         return False
     # A pod that is not held came later than all that are, but for its priority.
     return (
-        -record.pod.priority >= holder.order[0]
+        -record.pod.priority >= starvation_reservation.order[0]
         if record.order is None
-        else (record.order > holder.order)
+        else (record.order > starvation_reservation.order)
     )

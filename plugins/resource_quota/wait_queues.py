@@ -22,7 +22,7 @@ Shares = tuple[tuple[Account, Amounts], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class QuotaRequest:
     """All that decides whether a held pod fits, but for what it takes already itself."""
 
     deferred: bool
@@ -37,7 +37,7 @@ class Holdable(Protocol):
     """What a line needs to know about a pod."""
 
     uid: str
-    demand: Demand
+    request: QuotaRequest
     #: Its place while it is held.
     order: Order | None
 
@@ -48,11 +48,11 @@ Pod = TypeVar("Pod", bound=Holdable)
 class WaitQueues(Generic[Pod]):
     """The held pods of a namespace."""
 
-    __slots__ = ("_held", "_lines")
+    __slots__ = ("_held", "_queues")
 
     def __init__(self) -> None:
         self._held: dict[str, Pod] = {}
-        self._lines: dict[Demand, list[tuple[Order, str]]] = {}
+        self._queues: dict[QuotaRequest, list[tuple[Order, str]]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -64,55 +64,55 @@ class WaitQueues(Generic[Pod]):
         """Put a pod with an `order` in the line of its demand; again, if the demand changed."""
         assert pod.order is not None
         self._held[pod.uid] = pod
-        heapq.heappush(self._lines.setdefault(pod.demand, []), (pod.order, pod.uid))
+        heapq.heappush(self._queues.setdefault(pod.request, []), (pod.order, pod.uid))
 
     def discard(self, uid: str) -> None:
         """Take a pod out."""
         if self._held.pop(uid, None) is not None and not self._held:
-            self._lines.clear()
+            self._queues.clear()
 
     def release(
-        self, concerns: Callable[[Demand], bool], admit: Callable[[Pod], bool]
+        self, concerns: Callable[[QuotaRequest], bool], admit: Callable[[Pod], bool]
     ) -> list[str]:
         """Take pods out in order, as long as `admit` says yes to the first of a line.
 
         Lines that `concerns` refuses are not looked at. A pod that is not admitted keeps its
         place and those behind it in its line wait as well: they ask for the same.
         """
-        heads: list[tuple[Order, int, Demand]] = []
-        for number, demand in enumerate([each for each in self._lines if concerns(each)]):
-            head = self._head(demand)
+        heads: list[tuple[Order, int, QuotaRequest]] = []
+        for number, request in enumerate([each for each in self._queues if concerns(each)]):
+            head = self._head(request)
             if head is not None:
-                heads.append((head, number, demand))
+                heads.append((head, number, request))
         heapq.heapify(heads)
         released: list[str] = []
         while heads:
-            _, number, demand = heapq.heappop(heads)
-            pod = self._held[self._lines[demand][0][1]]
+            _, number, request = heapq.heappop(heads)
+            pod = self._held[self._queues[request][0][1]]
             if not admit(pod):
                 continue
-            heapq.heappop(self._lines[demand])
+            heapq.heappop(self._queues[request])
             self.discard(pod.uid)
             released.append(pod.uid)
-            head = self._head(demand)
+            head = self._head(request)
             if head is not None:
-                heapq.heappush(heads, (head, number, demand))
+                heapq.heappush(heads, (head, number, request))
         return released
 
-    def first(self, concerns: Callable[[Demand], bool]) -> Iterator[Pod]:
+    def first(self, concerns: Callable[[QuotaRequest], bool]) -> Iterator[Pod]:
         """The first pod of each line that `concerns` accepts."""
-        for demand in list(self._lines):
-            if concerns(demand) and self._head(demand) is not None:
-                yield self._held[self._lines[demand][0][1]]
+        for request in list(self._queues):
+            if concerns(request) and self._head(request) is not None:
+                yield self._held[self._queues[request][0][1]]
 
-    def _head(self, demand: Demand) -> Order | None:
+    def _head(self, request: QuotaRequest) -> Order | None:
         """The order of the first pod that is really there; forgets a line that is empty."""
-        line = self._lines.get(demand)
+        line = self._queues.get(request)
         while line:
             order, uid = line[0]
             pod = self._held.get(uid)
-            if pod is not None and pod.order == order and pod.demand == demand:
+            if pod is not None and pod.order == order and pod.request == request:
                 return order
             heapq.heappop(line)
-        self._lines.pop(demand, None)
+        self._queues.pop(request, None)
         return None

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from plugins.resource_quota.accounts import Account, Role
-from plugins.resource_quota.holds import Demand, Order, WaitQueues
 from plugins.resource_quota.messages import Pairs
 from plugins.resource_quota.usage import Usage
+from plugins.resource_quota.wait_queues import Order, QuotaRequest, WaitQueues
 from scheduler.api.pod import Pod
 
-NOTHING = Demand(deferred=False, shares=())
+NOTHING = QuotaRequest(deferred=False, shares=())
 
 
 class PodRecord:
     """One pod. Owned by the ledger."""
 
     __slots__ = (
-        "announced",
         "deferred",
-        "demand",
         "ended",
         "ends",
         "expired",
         "foreign",
         "had_booking",
         "held_since",
-        "hopeless",
         "nominated",
         "order",
         "pod",
         "released_at",
+        "reported",
+        "request",
         "reserved",
         "starved_since",
+        "too_large",
         "uid",
         "usage",
     )
@@ -56,9 +56,9 @@ class PodRecord:
         self.had_booking = False
         #: None until a quota of the namespace made it necessary.
         self.usage: Usage | None = None
-        self.demand = NOTHING
+        self.request = NOTHING
         #: It asks for more than a limit that only we enforce: it does not fit an empty quota.
-        self.hopeless = False
+        self.too_large = False
         #: Place among the held pods; None while it is not held.
         self.order: Order | None = None
         #: When the gate was closed before it; None while it is open.
@@ -66,7 +66,7 @@ class PodRecord:
         #: Since when only quota has kept it from a node; an attempt at the nodes ends that.
         self.starved_since: float | None = None
         #: What was violated when the pod was told last; empty when it was let through since.
-        self.announced: Pairs = frozenset()
+        self.reported: Pairs = frozenset()
         #: When it was let out of the held pods, until what becomes of it is known.
         self.released_at: float | None = None
 
@@ -92,7 +92,7 @@ def role_in(record: PodRecord, account: Account) -> Role | None:
     role = record.role
     if role is not Role.PENDING or account.native:
         return role
-    return None if record.hopeless or record.order is not None else role
+    return None if record.too_large or record.order is not None else role
 
 
 class Namespace:
@@ -100,15 +100,15 @@ class Namespace:
 
     __slots__ = (
         "accounts",
-        "chance",
+        "awaiting_claim",
         "dirty",
-        "lines",
         "name",
         "overrelease",
         "pods",
         "released",
-        "standing_back",
         "starving",
+        "wait_queues",
+        "window_open",
     )
 
     def __init__(self, name: str) -> None:
@@ -117,16 +117,16 @@ class Namespace:
         self.pods: dict[str, PodRecord] = {}
         #: By name of the quota, sorted by it.
         self.accounts: dict[str, Account] = {}
-        self.lines: WaitQueues[PodRecord] = WaitQueues()
+        self.wait_queues: WaitQueues[PodRecord] = WaitQueues()
         #: Accounts in which something was freed since the last release.
         self.dirty: set[Account] = set()
         #: Pods let out whose attempt is still to come.
         self.released: dict[str, PodRecord] = {}
         #: Whether a time is set at which released pods have had their chance.
-        self.chance = False
+        self.window_open = False
         #: Pods that wait for quota, by the time they began to; some may have left since.
         self.starving: dict[str, float] = {}
         #: Pods that fit the quotas and no node, and leave the quotas to those that claimed them.
-        self.standing_back: dict[str, None] = {}
+        self.awaiting_claim: dict[str, None] = {}
         #: How many more than fit together are let out at the next release.
         self.overrelease = 0
