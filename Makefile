@@ -118,12 +118,12 @@ CONTENDERS := --contender kubestow --contender kube-scheduler \
   --contender "kube-scheduler, batching off" --contender "kube-scheduler, all nodes"
 
 .PHONY: bench
-bench: envtest-build ## Measure kubestow and kube-scheduler side by side, every family (about an hour)
+bench: envtest-build ## Measure kubestow and kube-scheduler side by side, every workload (about an hour)
 	@mkdir -p build
 	$(BIN)/python -m benchmarks --json build/bench.json $(CONTENDERS)
 
 .PHONY: bench-quick
-bench-quick: envtest-build ## The same for eight families at 1000 nodes (under 10 minutes)
+bench-quick: envtest-build ## The same for eight workloads at 1000 nodes (under 10 minutes)
 	@mkdir -p build
 	$(BIN)/python -m benchmarks --quick --json build/bench-quick.json $(CONTENDERS)
 

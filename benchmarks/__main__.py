@@ -17,8 +17,8 @@ from rich.table import Table
 
 from benchmarks.measure import Run, run
 from benchmarks.report import Report, line, report, table, with_events, worse
-from benchmarks.schedulers import CONTENDERS, OURS
-from benchmarks.workloads import FAMILIES, QUICK, SIZES, Operations
+from benchmarks.schedulers import OURS, SCHEDULERS
+from benchmarks.workloads import QUICK, SIZES, WORKLOADS, Operations
 from scheduler.cli.version import version_text
 from testing.control_plane.binaries import Binaries, BinariesMissingError
 
@@ -29,12 +29,12 @@ ROOT: Final = Path(__file__).parents[1]
 @click.option(
     "--workload", "names", multiple=True, metavar="NAME", help="Which to run.  [default: all]"
 )
-@click.option("--quick", is_flag=True, help="The families and sizes of `make bench-quick`.")
+@click.option("--quick", is_flag=True, help="The workloads and sizes of `make bench-quick`.")
 @click.option(
     "--contender",
     "labels",
     multiple=True,
-    type=click.Choice(sorted(CONTENDERS)),
+    type=click.Choice(sorted(SCHEDULERS)),
     default=("kubestow", "kube-scheduler"),
     help="Which schedulers to run, alternating.",
 )
@@ -47,7 +47,7 @@ ROOT: Final = Path(__file__).parents[1]
     "--backlog", is_flag=True, help="Stop the scheduler while the measured pods are created."
 )
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
-@click.option("--list", "listing", is_flag=True, help="List the families and their sizes.")
+@click.option("--list", "listing", is_flag=True, help="List the workloads and their sizes.")
 def main(  # noqa: PLR0913, PLR0917 - options
     names: tuple[str, ...],
     quick: bool,
@@ -77,7 +77,7 @@ def main(  # noqa: PLR0913, PLR0917 - options
         console.print(_listing())
         return
     size = size or ("quick" if quick else "machine")
-    wanted = _wanted(names or (QUICK if quick else tuple(FAMILIES)), backlog=backlog)
+    wanted = _wanted(names or (QUICK if quick else tuple(WORKLOADS)), backlog=backlog)
     parameters = _changes(changes)
     _check_binaries(labels)
     runs: list[Run] = []
@@ -100,9 +100,9 @@ def main(  # noqa: PLR0913, PLR0917 - options
                 for label in labels[first:] + labels[:first]:
                     progress.update(task, description=f"{name}: {label}")
                     try:
-                        runs.append(run(name, size, plan, CONTENDERS[label], backlog=backlog))
+                        runs.append(run(name, size, plan, SCHEDULERS[label], backlog=backlog))
                         said = line(runs[-1])
-                    # One run of hundreds: the others are worth having, and its family has no ratio.
+                    # One run of hundreds: keep the others; this workload gets no ratio.
                     except Exception as error:  # noqa: BLE001 - of whatever kind
                         failed[name] = f"a run of {label} failed: {error}"
                         said = f"{name} {size}, {label}: {error}"
@@ -120,23 +120,23 @@ def main(  # noqa: PLR0913, PLR0917 - options
 
 
 def _save(output: Path | None, found: Report) -> None:
-    """After each run, since all of them take hours."""
+    """Write the results so far: all runs together take hours."""
     if output is not None:
         output.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
 
 
 def _wanted(names: tuple[str, ...], *, backlog: bool) -> list[str]:
-    unknown = [name for name in names if name not in FAMILIES]
+    unknown = [name for name in names if name not in WORKLOADS]
     if unknown:
         raise click.UsageError(f"no workload {unknown[0]!r}; `--list` shows all")
-    return [name for name in names if FAMILIES[name].backlog or not backlog]
+    return [name for name in names if WORKLOADS[name].backlog or not backlog]
 
 
 def _check_binaries(labels: Sequence[str]) -> None:
-    """Now, and not once for each run."""
+    """Refuse missing programs before the first run."""
     try:
         found = Binaries.find()
-        for program in {CONTENDERS[label].program for label in labels} - {OURS}:
+        for program in {SCHEDULERS[label].program for label in labels} - {OURS}:
             found.require(program)
     except BinariesMissingError as error:
         raise click.ClickException(str(error)) from None
@@ -154,32 +154,32 @@ def _changes(texts: tuple[str, ...]) -> dict[str, int]:
 
 def _plan(name: str, size: str, changes: dict[str, int]) -> Operations:
     try:
-        return FAMILIES[name].plan(size, changes)
-    except KeyError as unknown:
-        known = ", ".join(FAMILIES[name].sizes[size])
-        raise click.UsageError(f"--set: {name} has no {unknown}; it has {known}") from None
+        return WORKLOADS[name].plan(size, changes)
+    except KeyError as error:
+        known = ", ".join(WORKLOADS[name].sizes[size])
+        raise click.UsageError(f"--set: {name} has no {error}; it has {known}") from None
 
 
 def _listing() -> Table:
-    view = Table("workload", "exercises", *SIZES, title="families of upstream's scheduler_perf")
-    for family in FAMILIES.values():
+    view = Table("workload", "exercises", *SIZES, title="workloads of upstream's scheduler_perf")
+    for name, workload in WORKLOADS.items():
         sizes = [
-            ", ".join(f"{name} {value}" for name, value in family.sizes[size].items())
+            ", ".join(f"{key} {value}" for key, value in workload.sizes[size].items())
             for size in SIZES
         ]
-        view.add_row(family.name, family.exercises, *sizes)
+        view.add_row(name, workload.exercises, *sizes)
     return view
 
 
 def _versions() -> dict[str, str]:
     found = {"kubestow": version_text("kubestow"), "python": platform.python_version()}
-    found["commit"] = _said("git", "-C", str(ROOT), "describe", "--always", "--dirty")
-    found["kube-scheduler"] = _said(str(Binaries.find().kube_scheduler), "--version")
+    found["commit"] = _output_of("git", "-C", str(ROOT), "describe", "--always", "--dirty")
+    found["kube-scheduler"] = _output_of(str(Binaries.find().kube_scheduler), "--version")
     return found
 
 
-def _said(*command: str) -> str:
-    """What a command prints; empty when it cannot."""
+def _output_of(*command: str) -> str:
+    """Return the output of a command; empty when it fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.audit import overfilled
-from benchmarks.schedulers import CONTENDERS, OURS, Contender
+from benchmarks.schedulers import OURS, SCHEDULERS, Scheduler
 from benchmarks.templates import HOSTNAME, IMAGE, ZONE, Object
 from scheduler.api.quantity import milli_value
 from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
@@ -192,7 +192,7 @@ class Answer:
         return ""
 
 
-def schedule(world: World, contender: Contender) -> Answer:
+def schedule(world: World, contender: Scheduler) -> Answer:
     """Create the world afresh, let the scheduler work, return what it left."""
     options = ApiServerOptions(
         disabled_admission_plugins=("ServiceAccount", "TaintNodesByCondition", "Priority")
@@ -401,7 +401,7 @@ def reasons(message: str) -> frozenset[str]:
 @click.option(
     "--rival",
     default="kube-scheduler",
-    type=click.Choice(sorted(set(CONTENDERS) - {OURS})),
+    type=click.Choice(sorted(set(SCHEDULERS) - {OURS})),
     help="Whom to compare with.",
 )
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
@@ -418,9 +418,9 @@ def main(
     for each in range(seed, seed + worlds):
         world = draw(each, nodes, workloads)
         with console.status(f"world {each}: {OURS}"):
-            ours = schedule(world, CONTENDERS[OURS])
+            ours = schedule(world, SCHEDULERS[OURS])
         with console.status(f"world {each}: {rival}"):
-            theirs = schedule(world, CONTENDERS[rival])
+            theirs = schedule(world, SCHEDULERS[rival])
         found.append(compare(each, world, ours, theirs))
         console.print(_line(found[-1]), highlight=False, soft_wrap=True)
     if output is not None:

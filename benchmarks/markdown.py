@@ -17,13 +17,13 @@ _RATE: Callable[[Run], float] = lambda run: run.pods_per_second  # noqa: E731 - 
 
 
 def rows(found: Report) -> list[list[str]]:
-    """Heading and one row for each family that has a ratio, the largest ratio first.
+    """Heading and one row for each workload that has a ratio, the largest ratio first.
 
     Latency, CPU and memory of kube-scheduler are those of its fastest setting.
     """
     groups = grouped(found.runs)
     rivals = sorted({label for _, label in groups} - {OURS})
-    heading = ["family", "nodes", f"{OURS} pods/s", *rivals, "ratio", "to the last Event"]
+    heading = ["workload", "nodes", f"{OURS} pods/s", *rivals, "ratio", "to the last Event"]
     heading += ["p99 s", "CPU ms/pod", "MiB"]
     heading += ["cores busy", f"{OURS}'s part"]
     table = [heading]

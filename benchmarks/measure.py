@@ -19,7 +19,7 @@ import msgspec
 
 from benchmarks.audit import audit
 from benchmarks.operations import Observed, Operation, Plan
-from benchmarks.schedulers import OURS, Contender
+from benchmarks.schedulers import OURS, Scheduler
 from benchmarks.throughput import Throughput, nearest_rank, sampled
 from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
 from testing.control_plane.inspecting import Inspector
@@ -87,7 +87,7 @@ def run(
     workload: str,
     size: str,
     operations: Sequence[Operation],
-    contender: Contender,
+    contender: Scheduler,
     *,
     backlog: bool = False,
 ) -> Run:
@@ -113,7 +113,7 @@ class _Drained:
 class _Session:
     """The harness's side of one run."""
 
-    def __init__(self, control_plane: ControlPlane, contender: Contender, *, backlog: bool) -> None:
+    def __init__(self, control_plane: ControlPlane, contender: Scheduler, *, backlog: bool) -> None:
         self._control_plane = control_plane
         self._contender = contender
         self._backlog = backlog
@@ -277,7 +277,7 @@ class _Generator:
 def _generator(
     control_plane: ControlPlane,
     operations: Sequence[Operation],
-    contender: Contender,
+    contender: Scheduler,
     *,
     backlog: bool,
 ) -> Iterator[_Generator]:

@@ -1,9 +1,9 @@
-"""What a workload does, step by step: upstream's op vocabulary as records (scheduler-perf facts 4).
+"""The operations of a workload, as records named after those of upstream's scheduler_perf.
 
 A workload is a list of these, sent to the load generator as JSON. Everything is a value; nothing
 here talks to an API server.
 
-Where upstream opens the measured window inside `createPods`, a family here has `OpenWindow`,
+Where upstream opens the measured window inside `createPods`, a workload here has `OpenWindow`,
 `CreatePods(measured=True)` and `CloseWindow`; pods are measured when their op says so.
 """
 
@@ -109,7 +109,7 @@ class UpdateAny(msgspec.Struct, frozen=True, tag="updateAny", kw_only=True):
 class Settle(msgspec.Struct, frozen=True, tag="settle", kw_only=True):
     """Wait a fixed time, so that a scheduler in another process has seen the nodes.
 
-    Only for families without init pods, whose binding would show it (scheduler-perf facts 9.3).
+    Only for workloads without init pods, whose binding would show it.
     """
 
     seconds: float = 2.0

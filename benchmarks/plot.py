@@ -1,4 +1,4 @@
-"""`python -m benchmarks.plot RESULT.json PLOT.svg`: throughput and CPU per pod of every family."""
+"""`python -m benchmarks.plot RESULT.json PLOT.svg`: throughput and CPU per pod of workloads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GREYS = ("#9a9a9a", "#c4c4c4", "#dddddd")
 
 
 def draw(found: Report) -> Figure:
-    """Bars, one group for each family: pods a second on the left, CPU a pod on the right."""
+    """Bars, one group for each workload: pods a second on the left, CPU a pod on the right."""
     groups = grouped(found.runs)
     workloads = list(dict.fromkeys(name for name, _ in groups))
     labels = sorted({label for _, label in groups}, key=lambda label: (label != OURS, label))

@@ -15,7 +15,7 @@ OURS: Final = "kubestow"
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class Scheduler:
     """A scheduler and its settings."""
 
     label: str
@@ -35,18 +35,18 @@ class Contender:
         return control_plane.start_scheduler(config, feature_gates=self.feature_gates)
 
 
-CONTENDERS: Final = {
+SCHEDULERS: Final = {
     contender.label: contender
     for contender in (
-        Contender(OURS, OURS, "kubestow"),
-        Contender("kube-scheduler", "kube-scheduler", "default-scheduler"),
-        Contender(
+        Scheduler(OURS, OURS, "kubestow"),
+        Scheduler("kube-scheduler", "kube-scheduler", "default-scheduler"),
+        Scheduler(
             "kube-scheduler, batching off",
             "kube-scheduler",
             "default-scheduler",
             {"OpportunisticBatching": False},
         ),
-        Contender(
+        Scheduler(
             "kube-scheduler, all nodes",
             "kube-scheduler",
             "default-scheduler",

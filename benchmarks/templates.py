@@ -287,7 +287,7 @@ PODS: Final[dict[str, Template]] = {
 }
 
 
-# -- pods of the event handling families -----------------------------------------------------------
+# -- pods of the event handling workloads ----------------------------------------------------------
 
 _UNSCHED: Final = {"type": "unsched"}
 _TOPOLOGY: Final = {"topology": "blue"}

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.fuzz.comparing import differences, ours, own_differences, vector
-from benchmarks.fuzz.kube_scheduler import Rival, rival
+from benchmarks.fuzz.kube_scheduler import KubeScheduler, kube_scheduler
 from benchmarks.fuzz.profiles import for_kubestow, only, own_name, profiles
-from benchmarks.fuzz.setup import Stage
+from benchmarks.fuzz.setup import Setup
 from benchmarks.fuzz.shrinking import readable, shrink
 from benchmarks.fuzz.worlds import CROSSED, FAMILIES, MutatedWorld, World, change, drawn
 from testing.conformance.reading import VECTORS
@@ -65,17 +65,17 @@ class Fuzzer:
 
     def __init__(
         self,
-        rival: Rival,
+        kube_scheduler: KubeScheduler,
         configured: list[Object],
         console: Console,
         tries: int,
         *,
         process: bool,
     ) -> None:
-        self._rival = rival
+        self._kube_scheduler = kube_scheduler
         self._process = process
         self._tries = tries
-        self._stage = Stage(rival.proxy)
+        self._setup = Setup(kube_scheduler.proxy)
         self._profiles = configured
         self._console = console
         self._nominees: set[tuple[str, str]] = set()
@@ -83,30 +83,30 @@ class Fuzzer:
 
     async def prepare(self) -> None:
         """Once per control plane."""
-        await self._stage.prepare()
+        await self._setup.prepare()
 
     async def run(self, family: str, seed: int, world: World) -> None:
         """Let every pod of a world come in."""
-        objects = await self._stage.set_up(world.objects)
-        for each in self._stage.refused:
+        objects = await self._setup.set_up(world.objects)
+        for each in self._setup.refused:
             self.report.refused[family] += 1
             self.report.reasons[each[:500]] += 1
         await asyncio.sleep(_SETTLE_SECONDS)
         before = len(self.report.found)
         self._nominees.clear()
-        self._rival.nominations.clear()
+        self._kube_scheduler.nominations.clear()
         try:
             for pod in world.nominees:
                 await self._nominate(pod)
             if world.nominees:
-                objects = await self._stage.stored()
+                objects = await self._setup.stored()
             for pod in world.incoming:
                 if world.changes is not None and world.changes.chance(0.5):
-                    objects = await self._stage.apply(*change(world.changes, objects))
+                    objects = await self._setup.apply(*change(world.changes, objects))
                     await asyncio.sleep(_SETTLE_SECONDS)
                 await self._compare(family, seed, objects, pod)
         finally:
-            await self._stage.clear()
+            await self._setup.clear()
         alone = world.changes is None and not world.nominees
         for first in self.report.found[before : before + 1] if alone else ():
             first.given = await self._smaller(world, first)
@@ -114,7 +114,7 @@ class Fuzzer:
     async def _nominate(self, pod: Object) -> None:
         """Keep a pod for which kube-scheduler nominates a node, as if its victims were leaving."""
         try:
-            stored, verdict = await self._rival.decide(pod, keep=True)
+            stored, verdict = await self._kube_scheduler.decide(pod, keep=True)
         except RuntimeError as error:
             self.report.refused["nominated"] += 1
             self.report.reasons[str(error)[:500]] += 1
@@ -125,10 +125,10 @@ class Fuzzer:
 
     async def _write_nominations(self) -> None:
         """Do what kube-scheduler wanted: a pod may lose its node to a more important one."""
-        for (space, name), node in list(self._rival.nominations.items()):
+        for (space, name), node in list(self._kube_scheduler.nominations.items()):
             if (space, name) in self._nominees:
-                await self._stage.nominate(space, name, node)
-        self._rival.nominations.clear()
+                await self._setup.nominate(space, name, node)
+        self._kube_scheduler.nominations.clear()
 
     async def _compare(self, family: str, seed: int, objects: Object, pod: Object) -> None:
         pod["metadata"].setdefault("namespace", "default")
@@ -142,7 +142,7 @@ class Fuzzer:
             await asyncio.sleep(_AGAIN_SECONDS)
             if self._nominees:
                 await self._write_nominations()
-                objects = await self._stage.stored()
+                objects = await self._setup.stored()
                 await asyncio.sleep(_SETTLE_SECONDS)
             lines, given, verdict = await self._once(objects, pod)
         self.report.compared[family] += 1
@@ -165,14 +165,14 @@ class Fuzzer:
 
         async def shows(objects: dict[str, list[Object]]) -> bool:
             nonlocal smallest
-            stored = await self._stage.set_up(objects)
+            stored = await self._setup.set_up(objects)
             await asyncio.sleep(_SETTLE_SECONDS)
             try:
                 lines, given, _ = await self._once(stored, pod)
             except RuntimeError:
                 return False
             finally:
-                await self._stage.clear()
+                await self._setup.clear()
             if kinds.isdisjoint(line.split(":")[0] for line in lines):
                 return False
             smallest = given
@@ -182,7 +182,7 @@ class Fuzzer:
         return smallest
 
     async def _once(self, objects: Object, pod: Object) -> tuple[list[str], Object, Any]:
-        stored, verdict = await self._rival.decide(pod)
+        stored, verdict = await self._kube_scheduler.decide(pod)
         name = stored["spec"]["schedulerName"]
         given = vector(objects, stored, only(self._profiles, name))
         try:
@@ -191,7 +191,7 @@ class Fuzzer:
             if self._process:
                 renamed = copy.deepcopy(pod)
                 renamed["spec"]["schedulerName"] = own_name(name)
-                _, own = await self._rival.decide(renamed)
+                _, own = await self._kube_scheduler.decide(renamed)
                 lines += own_differences(own, mine)
         except Exception:  # noqa: BLE001 - comparison boundary: a crash of ours is a difference
             lines = [traceback.format_exc(limit=-5)]
@@ -210,7 +210,7 @@ async def _run(
 ) -> Report:
     configured = profiles() + crossing.profiles
     own = for_kubestow(configured) if process else None
-    async with rival({"profiles": configured}, own) as scheduler:
+    async with kube_scheduler({"profiles": configured}, own) as scheduler:
         fuzzer = Fuzzer(scheduler, configured, console, tries, process=process)
         await fuzzer.prepare()
         for seed in seeds:

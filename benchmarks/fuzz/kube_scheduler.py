@@ -59,7 +59,7 @@ class Verdict:
     totals: dict[str, int] = field(default_factory=dict)
 
 
-class Rival:
+class KubeScheduler:
     """Collects what kube-scheduler says; one pod at a time."""
 
     def __init__(self, control_plane: ControlPlane) -> None:
@@ -197,14 +197,16 @@ def _kubeconfig(port: int) -> Object:
 
 
 @contextlib.asynccontextmanager
-async def rival(config: Mapping[str, Any], own: Mapping[str, Any] | None) -> AsyncIterator[Rival]:
+async def kube_scheduler(
+    config: Mapping[str, Any], own: Mapping[str, Any] | None
+) -> AsyncIterator[KubeScheduler]:
     """A control plane with kube-scheduler behind the proxy, for as long as the context lasts.
 
     `own` is the configuration of a kubestow that runs beside it, None for none.
     """
     plane = ControlPlane(options=OPTIONS)
     await asyncio.to_thread(plane.start)
-    found = Rival(plane)
+    found = KubeScheduler(plane)
     try:
         await found.start(config)
         if own is not None:

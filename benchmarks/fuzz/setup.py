@@ -36,7 +36,7 @@ _STATUS: Final = frozenset(
 )
 
 
-class Stage:
+class Setup:
     """The API server's objects, but for pods that are to be scheduled."""
 
     def __init__(self, proxy: WriteProxy) -> None:

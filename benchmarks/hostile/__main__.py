@@ -14,7 +14,7 @@ from rich.console import Console
 from benchmarks.hostile.measuring import Measured, Session
 from benchmarks.hostile.reporting import beyond, markdown, table
 from benchmarks.report import machine
-from benchmarks.schedulers import CONTENDERS
+from benchmarks.schedulers import SCHEDULERS
 from testing.control_plane.binaries import Binaries, BinariesMissingError
 from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
 from testing.hostile.catalogue import CASES, WORST, HostileCase
@@ -33,7 +33,7 @@ MAX_LEFT: Final = 100.0
     "--contender",
     "labels",
     multiple=True,
-    type=click.Choice(sorted(CONTENDERS)),
+    type=click.Choice(sorted(SCHEDULERS)),
     default=("kubestow", "kube-scheduler"),
     help="Which schedulers to run, in turn.",
 )
@@ -85,7 +85,7 @@ def main(
             size = max(1, int(case.full * share))
             for label in labels:
                 with console.status(f"{case.name}: {label}"):
-                    results.append(session.run(case, CONTENDERS[label], pods, size))
+                    results.append(session.run(case, SCHEDULERS[label], pods, size))
                 if output is not None:
                     output.write_bytes(msgspec.json.encode(results) + b"\n")
                 console.print(markdown(results[-1:]).splitlines()[-1], highlight=False)

@@ -14,7 +14,7 @@ import msgspec
 from benchmarks.hostile.delivery import DeliveryWatch
 from benchmarks.hostile.probe import Probe
 from benchmarks.measure import cpu_seconds, peak_memory
-from benchmarks.schedulers import Contender
+from benchmarks.schedulers import Scheduler
 from testing.control_plane.control_plane import ControlPlane, ManagedProcess
 from testing.hostile.case import HostileCase, JsonObject
 from testing.hostile.sending import HostileSender, message
@@ -65,7 +65,7 @@ class Session:
             sender.create_all(map(namespace, (NAMESPACE, ORDINARY)))
         self.create(node(f"node-{number:05d}") for number in range(nodes))
 
-    def run(self, case: HostileCase, contender: Contender, pods: int, size: int) -> Measured:
+    def run(self, case: HostileCase, contender: Scheduler, pods: int, size: int) -> Measured:
         """Measure one case with a scheduler that is started for it."""
         scheduler = contender.start(self._control_plane)
         try:
@@ -82,7 +82,7 @@ class Session:
     def _measure(
         self,
         case: HostileCase,
-        contender: Contender,
+        contender: Scheduler,
         scheduler: ManagedProcess,
         probe: Probe,
         watch: DeliveryWatch,
@@ -126,7 +126,7 @@ class Session:
         )
 
     def _bind_ordinary(
-        self, sender: HostileSender, contender: Contender, watch: DeliveryWatch, name: str
+        self, sender: HostileSender, contender: Scheduler, watch: DeliveryWatch, name: str
     ) -> tuple[float, float]:
         """Create an ordinary pod; return seconds to its delivery, and from there to its binding."""
         made = pod(name, scheduler_name=contender.scheduler_name)
@@ -175,7 +175,7 @@ class Session:
             sender.create_all(objects)
 
 
-def of(contender: Contender, obj: JsonObject) -> JsonObject:
+def of(contender: Scheduler, obj: JsonObject) -> JsonObject:
     """The pod as one of this scheduler's."""
     spec: dict[str, Any] = obj["spec"]
     obj["spec"] = {**spec, "schedulerName": contender.scheduler_name}

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchmarks.hostile.measuring import Session, of, resident
 from benchmarks.measure import peak_memory
-from benchmarks.schedulers import CONTENDERS, OURS
+from benchmarks.schedulers import OURS, SCHEDULERS
 from scheduler.service.memory_upkeep import PERIOD_SECONDS
 from testing.control_plane.binaries import Binaries, BinariesMissingError
 from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
@@ -111,7 +111,7 @@ def measure(
     patience: float,
 ) -> Iterator[Round]:
     """One scheduler, and pods in rounds."""
-    contender = CONTENDERS[OURS]
+    contender = SCHEDULERS[OURS]
     options = ApiServerOptions(
         disabled_admission_plugins=("ServiceAccount", "TaintNodesByCondition", "Priority")
     )

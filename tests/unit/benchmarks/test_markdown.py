@@ -7,7 +7,7 @@ from benchmarks.report import busy_cores, own_share, report
 from tests.unit.benchmarks.test_report import run
 
 
-def test_one_row_for_each_family_with_a_ratio_the_best_first() -> None:
+def test_one_row_for_each_workload_with_a_ratio_the_best_first() -> None:
     found = report(
         [
             run("kubestow", 300.0), run("kube-scheduler", 200.0),
@@ -26,7 +26,7 @@ def test_one_row_for_each_family_with_a_ratio_the_best_first() -> None:
     heading, *body = rows(found)
 
     assert heading[:7] == [
-        "family", "nodes", "kubestow pods/s", "kube-scheduler", "kube-scheduler, batching off",
+        "workload", "nodes", "kubestow pods/s", "kube-scheduler", "kube-scheduler, batching off",
         "ratio", "to the last Event",
     ]  # fmt: skip
     alike = ["0.20, 0.20", "1.00, 1.00"]

@@ -1,4 +1,4 @@
-"""Every family can be carried out: its templates exist, its sizes fit, its plan survives JSON."""
+"""Every workload can be carried out: its templates exist, its sizes fit, its plan survives JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from benchmarks import operations as ops
 from benchmarks.templates import TEMPLATES, render, volume
-from benchmarks.workloads import FAMILIES, QUICK, SIZES
+from benchmarks.workloads import QUICK, SIZES, WORKLOADS
 
-EVERY = [(name, size) for name in FAMILIES for size in SIZES]
+EVERY = [(name, size) for name in WORKLOADS for size in SIZES]
 
 
 @pytest.mark.parametrize(("name", "size"), EVERY)
 def test_a_plan_has_one_window_with_measured_pods_inside(name: str, size: str) -> None:
-    plan = FAMILIES[name].plan(size)
+    plan = WORKLOADS[name].plan(size)
 
     kinds = [type(operation) for operation in plan]
     opened, closed = kinds.index(ops.OpenWindow), kinds.index(ops.CloseWindow)
@@ -34,16 +34,16 @@ def test_a_plan_has_one_window_with_measured_pods_inside(name: str, size: str) -
 def test_a_plan_survives_json(name: str, size: str) -> None:
     plan = ops.Plan(
         url="u", ca="c", token="t", scheduler="s", result="r",
-        operations=tuple(FAMILIES[name].plan(size)),
+        operations=tuple(WORKLOADS[name].plan(size)),
     )  # fmt: skip
 
     assert msgspec.json.decode(msgspec.json.encode(plan), type=ops.Plan) == plan
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_no_two_pods_of_a_plan_have_one_name(name: str) -> None:
     keys = Counter[str]()
-    for operation in FAMILIES[name].plan("smoke"):
+    for operation in WORKLOADS[name].plan("smoke"):
         if isinstance(operation, ops.CreatePods):
             for index in range(operation.count):
                 pod = render(operation.template, index, operation.count)
@@ -71,16 +71,16 @@ def test_a_claim_and_its_volume_name_each_other(kind: str) -> None:
 
 
 def test_sizes_can_be_changed_by_name() -> None:
-    plan = FAMILIES["SchedulingBasic"].plan("smoke", {"pods": 77})
+    plan = WORKLOADS["SchedulingBasic"].plan("smoke", {"pods": 77})
 
     assert [each.count for each in plan if isinstance(each, ops.CreatePods)] == [5, 77]
 
 
-def test_a_parameter_that_a_family_does_not_have_is_refused() -> None:
+def test_a_parameter_that_a_workload_does_not_have_is_refused() -> None:
     with pytest.raises(KeyError, match="gated"):
-        FAMILIES["SchedulingBasic"].plan("smoke", {"gated": 1})
+        WORKLOADS["SchedulingBasic"].plan("smoke", {"gated": 1})
 
 
-def test_the_quick_families_exist() -> None:
+def test_the_quick_workloads_exist() -> None:
     assert len(set(QUICK)) >= 6
-    assert set(QUICK) <= set(FAMILIES)
+    assert set(QUICK) <= set(WORKLOADS)
