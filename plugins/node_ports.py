@@ -23,7 +23,6 @@ from scheduler.framework import (
     Codes,
     Columns,
     CycleState,
-    EmptiedTableView,
     EventResource,
     Handle,
     NoArgs,
@@ -33,6 +32,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    TableWithoutVictims,
     unschedulable,
 )
 
@@ -87,12 +87,12 @@ class NodePorts:
         return codes
 
     def filter_without_victims(
-        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+        self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
         """As `filter_rows`, without what victims hold."""
         taken = np.zeros(len(rows), dtype=np.int32)
         for ip, protocol, port in pod.signature.host_ports:
-            for held, kept in table.kept_ports(protocol, port).items():
+            for held, kept in table.remaining_ports(protocol, port).items():
                 if ANY_IP in (ip, held) or ip == held:
                     taken |= kept[rows]
         return taken

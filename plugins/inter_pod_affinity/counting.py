@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plugins.inter_pod_affinity.pairs import Column, Sums
 from plugins.inter_pod_affinity.terms import OwnTerms
-from scheduler.framework import EmptiedTableView, NodeTableView
+from scheduler.framework import NodeTableView, TableWithoutVictims
 
 
 def required_pods(own: OwnTerms, table: NodeTableView) -> Column:
@@ -14,11 +14,11 @@ def required_pods(own: OwnTerms, table: NodeTableView) -> Column:
     return table.pod_counts(tuple(each.pods for each in own.required), terminating=True)
 
 
-def removable_required_pods(own: OwnTerms, table: EmptiedTableView) -> Column:
+def removable_required_pods(own: OwnTerms, table: TableWithoutVictims) -> Column:
     """As `required_pods`, of those that go."""
     if own.many_required is not None:
-        return table.removable_sums(own.many_required)[0]
-    return table.removable_counts(tuple(each.pods for each in own.required))
+        return table.summed_victims(own.many_required)[0]
+    return table.victim_counts(tuple(each.pods for each in own.required))
 
 
 def anti_pods(own: OwnTerms, table: NodeTableView) -> dict[str, Column]:
@@ -35,17 +35,17 @@ def anti_pods(own: OwnTerms, table: NodeTableView) -> dict[str, Column]:
     return sums.columns()
 
 
-def removable_anti_pods(own: OwnTerms, table: EmptiedTableView) -> dict[str, Column]:
+def removable_anti_pods(own: OwnTerms, table: TableWithoutVictims) -> dict[str, Column]:
     """As `anti_pods`, of those that go."""
     sums = Sums(table)
     if own.many_anti:
         for key, terms in own.many_anti.items():
             if sums.wants(key):
-                sums.add(key, table.removable_sums(terms)[0])
+                sums.add(key, table.summed_victims(terms)[0])
         return sums.columns()
     for each in own.required_anti:
         if sums.wants(each.topology_key):
-            sums.add(each.topology_key, table.removable_counts((each.pods,)))
+            sums.add(each.topology_key, table.victim_counts((each.pods,)))
     return sums.columns()
 
 

@@ -22,11 +22,11 @@ from scheduler.api.pod_affinity import PodAffinityTerms
 from scheduler.framework import (
     BoolColumn,
     Codes,
-    EmptiedTableView,
     Int64Column,
     NodeInfo,
     NodeTableView,
     Rows,
+    TableWithoutVictims,
     TermKind,
 )
 
@@ -100,7 +100,7 @@ class RequiredState:
             codes[~self._near_mask(table, index)] = AFFINITY
         return codes
 
-    def emptied_codes(self, pod: Pod, table: EmptiedTableView, rows: Rows) -> Codes:
+    def emptied_codes(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> Codes:
         """As `codes`, each row without those of its own pods that may go."""
         index = selector(table, rows)
         codes = np.zeros(len(rows), dtype=np.int32)
@@ -116,7 +116,7 @@ class RequiredState:
             codes[~self._near_emptied(table, index)] = AFFINITY
         return codes
 
-    def removals_matter(self, pod: Pod, table: EmptiedTableView, rows: Rows) -> BoolColumn:
+    def removals_matter(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> BoolColumn:
         """Whether pods of a row that may go are counted anywhere."""
         columns: list[Column] = list(self._gone_with_terms(pod, table).values())
         columns += removable_anti_pods(self.own, table).values()
@@ -183,18 +183,16 @@ class RequiredState:
         near: BoolColumn = np.logical_and.reduce(masks)
         return near
 
-    def _gone_with_terms(self, pod: Pod, table: EmptiedTableView) -> dict[str, Column]:
+    def _gone_with_terms(self, pod: Pod, table: TableWithoutVictims) -> dict[str, Column]:
         """By topology key: anti-affinity terms against the pod that go with their owners."""
         gone = Sums(table)
         metadata = pod.metadata
-        for term in table.removable_terms(
-            metadata.namespace, metadata.labels, self.namespace_labels
-        ):
+        for term in table.victim_terms(metadata.namespace, metadata.labels, self.namespace_labels):
             if term.kind is TermKind.REQUIRED_ANTI:
                 gone.add_term(term.topology_key, term)
         return gone.columns()
 
-    def _near_emptied(self, table: EmptiedTableView, index: slice | Rows) -> BoolColumn:
+    def _near_emptied(self, table: TableWithoutVictims, index: slice | Rows) -> BoolColumn:
         """As `_near_mask`, each row without the pods that go; they may end a group, too."""
         gone = removable_required_pods(self.own, table)
         keys = self.own.required_keys
@@ -220,7 +218,7 @@ def required_state(
 ) -> RequiredState:
     """Count placed pods, terminating ones included."""
     state = RequiredState(own, pod, namespace_labels)
-    if table.has_owned_terms:
+    if table.has_existing_pod_terms:
         _count_existing(state, pod, table)
     if own.required:
         # One pod must match all terms: what is counted is their conjunction.
@@ -235,7 +233,7 @@ def required_state(
 
 def _count_existing(state: RequiredState, pod: Pod, table: NodeTableView) -> None:
     metadata = pod.metadata
-    terms = table.owned_terms(metadata.namespace, metadata.labels, state.namespace_labels)
+    terms = table.existing_pod_terms(metadata.namespace, metadata.labels, state.namespace_labels)
     if not terms:
         return
     sums = Sums(table)

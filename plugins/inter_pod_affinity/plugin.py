@@ -29,7 +29,6 @@ from scheduler.framework import (
     ClusterEventWithHint,
     Codes,
     CycleState,
-    EmptiedTableView,
     Handle,
     Int64Column,
     NodeInfo,
@@ -37,6 +36,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    TableWithoutVictims,
     error,
     unresolvable,
     unschedulable,
@@ -93,7 +93,7 @@ class InterPodAffinity:
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Count; Skip when neither the pod nor any placed pod has something to say."""
-        if not table.has_owned_terms and not _has_terms(pod):
+        if not table.has_existing_pod_terms and not _has_terms(pod):
             return SKIP
         own = self._terms.own(pod)
         if own.parsing_problem:
@@ -131,13 +131,13 @@ class InterPodAffinity:
         return _required(state).codes(table, rows)
 
     def filter_without_victims(
-        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+        self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
         """As `filter_rows`, without the victims of each row."""
         return _required(state).emptied_codes(pod, table, rows)
 
     def removal_sensitive_rows(
-        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+        self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> BoolColumn:
         """Rows with victims that are counted."""
         return _required(state).removals_matter(pod, table, rows)
@@ -153,7 +153,7 @@ class InterPodAffinity:
     ) -> Status | None:
         """Sum up weights; Skip when no pod contributes."""
         prefers = _has_preferences(pod.signature.spec.affinity)
-        if not prefers and (self._ignores_others or not table.has_owned_terms):
+        if not prefers and (self._ignores_others or not table.has_existing_pod_terms):
             # Without terms anywhere the pod's own required ones do not matter for the score, but
             # upstream reads them and stumbles over what cannot be parsed.
             return SKIP if self._ignores_others else self._skip_unless_broken(pod)

@@ -56,7 +56,7 @@ def preferred_state(
     """Sum up weights over placed pods, terminating ones included."""
     state = PreferredState()
     metadata = pod.metadata
-    others = table.owned_terms(metadata.namespace, metadata.labels, namespace_labels)
+    others = table.existing_pod_terms(metadata.namespace, metadata.labels, namespace_labels)
     weighted = [(each, weight) for each in others if (weight := _weight(each, hard_weight))]
     if not own.preferred and not weighted:
         return state

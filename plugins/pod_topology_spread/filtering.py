@@ -17,7 +17,6 @@ from scheduler.api.pod import Pod
 from scheduler.framework import (
     BoolColumn,
     Codes,
-    EmptiedTableView,
     Int32Column,
     Int64Column,
     LabelValues,
@@ -25,6 +24,7 @@ from scheduler.framework import (
     NodeTableView,
     PodTerm,
     Rows,
+    TableWithoutVictims,
 )
 
 SKEWED: Final = 1
@@ -173,7 +173,7 @@ class HardState:
         return np.zeros(len(rows), dtype=np.int32) if result is None else result
 
     def emptied_codes(
-        self, inclusion: Inclusion, pod: Pod, table: EmptiedTableView, rows: Rows
+        self, inclusion: Inclusion, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
         """As `codes`, each row without those of its own pods that may go.
 
@@ -201,7 +201,7 @@ class HardState:
             result = np.where(result == 0, codes, result)
         return result
 
-    def removals_matter(self, pod: Pod, table: EmptiedTableView, rows: Rows) -> BoolColumn:
+    def removals_matter(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> BoolColumn:
         """Whether pods of a row that may go match a constraint."""
         matter: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
         for each in self.domains:
@@ -283,10 +283,10 @@ def matching(constraint: Constraint, pod: Pod, table: NodeTableView) -> Int32Col
     return table.pod_counts((PodTerm(namespaces, constraint.selector),), terminating=False)
 
 
-def _removable(constraint: Constraint, pod: Pod, table: EmptiedTableView) -> Int32Column:
+def _removable(constraint: Constraint, pod: Pod, table: TableWithoutVictims) -> Int32Column:
     """(capacity,): pods per row whose removal a constraint notices, terminating ones included."""
     namespaces = frozenset((pod.metadata.namespace,))
-    return table.removable_counts((PodTerm(namespaces, constraint.selector),))
+    return table.victim_counts((PodTerm(namespaces, constraint.selector),))
 
 
 def domain_counts(slots: Rows | Int32Column, values: int, pods: Int32Column) -> Int64Column:

@@ -38,7 +38,6 @@ from scheduler.framework import (
     ClusterEventWithHint,
     Codes,
     CycleState,
-    EmptiedTableView,
     Handle,
     Int64Column,
     NodeInfo,
@@ -47,6 +46,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    TableWithoutVictims,
     error,
     unresolvable,
     unschedulable,
@@ -163,13 +163,13 @@ class PodTopologySpread:
         return _hard(state).codes(table, rows)
 
     def filter_without_victims(
-        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+        self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
         """As `filter_rows`, without the victims of each row."""
         return _hard(state).emptied_codes(self._inclusion, pod, table, rows)
 
     def removal_sensitive_rows(
-        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+        self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> BoolColumn:
         """Rows with victims that are counted."""
         return _hard(state).removals_matter(pod, table, rows)

@@ -62,7 +62,7 @@ class ManyTerms:
         self._values = {(each.key, value) for each in requirements for value in each.values}
         self._answers: dict[object, _Answer] = {}
 
-    def speak_of(self, namespace: str) -> bool:
+    def concerns_namespace(self, namespace: str) -> bool:
         """Whether any term is about a namespace."""
         if not self._ready:
             self._prepare()

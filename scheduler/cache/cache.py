@@ -52,7 +52,7 @@ class Cache:
         self._anomalies: dict[str, int] = {}
         #: Changes that no cycle of ours accounted for: their number, and the last one by row.
         self.external_changes = 0
-        self._outside: dict[int, int] = {}
+        self._last_external: dict[int, int] = {}
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -61,33 +61,33 @@ class Cache:
         before = self.table.sequence
         row = self.table.set_node(node)
         if self._filters_may_differ(row, before):
-            self._note_outside(row)
+            self._note_external_change(row)
 
     def remove_node(self, name: str) -> bool:
         """A node was deleted; pods on it stay counted until their own deletion."""
         row = self.table.row_of(name)
         if row is not None:
-            self._note_outside(row)
+            self._note_external_change(row)
         return self.table.remove_node(name)
 
-    def last_outside_change(self, row: int) -> int:
+    def last_external_change(self, row: int) -> int:
         """When somebody else last changed a row, as a value of `external_changes`; 0: never.
 
         Node changes, and pods that appear, change or go without an assumption of ours. What our own
         cycles place was counted by the cycles that came after it.
         """
-        return self._outside.get(row, 0)
+        return self._last_external.get(row, 0)
 
     def _filters_may_differ(self, row: int, before: int) -> bool:
         """Whether a row changed since `before` of the change log in what filters read."""
         if self.table.sequence == before:
             return False
-        changes = self.table.log.since(before)
+        changes = self.table.change_log.since(before)
         return changes is None or bool(changes.get(row))
 
-    def _note_outside(self, row: int) -> None:
+    def _note_external_change(self, row: int) -> None:
         self.external_changes += 1
-        self._outside[row] = self.external_changes
+        self._last_external[row] = self.external_changes
 
     # -- assumed pods ----------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Cache:
         """A bound pod was seen; confirms an assumed one, wherever the API server put it."""
         placed = self._pods.get(pod.metadata.uid)
         if placed is None:
-            self._note_outside(self._place(pod, pod.spec.node_name, assumed_pod=False))
+            self._note_external_change(self._place(pod, pod.spec.node_name, assumed_pod=False))
             return
         if placed.assumed:
             if placed.pod.spec.node_name != pod.spec.node_name:
@@ -142,7 +142,7 @@ class Cache:
         placed = self._pods.get(pod.metadata.uid)
         if placed is None:
             self._count("update_of_unknown")
-            self._note_outside(self._place(pod, pod.spec.node_name, assumed_pod=False))
+            self._note_external_change(self._place(pod, pod.spec.node_name, assumed_pod=False))
             return
         if placed.pod.spec.node_name != pod.spec.node_name:
             self._count("moved")
@@ -154,7 +154,7 @@ class Cache:
         if placed is None:
             self._count("removal_of_unknown")
             return False
-        self._note_outside(placed.row)
+        self._note_external_change(placed.row)
         self._displace(placed)
         return True
 
@@ -166,12 +166,12 @@ class Cache:
             before = self.table.sequence
             self.table.replace_pod(placed.pod, pod, placed.row)
             if self._filters_may_differ(placed.row, before):
-                self._note_outside(placed.row)
+                self._note_external_change(placed.row)
             placed.pod = pod
             return
-        self._note_outside(placed.row)
+        self._note_external_change(placed.row)
         self._displace(placed)
-        self._note_outside(self._place(pod, pod.spec.node_name, assumed_pod=False))
+        self._note_external_change(self._place(pod, pod.spec.node_name, assumed_pod=False))
 
     def _place(self, pod: Pod, node_name: str, *, assumed_pod: bool) -> int:
         row = self.table.row_for_pods(node_name)

@@ -70,7 +70,7 @@ class PortIndex:
         priority, scheduler_name = spec.priority or 0, spec.scheduler_name
         for ip, protocol, port in signature.host_ports:
             key = (protocol, port)
-            self._account_band(key, (ip, priority, scheduler_name), row, sign)
+            self._count_by_band(key, (ip, priority, scheduler_name), row, sign)
             counts = self.holders.setdefault(key, {}).setdefault(row, {})
             self.by_row.setdefault(row, {})[key] = counts
             counts[ip] = counts.get(ip, 0) + sign
@@ -80,14 +80,14 @@ class PortIndex:
                 self._forget(row, key)
 
     def kept(
-        self, protocol: str, port: int, gone: PotentialVictims, capacity: int
+        self, protocol: str, port: int, victims: PotentialVictims, capacity: int
     ) -> dict[str, BoolColumn]:
-        """As `EmptiedTableView.kept_ports`, when the pods `gone` are removed."""
+        """As `TableWithoutVictims.remaining_ports`, with the pods `victims` removed."""
         kept: dict[str, BoolColumn] = {}
         freed: list[tuple[str, Rows]] = []
         for (ip, priority, scheduler_name), pods in self.by_band.get((protocol, port), {}).items():
             rows: Rows = np.fromiter(pods, dtype=np.intp, count=len(pods))
-            if gone.includes(priority, scheduler_name):
+            if victims.includes(priority, scheduler_name):
                 freed.append((ip, rows))
                 continue
             column = kept.get(ip)
@@ -99,7 +99,7 @@ class PortIndex:
                 kept[ip][rows] = False
         return kept
 
-    def _account_band(
+    def _count_by_band(
         self, key: tuple[str, int], band: tuple[str, int, str], row: int, sign: int
     ) -> None:
         bands = self.by_band.setdefault(key, {})

@@ -3,7 +3,7 @@
 Invariants, checked by `validate()`:
 - usage columns of a row equal the sums over the pods placed on it, and so do the counts of pods by
   selector and of their affinity terms;
-- a row is either a node (`valid`), a ghost (pods but no node), or free;
+- a row is either a node (`valid`), a placeholder (pods but no node), or free;
 - every change visible to a plugin is in the change log.
 
 Touched only by its owner, the scheduling loop; a cycle reads it live, without a snapshot.
@@ -57,7 +57,7 @@ class NodeTable:
     def __init__(self) -> None:
         self.columns = NumericColumns()
         self.priorities = PriorityUsage(self.columns)
-        self.log = ChangeLog()
+        self.change_log = ChangeLog()
         self._row_by_name: dict[str, int] = {}
         self._names: list[str] = [""] * self.columns.capacity
         self._nodes: list[Node | None] = [None] * self.columns.capacity
@@ -105,7 +105,7 @@ class NodeTable:
 
     @property
     def names(self) -> Sequence[str]:
-        """Node name per row; ghosts keep theirs, free rows have none."""
+        """Node name per row; placeholders keep theirs, free rows have none."""
         return self._names
 
     @property
@@ -166,10 +166,10 @@ class NodeTable:
     @property
     def sequence(self) -> int:
         """Newest entry of the change log."""
-        return self.log.sequence
+        return self.change_log.sequence
 
     def row_of(self, name: str) -> int | None:
-        """The row of a node, or None (also for ghosts)."""
+        """The row of a node, or None (also for placeholders)."""
         row = self._row_by_name.get(name)
         return row if row is not None and self.columns.valid[row] else None
 
@@ -206,7 +206,7 @@ class NodeTable:
         """Pods per row, once for each term that matches, and with its weight."""
         return self.selector_counts.summed(terms)
 
-    def owned_terms(
+    def existing_pod_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
         """Affinity terms of placed pods that match a pod."""
@@ -223,35 +223,35 @@ class NodeTable:
         return self.terms.anti_terms_of(owner, namespace, labels, namespace_labels)
 
     @property
-    def has_owned_terms(self) -> bool:
+    def has_existing_pod_terms(self) -> bool:
         """Whether any placed pod has an affinity term."""
         return not self.terms.empty
 
-    def removable_counts(self, terms: Sequence[PodTerm], gone: PotentialVictims) -> Int32Column:
-        """As `EmptiedTableView.removable_counts`, where `gone` may go."""
-        return self.selector_counts.counts(terms, terminating=True, among=gone)
+    def victim_counts(self, terms: Sequence[PodTerm], victims: PotentialVictims) -> Int32Column:
+        """As `TableWithoutVictims.victim_counts`, where `victims` may go."""
+        return self.selector_counts.counts(terms, terminating=True, among=victims)
 
-    def removable_sums(
-        self, terms: ManyTerms, gone: PotentialVictims
+    def summed_victims(
+        self, terms: ManyTerms, victims: PotentialVictims
     ) -> tuple[Int64Column, Int64Column]:
-        """As `EmptiedTableView.removable_sums`, where `gone` may go."""
-        return self.selector_counts.summed(terms, among=gone)
+        """As `TableWithoutVictims.summed_victims`, where `victims` may go."""
+        return self.selector_counts.summed(terms, among=victims)
 
-    def removable_terms(
+    def victim_terms(
         self,
         namespace: str,
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
-        gone: PotentialVictims,
+        victims: PotentialVictims,
     ) -> Sequence[ExistingPodTerm]:
-        """As `EmptiedTableView.removable_terms`, where `gone` may go."""
-        return self.terms.matching_terms(namespace, labels, namespace_labels, gone)
+        """As `TableWithoutVictims.victim_terms`, where `victims` may go."""
+        return self.terms.matching_terms(namespace, labels, namespace_labels, victims)
 
-    def kept_ports(
-        self, protocol: str, port: int, gone: PotentialVictims
+    def remaining_ports(
+        self, protocol: str, port: int, victims: PotentialVictims
     ) -> Mapping[str, BoolColumn]:
-        """As `EmptiedTableView.kept_ports`, where `gone` may go."""
-        return self._ports.kept(protocol, port, gone, self.capacity)
+        """As `TableWithoutVictims.remaining_ports`, where `victims` may go."""
+        return self._ports.kept(protocol, port, victims, self.capacity)
 
     def node_info(self, row: int) -> NodeView:
         """The scalar view of a row; the same object for the same row."""
@@ -262,9 +262,9 @@ class NodeTable:
 
     def changed_rows(self, since: int, columns: Columns) -> Rows | None:
         """Rows changed in `columns` after entry `since`; None: the log does not reach back."""
-        if since == self.log.sequence:
+        if since == self.change_log.sequence:
             return _NO_ROWS
-        changed = self.log.since(since)
+        changed = self.change_log.since(since)
         if changed is None:
             return None
         wanted = int(columns | Columns.EXISTENCE)
@@ -282,7 +282,7 @@ class NodeTable:
     # -- reading, per row: used by NodeView ------------------------------------------------------
 
     def node(self, row: int) -> Node | None:
-        """The node object, None for ghosts and free rows."""
+        """The node object, None for placeholders and free rows."""
         return self._nodes[row]
 
     def pods_on(self, row: int) -> Mapping[str, Pod]:
@@ -352,11 +352,11 @@ class NodeTable:
         elif _differs_otherwise(old, node):
             changed |= _UNGROUPED
         if changed:
-            self.log.append(row, changed)
+            self.change_log.append(row, changed)
         return row
 
     def remove_node(self, name: str) -> bool:
-        """Forget a node; its row stays a ghost while pods are on it. False when it was unknown."""
+        """Forget a node; its row stays a placeholder while pods are on it. False: unknown."""
         row = self._row_by_name.get(name)
         node = self._nodes[row] if row is not None else None
         if row is None or node is None:
@@ -374,14 +374,14 @@ class NodeTable:
         self._node_count -= 1
         self._rows = None
         self.bump("node_count")
-        self.log.append(row, _EVERYTHING)
+        self.change_log.append(row, _EVERYTHING)
         self._release_if_empty(row)
         return True
 
     # -- writing: pods ---------------------------------------------------------------------------
 
     def row_for_pods(self, name: str) -> int:
-        """The row pods of node `name` belong to, made a ghost when the node is not known yet."""
+        """Return the row for pods of node `name`; an unknown node gets a placeholder row."""
         row = self._row_by_name.get(name)
         return self._take_row(name) if row is None else row
 
@@ -414,10 +414,10 @@ class NodeTable:
         if old.signature is new.signature:
             self._pods[row][new.metadata.uid] = new
             if relabelled:
-                self.log.append(row, _USAGE)
+                self.change_log.append(row, _USAGE)
             elif old.status.start_time != new.status.start_time:
                 # No filter reads it; who is to go first depends on it.
-                self.log.append(row, 0)
+                self.change_log.append(row, 0)
             return
         self.terms.remove(old, row)
         self.terms.add(new, row)
@@ -429,7 +429,7 @@ class NodeTable:
         """Record that the pods nominated to a node changed."""
         row = self._row_by_name.get(name)
         if row is not None:
-            self.log.append(row, int(Columns.NOMINATIONS))
+            self.change_log.append(row, int(Columns.NOMINATIONS))
 
     # -- internals -------------------------------------------------------------------------------
 
@@ -455,7 +455,7 @@ class NodeTable:
             changed |= _PORTS
         if signature.volumes:
             changed |= _VOLUMES
-        self.log.append(row, changed)
+        self.change_log.append(row, changed)
 
     def _difference(self, old: Node, new: Node) -> int:
         changed = 0

@@ -225,7 +225,7 @@ class SelectorCounts:
         numbers: list[int] = []
         weights: list[int] = []
         for namespace, groups in self._by_namespace.items():
-            if not terms.speak_of(namespace):
+            if not terms.concerns_namespace(namespace):
                 continue
             for group in groups.values():
                 if among is not None and not among.includes(group.priority, group.scheduler_name):

@@ -313,7 +313,7 @@ class Engine:
     def changed_by_others(self, attempt: Attempt) -> bool:
         """Whether somebody else changed the chosen node since it was found to fit."""
         assert attempt.result is not None
-        return self.cache.last_outside_change(attempt.result.row) > attempt.seen
+        return self.cache.last_external_change(attempt.result.row) > attempt.seen
 
     def recheck(self, attempt: Attempt) -> Failure | None:
         """Filter the chosen node again as it is now, without the pod itself; None when it fits."""

@@ -130,7 +130,7 @@ class Filtering:
         skipped = frozenset(state.skip_filter)
         # The same row may be named many times; beyond this it hardly ever pays to find out.
         most = table.node_count + _MAX_ENTRIES
-        changes = table.log.since(entry.sequence, most) if entry.sequence >= 0 else None
+        changes = table.change_log.since(entry.sequence, most) if entry.sequence >= 0 else None
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.sequence = -1
         if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:

@@ -75,7 +75,7 @@ class NominatedRows:
             return
         changes = None
         if len(self._highest) == table.capacity and self._sequence >= 0:
-            changes = table.log.since(self._sequence)
+            changes = table.change_log.since(self._sequence)
         if changes is None:
             self._highest = np.full(table.capacity, _NOBODY, dtype=np.int64)
             for name in self._nominator.nominated_nodes():
@@ -183,7 +183,7 @@ class NominatedFilterCache:
         elif known.sequence != table.sequence:
             # Not before: a search recalls twice, and its codes stand for statuses of one list.
             full = len(known.statuses) > _MAX_STATUSES
-            changes = None if full else table.log.since(known.sequence)
+            changes = None if full else table.change_log.since(known.sequence)
             known.forget(None if changes is None else np.fromiter(changes, dtype=np.intp))
         known.sequence, known.revision = table.sequence, revision
         self._kinds.move_to_end(kind)

@@ -217,7 +217,7 @@ class Scoring:
         table = self._table
         # The same row may be named many times; beyond this it hardly ever pays to find out.
         most = table.node_count + _MAX_ENTRIES
-        changes = table.log.since(entry.score_sequence, most) if entry.score_ready else None
+        changes = table.change_log.since(entry.score_sequence, most) if entry.score_ready else None
         if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
             changes = None
         whole = changes is None

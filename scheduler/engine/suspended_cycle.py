@@ -336,7 +336,7 @@ class SuspendedAlgorithm(SchedulingAlgorithm):
         row = table.row_of(name)
         if row is None:
             raise failed(f'node "{name}" vanished while {_WAITED}')
-        changes = table.log.since(sequence)
+        changes = table.change_log.since(sequence)
         if row == result.row and changes is not None and row not in changes:
             return
         status = self.search.check_row(state, pod, row)

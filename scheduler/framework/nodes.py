@@ -380,7 +380,7 @@ class NodeTableView(Protocol):
         """
         ...
 
-    def owned_terms(
+    def existing_pod_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
         """Affinity terms of placed pods that match a pod with `labels` in `namespace`.
@@ -404,7 +404,7 @@ class NodeTableView(Protocol):
         ...
 
     @property
-    def has_owned_terms(self) -> bool:
+    def has_existing_pod_terms(self) -> bool:
         """Whether any placed pod has an affinity or anti-affinity term towards pods."""
         ...
 
@@ -432,30 +432,30 @@ class NodeTableView(Protocol):
         ...
 
 
-class EmptiedTableView(NodeTableView, Protocol):
+class TableWithoutVictims(NodeTableView, Protocol):
     """The node table for a search for victims: each node without those of its pods that may go.
 
     Each row is a world of its own, in which the pods of that node alone are gone and all other
-    nodes are as they are. `requested` and `pod_count` are without the victims; everything else
-    is the live table's. `non_zero_requested`, `host_ports`, `pod_counts` and `owned_terms` would
-    be ambiguous and raise LookupError; the methods below take their place.
+    nodes are as they are. `requested` and `pod_count` are without the victims; everything else is
+    the live table's. `non_zero_requested`, `host_ports`, `pod_counts` and `existing_pod_terms`
+    would be ambiguous and raise LookupError; the methods below take their place.
     """
 
-    def removable_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
+    def victim_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
         """(capacity,): pods per row that match all `terms` and go; terminating ones included."""
         ...
 
-    def removable_sums(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
+    def summed_victims(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
         """As `NodeTableView.summed_pods`, of the pods that go only."""
         ...
 
-    def removable_terms(
+    def victim_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
-        """As `NodeTableView.owned_terms`, of the pods that go only."""
+        """As `NodeTableView.existing_pod_terms`, of the pods that go only."""
         ...
 
-    def kept_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
+    def remaining_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
         """Address to (capacity,): rows where it still holds the port when the victims are gone.
 
         As in a what-if of a single node, a port is free once any of its holders is removed.

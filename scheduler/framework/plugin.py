@@ -28,11 +28,11 @@ from scheduler.framework.nodes import (
     BoolColumn,
     Codes,
     Columns,
-    EmptiedTableView,
     Int64Column,
     NodeInfo,
     NodeTableView,
     Rows,
+    TableWithoutVictims,
 )
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.framework.state import CycleState
@@ -189,7 +189,7 @@ class ColumnarFilterPlugin(Plugin, Protocol):
         ...
 
 
-class EmptiedFilterPlugin(ColumnarFilterPlugin, Protocol):
+class PreemptionFilterPlugin(ColumnarFilterPlugin, Protocol):
     """Says for many rows at once whether evictions could help a pod there.
 
     Worth having for a filter that pods on the node can satisfy or offend in other ways than by the
@@ -197,7 +197,7 @@ class EmptiedFilterPlugin(ColumnarFilterPlugin, Protocol):
     """
 
     def filter_without_victims(
-        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+        self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
         """As `filter_rows`, each row without those of its own pods that may be evicted.
 
@@ -207,7 +207,7 @@ class EmptiedFilterPlugin(ColumnarFilterPlugin, Protocol):
         ...
 
     def removal_sensitive_rows(
-        self, state: CycleState, pod: Pod, table: EmptiedTableView, rows: Rows
+        self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> BoolColumn:
         """Where removing some of the row's pods that may go changes what `remove_pod` keeps.
 

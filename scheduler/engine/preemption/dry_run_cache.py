@@ -134,7 +134,7 @@ class DryRunCache:
         table = self._table
         if len(known.outcomes.refused) != table.capacity:
             return None
-        changes = table.log.since(known.sequence)
+        changes = table.change_log.since(known.sequence)
         if changes is None or known.budgets is budgets:
             return changes
         limits = budgets.limits_since(known.budgets)

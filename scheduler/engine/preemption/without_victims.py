@@ -29,7 +29,7 @@ class UnknownColumnError(LookupError):
 
 
 class WithoutPotentialVictims:
-    """An `EmptiedTableView`; everything but usage is the live table's."""
+    """A `TableWithoutVictims`; everything but usage is the live table's."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class WithoutPotentialVictims:
         requested: Int64Column,
         pod_count: Int64Column,
         removable: Callable[[Pod], bool],
-        gone: PotentialVictims,
+        victims: PotentialVictims,
     ) -> None:
-        """`removable` says of one pod what `gone` says of all."""
+        """`removable` says of one pod what `victims` says of all."""
         self._table = table
         self._removable = removable
-        self._gone = gone
+        self._victims = victims
         #: As `NodeTable.requested` and `pod_count`, without the victims.
         self.requested = requested
         self.pod_count = pod_count
@@ -58,8 +58,8 @@ class WithoutPotentialVictims:
     def scalar_amounts(self, name: str, index: slice | Rows) -> tuple[Int64Column, Int64Column]:
         """As `NodeTable.scalar_amounts`, without the victims."""
         allocatable, requested = self._table.scalar_amounts(name, index)
-        gone = self._gone
-        freed = self._table.priorities.scalars_below(gone.below, gone.schedulers, name, index)
+        victims = self._victims
+        freed = self._table.priorities.scalars_below(victims.below, victims.schedulers, name, index)
         return allocatable, requested - freed
 
     def scalar_amounts_at(self, name: str, row: int) -> tuple[int, int]:
@@ -67,23 +67,23 @@ class WithoutPotentialVictims:
         allocatable, requested = self.scalar_amounts(name, slice(row, row + 1))
         return allocatable.item(0), requested.item(0)
 
-    def removable_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
+    def victim_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
         """Matching pods per row that go."""
-        return self._table.removable_counts(terms, self._gone)
+        return self._table.victim_counts(terms, self._victims)
 
-    def removable_sums(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
+    def summed_victims(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
         """As `NodeTable.summed_pods`, of pods that go."""
-        return self._table.removable_sums(terms, self._gone)
+        return self._table.summed_victims(terms, self._victims)
 
-    def removable_terms(
+    def victim_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
         """Affinity terms, matching a pod, of pods that go."""
-        return self._table.removable_terms(namespace, labels, namespace_labels, self._gone)
+        return self._table.victim_terms(namespace, labels, namespace_labels, self._victims)
 
-    def kept_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
+    def remaining_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
         """Rows, by address, where the port stays taken."""
-        return self._table.kept_ports(protocol, port, self._gone)
+        return self._table.remaining_ports(protocol, port, self._victims)
 
     @property
     def non_zero_requested(self) -> Int64Column:
@@ -103,9 +103,9 @@ class WithoutPotentialVictims:
         """Raises UnknownColumnError."""
         self._unknown("summed_pods")
 
-    def owned_terms(self, *arguments: Any) -> NoReturn:
+    def existing_pod_terms(self, *arguments: Any) -> NoReturn:
         """Raises UnknownColumnError."""
-        self._unknown("owned_terms")
+        self._unknown("existing_pod_terms")
 
     def _unknown(self, column: str) -> NoReturn:
         msg = f"{column} is not known for a cluster without the victims"

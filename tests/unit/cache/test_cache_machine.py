@@ -101,7 +101,7 @@ class CacheMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.cache = Cache()
-        self.cache.table.log = ChangeLog(64)
+        self.cache.table.change_log = ChangeLog(64)
         self.nodes: dict[str, Node] = {}
         self.placed: dict[str, Placed] = {}
         #: Image to the nodes that have it, and to the size that was said first.
@@ -152,8 +152,8 @@ class CacheMachine(RuleBasedStateMachine):
         """From now on `validate` compares these columns with a recount."""
         table = self.cache.table
         table.pod_counts((X,), terminating=bool(below))
-        table.removable_counts((X,), PotentialVictims(below, schedulers))
-        for term in table.owned_terms("default", {"app": "x"}, {}):
+        table.victim_counts((X,), PotentialVictims(below, schedulers))
+        for term in table.existing_pod_terms("default", {"app": "x"}, {}):
             assert int(term.counts.sum()) > 0
 
     # -- pods ------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def who_follows_the_change_log_misses_nothing(self) -> None:
         table = self.cache.table
-        changes = table.log.since(self.seen)
+        changes = table.change_log.since(self.seen)
         if changes is None:
             self.mirror.clear()
             changes = dict.fromkeys(range(table.capacity), int(Columns.ALL))

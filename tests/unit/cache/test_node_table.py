@@ -45,7 +45,7 @@ def test_a_row_is_reused_after_its_node_and_pods_are_gone() -> None:
     assert list(table.validate()) == []
 
 
-def test_a_removed_node_with_pods_is_a_ghost_until_they_are_gone() -> None:
+def test_a_removed_node_with_pods_is_a_placeholder_until_they_are_deleted() -> None:
     cache = Cache()
     cache.set_node(node("a", labels={"zone": "x"}, images=[image("i:1")]))
     table = cache.table
@@ -423,7 +423,7 @@ NOTHING = Columns(0)
 
 
 def changed(table: NodeTable, since: int) -> dict[int, int] | None:
-    return table.log.since(since)
+    return table.change_log.since(since)
 
 
 @pytest.mark.parametrize(
@@ -529,7 +529,7 @@ def test_changed_rows_are_filtered_by_group() -> None:
     # That a row is no longer a node concerns everybody.
     assert rows(table.changed_rows(before, Columns.IMAGES)) == [0]
     assert rows(table.changed_rows(table.sequence, Columns.ALL)) == []
-    table.log = ChangeLog(2)
+    table.change_log = ChangeLog(2)
     for index in range(3):
         cache.set_node(node("b", labels={"zone": str(index)}))
     assert table.changed_rows(0, Columns.ALL) is None
@@ -592,6 +592,6 @@ def test_the_last_node_with_an_image_revises_its_size_whenever_it_reports() -> N
     # Nothing in it is new, but nobody else speaks for the image any more.
     table.set_node(node("second", images=[image("i", size=3)]))
     assert table.images["i"].size == 3
-    changes = table.log.since(before)
+    changes = table.change_log.since(before)
     assert changes is not None
     assert changes[table.row_of("second") or 0] & Columns.IMAGES

@@ -112,8 +112,8 @@ def test_owned_terms_equal_a_walk_over_pods_after_any_sequence_of_events(seed: i
         pod = space, labels, space_labels
         gone = PotentialVictims(maker.random.choice((-5, 5, 11)), None)
         for terms, among in (
-            (cluster.table.owned_terms(*pod), None),
-            (cluster.table.removable_terms(*pod, gone), gone),
+            (cluster.table.existing_pod_terms(*pod), None),
+            (cluster.table.victim_terms(*pod, gone), gone),
         ):
             found: Counter[tuple[TermKind, str, int]] = Counter()
             for each in terms:

@@ -50,7 +50,7 @@ def expected(world: World, priority: int, uid: str) -> list[int]:
 def test_rows_are_those_that_a_look_at_every_node_finds(seed: int, log: int) -> None:
     random, world = Random(seed), World()
     # As short as that the tail is passed.
-    world.cache.table.log = ChangeLog(log)
+    world.cache.table.change_log = ChangeLog(log)
     known = NominatedRows(world.cache.table, world.nominations)
     pods: list[Pod] = []
     for step in range(40):

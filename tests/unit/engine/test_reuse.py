@@ -160,7 +160,7 @@ class ReuseMachine(RuleBasedStateMachine):
     def begin(self, given: list[dict[str, Any]]) -> None:
         self.world = World(*self.plugins, weights=self.weights, percentage=self.percentage)
         # So short that the tail is passed now and then.
-        self.world.cache.table.log = ChangeLog(16)
+        self.world.cache.table.change_log = ChangeLog(16)
         self.remembering = self.world.algorithm
         self.plain = self.world.another_engine(reuse=False).algorithms[PROFILE]
         self.placed: dict[str, Pod] = {}

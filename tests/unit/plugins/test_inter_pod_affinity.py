@@ -480,4 +480,4 @@ def test_more_terms_than_are_read_are_refused_and_bind_nobody_else() -> None:
     assert "too many pod affinity terms: kubestow reads at most 2500" in status.message
     made.place(hostile, "a")
     assert plugin.pre_filter(CycleState(), made.intern(asking()), made.table) is not None
-    assert not made.table.has_owned_terms
+    assert not made.table.has_existing_pod_terms

@@ -59,7 +59,7 @@ class Burst:
         self.random = Random(seed)
         self.cluster = Cluster(*in_tree(), seed=seed)
         # So short that the tail is passed now and then.
-        self.cluster.cache.table.log = ChangeLog(16)
+        self.cluster.cache.table.change_log = ChangeLog(16)
         for name in NODES:
             self.node(name, ALLOCATABLE)
         self.placed: list[Pod] = []

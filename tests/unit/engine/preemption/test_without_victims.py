@@ -164,7 +164,7 @@ def test_counts_of_removable_pods_equal_a_recount_after_any_sequence_of_events(s
         pod = cluster.intern(maker.pod(terms=1))
         own = InterPodAffinity(None, cluster.handle())._terms.own(pod)
         for terms in ([each.pods] for each in (*own.required, *own.required_anti)):
-            counts = emptied(cluster, gone).removable_counts(terms)
+            counts = emptied(cluster, gone).victim_counts(terms)
             assert counts.tolist() == recounted(cluster, terms, gone)
         maker.change(cluster)
         cluster.cache.validate()
@@ -191,7 +191,7 @@ def test_ports_that_stay_taken_equal_a_walk_over_pods(seed: int) -> None:
     for protocol, port in (("TCP", 80), ("TCP", 81), ("UDP", 80)):
         found = {
             (ip, row)
-            for ip, rows in emptied(cluster, gone).kept_ports(protocol, port).items()
+            for ip, rows in emptied(cluster, gone).remaining_ports(protocol, port).items()
             for row in np.flatnonzero(rows).tolist()
         }
         kept: set[tuple[str, int]] = set()
@@ -247,7 +247,7 @@ def test_columns_that_would_be_ambiguous_are_refused() -> None:
         lambda: table.host_ports,
         lambda: table.non_zero_requested,
         lambda: table.pod_counts(()),
-        lambda: table.owned_terms("one", {}, {}),
+        lambda: table.existing_pod_terms("one", {}, {}),
     )
     for ask in asks:
         with pytest.raises(UnknownColumnError, match="not known for a cluster without the victims"):
