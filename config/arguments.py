@@ -17,8 +17,9 @@ from config.decoding import Decoder, described
 from config.document import Document, Entries, Node, Scalar, plain
 from config.feature_gates import FeatureGates
 from config.merging import Catalogue
-from config.problems import (
-    Problems,
+from config.types import API_VERSION, KubeSchedulerProfile, PluginConfig
+from scheduler.framework.field_errors import (
+    FieldErrors,
     below,
     child,
     did_you_mean,
@@ -26,7 +27,7 @@ from config.problems import (
     invalid,
     item,
 )
-from config.types import API_VERSION, KubeSchedulerProfile, PluginConfig
+from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.registry import NoArgs, args_type
 
 GROUP: Final = "kubescheduler.config.k8s.io"
@@ -39,12 +40,12 @@ class ArgumentsReader:
     """Reads the arguments of one profile after the other."""
 
     def __init__(
-        self, document: Document, catalogue: Catalogue, gates: FeatureGates, problems: Problems
+        self, document: Document, catalogue: Catalogue, gates: FeatureGates, errors: FieldErrors
     ) -> None:
         self._document = document
         self._catalogue = catalogue
         self._gates = gates
-        self._problems = problems
+        self._errors = errors
 
     def read(
         self, index: int, profile: KubeSchedulerProfile, enabled: Sequence[str]
@@ -78,7 +79,7 @@ class ArgumentsReader:
         if isinstance(node, Entries):
             self._check_gates(name, node, args_path)
             node = self._without_type(name, declared, node, args_path)
-        args = Decoder(self._problems).struct(declared, node, args_path)
+        args = Decoder(self._errors).struct(declared, node, args_path)
         if args is not None:
             self._validate(name, factory, args, args_path)
         return args
@@ -90,9 +91,9 @@ class ArgumentsReader:
             data = plain(node)
             return data if isinstance(data, dict) else {}
         name_path = child(path, "name")
-        if not self._problems.has(name_path):
+        if not self._errors.has(name_path):
             hint = did_you_mean(name, self._catalogue.names())
-            self._problems.add(name_path, f'plugin "{name}" does not exist{hint}')
+            self._errors.add(name_path, f'plugin "{name}" does not exist{hint}')
         return None
 
     def _without_type(
@@ -101,21 +102,21 @@ class ArgumentsReader:
         """The arguments without `apiVersion` and `kind`, which upstream allows inside."""
         fields = {field.encode_name for field in described(declared).fields}
         own = {key for key in ("apiVersion", "kind") if key in node.nodes and key not in fields}
-        if name in upstream.IN_TREE_PLUGINS:
+        if name in UPSTREAM_NAMES:
             self._check_type(name, {key: plain(node.nodes[key]) for key in own}, path)
         return Entries({key: value for key, value in node.nodes.items() if key not in own})
 
     def _check_type(self, name: str, written: dict[str, Any], path: str) -> None:
         kind, version = written.get("kind"), written.get("apiVersion")
         if kind is not None and kind != f"{name}Args":
-            self._problems.add(
+            self._errors.add(
                 child(path, "kind"),
                 f"args for plugin {name} were not of type {name}Args.{GROUP}, got {kind}.{GROUP}"
                 ": has to match plugin args",
             )
         if version is not None and version != API_VERSION:
             message = invalid(version, f"must be {API_VERSION}")
-            self._problems.add(child(path, "apiVersion"), message)
+            self._errors.add(child(path, "apiVersion"), message)
 
     def _check_gates(self, name: str, node: Entries, path: str) -> None:
         for key, value in node.nodes.items():
@@ -126,14 +127,14 @@ class ArgumentsReader:
                     f"unexpected field `{key}`, remove it or turn on the feature gate "
                     f"{' and '.join(off)}"
                 )
-                self._problems.add(child(path, key), forbidden(detail))
+                self._errors.add(child(path, key), forbidden(detail))
 
     def _default(self, name: str, path: str) -> Arguments | None:
         factory = self._catalogue.registry[name]
         declared = args_type(factory)
         needed = [field.encode_name for field in described(declared).fields if field.required]
         if needed:
-            self._problems.add(
+            self._errors.add(
                 path,
                 f'plugin "{name}" is enabled and has no entry here, but needs the arguments '
                 f"{', '.join(needed)}",
@@ -149,10 +150,10 @@ class ArgumentsReader:
             return
         try:
             for relative, message in check(args):
-                self._problems.add(below(path, relative), message)
+                self._errors.add(below(path, relative), message)
         except Exception as error:  # noqa: BLE001 - boundary: code of a plugin's author
             kind = type(error).__name__
-            self._problems.add(path, f'validate_args of plugin "{name}" raised {kind}: {error}')
+            self._errors.add(path, f'validate_args of plugin "{name}" raised {kind}: {error}')
 
 
 def has_arguments(args: Arguments) -> bool:

@@ -21,14 +21,15 @@ from msgspec import inspect as mi
 
 from config.document import Entries, Items, Node, Scalar, plain
 from config.durations import parse_duration
-from config.problems import (
-    Problems,
+from config.types import RENAMED_FIELDS
+from scheduler.framework.field_errors import (
+    FieldErrors,
     below,
     child,
+    did_you_mean,
     invalid,
     item,
     required,
-    unknown_field,
     unsupported,
 )
 
@@ -61,10 +62,10 @@ def described(struct: type[msgspec.Struct]) -> mi.StructType:
 
 
 class Decoder:
-    """Decodes trees; mistakes go to `problems`."""
+    """Decodes trees; mistakes go to `errors`."""
 
-    def __init__(self, problems: Problems) -> None:
-        self._problems = problems
+    def __init__(self, errors: FieldErrors) -> None:
+        self._errors = errors
 
     def struct(self, struct: type[S], node: Node, path: str) -> S | None:
         """A Struct, or None when its mistakes leave no way to build one."""
@@ -103,7 +104,7 @@ class Decoder:
         for key in node.nodes:
             if key not in known:
                 where = child(path, key)
-                self._problems.add(where, unknown_field(where, key, known))
+                self._errors.add(where, _unknown_field(where, key, known))
         values: dict[str, Any] = {}
         complete = True
         for name, field in fields.items():
@@ -117,14 +118,14 @@ class Decoder:
         try:
             return info.cls(**values)
         except (ValueError, TypeError) as error:  # from a Struct's own __post_init__
-            self._problems.add(path, str(error))
+            self._errors.add(path, str(error))
             return INVALID
 
     def _field(self, field: mi.Field, node: Node | None, path: str) -> Any:
         """The decoded value; INVALID also where the Struct's own default is to be taken."""
         if node is None or (isinstance(node, Scalar) and node.value is None):
             if field.required and not (node is not None and _nullable(field.type)):
-                self._problems.add(path, required())
+                self._errors.add(path, required())
                 return INVALID
             return INVALID if not field.required else None
         return self._value(field.type, node, path)
@@ -166,7 +167,7 @@ class Decoder:
         if not isinstance(node, Items):
             return self._wrong_type(info, node, path)
         if len(node.nodes) != len(info.item_types):
-            self._problems.add(path, f"must have exactly {len(info.item_types)} entries")
+            self._errors.add(path, f"must have exactly {len(info.item_types)} entries")
             return INVALID
         pairs = zip(info.item_types, node.nodes, strict=True)
         decoded = tuple(
@@ -176,9 +177,9 @@ class Decoder:
 
     def _length(self, info: Any, length: int, path: str) -> None:
         if info.min_length is not None and length < info.min_length:
-            self._problems.add(path, f"must have at least {info.min_length} entries")
+            self._errors.add(path, f"must have at least {info.min_length} entries")
         if info.max_length is not None and length > info.max_length:
-            self._problems.add(path, f"must have at most {info.max_length} entries")
+            self._errors.add(path, f"must have at most {info.max_length} entries")
 
     # -- unions -----------------------------------------------------------------------------------
 
@@ -219,14 +220,14 @@ class Decoder:
         try:
             return parse_duration(node.value)
         except ValueError as error:
-            self._problems.add(path, str(error))
+            self._errors.add(path, str(error))
             return INVALID
 
     def _one_of(self, members: dict[Any, Any], node: Scalar, path: str) -> Any:
         for value, member in members.items():
             if type(value) is type(node.value) and value == node.value:
                 return member
-        self._problems.add(path, unsupported(node.value, members))
+        self._errors.add(path, unsupported(node.value, members))
         return INVALID
 
     def _number(self, info: mi.IntType | mi.FloatType, value: Any, path: str) -> Any:
@@ -243,7 +244,7 @@ class Decoder:
         )
         broken = [text for limit, holds, text in checks if limit is not None and not holds(limit)]
         for text in broken:
-            self._problems.add(path, invalid(value, text))
+            self._errors.add(path, invalid(value, text))
         if broken:
             return INVALID
         return float(value) if isinstance(info, mi.FloatType) else int(value)
@@ -251,14 +252,14 @@ class Decoder:
     def _text(self, info: mi.StrType, value: str, path: str) -> Any:
         if info.min_length is not None and len(value) < info.min_length:
             detail = f"must have at least {info.min_length} characters"
-            self._problems.add(path, invalid(value, detail) if value else required())
+            self._errors.add(path, invalid(value, detail) if value else required())
             return INVALID
         if info.max_length is not None and len(value) > info.max_length:
             detail = f"must have at most {info.max_length} characters"
-            self._problems.add(path, invalid(value, detail))
+            self._errors.add(path, invalid(value, detail))
             return INVALID
         if info.pattern is not None and not re.search(info.pattern, value):
-            self._problems.add(path, invalid(value, f"must match {info.pattern}"))
+            self._errors.add(path, invalid(value, f"must match {info.pattern}"))
             return INVALID
         return value
 
@@ -268,7 +269,7 @@ class Decoder:
             return msgspec.convert(plain(node), wanted)
         except msgspec.ValidationError as error:
             text, _, where = str(error).partition(" - at `$")
-            self._problems.add(below(path, where.rstrip("`").lstrip(".")), text)
+            self._errors.add(below(path, where.rstrip("`").lstrip(".")), text)
             return INVALID
 
     def _wrong_type(self, info: mi.Type, node: Node, path: str) -> Any:
@@ -279,8 +280,15 @@ class Decoder:
                 hint = "; add a unit"
             elif "text" in expected:
                 hint = "; put quotes around it if it is meant as text"
-        self._problems.add(path, f"must be {expected}, not {_seen(node)}{hint}")
+        self._errors.add(path, f"must be {expected}, not {_seen(node)}{hint}")
         return INVALID
+
+
+def _unknown_field(path: str, key: str, known: Iterable[str]) -> str:
+    """Describe a field that does not exist, with its present or the nearest existing name."""
+    if path in RENAMED_FIELDS:
+        return f'unknown field "{key}": it was renamed to "{RENAMED_FIELDS[path]}"'
+    return f'unknown field "{key}"{did_you_mean(key, known)}'
 
 
 def _nullable(info: mi.Type) -> bool:

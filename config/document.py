@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from config.problems import Problems, child, item
+from scheduler.framework.field_errors import FieldErrors, child, item
 from scheduler.framework.status import ConfigurationError
 
 MAX_CHARACTERS: Final = 1 << 20
@@ -61,7 +61,7 @@ class Document:
 
     root: Entries
     places: dict[str, str]
-    problems: Problems
+    errors: FieldErrors
 
     def find(self, path: tuple[str | int, ...]) -> Node | None:
         """The node at a path of keys and indexes, or None."""
@@ -95,7 +95,7 @@ def parse(text: str) -> Document:
 
     Raises:
         ConfigurationError: the text cannot be read at all. Repeated keys and the like become
-            problems of the document instead.
+            errors of the document instead.
     """
     if len(text) > MAX_CHARACTERS:
         raise ConfigurationError(f"the configuration is longer than {MAX_CHARACTERS} characters")
@@ -117,7 +117,7 @@ def parse(text: str) -> Document:
         raise ConfigurationError(
             "the configuration must be a mapping that starts with apiVersion and kind"
         )
-    return Document(reader.mapping(root, ""), places, reader.problems)
+    return Document(reader.mapping(root, ""), places, reader.errors)
 
 
 def plain(node: Node) -> Plain:
@@ -158,7 +158,7 @@ class _Reader:
     """Turns PyYAML's nodes into ours, noting places and mistakes."""
 
     def __init__(self, places: dict[str, str]) -> None:
-        self.problems = Problems(places)
+        self.errors = FieldErrors(places)
         self._places = places
         self._open: set[int] = set()
         self._count = 0
@@ -170,7 +170,7 @@ class _Reader:
         if self._count > MAX_NODES:
             raise ConfigurationError(f"the configuration has more than {MAX_NODES} values")
         if id(node) in self._open:
-            self.problems.add(path, "an alias may not contain itself")
+            self.errors.add(path, "an alias may not contain itself")
             return Scalar(None)
         self._open.add(id(node))
         try:
@@ -202,12 +202,12 @@ class _Reader:
         self, entries: Entries, key_node: yaml.Node, value_node: yaml.Node, path: str
     ) -> None:
         if not isinstance(key_node, yaml.ScalarNode):
-            self.problems.add(path, f"a key must be text ({_line(key_node)})")
+            self.errors.add(path, f"a key must be text ({_line(key_node)})")
             return
         key = str(key_node.value)
         below = child(path, key)
         if key in entries.nodes:
-            self.problems.add(below, f'key "{key}" already set, and again at {_line(key_node)}')
+            self.errors.add(below, f'key "{key}" already set, and again at {_line(key_node)}')
             return
         self._places[below] = _line(key_node)
         entries.nodes[key] = self.node(value_node, below)
@@ -218,7 +218,7 @@ class _Reader:
             if isinstance(source, yaml.MappingNode) and id(source) not in self._open:
                 yield from source.value
             else:
-                self.problems.add(path, '"<<" must name a mapping')
+                self.errors.add(path, '"<<" must name a mapping')
 
     def _sequence(self, node: yaml.SequenceNode, path: str) -> Items:
         items = Items()
@@ -230,15 +230,15 @@ class _Reader:
 
     def _scalar(self, node: yaml.Node, path: str) -> Scalar:
         if node.tag not in _SCALARS:
-            self.problems.add(path, f'YAML tag "{node.tag}" is not supported here')
+            self.errors.add(path, f'YAML tag "{node.tag}" is not supported here')
             return Scalar(None)
         try:
             value = self._constructor.construct_object(node)
         except (yaml.YAMLError, ValueError, KeyError) as error:
-            self.problems.add(path, f'"{node.value}" is not what its YAML tag says: {error}')
+            self.errors.add(path, f'"{node.value}" is not what its YAML tag says: {error}')
             return Scalar(None)
         if isinstance(value, float) and not math.isfinite(value):
-            self.problems.add(path, f"{node.value} is not a finite number")
+            self.errors.add(path, f"{node.value} is not a finite number")
             return Scalar(None)
         return Scalar(value)
 

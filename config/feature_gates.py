@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from config.problems import did_you_mean
+from scheduler.framework.field_errors import did_you_mean
 from scheduler.framework.status import ConfigurationError
 
 

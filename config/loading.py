@@ -29,7 +29,6 @@ from config.merging import (
     expand,
     merge,
 )
-from config.problems import Problems, item
 from config.types import (
     API_VERSION,
     KIND,
@@ -40,6 +39,7 @@ from config.types import (
     Plugins,
 )
 from config.validation import refuse_upstream_names, validate, validate_header
+from scheduler.framework.field_errors import FieldErrors, item
 from scheduler.framework.plugin import QUEUE_SORT, ExtensionPoint
 from scheduler.framework.registry import Registry
 
@@ -131,23 +131,23 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
     document = parse(f"{{apiVersion: {API_VERSION}, kind: {KIND}}}" if text is None else text)
     for path, value in (overrides or {}).items():
         document.override(path, value)
-    problems = document.problems
-    validate_header(_scalar(document, "apiVersion"), _scalar(document, "kind"), problems)
-    decoded = Decoder(problems).struct(KubeSchedulerConfiguration, document.root, "")
+    errors = document.errors
+    validate_header(_scalar(document, "apiVersion"), _scalar(document, "kind"), errors)
+    decoded = Decoder(errors).struct(KubeSchedulerConfiguration, document.root, "")
     assert decoded is not None  # no top-level field is required
     naming = UPSTREAM_NAMING if upstream else own_naming(namespace)
     defaulted = apply_defaults(decoded, naming)
-    validate(defaulted, problems)
+    validate(defaulted, errors)
     for path, message in () if further is None else further(defaulted):
-        problems.add(path, message)
+        errors.add(path, message)
     if not (upstream or allow_default_scheduler):
-        refuse_upstream_names(defaulted, problems)
-    builder = _ProfileBuilder(document, catalogue, gates, problems)
+        refuse_upstream_names(defaulted, errors)
+    builder = _ProfileBuilder(document, catalogue, gates, errors)
     built = [
         builder.build(index, profile, defaulted) for index, profile in enumerate(defaulted.profiles)
     ]
-    _check_queue_sorts([resolved for _, resolved in built], problems)
-    problems.raise_if_any()
+    _check_queue_sorts([resolved for _, resolved in built], errors)
+    errors.raise_if_any()
     return Configuration(
         effective=replace(defaulted, profiles=tuple(profile for profile, _ in built)),
         profiles=tuple(resolved for _, resolved in built),
@@ -167,16 +167,16 @@ class _ProfileBuilder:
     """Completes the profiles and resolves them."""
 
     def __init__(
-        self, document: Document, catalogue: Catalogue, gates: FeatureGates, problems: Problems
+        self, document: Document, catalogue: Catalogue, gates: FeatureGates, errors: FieldErrors
     ) -> None:
         self._catalogue = catalogue
-        self._problems = problems
+        self._errors = errors
         self._defaults = catalogue.default_entries(gates)
         for default in self._defaults:
             if default.name not in catalogue.registry:
-                problems.add("", f'default plugin "{default.name}" is not in the registry')
-        self._names = NameResolver(catalogue, problems)
-        self._arguments = ArgumentsReader(document, catalogue, gates, problems)
+                errors.add("", f'default plugin "{default.name}" is not in the registry')
+        self._names = NameResolver(catalogue, errors)
+        self._arguments = ArgumentsReader(document, catalogue, gates, errors)
 
     @property
     def references(self) -> dict[str, str]:
@@ -187,11 +187,11 @@ class _ProfileBuilder:
     ) -> tuple[KubeSchedulerProfile, ResolvedProfile]:
         path = item("profiles", index)
         written = self._names.listed(given.plugins or Plugins(), f"{path}.plugins")
-        check_names(written, f"{path}.plugins", self._catalogue, self._problems)
+        check_names(written, f"{path}.plugins", self._catalogue, self._errors)
         merged = merge(self._defaults, written)
-        expanded = expand(merged, f"{path}.plugins", self._catalogue.registry, self._problems)
+        expanded = expand(merged, f"{path}.plugins", self._catalogue.registry, self._errors)
         name = given.scheduler_name or ""
-        check_expanded(expanded, name, f"{path}.plugins", self._problems)
+        check_expanded(expanded, name, f"{path}.plugins", self._errors)
         given = self._with_declared_names(given, path)
         args = self._arguments.read(index, given, expanded.plugins)
         self._hand_over_resources(args, whole, path)
@@ -230,7 +230,7 @@ class _ProfileBuilder:
             sequence = type(fit.ignored_resources)
             args[_NODE_RESOURCES_FIT] = replace(fit, ignored_resources=sequence(ignored))
         else:
-            self._problems.add(
+            self._errors.add(
                 f"{path}.pluginConfig",
                 "can't find NodeResourcesFitArgs in plugin config: an extender has resources with "
                 "ignoredByScheduler, so NodeResourcesFit must be enabled",
@@ -250,22 +250,22 @@ def _resolved(
     )
 
 
-def _check_queue_sorts(profiles: Sequence[ResolvedProfile], problems: Problems) -> None:
+def _check_queue_sorts(profiles: Sequence[ResolvedProfile], errors: FieldErrors) -> None:
     """One queue serves all profiles, so they must agree on its order."""
     first = profiles[0].at(QUEUE_SORT)
     for index, profile in enumerate(profiles[1:], start=1):
         own = profile.at(QUEUE_SORT)
         path = f"profiles[{index}].plugins.queueSort"
-        if len(own) != 1 or len(first) != 1 or problems.has(path):
+        if len(own) != 1 or len(first) != 1 or errors.has(path):
             continue
         if own != first:
-            problems.add(
+            errors.add(
                 path,
                 f'different queue sort plugins for profile "{profile.scheduler_name}": '
                 f'"{own[0]}", first: "{first[0]}"',
             )
         elif profile.args.get(own[0]) != profiles[0].args.get(own[0]):
-            problems.add(
+            errors.add(
                 f"profiles[{index}].pluginConfig",
                 f'different queue sort plugin args for profile "{profile.scheduler_name}": '
                 "queueSort must be the same for all profiles",

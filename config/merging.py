@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from config import upstream
 from config.feature_gates import FeatureGates
-from config.problems import Problems, did_you_mean, invalid, item, parent
 from config.types import MULTI_POINT, POINTS, PluginReference, Plugins, PluginSet
+from scheduler.framework.field_errors import FieldErrors, did_you_mean, invalid, item, parent
 from scheduler.framework.plugin import BIND, EXTENSION_POINTS, QUEUE_SORT, SCORE, ExtensionPoint
+from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.registry import Registry
 from scheduler.framework.status import ConfigurationError
 
@@ -57,13 +58,11 @@ class Catalogue:
 
     def names(self) -> set[str]:
         """Every name that may be written."""
-        return {*self.registry, *self.missing, *upstream.IN_TREE_PLUGINS}
+        return {*self.registry, *self.missing, *UPSTREAM_NAMES}
 
     def absent(self, name: str) -> bool:
         """Whether `name` is a plugin that is known and not available."""
-        return name not in self.registry and (
-            name in self.missing or name in upstream.IN_TREE_PLUGINS
-        )
+        return name not in self.registry and (name in self.missing or name in UPSTREAM_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +103,9 @@ class Expanded:
 class NameResolver:
     """Resolver of the names in `enabled`; loads `module:Class`."""
 
-    def __init__(self, catalogue: Catalogue, problems: Problems) -> None:
+    def __init__(self, catalogue: Catalogue, errors: FieldErrors) -> None:
         self._catalogue = catalogue
-        self._problems = problems
+        self._errors = errors
         self._aliases = {
             alias: name
             for name, factory in catalogue.registry.items()
@@ -123,7 +122,7 @@ class NameResolver:
             name = self._catalogue.registry.resolve(written)
         except ConfigurationError as error:
             for problem in error.problems:
-                self._problems.add(path, problem)
+                self._errors.add(path, problem)
             return None
         self.references[name] = written
         return name
@@ -144,28 +143,28 @@ class NameResolver:
 
 
 def check_names(
-    sets: Mapping[str, MergedSet], path: str, catalogue: Catalogue, problems: Problems
+    sets: Mapping[str, MergedSet], path: str, catalogue: Catalogue, errors: FieldErrors
 ) -> None:
     """Report plugins that do not exist, are missing, or do not extend the point."""
     for point, merged in sets.items():
         for entry in merged.enabled:
-            problem = _enabled_problem(entry.name, point, catalogue)
-            if problem and not problems.has(entry.path):
-                problems.add(entry.path, problem)
+            problem = _name_error(entry.name, point, catalogue)
+            if problem and not errors.has(entry.path):
+                errors.add(entry.path, problem)
             if entry.weight < 0:
                 # Upstream runs into its overflow check with most of these.
                 weight_path = f"{parent(entry.path)}.weight"
-                problems.add(weight_path, invalid(entry.weight, "must not be negative"))
+                errors.add(weight_path, invalid(entry.weight, "must not be negative"))
         known = {*catalogue.names(), *upstream.REMOVED_PLUGINS, EVERY}
         for index, name in enumerate(merged.disabled):
             if name not in known:
-                problems.add(
+                errors.add(
                     f"{path}.{point}.disabled[{index}].name",
                     f'plugin "{name}" does not exist{did_you_mean(name, catalogue.names())}',
                 )
 
 
-def _enabled_problem(name: str, point: str, catalogue: Catalogue) -> str | None:
+def _name_error(name: str, point: str, catalogue: Catalogue) -> str | None:
     interface = _INTERFACES.get(point, "plugin")
     if not name:
         return "Required value: the name of a plugin"
@@ -240,15 +239,15 @@ def as_plugins(merged: Mapping[str, MergedSet], references: Mapping[str, str]) -
 
 
 def expand(
-    merged: Mapping[str, MergedSet], path: str, registry: Registry, problems: Problems
+    merged: Mapping[str, MergedSet], path: str, registry: Registry, errors: FieldErrors
 ) -> Expanded:
     """Which plugins run where, in which order, with which weight (sections 1.10 and 1.11).
 
     Names that are not in the registry are passed over: `check_names` has dealt with them.
     """
-    multi = _unique(merged[MULTI_POINT].enabled, None, path, registry, problems)
+    multi = _unique(merged[MULTI_POINT].enabled, None, path, registry, errors)
     points = {
-        point.yaml: _at_point(point, merged[point.yaml], multi, path, registry, problems)
+        point.yaml: _at_point(point, merged[point.yaml], multi, path, registry, errors)
         for point in EXTENSION_POINTS
     }
     weights: dict[str, int] = {}
@@ -264,11 +263,11 @@ def _at_point(
     multi: Sequence[str],
     path: str,
     registry: Registry,
-    problems: Problems,
+    errors: FieldErrors,
 ) -> tuple[str, ...]:
     listed = [
         name
-        for name in _unique(own.enabled, point, path, registry, problems)
+        for name in _unique(own.enabled, point, path, registry, errors)
         if point.implemented_by(registry[name])
     ]
     if EVERY in own.disabled or not multi:
@@ -287,7 +286,7 @@ def _unique(
     point: ExtensionPoint | None,
     path: str,
     registry: Registry,
-    problems: Problems,
+    errors: FieldErrors,
 ) -> list[str]:
     """The names in the registry, each once; a repetition is reported."""
     names: list[str] = []
@@ -299,9 +298,7 @@ def _unique(
             continue
         where = point or _first_point(registry[entry.name])
         interface = where.interface if where else "plugin"
-        problems.add(
-            entry.path or path, f'plugin "{entry.name}" already registered as "{interface}"'
-        )
+        errors.add(entry.path or path, f'plugin "{entry.name}" already registered as "{interface}"')
     return names
 
 
@@ -309,17 +306,17 @@ def _first_point(factory: Any) -> ExtensionPoint | None:
     return next((point for point in EXTENSION_POINTS if point.implemented_by(factory)), None)
 
 
-def check_expanded(expanded: Expanded, scheduler_name: str, path: str, problems: Problems) -> None:
+def check_expanded(expanded: Expanded, scheduler_name: str, path: str, errors: FieldErrors) -> None:
     """Report what keeps a profile from scheduling anything (section 1.12)."""
     sorters = expanded.points[QUEUE_SORT.yaml]
     if len(sorters) != 1:
-        problems.add(
+        errors.add(
             path,
             "only one queue sort plugin required for profile with scheduler name "
             f'"{scheduler_name}", but got {len(sorters)}{_named(sorters)}',
         )
     if not expanded.points[BIND.yaml]:
-        problems.add(
+        errors.add(
             path,
             f'at least one bind plugin is needed for profile with scheduler name "{scheduler_name}"'
             "; enable DefaultBinder",

@@ -22,6 +22,7 @@ from config.feature_gates import FeatureGates
 from config.loading import Configuration
 from config.types import API_VERSION
 from scheduler.api.redaction import redact
+from scheduler.framework.plugin_names import UPSTREAM_NAMES
 
 
 def to_data(configuration: Configuration) -> dict[str, Any]:
@@ -91,13 +92,13 @@ def _arguments(plugin: str, args: Mapping[str, Any], gates: FeatureGates) -> dic
         for key, value in args.items()
         if all(gates.enabled(gate) for gate in upstream.GATED_ARGS.get((plugin, key), ()))
     }
-    if plugin not in upstream.IN_TREE_PLUGINS:
+    if plugin not in UPSTREAM_NAMES:
         return shown
     return {"apiVersion": API_VERSION, "kind": f"{plugin}Args"} | shown
 
 
 def _is_upstream(name: str) -> bool:
-    return name == "*" or name in upstream.IN_TREE_PLUGINS
+    return name == "*" or name in UPSTREAM_NAMES
 
 
 def _known(plugin: str, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -295,3 +295,14 @@ class KubeSchedulerConfiguration(Section, frozen=True):
     #: Fill caches only once elected: saves memory in standbys, delays a take-over.
     delay_cache_until_active: bool = False
     kubestow: KubestowConfiguration = KubestowConfiguration()
+
+
+RENAMED_FIELDS: Final[Mapping[str, str]] = {
+    "kubestow.heedForeignNominations": "honorForeignNominations",
+    "kubestow.rejectingNodeAvoidance": "kubeletRejectionBackoff",
+    "kubestow.watchSilenceTimeout": "watchIdleTimeout",
+    "kubestow.slice": "schedulingTimeSlice",
+    "kubestow.extenderCoolDown": "extenderCircuitOpenDuration",
+    "kubestow.statusDelay": "statusPatchDelay",
+}
+"""The present name of each field that had another one, by its former path."""

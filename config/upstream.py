@@ -15,34 +15,6 @@ DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 LEASE_NAME: Final = "kube-scheduler"
 LEASE_NAMESPACE: Final = "kube-system"
 
-IN_TREE_PLUGINS: Final = frozenset(
-    {
-        "DefaultBinder",
-        "DefaultPreemption",
-        "DynamicResources",
-        "GangScheduling",
-        "ImageLocality",
-        "InterPodAffinity",
-        "NodeAffinity",
-        "NodeDeclaredFeatures",
-        "NodeName",
-        "NodePorts",
-        "NodeResourcesBalancedAllocation",
-        "NodeResourcesFit",
-        "NodeUnschedulable",
-        "NodeVolumeLimits",
-        "PodGroupPodsCount",
-        "PodTopologySpread",
-        "PrioritySort",
-        "SchedulingGates",
-        "TaintToleration",
-        "TopologyPlacementGenerator",
-        "VolumeBinding",
-        "VolumeRestrictions",
-        "VolumeZone",
-    }
-)
-
 REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 """Refused by upstream with a text of their own; NodeVolumeLimits does their work."""
 

@@ -14,15 +14,6 @@ from typing import Final
 
 from config import upstream
 from config.durations import format_duration
-from config.problems import (
-    Problems,
-    child,
-    duplicate,
-    forbidden,
-    invalid,
-    item,
-    required,
-)
 from config.types import (
     API_VERSION,
     KIND,
@@ -36,6 +27,15 @@ from config.types import (
     Plugins,
 )
 from scheduler.api.names import is_object_name, is_qualified_name
+from scheduler.framework.field_errors import (
+    FieldErrors,
+    child,
+    duplicate,
+    forbidden,
+    invalid,
+    item,
+    required,
+)
 
 REPLACE_FLAG: Final = "--replace-default-scheduler"
 
@@ -50,35 +50,35 @@ _CLASSIC_POINTS: Final = tuple(
 )
 
 
-def validate_header(api_version: object, kind: object, problems: Problems) -> None:
+def validate_header(api_version: object, kind: object, errors: FieldErrors) -> None:
     """Check that the file is of the one version and kind there is."""
     if not api_version:
-        problems.add("apiVersion", f"Object 'apiVersion' is missing; write {API_VERSION}")
+        errors.add("apiVersion", f"Object 'apiVersion' is missing; write {API_VERSION}")
     if not kind:
-        problems.add("kind", f"Object 'Kind' is missing; write {KIND}")
+        errors.add("kind", f"Object 'Kind' is missing; write {KIND}")
     if kind and kind != KIND:
         group_kind = f"{api_version}, Kind={kind}" if api_version else f"Kind={kind}"
-        problems.add("kind", f"couldn't decode as {KIND}, got {group_kind}")
+        errors.add("kind", f"couldn't decode as {KIND}, got {group_kind}")
     elif api_version and api_version != API_VERSION:
-        problems.add(
+        errors.add(
             "apiVersion",
             f'no kind "{KIND}" is registered for version "{api_version}"; write {API_VERSION}',
         )
 
 
-def validate(configuration: KubeSchedulerConfiguration, problems: Problems) -> None:
+def validate(configuration: KubeSchedulerConfiguration, errors: FieldErrors) -> None:
     """Check everything but plugins and their arguments."""
-    _check_top_level(configuration, problems)
-    _check_leader_election(configuration.leader_election, problems)
-    _check_kubestow(configuration, problems)
+    _check_top_level(configuration, errors)
+    _check_leader_election(configuration.leader_election, errors)
+    _check_kubestow(configuration, errors)
     for index, profile in enumerate(configuration.profiles):
-        _check_profile(profile, item("profiles", index), problems)
-    _check_scheduler_names(configuration.profiles, problems)
-    _check_queue_sort(configuration.profiles, problems)
-    _check_extenders(configuration.extenders, problems)
+        _check_profile(profile, item("profiles", index), errors)
+    _check_scheduler_names(configuration.profiles, errors)
+    _check_queue_sort(configuration.profiles, errors)
+    _check_extenders(configuration.extenders, errors)
 
 
-def refuse_upstream_names(configuration: KubeSchedulerConfiguration, problems: Problems) -> None:
+def refuse_upstream_names(configuration: KubeSchedulerConfiguration, errors: FieldErrors) -> None:
     """Refuse the names under which the cluster's own scheduler works."""
     for index, profile in enumerate(configuration.profiles):
         if profile.scheduler_name == upstream.DEFAULT_SCHEDULER_NAME:
@@ -86,37 +86,37 @@ def refuse_upstream_names(configuration: KubeSchedulerConfiguration, problems: P
                 f'"{upstream.DEFAULT_SCHEDULER_NAME}" is served by the cluster\'s own scheduler; '
                 f'choose another name such as "kubestow", or {_TAKE_ITS_PLACE}'
             )
-            problems.add(child(item("profiles", index), "schedulerName"), forbidden(detail))
+            errors.add(child(item("profiles", index), "schedulerName"), forbidden(detail))
     if configuration.leader_election.resource_name == upstream.LEASE_NAME:
         detail = (
             f'"{upstream.LEASE_NAME}" is the Lease of the cluster\'s own scheduler; leave the '
             f'field out (then it is "kubestow"), or {_TAKE_ITS_PLACE}'
         )
-        problems.add("leaderElection.resourceName", forbidden(detail))
+        errors.add("leaderElection.resourceName", forbidden(detail))
 
 
 _TAKE_ITS_PLACE: Final = f"start with {REPLACE_FLAG} if kubestow is to take its place"
 
 
-def _check_top_level(configuration: KubeSchedulerConfiguration, problems: Problems) -> None:
+def _check_top_level(configuration: KubeSchedulerConfiguration, errors: FieldErrors) -> None:
     if configuration.parallelism <= 0:
-        problems.add(
+        errors.add(
             "parallelism",
             invalid(configuration.parallelism, "should be an integer value greater than zero"),
         )
     if configuration.client_connection.burst < 0:
-        problems.add(
+        errors.add(
             "clientConnection.burst",
             invalid(configuration.client_connection.burst, "must be non-negative"),
         )
     _check_percentage(
-        configuration.percentage_of_nodes_to_score, "percentageOfNodesToScore", problems
+        configuration.percentage_of_nodes_to_score, "percentageOfNodesToScore", errors
     )
     initial = configuration.pod_initial_backoff_seconds
     if initial <= 0:
-        problems.add("podInitialBackoffSeconds", invalid(initial, "must be greater than 0"))
+        errors.add("podInitialBackoffSeconds", invalid(initial, "must be greater than 0"))
     if configuration.pod_max_backoff_seconds < initial:
-        problems.add(
+        errors.add(
             "podMaxBackoffSeconds",
             invalid(
                 configuration.pod_max_backoff_seconds,
@@ -125,12 +125,12 @@ def _check_top_level(configuration: KubeSchedulerConfiguration, problems: Proble
         )
 
 
-def _check_percentage(value: int | None, path: str, problems: Problems) -> None:
+def _check_percentage(value: int | None, path: str, errors: FieldErrors) -> None:
     if value is not None and not 0 <= value <= 100:
-        problems.add(path, invalid(value, "not in valid range [0-100]"))
+        errors.add(path, invalid(value, "not in valid range [0-100]"))
 
 
-def _check_leader_election(election: LeaderElectionConfiguration, problems: Problems) -> None:
+def _check_leader_election(election: LeaderElectionConfiguration, errors: FieldErrors) -> None:
     if not election.leader_elect:
         return
     for key, value in (
@@ -139,25 +139,25 @@ def _check_leader_election(election: LeaderElectionConfiguration, problems: Prob
         ("retryPeriod", election.retry_period),
     ):
         if value <= timedelta():
-            problems.add(
+            errors.add(
                 f"leaderElection.{key}",
                 invalid(format_duration(value), "must be greater than zero"),
             )
     if election.lease_duration <= election.renew_deadline:
-        problems.add(
+        errors.add(
             "leaderElection.leaseDuration",
             invalid(
                 format_duration(election.lease_duration), "must be greater than `RenewDeadline`"
             ),
         )
     if election.resource_lock != "leases":
-        problems.add(
+        errors.add(
             "leaderElection.resourceLock",
             invalid(election.resource_lock, 'resourceLock value must be "leases"'),
         )
 
 
-def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problems) -> None:
+def _check_kubestow(configuration: KubeSchedulerConfiguration, errors: FieldErrors) -> None:
     options, election = configuration.kubestow, configuration.leader_election
     timeout = options.bind_timeout
     for key, value in (
@@ -168,11 +168,11 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
         ("schedulingTimeSlice", options.scheduling_time_slice),
     ):
         if value is not None and value <= timedelta():
-            problems.add(
+            errors.add(
                 f"kubestow.{key}", invalid(format_duration(value), "must be greater than zero")
             )
     if options.watchdog_timeout < SHORTEST_WATCHDOG:
-        problems.add(
+        errors.add(
             "kubestow.watchdogTimeout",
             invalid(
                 format_duration(options.watchdog_timeout),
@@ -180,7 +180,7 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
             ),
         )
     elif options.cycle_time_budget * MAX_CYCLE_BUDGET_FACTOR >= options.watchdog_timeout:
-        problems.add(
+        errors.add(
             "kubestow.cycleTimeBudget",
             invalid(
                 format_duration(options.cycle_time_budget),
@@ -195,14 +195,14 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
         ("cycleTimeBudget", options.cycle_time_budget),
     ):
         if value < timedelta():
-            problems.add(f"kubestow.{key}", invalid(format_duration(value), "must be non-negative"))
-    _check_bridge(options.node_provisioning_bridge, problems)
+            errors.add(f"kubestow.{key}", invalid(format_duration(value), "must be non-negative"))
+    _check_bridge(options.node_provisioning_bridge, errors)
     # Without a lease that can run out there is nobody who could bind at the same time.
     if not election.leader_elect or election.lease_duration <= election.renew_deadline:
         return
     if timeout is not None and timeout + election.renew_deadline >= election.lease_duration:
         margin = election.lease_duration - election.renew_deadline
-        problems.add(
+        errors.add(
             "kubestow.bindTimeout",
             invalid(
                 format_duration(timeout),
@@ -213,14 +213,14 @@ def _check_kubestow(configuration: KubeSchedulerConfiguration, problems: Problem
         )
 
 
-def _check_bridge(bridge: NodeProvisioningBridgeConfiguration, problems: Problems) -> None:
+def _check_bridge(bridge: NodeProvisioningBridgeConfiguration, errors: FieldErrors) -> None:
     path = "kubestow.nodeProvisioningBridge"
     for key, duration in (
         ("suspectWindow", bridge.suspect_window),
         ("provisioningDeadline", bridge.provisioning_deadline),
     ):
         if duration is not None and duration <= timedelta():
-            problems.add(
+            errors.add(
                 child(path, key), invalid(format_duration(duration), "must be greater than zero")
             )
     for key, name in (
@@ -229,25 +229,25 @@ def _check_bridge(bridge: NodeProvisioningBridgeConfiguration, problems: Problem
     ):
         if not is_object_name(name):
             detail = "must be the name of an object: lower case letters, digits, '-' and '.'"
-            problems.add(child(path, key), invalid(name, detail))
+            errors.add(child(path, key), invalid(name, detail))
 
 
 # -- profiles -------------------------------------------------------------------------------------
 
 
-def _check_profile(profile: KubeSchedulerProfile, path: str, problems: Problems) -> None:
+def _check_profile(profile: KubeSchedulerProfile, path: str, errors: FieldErrors) -> None:
     _check_percentage(
-        profile.percentage_of_nodes_to_score, child(path, "percentageOfNodesToScore"), problems
+        profile.percentage_of_nodes_to_score, child(path, "percentageOfNodesToScore"), errors
     )
     names: set[str] = set()
     for index, entry in enumerate(profile.plugin_config):
         below = child(item(child(path, "pluginConfig"), index), "name")
         if not entry.name:
-            problems.add(below, required("the plugin these arguments are for"))
+            errors.add(below, required("the plugin these arguments are for"))
         elif entry.name in names:
-            problems.add(below, f"{duplicate(entry.name)}: repeated config for plugin {entry.name}")
+            errors.add(below, f"{duplicate(entry.name)}: repeated config for plugin {entry.name}")
         elif entry.name in upstream.REMOVED_PLUGINS:
-            problems.add(below, invalid(entry.name, _REMOVED))
+            errors.add(below, invalid(entry.name, _REMOVED))
         names.add(entry.name)
     plugins = profile.plugins or Plugins()
     for point in _CLASSIC_POINTS:
@@ -255,36 +255,36 @@ def _check_profile(profile: KubeSchedulerProfile, path: str, problems: Problems)
         for index, reference in enumerate(enabled):
             if reference.name in upstream.REMOVED_PLUGINS:
                 below = f"{path}.plugins.{point}.enabled[{index}].name"
-                problems.add(below, invalid(reference.name, _REMOVED))
+                errors.add(below, invalid(reference.name, _REMOVED))
 
 
 _REMOVED: Final = f'was invalid in version "v1" ({KIND} is version "{API_VERSION}")'
 
 
-def _check_scheduler_names(profiles: Iterable[KubeSchedulerProfile], problems: Problems) -> None:
+def _check_scheduler_names(profiles: Iterable[KubeSchedulerProfile], errors: FieldErrors) -> None:
     seen: set[str] = set()
     for index, profile in enumerate(profiles):
         path = child(item("profiles", index), "schedulerName")
         name = profile.scheduler_name
         if not name:
-            if not problems.has(path):
-                problems.add(path, required("the schedulerName of the pods this profile is for"))
+            if not errors.has(path):
+                errors.add(path, required("the schedulerName of the pods this profile is for"))
         elif name in seen:
-            problems.add(path, duplicate(name))
+            errors.add(path, duplicate(name))
         else:
             seen.add(name)
 
 
-def _check_queue_sort(profiles: tuple[KubeSchedulerProfile, ...], problems: Problems) -> None:
+def _check_queue_sort(profiles: tuple[KubeSchedulerProfile, ...], errors: FieldErrors) -> None:
     sets = [(profile.plugins or Plugins()).queue_sort for profile in profiles]
     if len(sets[0].enabled) > 1:
-        problems.add(
+        errors.add(
             "profiles[0].plugins.queueSort.enabled", "only one queue sort plugin can be enabled"
         )
     for index, one in enumerate(sets[1:], start=1):
         if one != sets[0]:
             names = [reference.name for reference in one.enabled]
-            problems.add(
+            errors.add(
                 f"profiles[{index}].plugins.queueSort",
                 invalid(names, "must be the same for all profiles"),
             )
@@ -293,29 +293,29 @@ def _check_queue_sort(profiles: tuple[KubeSchedulerProfile, ...], problems: Prob
 # -- extenders ------------------------------------------------------------------------------------
 
 
-def _check_extenders(extenders: tuple[Extender, ...], problems: Problems) -> None:
+def _check_extenders(extenders: tuple[Extender, ...], errors: FieldErrors) -> None:
     resources: set[str] = set()
     binders = 0
     for index, extender in enumerate(extenders):
         path = item("extenders", index)
         if extender.prioritize_verb and extender.weight <= 0:
-            problems.add(
+            errors.add(
                 child(path, "weight"),
                 invalid(extender.weight, "must have a positive weight applied to it"),
             )
         binders += bool(extender.bind_verb)
-        _check_tls(extender.tls_config or ExtenderTLSConfig(), child(path, "tlsConfig"), problems)
+        _check_tls(extender.tls_config or ExtenderTLSConfig(), child(path, "tlsConfig"), errors)
         for position, resource in enumerate(extender.managed_resources):
             below = child(item(child(path, "managedResources"), position), "name")
             for message in extended_resource_problems(resource.name):
-                problems.add(below, invalid(resource.name, message))
+                errors.add(below, invalid(resource.name, message))
             if resource.name in resources:
-                problems.add(
+                errors.add(
                     below, invalid(resource.name, "duplicate extender managed resource name")
                 )
             resources.add(resource.name)
     if binders > 1:
-        problems.add(
+        errors.add(
             "extenders",
             invalid(
                 f"found {binders} extenders implementing bind",
@@ -324,7 +324,7 @@ def _check_extenders(extenders: tuple[Extender, ...], problems: Problems) -> Non
         )
 
 
-def _check_tls(tls: ExtenderTLSConfig, path: str, problems: Problems) -> None:
+def _check_tls(tls: ExtenderTLSConfig, path: str, errors: FieldErrors) -> None:
     for key, data in (
         ("certData", tls.cert_data),
         ("keyData", tls.key_data),
@@ -334,7 +334,7 @@ def _check_tls(tls: ExtenderTLSConfig, path: str, problems: Problems) -> None:
             base64.b64decode(data.replace("\n", ""), validate=True)
         except ValueError as error:
             # The value may be a private key, so it is not shown.
-            problems.add(child(path, key), f"illegal base64 data: {error}")
+            errors.add(child(path, key), f"illegal base64 data: {error}")
 
 
 def extended_resource_problems(name: str) -> Iterable[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from plugins import names
 from plugins.default_binder import DefaultBinder
 from plugins.default_preemption import DefaultPreemption
 from plugins.dynamic_resources import DynamicResources
@@ -31,6 +30,7 @@ from plugins.taint_toleration import TaintToleration
 from plugins.volume_binding.plugin import VolumeBinding
 from plugins.volume_restrictions import VolumeRestrictions
 from plugins.volume_zone import VolumeZone
+from scheduler.framework import plugin_names
 
 __all__ = [
     "DEFAULT_ORDER",
@@ -60,27 +60,27 @@ __all__ = [
 ]
 
 DEFAULT_ORDER: Final[tuple[tuple[str, int], ...]] = (
-    (names.SCHEDULING_GATES, 0),
-    (names.PRIORITY_SORT, 0),
-    (names.NODE_UNSCHEDULABLE, 0),
-    (names.NODE_NAME, 0),
-    (names.TAINT_TOLERATION, 3),
-    (names.NODE_AFFINITY, 2),
-    (names.NODE_PORTS, 0),
-    (names.NODE_RESOURCES_FIT, 1),
-    (names.VOLUME_RESTRICTIONS, 0),
-    (names.NODE_VOLUME_LIMITS, 0),
-    (names.VOLUME_BINDING, 0),
-    (names.VOLUME_ZONE, 0),
-    (names.POD_TOPOLOGY_SPREAD, 2),
-    (names.INTER_POD_AFFINITY, 2),
-    (names.DYNAMIC_RESOURCES, 2),
-    (names.DEFAULT_PREEMPTION, 0),
-    (names.RESOURCE_QUOTA, 0),
-    (names.NODE_RESOURCES_BALANCED_ALLOCATION, 1),
-    (names.IMAGE_LOCALITY, 1),
-    (names.DEFAULT_BINDER, 0),
-    (names.NODE_DECLARED_FEATURES, 0),
+    (plugin_names.SCHEDULING_GATES, 0),
+    (plugin_names.PRIORITY_SORT, 0),
+    (plugin_names.NODE_UNSCHEDULABLE, 0),
+    (plugin_names.NODE_NAME, 0),
+    (plugin_names.TAINT_TOLERATION, 3),
+    (plugin_names.NODE_AFFINITY, 2),
+    (plugin_names.NODE_PORTS, 0),
+    (plugin_names.NODE_RESOURCES_FIT, 1),
+    (plugin_names.VOLUME_RESTRICTIONS, 0),
+    (plugin_names.NODE_VOLUME_LIMITS, 0),
+    (plugin_names.VOLUME_BINDING, 0),
+    (plugin_names.VOLUME_ZONE, 0),
+    (plugin_names.POD_TOPOLOGY_SPREAD, 2),
+    (plugin_names.INTER_POD_AFFINITY, 2),
+    (plugin_names.DYNAMIC_RESOURCES, 2),
+    (plugin_names.DEFAULT_PREEMPTION, 0),
+    (plugin_names.RESOURCE_QUOTA, 0),
+    (plugin_names.NODE_RESOURCES_BALANCED_ALLOCATION, 1),
+    (plugin_names.IMAGE_LOCALITY, 1),
+    (plugin_names.DEFAULT_BINDER, 0),
+    (plugin_names.NODE_DECLARED_FEATURES, 0),
 )
 """(name, score weight) of upstream's default plugins in MultiPoint order, at v1.36's default
 gates, and ResourceQuota, which is ours and among them only while its gate is on. Weight 0 means

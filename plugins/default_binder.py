@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from plugins import names
 from scheduler.api.pod import Pod
-from scheduler.framework import CycleState, Handle, NoArgs, Status
+from scheduler.framework import CycleState, Handle, NoArgs, Status, plugin_names
 
 
 class DefaultBinder:
     """Posts the pod's `binding` through the handle."""
 
-    name: ClassVar[str] = names.DEFAULT_BINDER
+    name: ClassVar[str] = plugin_names.DEFAULT_BINDER
     args_type: ClassVar[type[NoArgs]] = NoArgs
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Coroutine, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, Literal
 
-from plugins import names
 from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
@@ -38,6 +37,7 @@ from scheduler.framework import (
     QueueingHint,
     Status,
     error,
+    plugin_names,
     unresolvable,
     unschedulable,
 )
@@ -49,7 +49,7 @@ TERMINATING: Final = "not eligible due to a terminating pod on the nominated nod
 WAITING: Final = "waiting for the preemption for this pod to be finished"
 
 PREEMPTED: Final = "preempted"
-PREEMPTED_IN_PRE_BIND: Final = f"preempted by {names.DEFAULT_PREEMPTION}"
+PREEMPTED_IN_PRE_BIND: Final = f"preempted by {plugin_names.DEFAULT_PREEMPTION}"
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
@@ -80,7 +80,7 @@ class DefaultPreemptionArgs(Arguments):
 class DefaultPreemption:
     """Makes room for important pods."""
 
-    name: ClassVar[str] = names.DEFAULT_PREEMPTION
+    name: ClassVar[str] = plugin_names.DEFAULT_PREEMPTION
     args_type: ClassVar[type[DefaultPreemptionArgs]] = DefaultPreemptionArgs
     required_resources: ClassVar[tuple[str, ...]] = ("poddisruptionbudgets",)
     #: What is awaited are extenders, and each of them has a limit of its own.

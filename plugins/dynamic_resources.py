@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from plugins import names
 from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
 from plugins.normalization import default_normalize
 from plugins.row_selection import all_pass, no_scores
@@ -36,6 +35,7 @@ from scheduler.framework import (
     StateNotFoundError,
     Status,
     error,
+    plugin_names,
     unresolvable,
     unschedulable,
 )
@@ -46,7 +46,7 @@ UNSUPPORTED: Final = (
 )
 NO_CLAIMS: Final = unschedulable("no new claims to deallocate")
 
-_STATE: Final = names.DYNAMIC_RESOURCES
+_STATE: Final = plugin_names.DYNAMIC_RESOURCES
 
 
 class DynamicResourcesArgs(Arguments):
@@ -62,7 +62,7 @@ class DynamicResourcesArgs(Arguments):
 class DynamicResources:
     """Stands in upstream's place, so that messages and extension points agree."""
 
-    name: ClassVar[str] = names.DYNAMIC_RESOURCES
+    name: ClassVar[str] = plugin_names.DYNAMIC_RESOURCES
     args_type: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE)

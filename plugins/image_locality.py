@@ -12,7 +12,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from plugins import names
 from plugins.row_selection import FEW
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -27,6 +26,7 @@ from scheduler.framework import (
     NodeTableView,
     ReuseRule,
     Rows,
+    plugin_names,
 )
 
 MEBIBYTE: Final = 1 << 20
@@ -39,7 +39,7 @@ MAX_CONTAINER_THRESHOLD: Final = 1000 * MEBIBYTE
 class ImageLocality:
     """Scores nodes by the images they have."""
 
-    name: ClassVar[str] = names.IMAGE_LOCALITY
+    name: ClassVar[str] = plugin_names.IMAGE_LOCALITY
     args_type: ClassVar[type[NoArgs]] = NoArgs
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.IMAGES, ("images", "node_count"))
 

@@ -12,7 +12,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from plugins import names
 from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
 from plugins.node_matching import node_selector_mask, required_mask, term_mask
 from plugins.normalization import default_normalize
@@ -46,6 +45,7 @@ from scheduler.framework import (
     Rows,
     Status,
     error,
+    plugin_names,
     unresolvable,
 )
 
@@ -71,7 +71,7 @@ class NodeAffinityArgs(Arguments):
 class NodeAffinity:
     """Matches pods with nodes by the nodes' labels and names."""
 
-    name: ClassVar[str] = names.NODE_AFFINITY
+    name: ClassVar[str] = plugin_names.NODE_AFFINITY
     args_type: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.LABELS)

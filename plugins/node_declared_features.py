@@ -10,7 +10,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from plugins import names
 from plugins.row_selection import all_pass
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
@@ -31,6 +30,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    plugin_names,
     unresolvable,
 )
 
@@ -43,7 +43,7 @@ GATE: Final = "NodeDeclaredFeatures"
 class NodeDeclaredFeatures:
     """Compares needed with declared features; names a pod does not need are ignored."""
 
-    name: ClassVar[str] = names.NODE_DECLARED_FEATURES
+    name: ClassVar[str] = plugin_names.NODE_DECLARED_FEATURES
     args_type: ClassVar[type[NoArgs]] = NoArgs
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.FEATURES)

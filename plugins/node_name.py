@@ -11,7 +11,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from plugins import names
 from plugins.row_selection import all_pass
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -29,6 +28,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    plugin_names,
     unresolvable,
 )
 
@@ -38,7 +38,7 @@ OTHER_NODE: Final = unresolvable("node(s) didn't match the requested node name")
 class NodeName:
     """Compares `spec.nodeName` with the node's name."""
 
-    name: ClassVar[str] = names.NODE_NAME
+    name: ClassVar[str] = plugin_names.NODE_NAME
     args_type: ClassVar[type[NoArgs]] = NoArgs
     # True of pods that name no node. Those that do are not shared work: like pinned pods they must
     # be evaluated on their own, because the name belongs to the pod and not to its signature.

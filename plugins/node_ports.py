@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from plugins import names
 from plugins.row_selection import FEW, all_pass
 from scheduler.api.pod import Pod
 from scheduler.api.ports import ANY_IP, conflicts
@@ -33,6 +32,7 @@ from scheduler.framework import (
     Rows,
     Status,
     TableWithoutVictims,
+    plugin_names,
     unschedulable,
 )
 
@@ -42,7 +42,7 @@ NO_FREE_PORT: Final = unschedulable("node(s) didn't have free ports for the requ
 class NodePorts:
     """Compares wanted host ports with those in use."""
 
-    name: ClassVar[str] = names.NODE_PORTS
+    name: ClassVar[str] = plugin_names.NODE_PORTS
     args_type: ClassVar[type[NoArgs]] = NoArgs
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.PORTS)

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from plugins import names
 from plugins.row_selection import all_pass, selector
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod, Toleration
@@ -32,6 +31,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    plugin_names,
     unresolvable,
 )
 
@@ -43,7 +43,7 @@ _CORDONED: Final = Taint(key=TAINT_NODE_UNSCHEDULABLE, effect=NO_SCHEDULE)
 class NodeUnschedulable:
     """Rejects cordoned nodes."""
 
-    name: ClassVar[str] = names.NODE_UNSCHEDULABLE
+    name: ClassVar[str] = plugin_names.NODE_UNSCHEDULABLE
     args_type: ClassVar[type[NoArgs]] = NoArgs
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Final
 
-from plugins import names
 from plugins.row_selection import all_pass
 from plugins.volume_binding.attachments import (
     Attachments,
@@ -40,6 +39,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    plugin_names,
     unresolvable,
     unschedulable,
 )
@@ -58,7 +58,7 @@ _MISSING_CLAIM, _TOO_MANY, _FIRST_DRIVER = 1, 2, 3
 class NodeVolumeLimits:
     """Counts volumes per driver."""
 
-    name: ClassVar[str] = names.NODE_VOLUME_LIMITS
+    name: ClassVar[str] = plugin_names.NODE_VOLUME_LIMITS
     args_type: ClassVar[type[NoArgs]] = NoArgs
     required_resources: ClassVar[tuple[str, ...]] = (
         "csidrivers",

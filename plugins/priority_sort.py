@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from plugins import names
-from scheduler.framework import Handle, NoArgs, QueuedPodInfo
+from scheduler.framework import Handle, NoArgs, QueuedPodInfo, plugin_names
 
 
 class PrioritySort:
     """Orders the active queue; pods equal in both stay in the order the queue holds them."""
 
-    name: ClassVar[str] = names.PRIORITY_SORT
+    name: ClassVar[str] = plugin_names.PRIORITY_SORT
     args_type: ClassVar[type[NoArgs]] = NoArgs
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:

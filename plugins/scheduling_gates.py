@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from plugins import names
 from scheduler.api.pod import Pod
 from scheduler.framework import (
     ActionType,
@@ -16,6 +15,7 @@ from scheduler.framework import (
     NoArgs,
     QueueingHint,
     Status,
+    plugin_names,
     unresolvable,
 )
 
@@ -26,7 +26,7 @@ WAITING: Final = "waiting for scheduling gates: [{gates}]"
 class SchedulingGates:
     """Reads `spec.schedulingGates`; the pod's condition reason is SchedulingGated."""
 
-    name: ClassVar[str] = names.SCHEDULING_GATES
+    name: ClassVar[str] = plugin_names.SCHEDULING_GATES
     args_type: ClassVar[type[NoArgs]] = NoArgs
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from plugins import names
 from plugins.normalization import default_normalize
 from plugins.row_selection import FEW, selector
 from scheduler.api.node import Node, Taint
@@ -35,6 +34,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    plugin_names,
     unresolvable,
 )
 
@@ -53,7 +53,7 @@ Tolerates = Callable[[Toleration, Taint], bool]
 class TaintToleration:
     """Holds the pod's tolerations against the node's taints."""
 
-    name: ClassVar[str] = names.TAINT_TOLERATION
+    name: ClassVar[str] = plugin_names.TAINT_TOLERATION
     args_type: ClassVar[type[NoArgs]] = NoArgs
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)

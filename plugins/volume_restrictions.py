@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from plugins import names
 from plugins.row_selection import all_pass
 from plugins.volume_binding.claims import (
     CLAIM_NOT_FOUND,
@@ -44,6 +43,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    plugin_names,
     unresolvable,
     unschedulable,
 )
@@ -54,7 +54,7 @@ CLAIM_IN_USE: Final = unschedulable(
     "in-use by another pod"
 )
 
-_STATE: Final = names.VOLUME_RESTRICTIONS
+_STATE: Final = plugin_names.VOLUME_RESTRICTIONS
 _DISK, _CLAIM = 1, 2
 
 
@@ -74,7 +74,7 @@ class _State:
 class VolumeRestrictions:
     """Compares the pod's disks and exclusive claims with those in use."""
 
-    name: ClassVar[str] = names.VOLUME_RESTRICTIONS
+    name: ClassVar[str] = plugin_names.VOLUME_RESTRICTIONS
     args_type: ClassVar[type[NoArgs]] = NoArgs
     required_resources: ClassVar[tuple[str, ...]] = ("persistentvolumeclaims",)
     # Claims are looked up in the pod's namespace, which is not part of its signature.

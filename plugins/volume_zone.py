@@ -11,7 +11,6 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from plugins import names
 from plugins.row_selection import all_pass, selector
 from plugins.volume_binding.claims import (
     CLAIM_NOT_FOUND,
@@ -42,6 +41,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    plugin_names,
     unresolvable,
 )
 
@@ -58,7 +58,7 @@ _GA_KEYS: Final = {
 }
 TOPOLOGY_KEYS: Final = (*_GA_KEYS, *_GA_KEYS.values())
 
-_STATE: Final = names.VOLUME_ZONE
+_STATE: Final = plugin_names.VOLUME_ZONE
 _SEPARATOR: Final = "__"
 
 
@@ -72,7 +72,7 @@ class _Requirement(NamedTuple):
 class VolumeZone:
     """Compares topology labels of bound volumes with those of nodes."""
 
-    name: ClassVar[str] = names.VOLUME_ZONE
+    name: ClassVar[str] = plugin_names.VOLUME_ZONE
     args_type: ClassVar[type[NoArgs]] = NoArgs
     required_resources: ClassVar[tuple[str, ...]] = (
         "persistentvolumeclaims",

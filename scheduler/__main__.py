@@ -8,7 +8,7 @@ from pathlib import Path
 if not sys.flags.safe_path and Path(sys.path[0]).resolve() != Path(__file__).resolve().parents[1]:
     del sys.path[0]
 
-from scheduler.cli import main
+from scheduler.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
-from plugins import names
 from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
 from plugins.inter_pod_affinity.filtering import (
     AFFINITY,
@@ -38,6 +37,7 @@ from scheduler.framework import (
     Status,
     TableWithoutVictims,
     error,
+    plugin_names,
     unresolvable,
     unschedulable,
 )
@@ -66,7 +66,7 @@ class InterPodAffinityArgs(Arguments):
 class InterPodAffinity:
     """Keeps pods near those they need and away from those they cannot stand."""
 
-    name: ClassVar[str] = names.INTER_POD_AFFINITY
+    name: ClassVar[str] = plugin_names.INTER_POD_AFFINITY
     args_type: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
     required_resources: ClassVar[tuple[str, ...]] = (NAMESPACES,)
     # The anti-affinity of placed pods concerns every pod.

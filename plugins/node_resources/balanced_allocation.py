@@ -14,7 +14,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plugins import names
 from plugins.arguments import ArgumentProblem, require_valid
 from plugins.node_resources.amounts import Share, amount_of, amounts_at, amounts_in, shares
 from plugins.node_resources.arguments import (
@@ -35,6 +34,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    plugin_names,
 )
 
 _HALF = MAX_NODE_SCORE // 2
@@ -61,7 +61,7 @@ class _UsageColumn(NamedTuple):
 class NodeResourcesBalancedAllocation:
     """Scores the change of balance. Pods that ask for none of the resources are not scored."""
 
-    name: ClassVar[str] = names.NODE_RESOURCES_BALANCED_ALLOCATION
+    name: ClassVar[str] = plugin_names.NODE_RESOURCES_BALANCED_ALLOCATION
     args_type: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = (
         NodeResourcesBalancedAllocationArgs
     )

@@ -16,7 +16,6 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from plugins import names
 from plugins.arguments import ArgumentProblem, require_valid
 from plugins.node_resources import scoring
 from plugins.node_resources.amounts import NATIVE, Demand, amount_of, amounts_in
@@ -38,6 +37,7 @@ from scheduler.framework import (
     ReuseRule,
     Rows,
     Status,
+    plugin_names,
 )
 
 TOO_MANY_PODS: Final = "Too many pods"
@@ -68,7 +68,7 @@ class Needs(NamedTuple):
 class NodeResourcesFit:
     """Filters by what is free and scores by how much of it the pod would use."""
 
-    name: ClassVar[str] = names.NODE_RESOURCES_FIT
+    name: ClassVar[str] = plugin_names.NODE_RESOURCES_FIT
     args_type: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = _USAGE

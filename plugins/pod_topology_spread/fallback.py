@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
-from plugins import names
 from plugins.pod_topology_spread.constraints import Constraints
 from plugins.pod_topology_spread.criteria import (
     CriteriaEvaluator,
@@ -35,7 +34,7 @@ from plugins.pod_topology_spread.fallback_condition import (
 from plugins.pod_topology_spread.fallback_state import FallbackState, make_memory, memory_of
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
-from scheduler.framework import CycleState, Handle, PostFilterOutcome, QueuedPodInfo
+from scheduler.framework import CycleState, Handle, PostFilterOutcome, QueuedPodInfo, plugin_names
 
 GATE: Final = "PodTopologySpreadFallbackMode"
 APPLIED_ANNOTATION: Final = "kubestow.io/topology-spread-fallback-applied"
@@ -48,7 +47,7 @@ FALLBACKS: Final = "scheduler_pod_topology_spread_fallback_total"
 TIME_HINTS: Final = "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds"
 SCHEDULED: Final = "scheduler_pod_topology_spread_fallback_scheduled_total"
 
-_NAME: Final = names.POD_TOPOLOGY_SPREAD
+_NAME: Final = plugin_names.POD_TOPOLOGY_SPREAD
 _NOTHING: Final = FallbackSpec({})
 _LATCHED: Final = "kept soft while the pod is nominated"
 

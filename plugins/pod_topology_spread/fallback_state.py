@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from plugins import names
-from scheduler.framework import QueuedPodInfo
+from scheduler.framework import QueuedPodInfo, plugin_names
 
 
 @dataclass(slots=True)
@@ -50,7 +49,7 @@ def memory_of(info: QueuedPodInfo) -> FallbackState | None:
     """The pod's memory; None before its first attempt, or when it is not spread strictly."""
     if info.plugin_memory is None:
         return None
-    found = info.plugin_memory.get(names.POD_TOPOLOGY_SPREAD)
+    found = info.plugin_memory.get(plugin_names.POD_TOPOLOGY_SPREAD)
     return found if isinstance(found, FallbackState) else None
 
 
@@ -62,5 +61,5 @@ def make_memory(info: QueuedPodInfo) -> FallbackState:
     if info.plugin_memory is None:
         info.plugin_memory = {}
     made = FallbackState()
-    info.plugin_memory[names.POD_TOPOLOGY_SPREAD] = made
+    info.plugin_memory[plugin_names.POD_TOPOLOGY_SPREAD] = made
     return made

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
-from plugins import names
 from plugins.arguments import ArgumentProblem, require_valid
 from plugins.pod_topology_spread.arguments import (
     STRICT_FIRST,
@@ -48,6 +47,7 @@ from scheduler.framework import (
     Status,
     TableWithoutVictims,
     error,
+    plugin_names,
     unresolvable,
     unschedulable,
 )
@@ -69,7 +69,7 @@ _SPLIT: Final = "SplitPodTopologySpread"
 class PodTopologySpread:
     """Keeps the difference between a node's domain and the emptiest one small."""
 
-    name: ClassVar[str] = names.POD_TOPOLOGY_SPREAD
+    name: ClassVar[str] = plugin_names.POD_TOPOLOGY_SPREAD
     args_type: ClassVar[type[PodTopologySpreadArgs]] = PodTopologySpreadArgs
     required_resources: ClassVar[tuple[str, ...]] = REQUIRED_RESOURCES
     pre_filter_reusable: ClassVar[bool] = False

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from plugins import names
 from plugins.resource_quota.accounts import Account, QuotaTerms, Role
 from plugins.resource_quota.arguments import HOLD_AFTER, ResourceQuotaArgs
 from plugins.resource_quota.deferral import REASON_VALIDATED, is_deferred
@@ -25,7 +24,7 @@ from plugins.resource_quota.upkeep import Audit, Sweep
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota as Quota
 from scheduler.api.storage import ObjectReference
-from scheduler.framework import Handle
+from scheduler.framework import Handle, plugin_names
 
 INVALID_KEY: Final = "DeferredQuotaInvalidKey"
 OVERCOMMITTED: Final = "DeferredQuotaOvercommitted"
@@ -287,7 +286,7 @@ class QuotaEnforcement:
         self.on_timer()
 
     def _release(self, uids: Sequence[str]) -> None:
-        self._handle.wake(uids, names.RESOURCE_QUOTA)
+        self._handle.wake(uids, plugin_names.RESOURCE_QUOTA)
 
     def _changed(self, account: Account) -> None:
         self._touched[account] = None

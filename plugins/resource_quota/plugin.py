@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from plugins import names
 from plugins.arguments import require_valid
 from plugins.resource_quota.accounts import QuotaMode
 from plugins.resource_quota.arguments import ResourceQuotaArgs, argument_problems
@@ -44,6 +43,7 @@ from scheduler.framework import (
     NodeTableView,
     QueuedPodInfo,
     Status,
+    plugin_names,
     unresolvable,
 )
 
@@ -58,7 +58,7 @@ _PRE_BIND: Final = "PreBind"
 class ResourceQuota:
     """Does nothing while its feature gate is off, or with `quotaMode: Off`."""
 
-    name: ClassVar[str] = names.RESOURCE_QUOTA
+    name: ClassVar[str] = plugin_names.RESOURCE_QUOTA
     aliases: ClassVar[tuple[str, ...]] = ("resourcequota",)
     args_type: ClassVar[type[ResourceQuotaArgs]] = ResourceQuotaArgs
     validate_args = staticmethod(argument_problems)

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from plugins import names
 from plugins.arguments import ArgumentProblem, require_valid
 from plugins.volume_binding.arguments import (
     DEFAULT_SHAPE,
@@ -65,6 +64,7 @@ from scheduler.framework import (
     Rows,
     Status,
     error,
+    plugin_names,
     unresolvable,
 )
 
@@ -83,8 +83,8 @@ REASONS: Final = (
 )
 """Bit of a code and its reason, in the order of reporting."""
 
-_STATE: Final = names.VOLUME_BINDING
-_RESERVATION: Final = f"{names.VOLUME_BINDING}/reservation"
+_STATE: Final = plugin_names.VOLUME_BINDING
+_RESERVATION: Final = f"{plugin_names.VOLUME_BINDING}/reservation"
 _NO_CLAIMS: Final = Claims()
 _PARALLEL: Final = PreBindPreFlightResult(allow_parallel=True)
 _LOST: Final = "Lost"
@@ -93,7 +93,7 @@ _LOST: Final = "Lost"
 class VolumeBinding:
     """Binds claims that wait for their first consumer, and respects those bound already."""
 
-    name: ClassVar[str] = names.VOLUME_BINDING
+    name: ClassVar[str] = plugin_names.VOLUME_BINDING
     args_type: ClassVar[type[VolumeBindingArgs]] = VolumeBindingArgs
     required_resources: ClassVar[tuple[str, ...]] = (
         "csidrivers",

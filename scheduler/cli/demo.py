@@ -27,14 +27,14 @@ from scheduler.cli.demo_performing import (
 )
 from scheduler.cli.demo_show import DemoError, DemoOptions, Running, opened, play
 from scheduler.cli.demo_story import SHOW_SECONDS
-from scheduler.cli.entry import Entry
+from scheduler.cli.main import LazyCommand
 from scheduler.cli.reporting import EXIT_INTERRUPTED
 
 STORIES: Final = {
-    "zone-stockout": Entry(
+    "zone-stockout": LazyCommand(
         "scheduler.cli.demo_zone_stockout", "A zone is sold out; strict spreading gives way."
     ),
-    "gpu-queue": Entry(
+    "gpu-queue": LazyCommand(
         "scheduler.cli.demo_gpu_queue", "Ten GPU jobs, eight GPUs of quota: two wait."
     ),
 }

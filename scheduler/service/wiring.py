@@ -12,7 +12,6 @@ from typing import Any
 import structlog
 
 from config import GATES, ClientConnectionConfiguration, Configuration
-from plugins.names import RESOURCE_QUOTA
 from plugins.resource_quota.arguments import API
 from plugins.resource_quota.enforcement import QuotaEnforcement
 from scheduler.api.node import Node
@@ -55,6 +54,7 @@ from scheduler.extenders.binder import ExtenderBinder
 from scheduler.extenders.extender import Extenders
 from scheduler.extenders.transport import ServiceOutside
 from scheduler.framework import Registry
+from scheduler.framework.plugin_names import RESOURCE_QUOTA
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
 from scheduler.queue.cluster_events import EventFeatures

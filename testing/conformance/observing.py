@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from plugins import VolumeBinding
-from plugins.names import VOLUME_BINDING
 from scheduler.api import Pod
 from scheduler.engine import Attempt, AttemptError, Evaluator, FitError
 from scheduler.engine.diagnosis import Diagnosis
@@ -30,6 +29,7 @@ from scheduler.framework import (
     Status,
     error,
 )
+from scheduler.framework.plugin_names import VOLUME_BINDING
 from testing.conformance.deciding import Decision, decide, status_record
 from testing.conformance.world import World
 

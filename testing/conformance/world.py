@@ -13,9 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from config import Configuration, FeatureGates, load_configuration
-from plugins import DEFAULT_ORDER, in_tree, names
+from plugins import DEFAULT_ORDER, in_tree
 from plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
-from plugins.names import UPSTREAM_NAMES
 from scheduler.api import Pod, PodSignatures
 from scheduler.api.node import (
     Node,
@@ -42,7 +41,8 @@ from scheduler.api.workloads import (
 from scheduler.cache import Cache
 from scheduler.engine import Engine, Evaluator, Framework, SchedulingAlgorithm, WaitingPods
 from scheduler.engine.metrics import NoMetrics
-from scheduler.framework import Lister, Nominator, Registry, WaitingPod, WhatIf
+from scheduler.framework import Lister, Nominator, Registry, WaitingPod, WhatIf, plugin_names
+from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.preemption import PreemptionRules
 from scheduler.queue.nominator import QueueNominator
 from scheduler.service.handle import ServiceWhatIf
@@ -243,7 +243,7 @@ class World:
 
     def preemption_rules(self) -> PreemptionRules | None:
         """What DefaultPreemption tells the search, None where the profile does without it."""
-        plugin = self.framework.plugins.get(names.DEFAULT_PREEMPTION)
+        plugin = self.framework.plugins.get(plugin_names.DEFAULT_PREEMPTION)
         return plugin.rules if isinstance(plugin, DefaultPreemption) else None
 
     def names(self, rows: Iterable[int]) -> list[str]:
@@ -324,7 +324,7 @@ def _configuration(given: Any | None) -> Configuration:
         feature_gates=FeatureGates(dict.fromkeys(OUR_FEATURES, False)),
     )
     for profile in configuration.profiles:
-        arguments = profile.args.get(names.DEFAULT_PREEMPTION)
+        arguments = profile.args.get(plugin_names.DEFAULT_PREEMPTION)
         if isinstance(arguments, DefaultPreemptionArgs):
             arguments.victim_schedulers = "All"
     return configuration

@@ -253,7 +253,7 @@ async def test_a61_over_http_against_an_ordinary_kubestow_run(
 ) -> None:
     """As a user does it: curl on one side, the command on the other."""
     kubeconfig = stock.write_kubeconfig(tmp_path / "kc.yaml")
-    program = [sys.executable, "-c", "from scheduler.cli import main; main()", "run"]
+    program = [sys.executable, "-c", "from scheduler.cli.main import main; main()", "run"]
     flags = ["--kubeconfig", str(kubeconfig), "--secure-port=0", "--leader-elect=false"]
     history = History(stock, "second")
     process = await asyncio.create_subprocess_exec(

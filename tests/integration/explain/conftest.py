@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from config import FeatureGates
 from scheduler.cli.endpoint import Access, request
-from scheduler.cli.entry import program
+from scheduler.cli.main import program
 from scheduler.service.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
 from simulator import EmbeddedCluster

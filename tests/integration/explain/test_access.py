@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler.cli import endpoint
-from scheduler.cli.entry import program
+from scheduler.cli.main import program
 from testing.control_plane.ports import free_port
 from tests.integration.explain.conftest import READER, STRANGER, Ended, Open
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from scheduler.cli import main
+from scheduler.cli.main import main
 from scheduler.service.options import RunOptions
 
 

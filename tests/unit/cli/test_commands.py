@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from config import API_VERSION, GATES, KIND
-from scheduler.cli import entry
+from scheduler.cli import main
 from tests.unit.cli.command_line import Shell
 from tests.unit.repository.tree import ROOT
 
@@ -46,7 +46,7 @@ def test_every_command_has_help(shell: Shell, command: list[str]) -> None:
 def test_help_imports_no_command() -> None:
     program = (
         "import sys\n"
-        "from scheduler.cli import main\n"
+        "from scheduler.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "heavy = {'aiohttp', 'numpy', 'rich.console', 'prometheus_client'} & set(sys.modules)\n"
@@ -61,7 +61,7 @@ def test_help_imports_no_command() -> None:
 def test_commands_that_do_not_exist_yet_are_not_offered(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(entry.COMMANDS, "later", entry.Entry("scheduler.cli.later", "Not yet."))
+    monkeypatch.setitem(main.COMMANDS, "later", main.LazyCommand("scheduler.cli.later", "Not yet."))
     assert "Not yet." not in shell("--help").out
     ended = shell("later")
     assert ended.code == 2
@@ -249,10 +249,10 @@ def test_ctrl_c_before_a_command_has_settled_in_is_quiet(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    run = entry.COMMANDS["run"].load()
+    run = main.COMMANDS["run"].load()
     monkeypatch.setattr(run, "invoke", interrupted)
     with pytest.raises(SystemExit) as ended:
-        entry.main([] if name == "kube-scheduler" else ["run"], name)
+        main.main([] if name == "kube-scheduler" else ["run"], name)
     assert ended.value.code == 130
     said = capsys.readouterr()
     assert not (said.out + said.err).strip()
@@ -260,6 +260,6 @@ def test_ctrl_c_before_a_command_has_settled_in_is_quiet(
 
 def test_the_help_says_that_version_needs_no_argument(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        entry.main(["--help"], "kubestow")
+        main.main(["--help"], "kubestow")
     assert ended.value.code == 0
     assert "--version [true|false|raw]" in capsys.readouterr().out

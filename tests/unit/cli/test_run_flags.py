@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli import main
 from scheduler.cli.flags import FLAGS, GROUPS, KUBESTOW
 from scheduler.cli.go_flags import Flag, go_arguments
+from scheduler.cli.main import main
 from scheduler.cli.run import split_feature_gates
 from scheduler.framework.status import ConfigurationError
 from scheduler.service.options import (

@@ -58,8 +58,8 @@ class Sample(msgspec.Struct, rename="camel", kw_only=True):
 
 def decode(text: str) -> tuple[Sample | None, list[str]]:
     document = parse(text)
-    sample = Decoder(document.problems).struct(Sample, document.root, "")
-    return sample, [line.removesuffix(" (line 1)") for line in document.problems.lines()]
+    sample = Decoder(document.errors).struct(Sample, document.root, "")
+    return sample, [line.removesuffix(" (line 1)") for line in document.errors.lines()]
 
 
 @pytest.mark.parametrize(
@@ -162,5 +162,5 @@ def test_a_struct_may_refuse_in_post_init() -> None:
                 raise ValueError("low must not be above high")
 
     document = parse("low: 2")
-    assert Decoder(document.problems).struct(Picky, document.root, "args") is None
-    assert document.problems.lines() == ["args: low must not be above high"]
+    assert Decoder(document.errors).struct(Picky, document.root, "args") is None
+    assert document.errors.lines() == ["args: low must not be above high"]

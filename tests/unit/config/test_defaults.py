@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from config import ClientConnectionConfiguration, LeaderElectionConfiguration
-from config.problems import RENAMED_FIELDS
-from config.types import KubestowConfiguration
+from config.types import RENAMED_FIELDS, KubestowConfiguration
 from scheduler.framework.status import ConfigurationError
 from tests.unit.config.doubles import body, load
 

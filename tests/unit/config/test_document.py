@@ -14,7 +14,7 @@ from scheduler.framework.status import ConfigurationError
 
 def read(text: str) -> object:
     document = parse(text)
-    assert not document.problems, document.problems.lines()
+    assert not document.errors, document.errors.lines()
     return plain(document.root)
 
 
@@ -60,7 +60,7 @@ def test_places_are_the_lines_of_keys_and_list_entries() -> None:
 def test_every_repeated_key_is_reported_and_the_first_value_stands() -> None:
     document = parse("a: 1\na: 2\nb:\n  c: 1\n  c: 2\n  c: 3\n")
     assert plain(document.root) == {"a": 1, "b": {"c": 1}}
-    assert document.problems.lines() == [
+    assert document.errors.lines() == [
         'a: key "a" already set, and again at line 2 (line 1)',
         'b.c: key "c" already set, and again at line 5 (line 4)',
         'b.c: key "c" already set, and again at line 6 (line 4)',
@@ -77,10 +77,8 @@ def test_aliases_and_merge_keys_are_expanded() -> None:
 
 
 def test_an_alias_inside_itself_is_a_problem_not_a_loop() -> None:
-    assert parse("a: &a [*a]").problems.lines() == [
-        "a[0]: an alias may not contain itself (line 1)"
-    ]
-    assert parse("a: &a\n  <<: *a\n  b: 1\n").problems.lines() == [
+    assert parse("a: &a [*a]").errors.lines() == ["a[0]: an alias may not contain itself (line 1)"]
+    assert parse("a: &a\n  <<: *a\n  b: 1\n").errors.lines() == [
         'a["<<"]: "<<" must name a mapping (line 2)'
     ]
 
@@ -122,7 +120,7 @@ def test_unreadable_text_says_where(text: str, message: str) -> None:
     ],
 )
 def test_odd_values_are_problems_of_their_path(text: str, message: str) -> None:
-    (line,) = parse(text).problems.lines()
+    (line,) = parse(text).errors.lines()
     assert line.startswith(message)
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.merging import Expanded, Listed, MergedSet, expand, merge_set
-from config.problems import Problems
 from config.types import POINTS
+from scheduler.framework.field_errors import FieldErrors
 from scheduler.framework.registry import Registry
 from tests.unit.config.doubles import AVAILABLE, DEFAULTS, body, load, names, plugin, problems
 
@@ -56,9 +56,9 @@ B = plugin("B", "bind")
 TOYS = Registry([A, N, S, F, Q, B])
 
 
-def expanded(sets: dict[str, MergedSet], found: Problems | None = None) -> Expanded:
+def expanded(sets: dict[str, MergedSet], found: FieldErrors | None = None) -> Expanded:
     complete = {point: sets.get(point, MergedSet()) for point in POINTS}
-    return expand(complete, "plugins", TOYS, found if found is not None else Problems())
+    return expand(complete, "plugins", TOYS, found if found is not None else FieldErrors())
 
 
 def test_multipoint_reaches_every_point_a_plugin_implements() -> None:
@@ -115,7 +115,7 @@ def test_weights(multi: str, score: str, weights: dict[str, int]) -> None:
     ],
 )
 def test_a_plugin_listed_twice_is_reported(sets: dict[str, MergedSet], problem: str) -> None:
-    found = Problems()
+    found = FieldErrors()
     expanded(sets, found)
     assert found.lines() == [f"plugins: {problem}"]
 
@@ -147,7 +147,7 @@ def test_merging_again_changes_nothing(
 def test_expansion_lists_each_plugin_once_and_only_where_it_belongs(
     multi: MergedSet, score: MergedSet, bind: MergedSet
 ) -> None:
-    found = Problems()
+    found = FieldErrors()
     result = expanded({"multiPoint": multi, "score": score, "bind": bind}, found)
     assert not found
     for point, listed in result.points.items():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import plugins
-from plugins import DEFAULT_ORDER, DEFAULT_PLUGINS, in_tree, names
-from scheduler.framework import EXTENSION_POINTS, Registry
+from plugins import DEFAULT_ORDER, DEFAULT_PLUGINS, in_tree
+from scheduler.framework import EXTENSION_POINTS, Registry, plugin_names
 from scheduler.framework.registry import args_type
 
 EXPECTED_POINTS = {
@@ -52,10 +52,10 @@ def test_defaults_are_upstreams_order_without_the_missing() -> None:
 
 
 def test_every_name_but_one_is_upstreams() -> None:
-    assert len(names.UPSTREAM_NAMES) == 23
-    ours = {names.RESOURCE_QUOTA}
-    assert {name for name, _ in DEFAULT_ORDER} - names.UPSTREAM_NAMES == ours
-    assert {plugin.name for plugin in in_tree()} - names.UPSTREAM_NAMES == ours
+    assert len(plugin_names.UPSTREAM_NAMES) == 23
+    ours = {plugin_names.RESOURCE_QUOTA}
+    assert {name for name, _ in DEFAULT_ORDER} - plugin_names.UPSTREAM_NAMES == ours
+    assert {plugin.name for plugin in in_tree()} - plugin_names.UPSTREAM_NAMES == ours
 
 
 def test_plugins_can_be_registered_and_built_from_default_arguments() -> None:

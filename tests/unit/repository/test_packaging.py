@@ -47,7 +47,7 @@ def test_the_metadata_names_licence_and_command(image: Image) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("kubestow", "0.1.0")
     assert metadata["License-Expression"] == "Apache-2.0"
     entry_points = files["kubestow-0.1.0.dist-info/entry_points.txt"].split("\n")
-    assert "kubestow = scheduler.cli:main" in entry_points
+    assert "kubestow = scheduler.cli.main:main" in entry_points
     assert not [line for line in entry_points if line.startswith("kube-scheduler")]
 
 

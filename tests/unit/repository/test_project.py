@@ -90,7 +90,7 @@ def test_the_tests_run_with_what_the_image_gets() -> None:
 
 
 def test_the_wheel_gives_one_command() -> None:
-    assert PROJECT["project"]["scripts"] == {"kubestow": "scheduler.cli:main"}
+    assert PROJECT["project"]["scripts"] == {"kubestow": "scheduler.cli.main:main"}
 
 
 def test_every_lint_rule_that_is_off_has_a_reason() -> None:

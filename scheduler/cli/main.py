@@ -51,7 +51,7 @@ KUBE_SCHEDULER: Final = "kube-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LazyCommand:
     """A command that is not imported yet: `command` in `module`."""
 
     module: str
@@ -71,14 +71,14 @@ class Entry:
 
 
 COMMANDS: Final = {
-    "run": Entry("scheduler.cli.run", "Run the scheduler."),
-    "demo": Entry("scheduler.cli.demo", "Watch it schedule a cluster of its own."),
-    "config": Entry("scheduler.cli.config", "Check and print configurations."),
-    "queue": Entry("scheduler.cli.queue", "Show which pods wait, and why."),
-    "explain": Entry("scheduler.cli.explain", "Show why a pod is where it is."),
-    "quota": Entry("scheduler.cli.quota", "Quotas enforced when pods are scheduled."),
-    "apiserver": Entry("scheduler.cli.apiserver", "Serve an API server for experiments."),
-    "version": Entry("scheduler.cli.version", "Show the version."),
+    "run": LazyCommand("scheduler.cli.run", "Run the scheduler."),
+    "demo": LazyCommand("scheduler.cli.demo", "Watch it schedule a cluster of its own."),
+    "config": LazyCommand("scheduler.cli.config", "Check and print configurations."),
+    "queue": LazyCommand("scheduler.cli.queue", "Show which pods wait, and why."),
+    "explain": LazyCommand("scheduler.cli.explain", "Show why a pod is where it is."),
+    "quota": LazyCommand("scheduler.cli.quota", "Quotas enforced when pods are scheduled."),
+    "apiserver": LazyCommand("scheduler.cli.apiserver", "Serve an API server for experiments."),
+    "version": LazyCommand("scheduler.cli.version", "Show the version."),
 }
 """In the order of the help."""
 

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from scheduler.framework.status import ConfigurationError
 
@@ -20,24 +19,24 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldError:
     """One mistake: the YAML path it is at, and a sentence."""
 
     path: str
     message: str
 
 
-class Problems:
+class FieldErrors:
     """The mistakes found so far. `places` maps a path to words such as `line 12`."""
 
     def __init__(self, places: Mapping[str, str] | None = None) -> None:
         self._places = places if places is not None else {}
-        self._found: list[Problem] = []
+        self._found: list[FieldError] = []
         self._paths: set[str] = set()
 
     def add(self, path: str, message: str) -> None:
         """Record a mistake. The same sentence at the same path is recorded once."""
-        problem = Problem(path, message)
+        problem = FieldError(path, message)
         if problem not in self._found:
             self._found.append(problem)
             self._paths.add(path)
@@ -58,7 +57,7 @@ class Problems:
         if self._found:
             raise ConfigurationError(self.lines())
 
-    def _line(self, problem: Problem) -> str:
+    def _line(self, problem: FieldError) -> str:
         text = f"{problem.path}: {problem.message}" if problem.path else problem.message
         place = self._place(problem.path)
         return f"{text} ({place})" if place else text
@@ -118,28 +117,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean "X"?`, or nothing when no known name is close."""
     found = nearest(name, known)
     return f'; did you mean "{found}"?' if found else ""
-
-
-RENAMED_FIELDS: Final[Mapping[str, str]] = {
-    "kubestow.heedForeignNominations": "honorForeignNominations",
-    "kubestow.rejectingNodeAvoidance": "kubeletRejectionBackoff",
-    "kubestow.watchSilenceTimeout": "watchIdleTimeout",
-    "kubestow.slice": "schedulingTimeSlice",
-    "kubestow.extenderCoolDown": "extenderCircuitOpenDuration",
-    "kubestow.statusDelay": "statusPatchDelay",
-}
-"""The present name of each field that had another one, by its former path."""
-
-
-def unknown_field(path: str, key: str, known: Iterable[str]) -> str:
-    """Describe a field that does not exist, with its present or the nearest existing name.
-
-    >>> unknown_field("kubestow.slice", "slice", ())
-    'unknown field "slice": it was renamed to "schedulingTimeSlice"'
-    """
-    if path in RENAMED_FIELDS:
-        return f'unknown field "{key}": it was renamed to "{RENAMED_FIELDS[path]}"'
-    return f'unknown field "{key}"{did_you_mean(key, known)}'
 
 
 def invalid(value: object, detail: str) -> str:
