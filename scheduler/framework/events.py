@@ -154,9 +154,9 @@ class HintKeys:
     #: What an event must offer to help the pod; None: nobody knows. As `per_signature` hints, it
     #: may read the pod's signature, labels and namespace only; it is asked once for pods that share
     #: them.
-    wanted: Callable[[Pod], Collection[Hashable] | None]
+    required_keys: Callable[[Pod], Collection[Hashable] | None]
     #: What the event, `(old, new)`, offers; None: perhaps anything.
-    offered: Callable[[Any, Any], Collection[Hashable] | None]
+    provided_keys: Callable[[Any, Any], Collection[Hashable] | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ MAX_MOVES: Final = 2000
 """Pods that one `pop` puts aside at most, about 10 ms of work; the next one goes on."""
 
 
-def nobody() -> Collection[str]:
+def no_namespaces() -> Collection[str]:
     """No namespace is over its account."""
     return ()
 
@@ -30,21 +30,23 @@ def nobody() -> Collection[str]:
 class ActiveQueue:
     """Pods by UID, smallest sort key first."""
 
-    __slots__ = ("_apart", "_heap", "_over", "_sort_key", "unsorted")
+    __slots__ = ("_deferred", "_heap", "_over", "_sort_key", "pop_again")
 
-    def __init__(self, sort_key: SortKey, over: Callable[[], Collection[str]] = nobody) -> None:
+    def __init__(
+        self, sort_key: SortKey, over: Callable[[], Collection[str]] = no_namespaces
+    ) -> None:
         """`over` gives the namespaces whose pods are popped after all others."""
         self._sort_key = sort_key
         self._over = over
         self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         #: Pods of namespaces that were over their account when the pods came to the top. They keep
         #: their turn, so that the first of all heaps is the first of all pods.
-        self._apart: dict[str, KeyedHeap[QueuedPodInfo]] = {}
+        self._deferred: dict[str, KeyedHeap[QueuedPodInfo]] = {}
         #: `pop` gave None because it has put enough pods aside for once: call it again.
-        self.unsorted = False
+        self.pop_again = False
 
     def __len__(self) -> int:
-        return len(self._heap) + sum(map(len, self._apart.values()))
+        return len(self._heap) + sum(map(len, self._deferred.values()))
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         return chain.from_iterable(heap.items() for heap in self._heaps())
@@ -60,16 +62,16 @@ class ActiveQueue:
     def add(self, info: QueuedPodInfo) -> None:
         """Insert a pod or put it in its right place. What the sort key raises comes first."""
         heap = self._heap
-        if self._apart and info.uid not in heap:
-            heap = self._apart.get(info.pod.metadata.namespace, heap)
+        if self._deferred and info.uid not in heap:
+            heap = self._deferred.get(info.pod.metadata.namespace, heap)
         heap.push(info.uid, self._sort_key(info), info)
 
     def remove(self, uid: str) -> QueuedPodInfo | None:
         """Take a pod out; None when it is not here."""
         info = self._heap.remove(uid)
-        if info is not None or not self._apart:
+        if info is not None or not self._deferred:
             return info
-        for namespace, heap in self._apart.items():
+        for namespace, heap in self._deferred.items():
             info = heap.remove(uid)
             if info is not None:
                 self._drop_if_empty(namespace)
@@ -77,17 +79,17 @@ class ActiveQueue:
         return None
 
     def pop(self) -> QueuedPodInfo | None:
-        """Take out the first pod; None when empty, or `unsorted`."""
-        self.unsorted = False
+        """Take out the first pod; None when empty, or `pop_again`."""
+        self.pop_again = False
         over = self._over()
-        if not over and not self._apart:
+        if not over and not self._deferred:
             return self._heap.pop()
         return self._pop_fairly(over)
 
     def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
         """All pods, or the first `limit`, in the order in which they will be popped."""
         over = self._over()
-        if not over and not self._apart:
+        if not over and not self._deferred:
             return self._heap.ordered(limit)
         entries = chain.from_iterable(heap.entries() for heap in self._heaps())
         return [entry[ITEM] for _, entry in sorted(_turn(e, over) for e in entries)][:limit]
@@ -95,7 +97,7 @@ class ActiveQueue:
     def rank(self, uid: str) -> int | None:
         """How many pods are popped before this one; None when it is not here."""
         over = self._over()
-        if not over and not self._apart:
+        if not over and not self._deferred:
             return self._heap.rank(uid)
         entries = list(chain.from_iterable(heap.entries() for heap in self._heaps()))
         mine = next((_turn(e, over) for e in entries if e[ITEM].uid == uid), None)
@@ -111,17 +113,17 @@ class ActiveQueue:
         found += [f"gated pod {info.key} is in the active queue" for info in self if info.gated]
         found += [
             f"pod {info.key} is kept apart with those of namespace {namespace}"
-            for namespace, heap in self._apart.items()
+            for namespace, heap in self._deferred.items()
             for info in heap.items()
             if info.pod.metadata.namespace != namespace
         ]
-        if not all(map(len, self._apart.values())):
+        if not all(map(len, self._deferred.values())):
             found.append("active queue: a heap that is kept apart is empty")
         return found
 
     def _heaps(self) -> Iterator[KeyedHeap[QueuedPodInfo]]:
         yield self._heap
-        yield from self._apart.values()
+        yield from self._deferred.values()
 
     def _pop_fairly(self, over: Collection[str]) -> QueuedPodInfo | None:
         """As `pop`, while some namespace is over its account or has pods that are kept apart."""
@@ -130,15 +132,15 @@ class ActiveQueue:
             if head is None or _namespace(head) not in over:
                 return self._pop_first(over)
             namespace = _namespace(head)
-            apart = self._apart.get(namespace)
-            if apart is None:
-                apart = self._apart[namespace] = KeyedHeap(self._heap.stamps)
+            deferred_heap = self._deferred.get(namespace)
+            if deferred_heap is None:
+                deferred_heap = self._deferred[namespace] = KeyedHeap(self._heap.stamps)
             try:
-                self._heap.move_head(apart)
+                self._heap.move_head(deferred_heap)
             except Exception:  # noqa: BLE001 - boundary: QueueSort; its keys cannot be compared
                 self._drop_if_empty(namespace)
                 return self._heap.pop()
-        self.unsorted = True
+        self.pop_again = True
         return None
 
     def _pop_first(self, over: Collection[str]) -> QueuedPodInfo | None:
@@ -157,8 +159,8 @@ class ActiveQueue:
         return info
 
     def _drop_if_empty(self, namespace: str) -> None:
-        if not self._apart[namespace]:
-            del self._apart[namespace]
+        if not self._deferred[namespace]:
+            del self._deferred[namespace]
 
 
 def _namespace(entry: Entry) -> str:

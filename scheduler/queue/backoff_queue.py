@@ -76,11 +76,11 @@ class BackoffQueue:
     __slots__ = (
         "_candidates",
         "_errors",
-        "_held",
-        "_held_as",
         "_normal",
         "_policy",
         "_sort_key",
+        "_suppressed",
+        "_suppressed_signature",
     )
 
     def __init__(self, policy: BackoffPolicy, sort_key: SortKey) -> None:
@@ -90,8 +90,8 @@ class BackoffQueue:
         self._errors: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         #: The pods of the normal heap once more, those held back apart.
         self._candidates: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        self._held: dict[Hashable, KeyedHeap[QueuedPodInfo]] = {}
-        self._held_as: dict[str, Hashable] = {}
+        self._suppressed: dict[Hashable, KeyedHeap[QueuedPodInfo]] = {}
+        self._suppressed_signature: dict[str, Hashable] = {}
 
     def __len__(self) -> int:
         return len(self._normal) + len(self._errors)
@@ -138,29 +138,31 @@ class BackoffQueue:
         info = self._normal.remove(uid)
         if info is None:
             return self._errors.remove(uid)
-        self._end_candidacy(uid)
+        self._remove_candidate(uid)
         return info
 
-    def pop_early(self, fruitless: RetrySuppressor) -> QueuedPodInfo | None:
+    def pop_early(self, suppressor: RetrySuppressor) -> QueuedPodInfo | None:
         """Take out the next pod of the normal heap although its backoff has not ended.
 
         Those that are known to be fruitless are held back until `release`.
         """
         while (info := self._candidates.pop()) is not None:
-            alike = pod_signature(info)
-            if alike is None or not fruitless.known(alike):
+            signature = pod_signature(info)
+            if signature is None or not suppressor.suppresses(signature):
                 self._normal.remove(info.uid)
                 # What holds for this one holds for the next of its kind.
-                self._release_one(alike)
+                self._release_one(signature)
                 return info
-            self._held.setdefault(alike, KeyedHeap()).push(info.uid, self._key(info), info)
-            self._held_as[info.uid] = alike
+            self._suppressed.setdefault(signature, KeyedHeap()).push(
+                info.uid, self._key(info), info
+            )
+            self._suppressed_signature[info.uid] = signature
         return None
 
     def release(self) -> bool:
         """Let one pod of each likeness held back be tried again; whether any pod may be popped."""
-        for alike in list(self._held):
-            self._release_one(alike)
+        for signature in list(self._suppressed):
+            self._release_one(signature)
         return self.poppable
 
     def next_completed(self, now: float) -> QueuedPodInfo | None:
@@ -192,8 +194,10 @@ class BackoffQueue:
         found = [f"backoff queue, normal heap: {text}" for text in self._normal.violations()]
         found += [f"backoff queue, error heap: {text}" for text in self._errors.violations()]
         found += [f"candidates of the backoff queue: {x}" for x in self._candidates.violations()]
-        held = [info.uid for heap in self._held.values() for info in heap.items()]
-        if sorted(held) != sorted(self._held_as) or not all(map(len, self._held.values())):
+        held = [info.uid for heap in self._suppressed.values() for info in heap.items()]
+        if sorted(held) != sorted(self._suppressed_signature) or not all(
+            map(len, self._suppressed.values())
+        ):
             found.append("backoff queue: pods held back and their likenesses differ")
         either = sorted([*held, *(info.uid for info in self._candidates.items())])
         if self._policy.aligned and either != sorted(info.uid for info in self._normal.items()):
@@ -210,24 +214,24 @@ class BackoffQueue:
         key = self._key(info)
         self._normal.push(info.uid, key, info)
         if self._policy.aligned:
-            self._end_candidacy(info.uid)
+            self._remove_candidate(info.uid)
             self._candidates.push(info.uid, key, info)
 
     def _key(self, info: QueuedPodInfo) -> tuple[Any, ...]:
         expiry = self._policy.expiry(info)
         return (expiry, self._sort_key(info)) if self._policy.aligned else (expiry,)
 
-    def _end_candidacy(self, uid: str) -> None:
+    def _remove_candidate(self, uid: str) -> None:
         self._candidates.remove(uid)
-        alike = self._held_as.pop(uid, None)
-        if alike is not None:
-            held = self._held[alike]
+        signature = self._suppressed_signature.pop(uid, None)
+        if signature is not None:
+            held = self._suppressed[signature]
             held.remove(uid)
             if not held:
-                del self._held[alike]
+                del self._suppressed[signature]
 
-    def _release_one(self, alike: Hashable | None) -> None:
-        held = self._held.get(alike)
+    def _release_one(self, signature: Hashable | None) -> None:
+        held = self._suppressed.get(signature)
         if held is None:
             return
         head = held.peek()
@@ -235,6 +239,6 @@ class BackoffQueue:
         key, info = head
         held.pop()
         if not held:
-            del self._held[alike]
-        del self._held_as[info.uid]
+            del self._suppressed[signature]
+        del self._suppressed_signature[info.uid]
         self._candidates.push(info.uid, key, info)

@@ -47,7 +47,7 @@ class InFlightEvent:
     #: Set when a plugin itself said whom to wake: its answer is Queue, no hint is asked.
     plugin: str = ""
     #: Answers of per-signature hints, by registration and pod identity.
-    answers: dict[Any, QueueingHint] = field(default_factory=dict)
+    hint_results: dict[Any, QueueingHint] = field(default_factory=dict)
     #: UID of the object that changed; empty when there is none. No answer about it is shared.
     subject: str = field(init=False)
 
@@ -112,11 +112,11 @@ class InFlight:
         """The pod was popped."""
         self._pods[info.uid] = (self._next, info)
 
-    def record(self, occurrence: InFlightEvent) -> bool:
+    def record(self, event: InFlightEvent) -> bool:
         """Keep an event for the pods in flight; False when there are none."""
         if not self._pods:
             return False
-        self._events.append(occurrence)
+        self._events.append(event)
         self._next += 1
         return True
 

@@ -32,16 +32,16 @@ class QueueInspection:
     _early_pop: bool
     _events: int
     _events_ignored: int
-    _gates: PreEnqueueRunner
+    _pre_enqueue: PreEnqueueRunner
     _hints: HintIndex
     _in_flight: InFlight
-    _places: SubQueues
+    _sub_queues: SubQueues
     _signals: Signals
     _viewer: Viewer
     _wakeups: Wakeups
 
     def __contains__(self, uid: object) -> bool:
-        return isinstance(uid, str) and self._places.where(uid) is not None
+        return isinstance(uid, str) and self._sub_queues.where(uid) is not None
 
     @property
     def on_ready(self) -> Callable[[], None] | None:
@@ -85,17 +85,17 @@ class QueueInspection:
 
     def pending_pods(self) -> tuple[list[Pod], str]:
         """All queued pods, and upstream's one-line summary."""
-        return [info.pod for info in self._places], self.statistics().summary
+        return [info.pod for info in self._sub_queues], self.statistics().summary
 
     def statistics(self) -> QueueStatistics:
         """Counts; O(1) but for the deferred namespaces, of which there are few."""
-        places, hints = self._places, self._hints.counts
+        sub_queues, hints = self._sub_queues, self._hints.counts
         return QueueStatistics(
-            active=len(places.active),
-            backoff=len(places.backoff),
-            backoff_errors=places.backoff.errors,
-            unschedulable=len(places.pool) - places.pool.gated,
-            gated=places.pool.gated,
+            active=len(sub_queues.active),
+            backoff=len(sub_queues.backoff),
+            backoff_errors=sub_queues.backoff.errors,
+            unschedulable=len(sub_queues.unschedulable) - sub_queues.unschedulable.gated,
+            gated=sub_queues.unschedulable.gated,
             in_flight=len(self._in_flight),
             in_flight_events=self._in_flight.event_count,
             in_flight_events_dropped=self._in_flight.dropped,
@@ -106,11 +106,11 @@ class QueueInspection:
             hint_calls=hints.calls,
             hint_answers_shared=hints.shared,
             hint_errors=hints.errors,
-            pre_enqueue_runs=self._gates.counts.runs,
-            pre_enqueue_errors=self._gates.counts.errors,
+            pre_enqueue_runs=self._pre_enqueue.counts.runs,
+            pre_enqueue_errors=self._pre_enqueue.counts.errors,
             clock_jumps=self._clock.jumps,
             closed=self._closed,
-            wakeups_left=self._wakeups.left,
+            wakeups_left=self._wakeups.backlog,
             deferred_namespaces=tuple(sorted(self._accounts.over())),
         )
 
@@ -127,15 +127,17 @@ class QueueInspection:
 
     def validate(self) -> None:
         """Raise QueueInvariantError if anything is broken. Slow; for tests and debugging."""
-        found = self._places.violations() + self._in_flight.violations()
+        found = self._sub_queues.violations() + self._in_flight.violations()
         found += self.nominator.violations()
         found += [
             f"pod {info.key} is in flight and in a sub-queue"
             for info in self._in_flight
             if info.uid in self
         ]
-        ready = len(self._places.active) or (self._early_pop and self._places.backoff.poppable)
-        if self._signals.starved and ready:
+        ready = len(self._sub_queues.active) or (
+            self._early_pop and self._sub_queues.backoff.poppable
+        )
+        if self._signals.waiting_for_pod and ready:
             found.append("a pod could be popped, but nobody was told")
         if found:
             raise QueueInvariantError(found)

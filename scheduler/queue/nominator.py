@@ -208,7 +208,7 @@ class QueueNominator:
         self._version += 1
         if before == node_name:
             self._by_node[node_name][uid] = pod
-            self._tell_nodes(node_name)
+            self._notify_nodes(node_name)
             return
         if before:
             pods = self._by_node[before]
@@ -218,7 +218,7 @@ class QueueNominator:
         if node_name:
             self._node_of[uid] = node_name
             self._by_node.setdefault(node_name, {})[uid] = pod
-        self._tell_nodes(*(name for name in (before, node_name) if name))
+        self._notify_nodes(*(name for name in (before, node_name) if name))
         for listener in self._listeners:
             try:
                 listener(pod, node_name)
@@ -226,7 +226,7 @@ class QueueNominator:
                 if self._on_error:
                     self._on_error(pod, error)
 
-    def _tell_nodes(self, *names: str) -> None:
+    def _notify_nodes(self, *names: str) -> None:
         for listener in self._node_listeners:
             for name in names:
                 listener(name)

@@ -26,7 +26,7 @@ _SAMPLE_EVERY: Final = 10
 
 
 @dataclass(slots=True)
-class GateCounts:
+class PreEnqueueCounts:
     """PreEnqueue runs since the start."""
 
     runs: int = 0
@@ -36,7 +36,7 @@ class GateCounts:
 class PreEnqueueRunner:
     """The PreEnqueue plugins of all profiles."""
 
-    __slots__ = ("_holding", "_metrics", "_on_error", "_plugins", "_timer", "counts")
+    __slots__ = ("_metrics", "_on_error", "_plugins", "_timer", "_with_held", "counts")
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class PreEnqueueRunner:
     ) -> None:
         """`timer` gives seconds for measuring; None measures nothing."""
         self._plugins = {profile: tuple(found) for profile, found in plugins.items()}
-        self._holding: dict[tuple[str, str], Any] = {
+        self._with_held: dict[tuple[str, str], Any] = {
             (profile, plugin.name): plugin
             for profile, found in self._plugins.items()
             for plugin in found
@@ -56,7 +56,7 @@ class PreEnqueueRunner:
         self._metrics = metrics
         self._timer = timer
         self._on_error = on_error
-        self.counts = GateCounts()
+        self.counts = PreEnqueueCounts()
 
     def run(self, info: QueuedPodInfo) -> tuple[str, Status] | None:
         """The first refusal and the plugin that gave it; None when all let the pod in.
@@ -69,13 +69,13 @@ class PreEnqueueRunner:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != info.gating_plugin))
         self.counts.runs += 1
         if self._timer is None:
-            return self._ask(plugins, info.pod)
+            return self._run(plugins, info.pod)
         return self._measured(self._timer, profile, plugins, info.pod)
 
-    def askable(self, group: Group, changed: object) -> list[QueuedPodInfo]:
+    def may_ungate(self, group: Group, changed: object) -> list[QueuedPodInfo]:
         """Members of a gated group but for those whose gate no event about `changed` opens."""
         sample = group.sample
-        plugin = self._holding.get((sample.pod.spec.scheduler_name, sample.gating_plugin))
+        plugin = self._with_held.get((sample.pod.spec.scheduler_name, sample.gating_plugin))
         if plugin is None:
             return list(group.members.values())
         try:
@@ -91,7 +91,7 @@ class PreEnqueueRunner:
         if self._on_error:
             self._on_error(plugin, what, pod, cause)
 
-    def _ask(self, plugins: Sequence[PreEnqueuePlugin], pod: Pod) -> tuple[str, Status] | None:
+    def _run(self, plugins: Sequence[PreEnqueuePlugin], pod: Pod) -> tuple[str, Status] | None:
         for plugin in plugins:
             status = self._call(plugin, pod)
             if status is not None:
@@ -107,7 +107,7 @@ class PreEnqueueRunner:
     ) -> tuple[str, Status] | None:
         sampled = self.counts.runs % _SAMPLE_EVERY == 0
         began = timer()
-        refusal = None
+        rejection = None
         for plugin in plugins:
             started = timer()
             status = self._call(plugin, pod)
@@ -115,11 +115,11 @@ class PreEnqueueRunner:
                 label = (status or _SUCCESS).code.label
                 self._metrics.plugin_duration(plugin.name, label, timer() - started)
             if status is not None:
-                refusal = plugin.name, status
+                rejection = plugin.name, status
                 break
-        outcome = refusal[1] if refusal else _SUCCESS
+        outcome = rejection[1] if rejection else _SUCCESS
         self._metrics.pre_enqueue_duration(profile, outcome.code.label, timer() - began)
-        return refusal
+        return rejection
 
     def _call(self, plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
         try:

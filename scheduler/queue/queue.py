@@ -34,13 +34,13 @@ from scheduler.framework.handle import Clock
 from scheduler.framework.plugin import PreEnqueuePlugin
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
-from scheduler.queue.admission import Admission
 from scheduler.queue.backoff_queue import BackoffPolicy, SortKey
 from scheduler.queue.cluster_events import DEFAULT_FEATURES, EventFeatures, pod_events
 from scheduler.queue.in_flight import POD_POPPED, InFlight, InFlightEvent, PreCheck
 from scheduler.queue.inspection import QueueInspection
 from scheduler.queue.metrics import NoMetrics, QueueMetrics
 from scheduler.queue.nominator import PodLister, QueueNominator
+from scheduler.queue.pod_mover import PodMover
 from scheduler.queue.pre_enqueue import PreEnqueueRunner
 from scheduler.queue.queueing_hints import (
     AFTER_BACKOFF,
@@ -71,7 +71,7 @@ SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 REQUEUE_AFTER: Final = "RequeueAfter"
 RECHECK: Final = "Recheck"
-AT_ONCE: Final = 0.0
+NOW: Final = 0.0
 """A time that has passed on every wall clock, also on one that was just set back a little."""
 
 _ALREADY: Final = {
@@ -80,7 +80,7 @@ _ALREADY: Final = {
     QueueState.UNSCHEDULABLE: "unschedulable queue",
     QueueState.GATED: "unschedulable queue",
 }
-_POOL: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
+UNSCHEDULABLE_STATES: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
 
 
 class SchedulingQueue(QueueInspection):
@@ -137,16 +137,17 @@ class SchedulingQueue(QueueInspection):
         self._clock = SteadyClock(clock, self._clock_jumped)
         self._hints = HintIndex(hints, self._metrics, timer, on_plugin_error)
         self._accounts = NamespaceAccounts(clock.monotonic, cycle_budget)
-        self._places = SubQueues(
-            self._policy, sort_key, self._metrics, self._hints.wanted, self._accounts.over
+        self._sub_queues = SubQueues(
+            self._policy, sort_key, self._metrics, self._hints.required_keys, self._accounts.over
         )
         self._in_flight = InFlight()
         self._retry_suppressor = RetrySuppressor()
-        self._gates = PreEnqueueRunner(pre_enqueue, self._metrics, timer, on_plugin_error)
-        self._time_plugins = self._hints.interest(TIME_TICK).plugins
+        self._pre_enqueue = PreEnqueueRunner(pre_enqueue, self._metrics, timer, on_plugin_error)
+        self._time_plugins = self._hints.subscription(TIME_TICK).plugins
         #: Nominations of pending pods.
         self.nominator = QueueNominator(
-            pod_lister, lambda pod, cause: self._gates.report("", "nomination listener", pod, cause)
+            pod_lister,
+            lambda pod, cause: self._pre_enqueue.report("", "nomination listener", pod, cause),
         )
         self._timetable = Timetable(
             clock.now(),
@@ -154,27 +155,27 @@ class SchedulingQueue(QueueInspection):
             hint_period=time_based_hint_period,
             time_plugins=self._time_plugins,
         )
-        self._admission = Admission(
+        self._mover = PodMover(
             clock=self._clock,
             policy=self._policy,
-            places=self._places,
-            gates=self._gates,
+            sub_queues=self._sub_queues,
+            pre_enqueue=self._pre_enqueue,
             hints=self._hints,
             nominator=self.nominator,
             signals=self._signals,
             timetable=self._timetable,
         )
         self._wakeups = Wakeups(
-            places=self._places,
+            sub_queues=self._sub_queues,
             hints=self._hints,
-            gates=self._gates,
-            admission=self._admission,
+            pre_enqueue=self._pre_enqueue,
+            mover=self._mover,
             accounts=self._accounts,
             monotonic=clock.monotonic,
             seconds=slice_seconds,
         )
         self._viewer = Viewer(
-            self._places, self._in_flight, self.nominator, self._policy, max_in_unschedulable
+            self._sub_queues, self._in_flight, self.nominator, self._policy, max_in_unschedulable
         )
         self._cycle = 0
         self._events = 0
@@ -183,13 +184,13 @@ class SchedulingQueue(QueueInspection):
 
     def __len__(self) -> int:
         """Pods in the sub-queues, without those in flight."""
-        return len(self._places)
+        return len(self._sub_queues)
 
     # -------------------------------------------------------------------- pods come, change and go
 
     def add(self, pod: Pod) -> None:
         """A pending pod appeared. A pod that is known already is updated instead."""
-        queued = self._places.by_name(pod.key)
+        queued = self._sub_queues.by_name(pod.key)
         if queued is not None:
             self.update(queued.pod, pod)
             return
@@ -198,7 +199,7 @@ class SchedulingQueue(QueueInspection):
             self.update(running.pod, pod)
             return
         now = self._clock.now()
-        self._admission.enter_active(QueuedPodInfo(pod, now), POD_ADD, now=now)
+        self._mover.move_to_active(QueuedPodInfo(pod, now), POD_ADD, now=now)
 
     def update(self, old: Pod | None, new: Pod) -> None:
         """A pending pod changed. It may wake; no other pod is concerned."""
@@ -206,7 +207,7 @@ class SchedulingQueue(QueueInspection):
             self.delete(old)
             self.add(new)
             return
-        queued = self._places.by_name(new.key)
+        queued = self._sub_queues.by_name(new.key)
         if queued is not None and queued.uid != new.uid:
             self.delete(queued.pod)
             queued = None
@@ -217,16 +218,16 @@ class SchedulingQueue(QueueInspection):
             self._update_queued(queued, old or queued.pod, new)
         else:
             now = self._clock.now()
-            self._admission.enter_active(QueuedPodInfo(new, now), POD_UPDATE, now=now)
+            self._mover.move_to_active(QueuedPodInfo(new, now), POD_UPDATE, now=now)
 
     def delete(self, pod: Pod) -> None:
         """A pending pod is gone, or bound by somebody. An attempt under way calls `done` itself."""
         self.nominator.forget(pod)
-        queued = self._places.by_name(pod.key)
+        queued = self._sub_queues.by_name(pod.key)
         if queued is None or queued.uid != pod.uid:
             return
-        self._places.remove(pod.uid)
-        self._places.count_rejectors(queued, -1)
+        self._sub_queues.remove(pod.uid)
+        self._sub_queues.count_rejectors(queued, -1)
 
     # ------------------------------------------------------------------------------------ attempts
 
@@ -236,24 +237,24 @@ class SchedulingQueue(QueueInspection):
         Also None when many pods of deferred namespaces had to be put aside; `on_ready` is then
         called at once.
         """
-        info = self._places.pop(self._retry_suppressor, early=self._early_pop)
+        info = self._sub_queues.pop(self._retry_suppressor, early=self._early_pop)
         if info is None:
-            self._signals.starved = True
-            if self._places.active.unsorted:
+            self._signals.waiting_for_pod = True
+            if self._sub_queues.active.pop_again:
                 self._signals.ready()
             return None
         info.attempts += 1
         self._cycle += 1
         self._in_flight.start(info)
-        self._retry_suppressor.begun(info.uid)
+        self._retry_suppressor.attempt_started(info.uid)
         self._metrics.inflight_events(POD_POPPED, 1)
         if info.unschedulable_plugins or info.pending_plugins:
-            self._places.count_rejectors(info, -1)
+            self._sub_queues.count_rejectors(info, -1)
         return info
 
     def done(self, uid: str) -> None:
         """The pod's attempt is over, or past the point where an event matters. Idempotent."""
-        self._retry_suppressor.ended(uid)
+        self._retry_suppressor.attempt_finished(uid)
         released = self._in_flight.finish(uid)
         if released is None:
             return
@@ -281,12 +282,12 @@ class SchedulingQueue(QueueInspection):
             info.timestamp = now
             info.backoff_expiration = None
             info.was_flushed_from_unschedulable = False
-            self._places.count_rejectors(info, 1)
-            self._retry_suppressor.turned_down(info)
-            verdict, cause = self._missed(info)
-            place = self._admission.requeue(info, verdict, SCHEDULE_ATTEMPT_FAILURE)
-            info.last_event, info.last_hint = cause, verdict.plugin
-            return place
+            self._sub_queues.count_rejectors(info, 1)
+            self._retry_suppressor.attempt_rejected(info)
+            decision, cause = self._missed(info)
+            state = self._mover.requeue(info, decision, SCHEDULE_ATTEMPT_FAILURE)
+            info.last_event, info.last_hint = cause, decision.plugin
+            return state
         finally:
             self.done(info.uid)
 
@@ -309,34 +310,36 @@ class SchedulingQueue(QueueInspection):
         takes longer than a slice is left to `run_due`.
         """
         self._events += 1
-        interest = self._hints.interest(event)
-        if not interest.plugins and not event.wildcard:
+        subscription = self._hints.subscription(event)
+        if not subscription.plugins and not event.wildcard:
             self._events_ignored += 1
             return 0
-        self._happened()
-        occurrence = InFlightEvent(event, old, new, interest.label, pre_check)
+        self._note_event()
+        occurrence = InFlightEvent(event, old, new, subscription.label, pre_check)
         self._record(occurrence)
         if event.wildcard:
             groups = [
-                group for group in self._places.pool.groups_of(interest.plugins) if group.gated
+                group
+                for group in self._sub_queues.unschedulable.groups_of(subscription.plugins)
+                if group.gated
             ]
-            groups += self._places.pool.groups(gated=False)
+            groups += self._sub_queues.unschedulable.groups(gated=False)
         else:
-            groups = self._candidates(interest, occurrence)
+            groups = self._candidates(subscription, occurrence)
         return self._move(groups, occurrence)
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pods to the active queue now, whatever their backoff. A closed gate stays closed."""
-        self._happened()
+        self._note_event()
         for pod in pods:
             uid = pod.uid
-            place = self._places.where(uid)
+            state = self._sub_queues.where(uid)
             moved = False
-            if place is not None and place is not QueueState.ACTIVE:
-                info = self._places.get(uid)
+            if state is not None and state is not QueueState.ACTIVE:
+                info = self._sub_queues.get(uid)
                 assert info is not None
-                now_in = self._admission.enter_active(
-                    info, FORCE_ACTIVATE.label, from_backoff=place is QueueState.BACKOFF
+                now_in = self._mover.move_to_active(
+                    info, FORCE_ACTIVATE.label, from_backoff=state is QueueState.BACKOFF
                 )
                 moved = now_in is QueueState.ACTIVE
             if not moved and uid in self._in_flight:
@@ -348,15 +351,15 @@ class SchedulingQueue(QueueInspection):
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods: it may free gated ones, and gate the others."""
-        self._happened()
+        self._note_event()
         for uid in uids:
-            info = self._places.get(uid)
+            info = self._sub_queues.get(uid)
             if info is None:
                 continue
             if info.gated:
-                self._admission.requeue(info, AFTER_BACKOFF, RECHECK)
-            elif self._admission.gate_closes(info):
-                self._admission.enter_pool(info, RECHECK)
+                self._mover.requeue(info, AFTER_BACKOFF, RECHECK)
+            elif self._mover.run_pre_enqueue(info):
+                self._mover.move_to_unschedulable(info, RECHECK)
 
     def wake(self, uids: Iterable[str], plugin: str, event_label: str) -> int:
         """`plugin` itself says which of the pods it rejected may be tried again.
@@ -364,7 +367,7 @@ class SchedulingQueue(QueueInspection):
         Pods that another plugin's gate holds, or that `plugin` did not reject, stay. Pods in flight
         are told when they come back. Returns how many pods were moved.
         """
-        self._happened()
+        self._note_event()
         concerned = frozenset(uids)
         event = ClusterEvent("", ActionType.NONE, event_label)
         occurrence = InFlightEvent(event, None, None, event_label, only=concerned, plugin=plugin)
@@ -372,12 +375,14 @@ class SchedulingQueue(QueueInspection):
             self._record(occurrence)
         moved = 0
         for uid in sorted(concerned):
-            info = self._places.pool.get(uid)
+            info = self._sub_queues.unschedulable.get(uid)
             if info is None or (info.gated and info.gating_plugin != plugin):
                 continue
-            verdict = self._hints.evaluate(occurrence, info, None)
-            if verdict is not SKIP:
-                moved += self._admission.requeue(info, verdict, event_label) not in _POOL
+            decision = self._hints.evaluate(occurrence, info, None)
+            if decision is not SKIP:
+                moved += (
+                    self._mover.requeue(info, decision, event_label) not in UNSCHEDULABLE_STATES
+                )
         return moved
 
     # ---------------------------------------------------------------------------------------- time
@@ -385,29 +390,29 @@ class SchedulingQueue(QueueInspection):
     def next_wakeup(self) -> float | None:
         """Wall clock time at which `run_due` has something to do; None when never."""
         self._clock.now()  # a jump that was not noticed yet would make the answer too late
-        places = self._places
+        sub_queues = self._sub_queues
         times = (
-            places.backoff.next_release(),
-            places.next_retry(),
-            self._timetable.next(places.pool),
+            sub_queues.backoff.next_release(),
+            sub_queues.next_retry(),
+            self._timetable.next(sub_queues.unschedulable),
             self._retry_suppressor.due,
-            AT_ONCE if self._wakeups.left else None,
+            NOW if self._wakeups.backlog else None,
         )
         wakeup = min((time for time in times if time is not None), default=None)
-        self._signals.answered(wakeup)
+        self._signals.armed(wakeup)
         return wakeup
 
     def run_due(self) -> None:
         """Do the work whose time has come; what takes longer than a slice remains due."""
         now = self._clock.now()
-        self._wakeups.go_on()
+        self._wakeups.resume()
         self.flush_backoff_completed()
-        if self._retry_suppressor.begin_due(now):
+        if self._retry_suppressor.start_round_if_due(now):
             self._try_early()
-        piece = self._wakeups.piece()
-        while (info := self._places.next_retry_due(now)) is not None:
-            self._admission.requeue(info, AFTER_BACKOFF, REQUEUE_AFTER)
-            if piece.over():
+        time_slice = self._wakeups.time_slice()
+        while (info := self._sub_queues.next_retry_due(now)) is not None:
+            self._mover.requeue(info, AFTER_BACKOFF, REQUEUE_AFTER)
+            if time_slice.over():
                 break
         if self._timetable.flush_due(now):
             self.flush_unschedulable_left_over()
@@ -416,11 +421,11 @@ class SchedulingQueue(QueueInspection):
 
     def flush_backoff_completed(self) -> None:
         """Move pods whose backoff has ended to the active queue."""
-        now, piece = self._clock.now(), self._wakeups.piece()
+        now, time_slice = self._clock.now(), self._wakeups.time_slice()
         # Every turn takes the pod out of the backoff queue, whether it becomes active or is gated.
-        while (info := self._places.backoff.next_completed(now)) is not None:
-            self._admission.enter_active(info, BACKOFF_COMPLETE, from_backoff=True)
-            if piece.over():
+        while (info := self._sub_queues.backoff.next_completed(now)) is not None:
+            self._mover.move_to_active(info, BACKOFF_COMPLETE, from_backoff=True)
+            if time_slice.over():
                 break
 
     def flush_unschedulable_left_over(self) -> None:
@@ -428,7 +433,7 @@ class SchedulingQueue(QueueInspection):
         if self._max_in_unschedulable is None:
             return
         latest = self._clock.now() - self._max_in_unschedulable
-        pool = self._places.pool
+        pool = self._sub_queues.unschedulable
         left_over = [
             info
             for group in pool.groups(gated=False)
@@ -439,8 +444,8 @@ class SchedulingQueue(QueueInspection):
 
     def tick_time_hints(self) -> int:
         """Ask the hints for the Time event. Pods in flight read the clock themselves."""
-        self._happened()
-        groups = self._places.pool.groups_of(self._time_plugins)
+        self._note_event()
+        groups = self._sub_queues.unschedulable.groups_of(self._time_plugins)
         return self._move(groups, InFlightEvent(TIME_TICK, None, None, TIME_TICK.label))
 
     def close(self) -> None:
@@ -454,9 +459,9 @@ class SchedulingQueue(QueueInspection):
     def _update_in_flight(self, old: Pod, new: Pod) -> None:
         concerned = frozenset((new.uid,))
         for event in pod_events(new, old, self._features):
-            interest = self._hints.interest(event)
-            if interest.plugins:
-                self._record(InFlightEvent(event, old, new, interest.label, only=concerned))
+            subscription = self._hints.subscription(event)
+            if subscription.plugins:
+                self._record(InFlightEvent(event, old, new, subscription.label, only=concerned))
         self.nominator.update_nominated_pod(old, new)
 
     def _update_queued(self, info: QueuedPodInfo, old: Pod, new: Pod) -> None:
@@ -466,24 +471,24 @@ class SchedulingQueue(QueueInspection):
             # Another template, about which nothing is known yet.
             info.pause, info.backoff_expiration = 0.0, None
             self._signals.due(self._policy.release(self._policy.expiry(info)))
-        self._admission.refresh(info)
+        self._mover.refresh(info)
         self.nominator.update_nominated_pod(old, new)
-        if self._places.where(new.uid) not in _POOL:
+        if self._sub_queues.where(new.uid) not in UNSCHEDULABLE_STATES:
             return
         if concerned:
             # It leaves its group before that was looked at.
-            self._admission.requeue(info, AFTER_BACKOFF, UNKNOWN_EVENTS)
+            self._mover.requeue(info, AFTER_BACKOFF, UNKNOWN_EVENTS)
             return
         asked = False
         for event in pod_events(new, old, self._features):
-            interest = self._hints.interest(event)
-            if not interest.plugins:
+            subscription = self._hints.subscription(event)
+            if not subscription.plugins:
                 continue
-            occurrence = InFlightEvent(event, old, new, interest.label)
-            verdict = self._hints.evaluate(occurrence, info, None)
-            if verdict is SKIP or self._places.pool.get(new.uid) is not info:
+            occurrence = InFlightEvent(event, old, new, subscription.label)
+            decision = self._hints.evaluate(occurrence, info, None)
+            if decision is SKIP or self._sub_queues.unschedulable.get(new.uid) is not info:
                 continue
-            if self._admission.requeue(info, verdict, interest.label) not in _POOL:
+            if self._mover.requeue(info, decision, subscription.label) not in UNSCHEDULABLE_STATES:
                 return
             asked = True
         if info.gated and not asked and old.spec.scheduling_gates != new.spec.scheduling_gates:
@@ -492,32 +497,34 @@ class SchedulingQueue(QueueInspection):
 
     # -------------------------------------------------------------------------------------- events
 
-    def _candidates(self, interest: EventSubscription, occurrence: InFlightEvent) -> list[Group]:
+    def _candidates(
+        self, subscription: EventSubscription, occurrence: InFlightEvent
+    ) -> list[Group]:
         """The groups whose hints have to be asked about the event, each once."""
-        pool = self._places.pool
+        pool = self._sub_queues.unschedulable
         found: dict[Hashable, Group] = {}
-        for plugin in interest.plugins:
+        for plugin in subscription.plugins:
             if not pool.has_groups_of((plugin,)):
                 continue
-            keyed = interest.keyed.get(plugin)
-            offers = self._hints.offered(keyed, occurrence) if keyed else None
+            keyed = subscription.keyed.get(plugin)
+            offers = self._hints.provided_keys(keyed, occurrence) if keyed else None
             if offers is None:
                 found.update((group.key, group) for group in pool.groups_of((plugin,)))
                 continue
             for registration, offered in offers:
-                for group in pool.groups_wanting(registration, offered):
+                for group in pool.groups_requiring(registration, offered):
                     found[group.key] = group
         own = pool.group_of(occurrence.subject)
-        if own is not None and not set(own.indexed_under).isdisjoint(interest.plugins):
+        if own is not None and not set(own.indexed_under).isdisjoint(subscription.plugins):
             found[own.key] = own
         return list(found.values())
 
     def _move(self, groups: Sequence[Group], occurrence: InFlightEvent) -> int:
         if not groups:
             return 0
-        moved = self._wakeups.begin(groups, occurrence)
-        if self._wakeups.left:
-            self._signals.due(AT_ONCE)
+        moved = self._wakeups.start(groups, occurrence)
+        if self._wakeups.backlog:
+            self._signals.due(NOW)
         return moved
 
     def _missed(self, info: QueuedPodInfo) -> tuple[QueueingDecision, str]:
@@ -533,30 +540,30 @@ class SchedulingQueue(QueueInspection):
         for occurrence in events:
             if not occurrence.concerns(info):
                 continue
-            verdict = self._hints.evaluate(occurrence, info, pod_identity)
-            if verdict.strategy > found.strategy:
-                found, cause = verdict, occurrence.label
-                if verdict.strategy is QueueingStrategy.IMMEDIATELY or not info.pending_plugins:
+            decision = self._hints.evaluate(occurrence, info, pod_identity)
+            if decision.strategy > found.strategy:
+                found, cause = decision, occurrence.label
+                if decision.strategy is QueueingStrategy.IMMEDIATELY or not info.pending_plugins:
                     break
-        if found is SKIP and self._hints.interest(ATTEMPT_OUTCOME).plugins:
+        if found is SKIP and self._hints.subscription(ATTEMPT_OUTCOME).plugins:
             outcome = InFlightEvent(ATTEMPT_OUTCOME, None, info, ATTEMPT_OUTCOME.label)
-            verdict = self._hints.evaluate(outcome, info, None)
-            if verdict is not SKIP:
+            decision = self._hints.evaluate(outcome, info, None)
+            if decision is not SKIP:
                 # The attempt was a real one: the next comes after backoff, Pending or not.
                 return QueueingDecision(
-                    QueueingStrategy.AFTER_BACKOFF, verdict.plugin
+                    QueueingStrategy.AFTER_BACKOFF, decision.plugin
                 ), outcome.label
         return found, cause
 
-    def _happened(self) -> None:
+    def _note_event(self) -> None:
         """Let pods like those that were turned down be tried early again, now or soon."""
-        if self._retry_suppressor.happened(self._clock.now()):
+        if self._retry_suppressor.event_happened(self._clock.now()):
             self._try_early()
         elif self._early_pop and self._retry_suppressor.due is not None:
             self._signals.due(self._retry_suppressor.due)
 
     def _try_early(self) -> None:
-        if self._early_pop and self._places.backoff.release():
+        if self._early_pop and self._sub_queues.backoff.release():
             self._signals.ready()
 
     def _record(self, occurrence: InFlightEvent) -> None:
@@ -570,15 +577,15 @@ class SchedulingQueue(QueueInspection):
     # --------------------------------------------------------------------------------- bookkeeping
 
     def _check_absent(self, info: QueuedPodInfo) -> None:
-        queued = self._places.by_name(info.key)
+        queued = self._sub_queues.by_name(info.key)
         if queued is not None:
-            where = _ALREADY[self._places.where(queued.uid) or QueueState.UNSCHEDULABLE]
+            where = _ALREADY[self._sub_queues.where(queued.uid) or QueueState.UNSCHEDULABLE]
             raise AlreadyQueuedError(f"Pod {info.key} is already present in {where}")
 
     def _clock_jumped(self, jump: float) -> None:
         self._timetable.shift(jump)
         self._retry_suppressor.shift(jump)
-        queued = list(self._places)
+        queued = list(self._sub_queues)
         for info in (*queued, *self._in_flight):
             info.timestamp += jump
             if info.backoff_expiration is not None:
@@ -588,5 +595,5 @@ class SchedulingQueue(QueueInspection):
             if info.requeue_at is not None:
                 info.requeue_at += jump
         for info in queued:
-            self._admission.refresh(info)
-        self._signals.rewound()
+            self._mover.refresh(info)
+        self._signals.clock_rewound()

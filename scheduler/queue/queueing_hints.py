@@ -31,7 +31,7 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import ConfigurationError
 from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.metrics import QueueMetrics
-from scheduler.queue.sieve import NOTHING_WANTED, Wanted
+from scheduler.queue.sieve import NO_REQUIRED_KEYS, RequiredKeys
 
 EXTENDER: Final = "Extender"
 """The pseudo plugin in whose name extenders reject pods."""
@@ -232,7 +232,13 @@ class HintIndex:
     """All registrations of all profiles, looked up by event."""
 
     __slots__ = (
-        "_interests", "_keyed", "_metrics", "_on_error", "_profiles", "_timer", "_waits_for",
+        "_events_by_plugin",
+        "_keyed",
+        "_metrics",
+        "_on_error",
+        "_profiles",
+        "_subscriptions",
+        "_timer",
         "counts",
     )  # fmt: skip
 
@@ -248,30 +254,32 @@ class HintIndex:
         self._metrics = metrics
         self._timer = timer
         self._on_error = on_error
-        self._interests: dict[ClusterEvent, EventSubscription] = {}
-        waits_for: dict[str, dict[ClusterEvent, None]] = {}
+        self._subscriptions: dict[ClusterEvent, EventSubscription] = {}
+        events_by_plugin: dict[str, dict[ClusterEvent, None]] = {}
         self._keyed: dict[str, list[tuple[str, Registration]]] = {}
         for profile, registrations in self._profiles.items():
             for each in registrations:
-                waits_for.setdefault(each.plugin, {})[each.event] = None
+                events_by_plugin.setdefault(each.plugin, {})[each.event] = None
                 if each.keys is not None:
                     self._keyed.setdefault(each.plugin, []).append((profile, each))
-        self._waits_for = {plugin: tuple(events) for plugin, events in waits_for.items()}
+        self._events_by_plugin = {
+            plugin: tuple(events) for plugin, events in events_by_plugin.items()
+        }
         self.counts = HintCounts()
 
-    def interest(self, event: ClusterEvent) -> EventSubscription:
+    def subscription(self, event: ClusterEvent) -> EventSubscription:
         """Who waits for the event; computed once per distinct event."""
-        found = self._interests.get(event)
+        found = self._subscriptions.get(event)
         if found is None:
-            found = self._interests[event] = self._find(event)
+            found = self._subscriptions[event] = self._find(event)
         return found
 
     def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
         """What a plugin registered, over all profiles."""
-        return self._waits_for.get(plugin, ())
+        return self._events_by_plugin.get(plugin, ())
 
     def evaluate(
-        self, occurrence: InFlightEvent, info: QueuedPodInfo, pod_identity: Hashable | None
+        self, event: InFlightEvent, info: QueuedPodInfo, pod_identity: Hashable | None
     ) -> QueueingDecision:
         """Whether the event is worth another attempt for the pod.
 
@@ -282,45 +290,45 @@ class HintIndex:
         rejectors = info.unschedulable_plugins
         if not rejectors and not pending:
             return AFTER_BACKOFF
-        if occurrence.plugin:
-            return _told_by(occurrence.plugin, rejectors, pending)
-        if occurrence.event.wildcard:
-            forced = occurrence.new
+        if event.plugin:
+            return _decision_of_plugin(event.plugin, rejectors, pending)
+        if event.event.wildcard:
+            forced = event.new
             others = forced is not None and getattr(forced, "uid", None) != info.uid
             return SKIP if others else AFTER_BACKOFF
         if info.pod.spec.scheduler_name not in self._profiles:
             return AFTER_BACKOFF
-        verdict = SKIP
-        interest = self.interest(occurrence.event)
-        for each in interest.by_profile.get(info.pod.spec.scheduler_name, ()):
+        decision = SKIP
+        subscription = self.subscription(event.event)
+        for each in subscription.by_profile.get(info.pod.spec.scheduler_name, ()):
             plugin = each.plugin
-            if plugin not in pending and (plugin not in rejectors or verdict is not SKIP):
+            if plugin not in pending and (plugin not in rejectors or decision is not SKIP):
                 continue
-            if self._ask(each, occurrence, info.pod, pod_identity) is QueueingHint.SKIP:
+            if self._hint_result(each, event, info.pod, pod_identity) is QueueingHint.SKIP:
                 continue
             if plugin in pending:
                 return QueueingDecision(QueueingStrategy.IMMEDIATELY, plugin)
-            verdict = QueueingDecision(QueueingStrategy.AFTER_BACKOFF, plugin)
+            decision = QueueingDecision(QueueingStrategy.AFTER_BACKOFF, plugin)
             if not pending:
                 break
-        return verdict
+        return decision
 
-    def shared_by_signature(self, occurrence: InFlightEvent, sample: QueuedPodInfo) -> bool:
+    def shared_by_signature(self, event: InFlightEvent, sample: QueuedPodInfo) -> bool:
         """Whether one evaluation answers for all pods like `sample`: their hints say so.
 
         Not for the pod that the event is about: a hint may know its own pod.
         """
-        if occurrence.plugin or occurrence.event.wildcard:
+        if event.plugin or event.event.wildcard:
             return False
-        interest = self.interest(occurrence.event)
+        subscription = self.subscription(event.event)
         rejectors = sample.rejectors
         return all(
             each.per_signature or each.hint is None
-            for each in interest.by_profile.get(sample.pod.spec.scheduler_name, ())
+            for each in subscription.by_profile.get(sample.pod.spec.scheduler_name, ())
             if each.plugin in rejectors
         )
 
-    def wanted(self, info: QueuedPodInfo, plugins: Iterable[str]) -> Wanted:
+    def required_keys(self, info: QueuedPodInfo, plugins: Iterable[str]) -> RequiredKeys:
         """What the keyed registrations of plugins that hold the pod say that it wants."""
         found: dict[Hashable, Collection[Hashable] | None] = {}
         pod, own_profile = info.pod, info.pod.spec.scheduler_name
@@ -331,16 +339,16 @@ class HintIndex:
                     # change and stay in its group.
                     found[each] = None
                 elif own_profile == profile:
-                    found[each] = _asked(each.keys, "wanted", pod)
-        return found or NOTHING_WANTED
+                    found[each] = _call_keys(each.keys, "required_keys", pod)
+        return found or NO_REQUIRED_KEYS
 
-    def offered(
-        self, registrations: Iterable[Registration], occurrence: InFlightEvent
+    def provided_keys(
+        self, registrations: Iterable[Registration], event: InFlightEvent
     ) -> list[tuple[Registration, Collection[Hashable]]] | None:
         """What the event offers to each; None when it may concern any pod."""
         found = []
         for each in registrations:
-            keys = _asked(each.keys, "offered", occurrence.old, occurrence.new)
+            keys = _call_keys(each.keys, "provided_keys", event.old, event.new)
             if keys is None:
                 return None
             found.append((each, keys))
@@ -362,54 +370,54 @@ class HintIndex:
         }
         return EventSubscription(event.label, tuple(by_plugin), by_profile, keyed)
 
-    def _ask(
-        self, each: Registration, occurrence: InFlightEvent, pod: Pod, pod_identity: Hashable | None
+    def _hint_result(
+        self, each: Registration, event: InFlightEvent, pod: Pod, pod_identity: Hashable | None
     ) -> QueueingHint:
         if each.hint is None:
             return QueueingHint.QUEUE
-        if not each.per_signature or pod_identity is None or occurrence.subject == pod.metadata.uid:
-            return self._call(each, each.hint, occurrence, pod)
+        if not each.per_signature or pod_identity is None or event.subject == pod.metadata.uid:
+            return self._call(each, each.hint, event, pod)
         key = (each, pod_identity)
-        answer = occurrence.answers.get(key)
-        if answer is None:
-            answer = occurrence.answers[key] = self._call(each, each.hint, occurrence, pod)
+        result = event.hint_results.get(key)
+        if result is None:
+            result = event.hint_results[key] = self._call(each, each.hint, event, pod)
         else:
             self.counts.shared += 1
-        return answer
+        return result
 
     def _call(
         self,
         each: Registration,
         hint: Callable[[Pod, Any, Any], QueueingHint],
-        occurrence: InFlightEvent,
+        event: InFlightEvent,
         pod: Pod,
     ) -> QueueingHint:
         self.counts.calls += 1
         started = self._timer() if self._timer else 0.0
-        answer: QueueingHint | None
+        result: QueueingHint | None
         try:
-            answer = hint(pod, occurrence.old, occurrence.new)
+            result = hint(pod, event.old, event.new)
         except Exception as error:  # noqa: BLE001 - boundary: plugin call
-            answer = None
+            result = None
             self.counts.errors += 1
-            self._metrics.hint_error(each.plugin, occurrence.label)
+            self._metrics.hint_error(each.plugin, event.label)
             if self._on_error:
                 self._on_error(each.plugin, HINT, pod, error)
         if self._timer:
             took = self._timer() - started
-            self._metrics.hint_duration(each.plugin, occurrence.label, answer, took)
-        return QueueingHint.SKIP if answer is QueueingHint.SKIP else QueueingHint.QUEUE
+            self._metrics.hint_duration(each.plugin, event.label, result, took)
+        return QueueingHint.SKIP if result is QueueingHint.SKIP else QueueingHint.QUEUE
 
 
-def _asked(keys: HintKeys | None, what: str, *about: Any) -> Collection[Hashable] | None:
+def _call_keys(keys: HintKeys | None, what: str, *about: Any) -> Collection[Hashable] | None:
     try:
-        answer: Collection[Hashable] | None = getattr(keys, what)(*about)
-        return None if answer is None else frozenset(answer)
+        result: Collection[Hashable] | None = getattr(keys, what)(*about)
+        return None if result is None else frozenset(result)
     except Exception:  # noqa: BLE001 - boundary: plugin call; unknown, and the hint says why
         return None
 
 
-def _told_by(plugin: str, rejectors: set[str], pending: set[str]) -> QueueingDecision:
+def _decision_of_plugin(plugin: str, rejectors: set[str], pending: set[str]) -> QueueingDecision:
     if plugin in pending:
         return QueueingDecision(QueueingStrategy.IMMEDIATELY, plugin)
     if plugin in rejectors:

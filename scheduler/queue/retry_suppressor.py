@@ -27,71 +27,71 @@ ROUND_SECONDS: Final = 0.1
 
 def pod_signature(info: QueuedPodInfo) -> Hashable | None:
     """Equal for pods that an attempt cannot tell apart; None when nobody interned the signature."""
-    alike = identity(info.pod)
-    return None if alike is None else (alike, info.pod.spec.scheduler_name)
+    signature = identity(info.pod)
+    return None if signature is None else (signature, info.pod.spec.scheduler_name)
 
 
 class RetrySuppressor:
     """Pods turned down since the last event, by likeness. Times are the queue's, in seconds."""
 
-    __slots__ = ("_again", "_begun", "_events", "_known", "due")
+    __slots__ = ("_events", "_events_before", "_next_round", "_rejected", "due")
 
     def __init__(self) -> None:
         #: When the next round begins, if something happened that the last one did not wait for.
         self.due: float | None = None
-        self._again = -math.inf
+        self._next_round = -math.inf
         self._events = 0
-        self._known: set[Hashable] = set()
+        self._rejected: set[Hashable] = set()
         #: UIDs of pods in flight, and the events before they were popped. As many as these.
-        self._begun: dict[str, int] = {}
+        self._events_before: dict[str, int] = {}
 
-    def happened(self, now: float) -> bool:
+    def event_happened(self, now: float) -> bool:
         """Something changed that may help somebody; whether another round begins now, or `due`."""
         self._events += 1
-        if not self._known:
+        if not self._rejected:
             return True
-        if now < self._again:
-            self.due = self._again
+        if now < self._next_round:
+            self.due = self._next_round
             return False
-        self._forget(now)
+        self._start_round(now)
         return True
 
-    def begin_due(self, now: float) -> bool:
+    def start_round_if_due(self, now: float) -> bool:
         """Begin the round that was put off, if it is time; whether it was."""
         if self.due is None or now < self.due:
             return False
-        self._forget(now)
+        self._start_round(now)
         return True
 
     def shift(self, jump: float) -> None:
         """The clock was set by `jump` seconds."""
-        self._again += jump
+        self._next_round += jump
         if self.due is not None:
             self.due += jump
 
-    def _forget(self, now: float) -> None:
-        self._known.clear()
-        self._again = now + ROUND_SECONDS
+    def _start_round(self, now: float) -> None:
+        self._rejected.clear()
+        self._next_round = now + ROUND_SECONDS
         self.due = None
 
-    def begun(self, uid: str) -> None:
+    def attempt_started(self, uid: str) -> None:
         """An attempt begins."""
-        self._begun[uid] = self._events
+        self._events_before[uid] = self._events
 
-    def ended(self, uid: str) -> None:
+    def attempt_finished(self, uid: str) -> None:
         """The attempt is over, however it ended."""
-        self._begun.pop(uid, None)
+        self._events_before.pop(uid, None)
 
-    def turned_down(self, info: QueuedPodInfo) -> None:
-        """The attempt found no place. Must come before `ended`."""
+    def attempt_rejected(self, info: QueuedPodInfo) -> None:
+        """The attempt found no place. Must come before `attempt_finished`."""
         if (
             info.unschedulable_plugins
             and not info.pending_plugins
             and info.post_filter is not PostFilterOutcome.NOMINATED
-            and self._begun.get(info.uid) == self._events
+            and self._events_before.get(info.uid) == self._events
         ):
-            self._known.add(pod_signature(info))
+            self._rejected.add(pod_signature(info))
 
-    def known(self, alike: Hashable | None) -> bool:
+    def suppresses(self, signature: Hashable | None) -> bool:
         """Whether a pod of this likeness was turned down in this round."""
-        return alike is not None and alike in self._known
+        return signature is not None and signature in self._rejected

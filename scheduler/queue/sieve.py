@@ -15,10 +15,10 @@ from typing import Final, Generic, TypeVar
 
 G = TypeVar("G")
 
-Wanted = Mapping[Hashable, Collection[Hashable] | None]
+RequiredKeys = Mapping[Hashable, Collection[Hashable] | None]
 """By keyed registration: the keys wanted, None where nobody knows."""
 
-NOTHING_WANTED: Final[Wanted] = {}
+NO_REQUIRED_KEYS: Final[RequiredKeys] = {}
 
 
 class HintKeyIndex(Generic[G]):
@@ -30,7 +30,7 @@ class HintKeyIndex(Generic[G]):
         self._by_key: dict[tuple[Hashable, Hashable], dict[Hashable, G]] = {}
         self._unknown: dict[Hashable, dict[Hashable, G]] = {}
 
-    def add(self, name: Hashable, group: G, required_keys: Wanted) -> None:
+    def add(self, name: Hashable, group: G, required_keys: RequiredKeys) -> None:
         """File a group, called `name`, under all that it wants."""
         for registration, keys in required_keys.items():
             if keys is None:
@@ -39,7 +39,7 @@ class HintKeyIndex(Generic[G]):
             for key in keys:
                 self._by_key.setdefault((registration, key), {})[name] = group
 
-    def discard(self, name: Hashable, required_keys: Wanted) -> None:
+    def discard(self, name: Hashable, required_keys: RequiredKeys) -> None:
         """Forget a group; `required_keys` as when it was added."""
         for registration, keys in required_keys.items():
             if keys is None:

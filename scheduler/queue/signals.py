@@ -19,7 +19,7 @@ GateListener = Callable[[QueuedPodInfo, Status], None]
 class Signals:
     """The callbacks, and when to call them."""
 
-    __slots__ = ("_armed", "on_gated", "on_ready", "on_timer", "starved")
+    __slots__ = ("_armed", "on_gated", "on_ready", "on_timer", "waiting_for_pod")
 
     def __init__(self) -> None:
         #: Called once after `pop` returned None, as soon as it would return a pod.
@@ -30,17 +30,17 @@ class Signals:
         #: holds it again: for conditions that a gate wants written. Must not call the queue.
         self.on_gated: GateListener | None = None
         #: The last answer was that there is no pod to schedule, and no call was made since.
-        self.starved = True
+        self.waiting_for_pod = True
         self._armed: float | None = None
 
     def ready(self) -> None:
         """There is a pod to schedule."""
-        if self.starved:
-            self.starved = False
+        if self.waiting_for_pod:
+            self.waiting_for_pod = False
             if self.on_ready:
                 self.on_ready()
 
-    def answered(self, wakeup: float | None) -> None:
+    def armed(self, wakeup: float | None) -> None:
         """The loop was told to sleep until then; None for as long as it likes."""
         self._armed = wakeup
 
@@ -51,7 +51,7 @@ class Signals:
             if self.on_timer:
                 self.on_timer()
 
-    def rewound(self) -> None:
+    def clock_rewound(self) -> None:
         """All times have moved: what was answered means nothing any more."""
         self._armed = None
         if self.on_timer:

@@ -10,36 +10,45 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.active_queue import ActiveQueue, nobody
+from scheduler.queue.active_queue import ActiveQueue, no_namespaces
 from scheduler.queue.backoff_queue import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
 from scheduler.queue.heap import KeyedHeap
 from scheduler.queue.metrics import QueueMetrics
 from scheduler.queue.retry_suppressor import RetrySuppressor
 from scheduler.queue.statistics import QueueState
-from scheduler.queue.unschedulable_pods import UnschedulablePods, WantedKeys
+from scheduler.queue.unschedulable_pods import RequiredKeysOf, UnschedulablePods
 
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
 
-_POOL: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
+UNSCHEDULABLE_STATES: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
 
 
 class SubQueues:
     """The three sub-queues, an index over them, and their gauges."""
 
-    __slots__ = ("_metrics", "_names", "_policy", "_retries", "_where", "active", "backoff", "pool")
+    __slots__ = (
+        "_metrics",
+        "_names",
+        "_policy",
+        "_retries",
+        "_where",
+        "active",
+        "backoff",
+        "unschedulable",
+    )
 
     def __init__(
         self,
         policy: BackoffPolicy,
         sort_key: SortKey,
         metrics: QueueMetrics,
-        wanted: WantedKeys,
-        over: Callable[[], Collection[str]] = nobody,
+        required_keys: RequiredKeysOf,
+        over: Callable[[], Collection[str]] = no_namespaces,
     ) -> None:
         """`over` gives the namespaces whose pods are popped after all others."""
         self.active = ActiveQueue(sort_key, over)
         self.backoff = BackoffQueue(policy, sort_key)
-        self.pool = UnschedulablePods(wanted)
+        self.unschedulable = UnschedulablePods(required_keys)
         self._policy = policy
         self._metrics = metrics
         #: Pods of the pool that asked to be tried again at a time, by that time.
@@ -59,14 +68,14 @@ class SubQueues:
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """The record of a queued pod."""
-        place = self._where.get(uid)
-        if place is None:
+        state = self._where.get(uid)
+        if state is None:
             return None
-        if place is QueueState.ACTIVE:
+        if state is QueueState.ACTIVE:
             return self.active.get(uid)
-        if place is QueueState.BACKOFF:
+        if state is QueueState.BACKOFF:
             return self.backoff.get(uid)
-        return self.pool.get(uid)
+        return self.unschedulable.get(uid)
 
     def by_name(self, key: str) -> QueuedPodInfo | None:
         """The record of the queued pod called `namespace/name`."""
@@ -74,10 +83,10 @@ class SubQueues:
 
     def rank(self, uid: str) -> int | None:
         """How many pods leave the same sub-queue before this one; None where there is no order."""
-        place = self._where.get(uid)
-        if place is QueueState.ACTIVE:
+        state = self._where.get(uid)
+        if state is QueueState.ACTIVE:
             return self.active.rank(uid)
-        return self.backoff.rank(uid) if place is QueueState.BACKOFF else None
+        return self.backoff.rank(uid) if state is QueueState.BACKOFF else None
 
     def to_active(self, info: QueuedPodInfo, event: str) -> None:
         """Move a pod to the active queue from wherever it is. Raises what QueueSort raises."""
@@ -89,9 +98,9 @@ class SubQueues:
         self.backoff.add(info)
         self._moved(info, QueueState.BACKOFF, event)
 
-    def to_pool(self, info: QueuedPodInfo, event: str) -> None:
+    def to_unschedulable(self, info: QueuedPodInfo, event: str) -> None:
         """Move a pod to the pool, or file it again when it is there and its record changed."""
-        self.pool.put(info)
+        self.unschedulable.put(info)
         due = self.retry_time(info)
         if due is None:
             self._retries.remove(info.uid)
@@ -124,13 +133,13 @@ class SubQueues:
 
     def refresh(self, info: QueuedPodInfo) -> None:
         """File a queued pod again after its record changed. Raises what QueueSort raises."""
-        place = self._where[info.uid]
-        if place is QueueState.ACTIVE:
+        state = self._where[info.uid]
+        if state is QueueState.ACTIVE:
             self.active.add(info)
-        elif place is QueueState.BACKOFF:
+        elif state is QueueState.BACKOFF:
             self.backoff.update(info)
         else:
-            self.to_pool(info, "")
+            self.to_unschedulable(info, "")
 
     def count_rejectors(
         self, info: QueuedPodInfo, delta: int, plugins: Iterable[str] | None = None
@@ -142,39 +151,41 @@ class SubQueues:
 
     def remove(self, uid: str) -> QueuedPodInfo | None:
         """Take a pod out of whatever place it is in; None when it is in none."""
-        place = self._where.get(uid)
-        if place is None:
+        state = self._where.get(uid)
+        if state is None:
             return None
-        info = self._take(place, uid)
-        self._left(info, place)
+        info = self._take(state, uid)
+        self._left(info, state)
         return info
 
-    def pop(self, fruitless: RetrySuppressor, *, early: bool) -> QueuedPodInfo | None:
-        """Take out the next pod; None when there is none, or `active.unsorted`.
+    def pop(self, suppressor: RetrySuppressor, *, early: bool) -> QueuedPodInfo | None:
+        """Take out the next pod; None when there is none, or `active.pop_again`.
 
-        `early`: from the backoff queue if nothing is active, but for those that are `fruitless`.
+        `early`: from the backoff queue if nothing is active, but for those that are `suppressor`.
         """
         info = self.active.pop()
         if info is not None:
             self._left(info, QueueState.ACTIVE)
-        elif self.active.unsorted:
+        elif self.active.pop_again:
             return None
-        elif early and (info := self.backoff.pop_early(fruitless)) is not None:
+        elif early and (info := self.backoff.pop_early(suppressor)) is not None:
             self._left(info, QueueState.BACKOFF)
             self._metrics.incoming_pods(QueueState.ACTIVE, POP_FROM_BACKOFF)
         return info
 
     def violations(self) -> list[str]:
         """What is broken inside, for `validate()`."""
-        found = self.active.violations() + self.backoff.violations() + self.pool.violations()
+        found = (
+            self.active.violations() + self.backoff.violations() + self.unschedulable.violations()
+        )
         actual = [(info.uid, QueueState.ACTIVE) for info in self.active]
         actual += [(info.uid, QueueState.BACKOFF) for info in self.backoff]
         actual += [
             (info.uid, QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE)
-            for info in self.pool
+            for info in self.unschedulable
         ]
         found += [f"retry times: {text}" for text in self._retries.violations()]
-        wanting = {info.uid for info in self.pool if info.requeue_at is not None}
+        wanting = {info.uid for info in self.unschedulable if info.requeue_at is not None}
         if wanting != {info.uid for info in self._retries.items()}:
             found.append("the pods with a retry time are not those that wait for one")
         if len({uid for uid, _ in actual}) != len(actual):
@@ -190,35 +201,35 @@ class SubQueues:
         ]
         return found
 
-    def _moved(self, info: QueuedPodInfo, place: QueueState, event: str) -> None:
+    def _moved(self, info: QueuedPodInfo, state: QueueState, event: str) -> None:
         uid = info.uid
         before = self._where.get(uid)
-        if before is place:
+        if before is state:
             return
-        self._where[uid] = place
-        self._metrics.pending_pods(place, 1)
+        self._where[uid] = state
+        self._metrics.pending_pods(state, 1)
         if before is None:
             self._names[info.key] = info
         else:
             self._metrics.pending_pods(before, -1)
-            if place in _POOL and before in _POOL:
+            if state in UNSCHEDULABLE_STATES and before in UNSCHEDULABLE_STATES:
                 return
             self._take(before, uid)
-        queue = QueueState.UNSCHEDULABLE if place is QueueState.GATED else place
+        queue = QueueState.UNSCHEDULABLE if state is QueueState.GATED else state
         self._metrics.incoming_pods(queue, event)
 
-    def _left(self, info: QueuedPodInfo, place: QueueState) -> None:
+    def _left(self, info: QueuedPodInfo, state: QueueState) -> None:
         del self._where[info.uid]
         del self._names[info.key]
-        self._metrics.pending_pods(place, -1)
+        self._metrics.pending_pods(state, -1)
 
-    def _take(self, place: QueueState, uid: str) -> QueuedPodInfo:
-        if place is QueueState.ACTIVE:
+    def _take(self, state: QueueState, uid: str) -> QueuedPodInfo:
+        if state is QueueState.ACTIVE:
             info = self.active.remove(uid)
-        elif place is QueueState.BACKOFF:
+        elif state is QueueState.BACKOFF:
             info = self.backoff.remove(uid)
         else:
-            info = self.pool.remove(uid)
+            info = self.unschedulable.remove(uid)
             self._retries.remove(uid)
-        assert info is not None, f"pod {uid} is indexed in {place}, but not there"
+        assert info is not None, f"pod {uid} is indexed in {state}, but not there"
         return info

@@ -10,7 +10,7 @@ from typing import Final
 
 from scheduler.queue.unschedulable_pods import UnschedulablePods
 
-POOL_FLUSH_PERIOD: Final = 30.0
+UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
 """Seconds between two looks for pods that were in the pool for too long."""
 
 
@@ -40,7 +40,7 @@ class Timetable:
         """Whether to flush now; the answer Yes starts the next period."""
         if not self._flush or now < self._next_flush:
             return False
-        self._next_flush = now + POOL_FLUSH_PERIOD
+        self._next_flush = now + UNSCHEDULABLE_FLUSH_PERIOD
         return True
 
     def tick_due(self, now: float) -> bool:

@@ -21,14 +21,14 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Pod
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.sieve import NOTHING_WANTED, HintKeyIndex, Wanted
+from scheduler.queue.sieve import NO_REQUIRED_KEYS, HintKeyIndex, RequiredKeys
 
-WantedKeys = Callable[[QueuedPodInfo, Iterable[str]], Wanted]
-"""`wanted(info, plugins)`: what a pod that these plugins hold wants of events."""
+RequiredKeysOf = Callable[[QueuedPodInfo, Iterable[str]], RequiredKeys]
+"""`required_keys(info, plugins)`: what a pod that these plugins hold wants of events."""
 
 
-def _nothing(_info: QueuedPodInfo, _plugins: Iterable[str]) -> Wanted:
-    return NOTHING_WANTED
+def _nothing(_info: QueuedPodInfo, _plugins: Iterable[str]) -> RequiredKeys:
+    return NO_REQUIRED_KEYS
 
 
 def identity(pod: Pod) -> Hashable | None:
@@ -44,14 +44,14 @@ def identity(pod: Pod) -> Hashable | None:
 class Group:
     """Pods that every per-signature hint answers alike."""
 
-    __slots__ = ("gated", "identity", "indexed_under", "key", "members", "sample", "wanted")
+    __slots__ = ("gated", "identity", "indexed_under", "key", "members", "required_keys", "sample")
 
     def __init__(
         self,
         key: Hashable,
         pod_identity: Hashable | None,
         sample: QueuedPodInfo,
-        wanted: WantedKeys = _nothing,
+        required_keys: RequiredKeysOf = _nothing,
     ) -> None:
         self.key = key
         #: None: the pod has no interned signature, and is alone in its group.
@@ -62,7 +62,7 @@ class Group:
         self.indexed_under = _plugins(sample)
         #: Whether a PreEnqueue plugin holds the members.
         self.gated = sample.gated
-        self.wanted = wanted(sample, self.indexed_under)
+        self.required_keys = required_keys(sample, self.indexed_under)
 
 
 def _plugins(info: QueuedPodInfo) -> tuple[str, ...]:
@@ -74,12 +74,12 @@ def _plugins(info: QueuedPodInfo) -> tuple[str, ...]:
 class UnschedulablePods:
     """Pods by UID, in groups indexed by plugin."""
 
-    __slots__ = ("_by_plugin", "_gated", "_group_of", "_groups", "_sieve", "_wanted")
+    __slots__ = ("_by_plugin", "_gated", "_group_of", "_groups", "_key_index", "_required_keys")
 
-    def __init__(self, wanted: WantedKeys = _nothing) -> None:
-        """`wanted` says what the pods of a new group want of events."""
-        self._wanted = wanted
-        self._sieve: HintKeyIndex[Group] = HintKeyIndex()
+    def __init__(self, required_keys: RequiredKeysOf = _nothing) -> None:
+        """`required_keys` says what the pods of a new group want of events."""
+        self._required_keys = required_keys
+        self._key_index: HintKeyIndex[Group] = HintKeyIndex()
         self._groups: dict[Hashable, Group] = {}
         self._group_of: dict[str, Group] = {}
         self._by_plugin: dict[str, dict[Hashable, Group]] = {}
@@ -123,8 +123,8 @@ class UnschedulablePods:
             self.remove(uid)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key, pod_identity, info, self._wanted)
-            self._sieve.add(key, group, group.wanted)
+            group = self._groups[key] = Group(key, pod_identity, info, self._required_keys)
+            self._key_index.add(key, group, group.required_keys)
             for plugin in group.indexed_under:
                 self._by_plugin.setdefault(plugin, {})[key] = group
         group.members[uid] = info
@@ -151,9 +151,11 @@ class UnschedulablePods:
             found.update(self._by_plugin.get(plugin, ()))
         return list(found.values())
 
-    def groups_wanting(self, registration: Hashable, offered: Collection[Hashable]) -> list[Group]:
+    def groups_requiring(
+        self, registration: Hashable, provided_keys: Collection[Hashable]
+    ) -> list[Group]:
         """The groups for which an event that offers these keys may do something."""
-        return list(self._sieve.find(registration, offered).values())
+        return list(self._key_index.find(registration, provided_keys).values())
 
     def group_of(self, uid: str) -> Group | None:
         """The group that the pod is in, None when it is not here."""
@@ -186,19 +188,19 @@ class UnschedulablePods:
         indexed = {(plugin, key) for plugin, groups in self._by_plugin.items() for key in groups}
         if expected != indexed:
             found.append("pool: the plugin index and the groups differ")
-        wanted = {
+        required_keys = {
             (registration, want, key)
             for key, group in self._groups.items()
-            for registration, wants in group.wanted.items()
+            for registration, wants in group.required_keys.items()
             for want in ((None,) if wants is None else wants)
         }
-        if wanted != self._sieve.entries():
+        if required_keys != self._key_index.entries():
             found.append("pool: the sieve and the groups differ")
         return found
 
     def _drop(self, group: Group) -> None:
         del self._groups[group.key]
-        self._sieve.discard(group.key, group.wanted)
+        self._key_index.discard(group.key, group.required_keys)
         for plugin in group.indexed_under:
             groups = self._by_plugin[plugin]
             del groups[group.key]

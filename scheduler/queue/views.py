@@ -27,18 +27,18 @@ _FLUSH = "periodic flush"
 class Viewer:
     """Makes records of the queue's parts; keeps and changes nothing."""
 
-    __slots__ = ("_flush_after", "_in_flight", "_nominator", "_places", "_policy")
+    __slots__ = ("_flush_after", "_in_flight", "_nominator", "_policy", "_sub_queues")
 
     def __init__(
         self,
-        places: SubQueues,
+        sub_queues: SubQueues,
         in_flight: InFlight,
         nominator: QueueNominator,
         policy: BackoffPolicy,
         flush_after: float | None,
     ) -> None:
         """`flush_after` is how many seconds a pod may stay in the pool; None: for ever."""
-        self._places = places
+        self._sub_queues = sub_queues
         self._in_flight = in_flight
         self._nominator = nominator
         self._policy = policy
@@ -46,11 +46,11 @@ class Viewer:
 
     def view(self, key: str) -> PodView | None:
         """The pod called `namespace/name`, queued or in flight; None for others."""
-        info = self._places.by_name(key)
+        info = self._sub_queues.by_name(key)
         if info is not None:
-            place = self._places.where(info.uid)
+            place = self._sub_queues.where(info.uid)
             assert place is not None
-            return self._view(info, place, self._places.rank(info.uid))
+            return self._view(info, place, self._sub_queues.rank(info.uid))
         running = next((each for each in self._in_flight if each.key == key), None)
         return None if running is None else self._view(running, QueueState.IN_FLIGHT, None)
 
@@ -59,7 +59,7 @@ class Viewer:
 
         Only those of `namespace` if given, and at most `limit` of each place.
         """
-        places = self._places
+        sub_queues = self._sub_queues
 
         def wanted(infos: Iterable[QueuedPodInfo]) -> Iterator[tuple[int, QueuedPodInfo]]:
             numbered: Iterable[tuple[int, QueuedPodInfo]] = enumerate(infos)
@@ -72,24 +72,24 @@ class Viewer:
         found = [
             self._view(info, place, position)
             for place, queue in (
-                (QueueState.ACTIVE, places.active),
-                (QueueState.BACKOFF, places.backoff),
+                (QueueState.ACTIVE, sub_queues.active),
+                (QueueState.BACKOFF, sub_queues.backoff),
             )
             for position, info in wanted(queue.ordered(head))
         ]
         for place, infos in (
-            (QueueState.UNSCHEDULABLE, _members(places.pool.groups(gated=False))),
-            (QueueState.GATED, _members(places.pool.groups(gated=True))),
+            (QueueState.UNSCHEDULABLE, _members(sub_queues.unschedulable.groups(gated=False))),
+            (QueueState.GATED, _members(sub_queues.unschedulable.groups(gated=True))),
             (QueueState.IN_FLIGHT, iter(self._in_flight)),
         ):
             found += [self._view(info, place, None) for _, info in wanted(infos)]
         return found
 
     def _view(self, info: QueuedPodInfo, place: QueueState, position: int | None) -> PodView:
-        retry = self._places.retry_time(info)
+        retry = self._sub_queues.retry_time(info)
         release = self._policy.release(self._policy.expiry(info))
         next_retry, reason = _next_retry(info, place, release, retry, self._flush_after)
-        if place is QueueState.ACTIVE and self._places.active.deferred(info):
+        if place is QueueState.ACTIVE and self._sub_queues.active.deferred(info):
             reason = _DEFERRED
         metadata = info.pod.metadata
         return PodView(

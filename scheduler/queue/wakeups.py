@@ -22,8 +22,8 @@ from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
-from scheduler.queue.admission import Admission
 from scheduler.queue.in_flight import InFlightEvent
+from scheduler.queue.pod_mover import PodMover
 from scheduler.queue.pre_enqueue import PreEnqueueRunner
 from scheduler.queue.queueing_hints import AFTER_BACKOFF, SKIP, HintIndex, QueueingDecision
 from scheduler.queue.statistics import QueueState
@@ -35,18 +35,18 @@ MAX_EVENTS: Final = 8
 UNKNOWN_EVENTS: Final = "ManyEvents"
 """Label of a pod that was woken because more happened than could be looked at."""
 UNSCHEDULABLE_TIMEOUT: Final = "UnschedulableTimeout"
-NOTICEABLE: Final = 0.001
+CHARGE_THRESHOLD: Final = 0.001
 """Seconds: hints of a group that take longer are charged to its namespace."""
 PRUNE_FROM: Final = 1024
 """Groups kept before those that lost all their pods are looked for."""
 CHECK_EVERY = 16
 """Groups, or pods that move, between two looks at the clock."""
 
-_POOL: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
+UNSCHEDULABLE_STATES: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
 _Move = tuple[QueuedPodInfo, QueueingDecision, str]
 
 
-class Piece:
+class TimeSlice:
     """A stretch of work that ends after a while."""
 
     __slots__ = ("_count", "_end", "_monotonic")
@@ -71,161 +71,178 @@ class Wakeups:
     """Moves pods of the pool when events say so, and keeps what is left for later."""
 
     __slots__ = (
-        "_accounts", "_admission", "_behind", "_gates", "_groups", "_hints", "_monotonic",
-        "_moves", "_places", "_prune_at", "_seconds",
+        "_accounts",
+        "_deferred_groups",
+        "_hints",
+        "_monotonic",
+        "_mover",
+        "_moves",
+        "_pending_groups",
+        "_pre_enqueue",
+        "_prune_at",
+        "_slice_seconds",
+        "_sub_queues",
     )  # fmt: skip
 
     def __init__(
         self,
         *,
-        places: SubQueues,
+        sub_queues: SubQueues,
         hints: HintIndex,
-        gates: PreEnqueueRunner,
-        admission: Admission,
+        pre_enqueue: PreEnqueueRunner,
+        mover: PodMover,
         accounts: NamespaceAccounts,
         monotonic: Callable[[], float],
         seconds: float,
     ) -> None:
         """`seconds` is the length of a piece; infinite: everything is done at once."""
-        self._places = places
+        self._sub_queues = sub_queues
         self._hints = hints
-        self._gates = gates
-        self._admission = admission
+        self._pre_enqueue = pre_enqueue
+        self._mover = mover
         self._accounts = accounts
         self._monotonic = monotonic
-        self._seconds = seconds
+        self._slice_seconds = seconds
         #: Groups that are still to be looked at, and because of what; no event: wake them all.
         #: By identity, because another group may have the same key later.
-        self._groups: dict[Group, list[InFlightEvent]] = {}
+        self._pending_groups: dict[Group, list[InFlightEvent]] = {}
         #: The same for groups of deferred namespaces, which come last.
-        self._behind: dict[Group, list[InFlightEvent]] = {}
+        self._deferred_groups: dict[Group, list[InFlightEvent]] = {}
         self._prune_at = PRUNE_FROM
         #: Pods that are still to be moved.
         self._moves: deque[_Move] = deque()
 
     @property
-    def left(self) -> int:
+    def backlog(self) -> int:
         """Groups and pods that are still to be looked at or moved."""
-        return len(self._groups) + len(self._behind) + len(self._moves)
+        return len(self._pending_groups) + len(self._deferred_groups) + len(self._moves)
 
-    def piece(self) -> Piece:
+    def time_slice(self) -> TimeSlice:
         """A new piece of work, for others who do theirs by pieces."""
-        return Piece(self._monotonic, self._seconds)
+        return TimeSlice(self._monotonic, self._slice_seconds)
 
     def concerns(self, uid: str) -> bool:
         """Whether the group of a waiting pod is still to be looked at."""
-        if not self._groups and not self._behind:
+        if not self._pending_groups and not self._deferred_groups:
             return False
-        group = self._places.pool.group_of(uid)
-        return group in self._groups or group in self._behind
+        group = self._sub_queues.unschedulable.group_of(uid)
+        return group in self._pending_groups or group in self._deferred_groups
 
-    def begin(self, groups: Sequence[Group], occurrence: InFlightEvent) -> int:
+    def start(self, groups: Sequence[Group], event: InFlightEvent) -> int:
         """Wake the pods of these groups that the event may help; returns how many moved at once."""
-        if self.left and self._seconds != math.inf:
-            self._put_off(groups, occurrence)
+        if self.backlog and self._slice_seconds != math.inf:
+            self._postpone(groups, event)
             return 0
-        piece = self.piece()
+        time_slice = self.time_slice()
         moving: deque[_Move] = deque()
         for done, group in enumerate(groups, start=1):
-            self._decide(group, occurrence, moving)
-            if piece.over():
-                self._put_off(groups[done:], occurrence)
+            self._evaluate(group, event, moving)
+            if time_slice.over():
+                self._postpone(groups[done:], event)
                 break
-        return self._carry_out(moving, piece)
+        return self._apply(moving, time_slice)
 
-    def move(self, infos: Iterable[QueuedPodInfo], verdict: QueueingDecision, label: str) -> None:
+    def move(self, infos: Iterable[QueuedPodInfo], decision: QueueingDecision, label: str) -> None:
         """Move pods of the pool, if they are there still."""
-        self._carry_out(deque((info, verdict, label) for info in infos), self.piece())
+        self._apply(deque((info, decision, label) for info in infos), self.time_slice())
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Do one piece of what is left."""
-        if not self.left:
+        if not self.backlog:
             return
-        piece = self.piece()
+        time_slice = self.time_slice()
         moves, self._moves = self._moves, deque()
-        self._carry_out(moves, piece)
+        self._apply(moves, time_slice)
         # One group at least, lest pieces that are late from the start never end.
-        while not self._moves and (lane := self._groups or self._behind):
+        while not self._moves and (lane := self._pending_groups or self._deferred_groups):
             group = next(iter(lane))
             events = lane.pop(group)
             started = self._monotonic()
             moving: deque[_Move] = deque()
-            for occurrence in events:
-                self._decide(group, occurrence, moving)
+            for event in events:
+                self._evaluate(group, event, moving)
             if not events:
                 moving.extend((i, AFTER_BACKOFF, UNKNOWN_EVENTS) for i in group.members.values())
             spent = self._monotonic() - started
-            if spent > NOTICEABLE:
+            if spent > CHARGE_THRESHOLD:
                 self._accounts.charge(group.sample.pod.metadata.namespace, spent, free=0.0)
-            self._carry_out(moving, piece)
-            if piece.late():
+            self._apply(moving, time_slice)
+            if time_slice.late():
                 break
 
-    def _put_off(self, groups: Iterable[Group], occurrence: InFlightEvent) -> None:
+    def _postpone(self, groups: Iterable[Group], event: InFlightEvent) -> None:
         over = self._accounts.over()
         for group in groups:
-            events = self._groups.get(group)
+            events = self._pending_groups.get(group)
             if events is None:
-                events = self._behind.get(group)
+                events = self._deferred_groups.get(group)
             if events is None:
-                lane = self._behind if group.sample.pod.metadata.namespace in over else self._groups
-                lane[group] = [occurrence]
+                lane = (
+                    self._deferred_groups
+                    if group.sample.pod.metadata.namespace in over
+                    else self._pending_groups
+                )
+                lane[group] = [event]
             elif len(events) >= MAX_EVENTS:
                 events.clear()
             elif events:
-                events.append(occurrence)
-        if len(self._groups) + len(self._behind) > self._prune_at:
+                events.append(event)
+        if len(self._pending_groups) + len(self._deferred_groups) > self._prune_at:
             self._prune()
 
     def _prune(self) -> None:
         # A replica that stands by does no due work, and its gated pods come and go.
-        self._groups = {group: events for group, events in self._groups.items() if group.members}
-        self._behind = {group: events for group, events in self._behind.items() if group.members}
-        self._prune_at = PRUNE_FROM + 2 * (len(self._groups) + len(self._behind))
+        self._pending_groups = {
+            group: events for group, events in self._pending_groups.items() if group.members
+        }
+        self._deferred_groups = {
+            group: events for group, events in self._deferred_groups.items() if group.members
+        }
+        self._prune_at = PRUNE_FROM + 2 * (len(self._pending_groups) + len(self._deferred_groups))
 
-    def _decide(self, group: Group, occurrence: InFlightEvent, moving: deque[_Move]) -> None:
+    def _evaluate(self, group: Group, event: InFlightEvent, moving: deque[_Move]) -> None:
         """Ask the hints of a group; whoever is to be moved is added to `moving`."""
         shared = (
             group.identity is not None
-            and occurrence.subject not in group.members
-            and self._hints.shared_by_signature(occurrence, group.sample)
+            and event.subject not in group.members
+            and self._hints.shared_by_signature(event, group.sample)
         )
-        verdict = SKIP
+        decision = SKIP
         if shared:
-            verdict = self._hints.evaluate(occurrence, group.sample, group.identity)
-            if verdict is SKIP:
+            decision = self._hints.evaluate(event, group.sample, group.identity)
+            if decision is SKIP:
                 return
         # Lists of their own, because a hint may call the queue.
         if group.gated:
-            members = self._gates.askable(group, occurrence.old or occurrence.new)
+            members = self._pre_enqueue.may_ungate(group, event.old or event.new)
         else:
             members = list(group.members.values())
         for info in members:
-            if not occurrence.concerns(info):
+            if not event.concerns(info):
                 continue
             if not shared:
-                verdict = self._hints.evaluate(occurrence, info, group.identity)
-            if verdict is not SKIP:
-                moving.append((info, verdict, occurrence.label))
+                decision = self._hints.evaluate(event, info, group.identity)
+            if decision is not SKIP:
+                moving.append((info, decision, event.label))
 
-    def _carry_out(self, moving: deque[_Move], piece: Piece) -> int:
+    def _apply(self, moving: deque[_Move], time_slice: TimeSlice) -> int:
         moved = 0
         while moving:
-            info, verdict, label = moving.popleft()
+            info, decision, label = moving.popleft()
             # A PreEnqueue plugin or a listener may have called the queue and moved the pod already.
-            if self._places.pool.get(info.uid) is info:
-                moved += self._move(info, verdict, label)
-            if moving and piece.over():
+            if self._sub_queues.unschedulable.get(info.uid) is info:
+                moved += self._move(info, decision, label)
+            if moving and time_slice.over():
                 moving.extend(self._moves)
                 self._moves = moving
                 break
         return moved
 
-    def _move(self, info: QueuedPodInfo, verdict: QueueingDecision, label: str) -> bool:
+    def _move(self, info: QueuedPodInfo, decision: QueueingDecision, label: str) -> bool:
         flushed = label == UNSCHEDULABLE_TIMEOUT
         if flushed:
             info.was_flushed_from_unschedulable = True
-        moved = self._admission.requeue(info, verdict, label) not in _POOL
+        moved = self._mover.requeue(info, decision, label) not in UNSCHEDULABLE_STATES
         if flushed and not moved:
             info.was_flushed_from_unschedulable = False
         return moved

@@ -212,5 +212,5 @@ def hint(plugin: Any, event: ClusterEvent, pod: Pod, old: Any, new: Any) -> bool
 
 
 def _in_common(keys: HintKeys, pod: Pod, old: Any, new: Any) -> bool:
-    wanted, offered = keys.wanted(pod), keys.offered(old, new)
+    wanted, offered = keys.required_keys(pod), keys.provided_keys(old, new)
     return wanted is None or offered is None or not set(wanted).isdisjoint(offered)

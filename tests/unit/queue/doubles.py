@@ -27,7 +27,7 @@ NODE_ADD = ClusterEvent("Node", ActionType.ADD)
 NODE_LABEL = ClusterEvent("Node", ActionType.UPDATE_NODE_LABEL)
 WILDCARD = ClusterEvent("*", ActionType.ALL, "UnschedulableTimeout")
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
-_SHAPE_IDS = count(1)
+_SIGNATURE_IDS = count(1)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def make_pod(
 @cache
 def _signature_of(mark: object) -> object:
     """A signature with an id of its own, or `mark` itself if it is one."""
-    return mark if hasattr(mark, "id") else _Signature(next(_SHAPE_IDS))
+    return mark if hasattr(mark, "id") else _Signature(next(_SIGNATURE_IDS))
 
 
 def priority_sort(info: QueuedPodInfo) -> Any:

@@ -275,5 +275,5 @@ class TestEvaluating:
     ) -> None:
         plugin = FilterDouble("P", [(ClusterEvent(resource, actions), SKIP)])
         index = HintIndex({PROFILE: build_hint_map([plugin])}, NoMetrics())
-        found = index.interest(ClusterEvent(incoming, action)).plugins
+        found = index.subscription(ClusterEvent(incoming, action)).plugins
         assert found == (("P",) if matches else ())

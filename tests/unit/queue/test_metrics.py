@@ -204,10 +204,10 @@ class TestValidate:
         world = World()
         world.add(make_pod("a"))
         info = world.pop()
-        world.queue._places.to_pool(info, "test")
+        world.queue._sub_queues.to_unschedulable(info, "test")
         assert "pod default/a is in flight and in a sub-queue" in self.broken(world)
         world.queue.done(info.uid)
-        world.queue._places.active.add(info)
+        world.queue._sub_queues.active.add(info)
         assert "a pod is in two sub-queues" in self.broken(world)
 
     def test_a_record_changed_behind_the_queues_back_is_found(self) -> None:
@@ -219,7 +219,7 @@ class TestValidate:
     def test_a_lost_pod_is_found(self) -> None:
         world = World()
         world.add(make_pod("a"))
-        world.queue._places.active.pop()
+        world.queue._sub_queues.active.pop()
         assert self.broken(world) == [
             "the index of places differs from the sub-queues",
             "pod default/a is filed under the name default/a",

@@ -32,11 +32,18 @@ MIN_ERROR_RETRY: Final = 1.0
 """Seconds until a gate that broke is tried again, at least."""
 
 
-class Admission:
-    """The only caller of `SubQueues.to_active`, `to_backoff` and `to_pool`."""
+class PodMover:
+    """The only caller of `SubQueues.to_active`, `to_backoff` and `to_unschedulable`."""
 
     __slots__ = (
-        "_clock", "_gates", "_hints", "_nominator", "_places", "_policy", "_signals", "_timetable",
+        "_clock",
+        "_hints",
+        "_nominator",
+        "_policy",
+        "_pre_enqueue",
+        "_signals",
+        "_sub_queues",
+        "_timetable",
     )  # fmt: skip
 
     def __init__(
@@ -44,8 +51,8 @@ class Admission:
         *,
         clock: SteadyClock,
         policy: BackoffPolicy,
-        places: SubQueues,
-        gates: PreEnqueueRunner,
+        sub_queues: SubQueues,
+        pre_enqueue: PreEnqueueRunner,
         hints: HintIndex,
         nominator: QueueNominator,
         signals: Signals,
@@ -54,27 +61,27 @@ class Admission:
         """The parts are the queue's own; nothing is kept here."""
         self._clock = clock
         self._policy = policy
-        self._places = places
-        self._gates = gates
+        self._sub_queues = sub_queues
+        self._pre_enqueue = pre_enqueue
         self._hints = hints
         self._nominator = nominator
         self._signals = signals
         self._timetable = timetable
 
-    def requeue(self, info: QueuedPodInfo, verdict: QueueingDecision, event: str) -> QueueState:
+    def requeue(self, info: QueuedPodInfo, decision: QueueingDecision, event: str) -> QueueState:
         """Put a pod, from the pool or from outside, where the verdict says; in backoff it waits on.
 
         `event` is the label that metrics and people see. Returns where the pod is now.
         """
-        if verdict is SKIP:
-            return self.enter_pool(info, event)
-        if verdict.strategy is QueueingStrategy.AFTER_BACKOFF and self._policy.backing_off(
+        if decision is SKIP:
+            return self.move_to_unschedulable(info, event)
+        if decision.strategy is QueueingStrategy.AFTER_BACKOFF and self._policy.backing_off(
             info, self._clock.now()
         ):
-            return self._enter_backoff(info, event, verdict.plugin)
-        return self.enter_active(info, event, hint=verdict.plugin)
+            return self._move_to_backoff(info, event, decision.plugin)
+        return self.move_to_active(info, event, hint=decision.plugin)
 
-    def enter_active(
+    def move_to_active(
         self,
         info: QueuedPodInfo,
         event: str,
@@ -88,10 +95,10 @@ class Admission:
         `now` spares reading the clock again.
         """
         info.last_event, info.last_hint = event, hint
-        if not (from_backoff and self._policy.aligned) and self.gate_closes(info):
-            return self.enter_pool(info, event)
+        if not (from_backoff and self._policy.aligned) and self.run_pre_enqueue(info):
+            return self.move_to_unschedulable(info, event)
         try:
-            self._places.to_active(info, event)
+            self._sub_queues.to_active(info, event)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
             return self._unsortable(info, event, cause)
         info.requeue_at = None
@@ -102,62 +109,65 @@ class Admission:
         self._signals.ready()
         return QueueState.ACTIVE
 
-    def enter_pool(self, info: QueuedPodInfo, event: str) -> QueueState:
+    def move_to_unschedulable(self, info: QueuedPodInfo, event: str) -> QueueState:
         """Move a pod to the pool, or file it again there."""
-        self._places.to_pool(info, event)
-        for due in (self._places.retry_time(info), self._timetable.next(self._places.pool)):
+        self._sub_queues.to_unschedulable(info, event)
+        for due in (
+            self._sub_queues.retry_time(info),
+            self._timetable.next(self._sub_queues.unschedulable),
+        ):
             if due is not None:
                 self._signals.due(due)
         return QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE
 
-    def gate_closes(self, info: QueuedPodInfo) -> bool:
+    def run_pre_enqueue(self, info: QueuedPodInfo) -> bool:
         """Run PreEnqueue and note the outcome in the record; the caller moves the pod."""
-        refusal = self._gates.run(info)
-        if refusal is None:
+        rejection = self._pre_enqueue.run(info)
+        if rejection is None:
             if info.gating_plugin:
                 info.gating_plugin = ""
                 info.gate_openings += 1
                 info.gate_errors = 0
                 info.last_message = ""
             return False
-        self._close_gate(info, *refusal)
+        self._gate(info, *rejection)
         if self._signals.on_gated:
-            self._signals.on_gated(info, refusal[1])
+            self._signals.on_gated(info, rejection[1])
         return True
 
     def refresh(self, info: QueuedPodInfo) -> None:
         """File a queued pod again after its object or its times changed."""
         try:
-            self._places.refresh(info)
+            self._sub_queues.refresh(info)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
             self._unsortable(info, QUEUE_SORT, cause)
             return
-        if self._policy.aligned and self._places.where(info.uid) is QueueState.BACKOFF:
+        if self._policy.aligned and self._sub_queues.where(info.uid) is QueueState.BACKOFF:
             # It may have been held back there, and be worth a try as it is now.
             self._signals.ready()
 
-    def _enter_backoff(self, info: QueuedPodInfo, event: str, hint: str) -> QueueState:
+    def _move_to_backoff(self, info: QueuedPodInfo, event: str, hint: str) -> QueueState:
         info.last_event, info.last_hint = event, hint
         if not self._policy.aligned:
             # PreEnqueue runs when the pod leaves backoff; until then nobody holds it.
             info.gate_openings += info.gated
             info.gating_plugin = ""
-        elif self.gate_closes(info):
-            return self.enter_pool(info, event)
+        elif self.run_pre_enqueue(info):
+            return self.move_to_unschedulable(info, event)
         try:
-            self._places.to_backoff(info, event)
+            self._sub_queues.to_backoff(info, event)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
             return self._unsortable(info, event, cause)
         info.requeue_at = None
         self._signals.due(self._policy.release(self._policy.expiry(info)))
-        if self._policy.aligned and self._places.backoff.poppable:
+        if self._policy.aligned and self._sub_queues.backoff.poppable:
             self._signals.ready()
         return QueueState.BACKOFF
 
-    def _close_gate(self, info: QueuedPodInfo, plugin: str, status: Status) -> None:
+    def _gate(self, info: QueuedPodInfo, plugin: str, status: Status) -> None:
         if plugin not in info.unschedulable_plugins:
             if plugin not in info.pending_plugins:
-                self._places.count_rejectors(info, 1, (plugin,))
+                self._sub_queues.count_rejectors(info, 1, (plugin,))
             # A new set, because groups of the pool may share the old one.
             info.unschedulable_plugins = info.unschedulable_plugins | {plugin}
         info.gating_plugin = plugin
@@ -180,7 +190,7 @@ class Admission:
     def _unsortable(self, info: QueuedPodInfo, event: str, cause: Exception) -> QueueState:
         # Without a sort key the pod has no place in any order. It must not be lost either: it waits
         # at a gate.
-        self._gates.report(QUEUE_SORT, QUEUE_SORT, info.pod, cause)
-        self._close_gate(info, QUEUE_SORT, error(cause))
+        self._pre_enqueue.report(QUEUE_SORT, QUEUE_SORT, info.pod, cause)
+        self._gate(info, QUEUE_SORT, error(cause))
         info.last_message = f"sorting the pod: {type(cause).__name__}: {cause}"
-        return self.enter_pool(info, event)
+        return self.move_to_unschedulable(info, event)
