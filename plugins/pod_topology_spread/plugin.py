@@ -21,7 +21,8 @@ from plugins.pod_topology_spread.constraints import (
     Constraint,
     Constraints,
 )
-from plugins.pod_topology_spread.fallback import GATE, Decision, Fallback
+from plugins.pod_topology_spread.decision import Decision
+from plugins.pod_topology_spread.fallback import GATE, Fallback
 from plugins.pod_topology_spread.fallback_annotation import ANNOTATION
 from plugins.pod_topology_spread.filtering import MISSING, HardState, hard_state
 from plugins.pod_topology_spread.inclusion import Inclusion
@@ -107,20 +108,20 @@ class PodTopologySpread:
         except SelectorError as problem:
             return error(f"obtaining pod's hard topology spread constraints: {problem}")
         fallback = self._fallback
-        if fallback is not None and fallback.concerns(pod, hard=bool(constraints)):
-            constraints = self._hard_now(fallback, state, pod, constraints)
+        if fallback is not None and (constraints or ANNOTATION in pod.metadata.annotations):
+            constraints = self._hard_in_attempt(fallback, state, pod, constraints)
         if not constraints:
             return SKIP
         state.write(_HARD, hard_state(constraints, self._inclusion, pod, table))
         return None
 
-    def _hard_now(
+    def _hard_in_attempt(
         self, fallback: Fallback, state: CycleState, pod: Pod, hard: tuple[Constraint, ...]
     ) -> tuple[Constraint, ...]:
-        """The constraints that are hard in this attempt, or in this pass of it (rules S8, S13)."""
+        """Return the constraints that are hard in this pass of the attempt (rules S8 and S13)."""
         decision: Decision | None = state.get(_DECISION)
         if decision is None:
-            decision = fallback.decide(state, pod, [each.topology_key for each in hard])
+            decision = fallback.decide_attempt(state, pod, [each.topology_key for each in hard])
             state.write(_DECISION, decision)
             if self._strict_first:
                 return hard
