@@ -59,7 +59,7 @@ VARIANTS: list[tuple[type[Any], Any]] = [
     (NodeResourcesFit, strategy("MostAllocated")),
     (
         NodeResourcesFit,
-        strategy("RequestedToCapacityRatio", requestedToCapacityRatio={"signature": SHAPE}),
+        strategy("RequestedToCapacityRatio", requestedToCapacityRatio={"shape": SHAPE}),
     ),
     (
         next(each for each in in_tree() if each.name == "NodeResourcesBalancedAllocation"),
