@@ -41,15 +41,15 @@ class EndCause(StrEnum):
 
     CLOSED = "closed"
     """The server ended the watch at its time limit: the normal end."""
-    DISCONNECTED = "cut"
-    IDLE_TIMEOUT = "silence"
+    DISCONNECTED = "disconnected"
+    IDLE_TIMEOUT = "idle_timeout"
     EXPIRED = "expired"
-    DECODE_ERROR = "garbage"
+    DECODE_ERROR = "decode_error"
     THROTTLED = "throttled"
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
-    NOT_FOUND = "not-found"
-    SERVER_ERROR = "server-error"
+    NOT_FOUND = "not_found"
+    SERVER_ERROR = "server_error"
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ class Reflector(Generic[T]):
         self._streaming = self._options.streaming_list
         # Keys seen so far in an initial list that comes as a stream; None outside of one.
         self._streamed: set[str] | None = None
-        self._garbage_at = ""
+        self._undecodable_after = ""
         # When the other tasks get their turn.
         self._slice_end = 0.0
         # Whether the current watch brought anything.
@@ -454,15 +454,15 @@ class Reflector(Generic[T]):
                         await self._finish_streamed_list(end, started)
                     await self._take_turns()
             except WatchDecodeError as error:
-                raise self._garbage(error) from error
+                raise self._undecodable(error) from error
             self._progress()
         # An unfinished last line is a cut connection: the event comes again after resuming.
 
-    def _garbage(self, error: WatchDecodeError) -> WatchEnded:
+    def _undecodable(self, error: WatchDecodeError) -> WatchEnded:
         # Resuming asks for the same event again. If that is garbage twice, only a list gets past
         # it.
-        again = self._garbage_at == self._resource_version
-        self._garbage_at = "" if again else self._resource_version
+        again = self._undecodable_after == self._resource_version
+        self._undecodable_after = "" if again else self._resource_version
         return WatchEnded(EndCause.DECODE_ERROR, str(error), relist=again, retry_after=None)
 
     def _apply_lines(self, lines: deque[bytes]) -> Bookmark | None:

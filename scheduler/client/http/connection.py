@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
         self._last_received = self._loop.time()
         self._timer = self._loop.call_later(idle_timeout, self._check_idle, idle_timeout)
         while not parser.status:
-            await self.more()
+            await self.wait_readable()
         return parser
 
     def _check_idle(self, idle_timeout: float) -> None:
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
             self._fail(TimeoutError(f"not a byte for {idle_timeout:g} s"))
             self.abort()
 
-    async def more(self) -> None:
+    async def wait_readable(self) -> None:
         """Wait until something of a stream has arrived.
 
         Raises:
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
             self._waiter = None
             del waiter
 
-    def take(self) -> bytes:
+    def read_nowait(self) -> bytes:
         """What has arrived of a stream since the last time."""
         body, self._body = self._body, []
         if self.reading_paused:
@@ -223,13 +223,13 @@ class Connection(asyncio.Protocol):
             if piece or parser.status != head_before:
                 self._last_received = self._loop.time()
                 self._wake()
-                self._hold_back()
+                self._pause_reading()
             elif parser.is_complete():
                 self._wake()
         elif parser.is_complete():
             self._wake()
 
-    def _hold_back(self) -> None:
+    def _pause_reading(self) -> None:
         if self.reading_paused or self._transport is None or len(self._body) == 1:
             return
         if sum(map(len, self._body)) > HIGH_WATER_BYTES:

@@ -44,11 +44,11 @@ class BodyStream:
         """
         connection = self._connection
         while True:
-            piece = connection.take()
+            piece = connection.read_nowait()
             if piece or self._parser.is_complete():
                 return piece
             try:
-                await connection.more()
+                await connection.wait_readable()
             except TimeoutError as error:
                 text = f"timed out: {error}"
                 raise RequestTimeout(self._method, self._path, text, sent=True) from error

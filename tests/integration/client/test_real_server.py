@@ -151,7 +151,7 @@ async def test_a_version_that_the_server_never_had_is_listed_again(
     following.reflector._resource_version = "999999999"
     async with following:
         assert following.seen == [("ADDED", "p")]
-    assert following.reflector.statistics().ends["silence"] == 1
+    assert following.reflector.statistics().ends["idle_timeout"] == 1
 
 
 async def test_binding_and_every_way_it_can_be_contested(client: ApiClient, namespace: str) -> None:
@@ -273,7 +273,7 @@ async def test_a_crash_and_restart_of_the_server_is_survived(
             await until(lambda: ("ADDED", "after") in following.seen)
             types = {delta.type for delta in following.deltas}
     assert types == {DeltaType.ADDED}
-    assert following.reflector.statistics().ends["cut"] >= 1
+    assert following.reflector.statistics().ends["disconnected"] >= 1
 
 
 async def test_nodes_and_metadata_only(client: ApiClient) -> None:
