@@ -25,8 +25,8 @@ from benchmarks import operations as ops
 from benchmarks.observer import Observer
 from benchmarks.templates import Object, csi_node, render, volume
 from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.http import Response
-from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.request import HeaderBlock, Request
+from scheduler.client.http.response import Response
 from scheduler.client.http.tls import ClientTls, TlsSettings
 from scheduler.client.transport import Transport
 
@@ -92,7 +92,8 @@ class Api:
 
     async def _send(self, verb: str, path: str, body: bytes | None, kind: str) -> Response:
         headers = self._headers.get(kind, self.headers)
-        return await self._transport.request(verb, path, headers, body, _PATIENCE_SECONDS)
+        request = Request(verb, path, headers, body)
+        return await self._transport.exchange(request, _PATIENCE_SECONDS)
 
 
 def _path(kind: str, namespace: str) -> str:

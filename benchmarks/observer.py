@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from scheduler.client.errors import ConnectionFailed
-from scheduler.client.http.request import HeaderBlock
-from scheduler.client.transport import ByteStream, Transport
+from scheduler.client.http.request import HeaderBlock, Request
+from scheduler.client.http.stream import ResponseStream
+from scheduler.client.transport import Transport
 
 TIMEOUT_SECONDS: Final = 600.0
 """How long pods may take, as upstream."""
@@ -63,9 +64,8 @@ class Observer:
         """
         while True:
             path = f"/api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"
-            async with transport.stream(
-                "GET", path, headers, idle_timeout=TIMEOUT_SECONDS
-            ) as stream:
+            request = Request("GET", path, headers)
+            async with transport.stream(request, idle_timeout=TIMEOUT_SECONDS) as stream:
                 rest = b""
                 while chunk := await _chunk(stream):
                     now = time.monotonic()
@@ -109,7 +109,7 @@ class Observer:
             self._reached.set()
 
 
-async def _chunk(stream: ByteStream) -> bytes:
+async def _chunk(stream: ResponseStream) -> bytes:
     """What came next; empty when the watch ended, politely or not."""
     try:
         return await stream.read()

@@ -1,76 +1,64 @@
 """The API server behind an HTTP proxy (`proxy-url` of a kubeconfig), by aiohttp.
 
-Tunnels, proxies with credentials and TLS within them are a library's work; few need them, so they
-need not be fast. Same answers and errors as `http`.
+Tunnels, proxy credentials and TLS within a tunnel are a library's work; few clusters need them, so
+they need not be fast. Responses and errors are those of `http.pool`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import aiohttp
 from yarl import URL
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConnectionFailed, RequestTimeout, ResponseTooLarge
-from scheduler.client.http import Response
 from scheduler.client.http.parser import MAX_ERROR_BYTES
-from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.pool import PoolOptions
+from scheduler.client.http.request import Request
+from scheduler.client.http.response import Response
 from scheduler.client.http.tls import ResumingContext
 from scheduler.client.sessions import RenewedSession, read_body
 
+_FAILURES: Final = (TimeoutError, aiohttp.ClientError, OSError, ValueError)
 
-class ProxiedStream:
-    """The body of an answer, as it arrives."""
 
-    def __init__(self, method: str, path: str, response: aiohttp.ClientResponse) -> None:
-        self._method = method
-        self._path = path
+class ProxyStream:
+    """A `ResponseStream` that aiohttp reads."""
+
+    def __init__(self, request: Request, response: aiohttp.ClientResponse) -> None:
+        self._request = request
         self._response = response
         self.status = response.status
         self.head = _head(response)
 
     async def read(self) -> bytes:
-        """Whatever has arrived; empty at the end.
-
-        Raises:
-            RequestTimeout: silence for longer than the stream's limit.
-            ConnectionFailed: the connection broke.
-        """
+        """Wait for the next bytes of the body; empty at its end."""
         try:
             return await self._response.content.readany()
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise_mapped(self._method, self._path, error)
+        except _FAILURES as error:
+            raise_mapped(self._request.method, self._request.path, error)
 
     def close(self) -> None:
-        """Cut it."""
+        """Close the connection."""
         self._response.close()
 
 
 class ProxyTransport:
-    """A session that goes through the proxy of a configuration."""
+    """An `HttpTransport` through the proxy of a configuration."""
 
-    def __init__(
-        self,
-        configuration: ClientConfiguration,
-        *,
-        limit: int,
-        keepalive: float,
-        connect_timeout: float,
-    ) -> None:
+    def __init__(self, configuration: ClientConfiguration, options: PoolOptions) -> None:
         self._configuration = configuration
-        self._limit = limit
-        self._keepalive = keepalive
-        self._connect_timeout = connect_timeout
+        self._options = options
         self._session = RenewedSession(configuration.tls, self._open_session)
 
     def _open_session(self, context: ResumingContext | None) -> aiohttp.ClientSession:
+        options = self._options
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._limit, keepalive_timeout=self._keepalive, ssl=context or True
+                limit=options.limit, keepalive_timeout=options.keepalive, ssl=context or True
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -79,74 +67,56 @@ class ProxyTransport:
             trace_configs=[_guarding()],
         )
 
-    async def exchange(
-        self,
-        method: str,
-        target: str,
-        headers: HeaderBlock,
-        body: bytes | None,
-        timeout: float,
-        max_body: int,
-        guard: Callable[[], None] | None,
-    ) -> Response:
-        """Send one request and read the whole answer; errors as of `http`."""
+    async def exchange(self, request: Request, timeout: float) -> Response:
+        """Send one request and read the whole response."""
         limits = aiohttp.ClientTimeout(
-            total=timeout, sock_connect=min(timeout, self._connect_timeout)
+            total=timeout, sock_connect=min(timeout, self._options.connect_timeout)
         )
+        limit = request.max_body
         try:
-            response = await self._send(method, target, headers, body, limits, guard)
+            response = await self._send(request, limits)
             try:
-                limit = min(max_body, MAX_ERROR_BYTES) if response.status >= 400 else max_body
+                if response.status >= 400:
+                    limit = min(limit, MAX_ERROR_BYTES)
                 content = await read_body(response, limit)
             except BaseException:
                 response.close()
                 raise
-            if content is None:
-                path = target.partition("?")[0]
-                raise ResponseTooLarge(
-                    method, path, f"a body of more than {limit} bytes", sent=True
-                )
-            return Response(response.status, content, _head(response))
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise_mapped(method, target.partition("?")[0], error)
+        except _FAILURES as error:
+            raise_mapped(request.method, request.path, error)
+        if content is None:
+            text = f"a body of more than {limit} bytes"
+            raise ResponseTooLarge(request.method, request.path, text, sent=True)
+        return Response(response.status, content, _head(response))
 
-    async def open_stream(
-        self, method: str, target: str, headers: HeaderBlock, idle_timeout: float
-    ) -> ProxiedStream:
-        """Open an answer without end."""
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self._connect_timeout, sock_read=idle_timeout
+    async def open_stream(self, request: Request, idle_timeout: float) -> ProxyStream:
+        """Send one request and wait for the head of the response."""
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._options.connect_timeout, sock_read=idle_timeout
         )
-        path = target.partition("?")[0]
         try:
-            # aiohttp waits for each byte of the head anew, and skips any number of interim
-            # responses.
+            # aiohttp alone would restart its timeout with each byte of the head, and with each of
+            # any number of interim responses.
             async with asyncio.timeout(idle_timeout):
-                response = await self._send(method, target, headers, None, timeout)
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise_mapped(method, path, error)
-        return ProxiedStream(method, path, response)
+                response = await self._send(request, limits)
+        except _FAILURES as error:
+            raise_mapped(request.method, request.path, error)
+        return ProxyStream(request, response)
 
     async def _send(
-        self,
-        method: str,
-        target: str,
-        headers: HeaderBlock,
-        body: bytes | None,
-        timeout: aiohttp.ClientTimeout,
-        guard: Callable[[], None] | None = None,
+        self, request: Request, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         session = await self._session.current()
         return await session.request(
-            method,
-            URL(self._configuration.server + target, encoded=True),
-            data=body,
-            headers=headers.fields,
+            request.method,
+            URL(self._configuration.server + request.target, encoded=True),
+            data=request.body,
+            headers=request.headers.fields,
             timeout=timeout,
             allow_redirects=False,
             proxy=self._configuration.proxy,
             server_hostname=self._configuration.server_hostname,
-            trace_request_ctx=guard,
+            trace_request_ctx=request.guard,
         )
 
     async def close(self) -> None:
@@ -155,7 +125,7 @@ class ProxyTransport:
 
 
 def _guarding() -> aiohttp.TraceConfig:
-    """Has aiohttp call the guard of a request that had to wait for its connection."""
+    """Return hooks that call the guard of a request that had to wait for its connection."""
 
     async def waited(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
         guard = context.trace_request_ctx
@@ -175,10 +145,10 @@ def _head(response: aiohttp.ClientResponse) -> bytes:
 
 
 def raise_mapped(method: str, path: str, error: Exception) -> NoReturn:
-    """Raise our error for one of aiohttp's."""
+    """Raise the RequestError for an exception of aiohttp."""
     text = str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientResponseError):
-        # Its own words have the proxy's URL, with the password that may be in it.
+        # Its own text contains the proxy's URL, with the password that may be in it.
         text = f"answered {error.status} {error.message}"
     if isinstance(error, TimeoutError):
         sent = not isinstance(error, aiohttp.ConnectionTimeoutError)

@@ -47,10 +47,10 @@ from scheduler.client.errors import (
     describe,
     retry_delay,
 )
+from scheduler.client.http.stream import ResponseStream
 from scheduler.client.resources import Resource, T
 from scheduler.client.rest import ApiClient
 from scheduler.client.store import KeepRaw, Store
-from scheduler.client.transport import ByteStream
 from scheduler.client.watch_decoding import (
     Bookmark,
     Changed,
@@ -440,7 +440,7 @@ class Reflector(Generic[T]):
             self._quiet_watches = 0
             self._resource_version = ""
 
-    async def _read(self, stream: ByteStream, started: float) -> None:
+    async def _read(self, stream: ResponseStream, started: float) -> None:
         """Read until the end of the stream."""
         splitter = LineSplitter()
         while chunk := await stream.read():

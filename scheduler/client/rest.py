@@ -36,16 +36,17 @@ from scheduler.client.errors import (
     api_error,
 )
 from scheduler.client.fence import Fence, OpenFence
-from scheduler.client.http import Response
 from scheduler.client.http.parser import MAX_BODY_BYTES, MAX_PAGE_BYTES, MAX_UNPAGED_BYTES
-from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.request import Guard, HeaderBlock, Request
+from scheduler.client.http.response import Response, header
+from scheduler.client.http.stream import ResponseStream
 from scheduler.client.http.tls import ResumingContext
 from scheduler.client.metrics import ClientMetrics, NullMetrics
 from scheduler.client.outages import OutageLog
 from scheduler.client.paging import PageSizes
 from scheduler.client.rate_limit import RateLimiter
 from scheduler.client.resources import Resource, T
-from scheduler.client.transport import ByteStream, Guard, Transport
+from scheduler.client.transport import Transport, read_error_body
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -363,7 +364,7 @@ class ApiClient:
         query: Mapping[str, str],
         *,
         idle_timeout: float,
-    ) -> AsyncIterator[ByteStream]:
+    ) -> AsyncIterator[ResponseStream]:
         """Open a watch and give its bytes; leaving the context cuts it.
 
         Raises:
@@ -372,15 +373,14 @@ class ApiClient:
         path = f"{resource.collection_path(namespace)}?{urlencode({'watch': '1', **query})}"
         await self._authorize("WATCH", path)
         sent_with = self._credential()
-        headers = self._headers[""]
-        async with self.transport.stream("GET", path, headers, idle_timeout=idle_timeout) as stream:
+        request = Request("GET", path, self._headers[""])
+        async with self.transport.stream(request, idle_timeout=idle_timeout) as stream:
             if stream.status >= 400:
-                body = await stream.read_all()
+                body = await read_error_body(stream)
                 if stream.status == 401:
                     await self._replace(sent_with, "WATCH", path)
-                raise self._api_error(
-                    "WATCH", path, stream.status, body, stream.header("Retry-After")
-                )
+                retry_after = header(stream.head, "Retry-After")
+                raise self._api_error("WATCH", path, stream.status, body, retry_after)
             yield stream
 
     # ------------------------------------------------------------------------------------ internals
@@ -510,11 +510,10 @@ class ApiClient:
         started = self.clock.monotonic()
         code = "<error>"
         try:
-            answer = await self.transport.request(
-                method, target, headers, body, timeout, max_body, guard
-            )
-            code = str(answer.status)
-            return answer
+            request = Request(method, target, headers, body, max_body, guard)
+            response = await self.transport.exchange(request, timeout)
+            code = str(response.status)
+            return response
         except RequestTimeout:
             code = "<timeout>"
             raise

@@ -1,14 +1,14 @@
-"""The connections to one API server.
+"""The connections to one API server, direct or through a proxy.
 
 Knows HTTP, not Kubernetes: paths and bytes go in, status and bytes come out. Every call has a
-timeout. Answers are never compressed (localhost and cluster networks are faster than gzip),
+timeout. Responses are not compressed (localhost and cluster networks are faster than gzip), and
 redirects are not followed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
@@ -16,26 +16,24 @@ from urllib.parse import SplitResult, urlsplit
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConfigurationError, ConnectionFailed, RequestTimeout
-from scheduler.client.http import Address, BodyStream, ConnectionPool, Response
-from scheduler.client.http.parser import MAX_BODY_BYTES, MAX_ERROR_BYTES
-from scheduler.client.http.request import HeaderBlock, request_bytes
-from scheduler.client.http.response import header
+from scheduler.client.http.parser import MAX_ERROR_BYTES
+from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
+from scheduler.client.http.request import Request
+from scheduler.client.http.response import Response
+from scheduler.client.http.stream import ResponseStream
 from scheduler.client.http.tls import ClientTls
 from scheduler.client.proxy_transport import ProxyTransport
 
 CONNECTION_LIMIT: Final = 256
-"""Sockets to the server: 100 binds, some twenty watches, and room; the dispatcher bounds writes,
-and the reads that settle them, anyway."""
+"""Sockets to the server: 100 binds, some twenty watches, and spare ones. The dispatcher bounds the
+writes, and the reads that settle them."""
 
 KEEPALIVE_SECONDS: Final = 60.0
 """Below the API server's own idle limit of 90 s, so that a reused connection is rarely a dead
 one."""
 
-ERROR_BODY_SECONDS: Final = 10.0
-"""How long the body of an error may take that was the answer to a stream's request."""
-
-Guard = Callable[[], None]
-"""Raises where a request must not be sent any more."""
+ERROR_BODY_TIMEOUT_SECONDS: Final = 10.0
+"""For the body of an error response to a request that opens a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,93 +46,20 @@ class TransportStatistics:
     timed_out: int
 
 
-class RawStream(Protocol):
-    """The body of an answer as it arrives, whoever reads it from the network."""
-
-    @property
-    def status(self) -> int:
-        """Status code."""
-        ...
-
-    @property
-    def head(self) -> bytes:
-        """Status line and headers."""
-        ...
-
-    async def read(self) -> bytes:
-        """Whatever has arrived; empty at the end."""
-        ...
-
-    def close(self) -> None:
-        """Cut it."""
-        ...
-
-
 class HttpTransport(Protocol):
-    """Two ways to the server: `http` directly, `proxied` through a proxy."""
+    """A way to the server: `ConnectionPool` directly, `ProxyTransport` through a proxy."""
 
-    async def exchange(
-        self,
-        method: str,
-        target: str,
-        headers: HeaderBlock,
-        body: bytes | None,
-        timeout: float,
-        max_body: int,
-        guard: Guard | None,
-    ) -> Response:
-        """Send one request and read the whole answer; `guard` as of `Transport.request`."""
+    async def exchange(self, request: Request, timeout: float) -> Response:
+        """Send one request and read the whole response; errors as of `Transport.exchange`."""
         ...
 
-    async def open_stream(
-        self, method: str, target: str, headers: HeaderBlock, idle_timeout: float
-    ) -> RawStream:
-        """Open an answer without end."""
+    async def open_stream(self, request: Request, idle_timeout: float) -> ResponseStream:
+        """Send one request and wait for the head of the response."""
         ...
 
     async def close(self) -> None:
         """Close all connections."""
         ...
-
-
-class ByteStream:
-    """The body of a watch, chunk by chunk."""
-
-    __slots__ = ("_stream", "status")
-
-    def __init__(self, stream: RawStream) -> None:
-        self._stream = stream
-        self.status = stream.status
-
-    def header(self, name: str) -> str | None:
-        """The first value of a header; None where it is absent."""
-        return header(self._stream.head, name)
-
-    async def read(self) -> bytes:
-        """Whatever has arrived; empty at the end.
-
-        Raises:
-            RequestTimeout: silence for longer than the stream's limit.
-            ConnectionFailed: the connection broke.
-        """
-        return await self._stream.read()
-
-    async def read_all(self) -> bytes:
-        """The rest of the body, for error answers: its beginning, when it is longer than those are.
-
-        Raises: as `read`; RequestTimeout also when the body does not end in time.
-        """
-        pieces: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(ERROR_BODY_SECONDS):
-                while size < MAX_ERROR_BYTES and (piece := await self._stream.read()):
-                    pieces.append(piece)
-                    size += len(piece)
-        except TimeoutError:
-            # What came tells as much as the rest would.
-            pass
-        return b"".join(pieces)[:MAX_ERROR_BYTES]
 
 
 class Transport:
@@ -144,76 +69,58 @@ class Transport:
         """Prepare; nothing is sent.
 
         Raises:
-            ConfigurationError: the server's address is none.
+            ConfigurationError: the server's address is not an HTTP URL.
         """
         self.configuration = configuration
         self._server = _split(configuration.server)
         self.host = self._server.hostname or ""
         self._connect_timeout = connect_timeout
-        self._connections: HttpTransport | None = None
+        self._transport: HttpTransport | None = None
         self._requests = self._in_flight = self._failed = self._timed_out = 0
 
     async def __aenter__(self) -> Self:
-        kind = _DirectTransport if self.configuration.proxy is None else ProxyTransport
-        self._connections = kind(
-            self.configuration,
-            limit=CONNECTION_LIMIT,
-            keepalive=KEEPALIVE_SECONDS,
-            connect_timeout=self._connect_timeout,
-        )
+        configuration = self.configuration
+        options = PoolOptions(CONNECTION_LIMIT, KEEPALIVE_SECONDS, self._connect_timeout)
+        if configuration.proxy is None:
+            self._transport = ConnectionPool(_address(self._server, configuration), options)
+        else:
+            self._transport = ProxyTransport(configuration, options)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; streams that are still open end with an error.
-
-        A renewal of the credential under way is given up.
-        """
-        if self._connections is not None:
-            connections, self._connections = self._connections, None
-            await connections.close()
+        """Close all connections and cancel a credential renewal; open streams raise an error."""
+        if self._transport is not None:
+            transport, self._transport = self._transport, None
+            await transport.close()
             await self.configuration.credentials.close()
 
     def statistics(self) -> TransportStatistics:
         """Counters since the start."""
         return TransportStatistics(self._requests, self._in_flight, self._failed, self._timed_out)
 
-    def _open_connections(self) -> HttpTransport:
-        if self._connections is None:
+    def _open_transport(self) -> HttpTransport:
+        if self._transport is None:
             msg = "the transport is closed: use it within `async with`"
             raise RuntimeError(msg)
-        return self._connections
+        return self._transport
 
-    async def request(
-        self,
-        method: str,
-        target: str,
-        headers: HeaderBlock,
-        body: bytes | None,
-        timeout: float,
-        max_body: int = MAX_BODY_BYTES,
-        guard: Guard | None = None,
-    ) -> Response:
-        """Send one request and read the whole answer; any status is an answer.
-
-        `target` is path and query, quoted already. `max_body` limits the answer's body, bytes.
-        `guard` is called when the request had to wait for a connection and is about to leave; what
-        it raises keeps the request from being sent.
+    async def exchange(self, request: Request, timeout: float) -> Response:
+        """Send one request and read the whole response, whatever its status.
 
         Raises:
             RequestTimeout: not complete within `timeout` seconds, waiting for a connection
-            included. ResponseTooLarge: the answer's body goes past `max_body`. ConnectionFailed: no
-            connection, or it broke.
+                included.
+            ResponseTooLarge: the body of the response exceeds the limit of the request.
+            ConnectionFailed: no connection, or it broke.
         """
-        connections = self._open_connections()
+        transport = self._open_transport()
         self._requests += 1
         self._in_flight += 1
         try:
-            return await connections.exchange(
-                method, target, headers, body, timeout, max_body, guard
-            )
+            return await transport.exchange(request, timeout)
         except RequestTimeout:
             self._timed_out += 1
             raise
@@ -225,73 +132,45 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, method: str, target: str, headers: HeaderBlock, *, idle_timeout: float
-    ) -> AsyncIterator[ByteStream]:
-        """Open a response without end; `idle_timeout` limits the wait for the next byte, in s."""
-        stream = await self._open_connections().open_stream(method, target, headers, idle_timeout)
+        self, request: Request, *, idle_timeout: float
+    ) -> AsyncIterator[ResponseStream]:
+        """Open a response without end; it may be silent for `idle_timeout` seconds at a time."""
+        stream = await self._open_transport().open_stream(request, idle_timeout)
         try:
-            yield ByteStream(stream)
+            yield stream
         finally:
-            # Not kept: the rest of a watch never ends.
+            # Not kept for another request: a watch cannot be read to its end.
             stream.close()
 
 
-class _DirectTransport:
-    """`http`, with the errors of requests."""
+async def read_error_body(stream: ResponseStream) -> bytes:
+    """Read the body of an error response, at most MAX_ERROR_BYTES of it.
 
-    def __init__(
-        self,
-        configuration: ClientConfiguration,
-        *,
-        limit: int,
-        keepalive: float,
-        connect_timeout: float,
-    ) -> None:
-        server = _split(configuration.server)
-        encrypted = server.scheme == "https"
-        address = Address(
-            server.hostname or "",
-            server.port or (443 if encrypted else 80),
-            (configuration.tls or ClientTls()) if encrypted else None,
-            configuration.server_hostname,
-        )
-        self._pool = ConnectionPool(
-            address, limit=limit, keepalive=keepalive, connect_timeout=connect_timeout
-        )
-        self._host = server.netloc.rpartition("@")[2]
-        self._prefix = server.path
+    Raises: as `ResponseStream.read`. A body that does not end in time is returned as far as it
+    arrived.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(ERROR_BODY_TIMEOUT_SECONDS):
+            while size < MAX_ERROR_BYTES and (piece := await stream.read()):
+                pieces.append(piece)
+                size += len(piece)
+    except TimeoutError:
+        pass
+    return b"".join(pieces)[:MAX_ERROR_BYTES]
 
-    async def exchange(
-        self,
-        method: str,
-        target: str,
-        headers: HeaderBlock,
-        body: bytes | None,
-        timeout: float,
-        max_body: int,
-        guard: Guard | None,
-    ) -> Response:
-        path = target.partition("?")[0]
-        request = self._request(method, path, target, headers, body)
-        return await self._pool.exchange(method, path, request, timeout, max_body, guard)
 
-    async def open_stream(
-        self, method: str, target: str, headers: HeaderBlock, idle_timeout: float
-    ) -> BodyStream:
-        path = target.partition("?")[0]
-        request = self._request(method, path, target, headers, None)
-        return await self._pool.open_stream(method, path, request, idle_timeout)
-
-    async def close(self) -> None:
-        await self._pool.close()
-
-    def _request(
-        self, method: str, path: str, target: str, headers: HeaderBlock, body: bytes | None
-    ) -> bytes:
-        try:
-            return request_bytes(method, self._prefix + target, self._host, headers, body)
-        except ValueError as error:
-            raise ConnectionFailed(method, path, str(error), sent=False) from error
+def _address(server: SplitResult, configuration: ClientConfiguration) -> Address:
+    encrypted = server.scheme == "https"
+    return Address(
+        server.hostname or "",
+        server.port or (443 if encrypted else 80),
+        (configuration.tls or ClientTls()) if encrypted else None,
+        configuration.server_hostname,
+        authority=server.netloc.rpartition("@")[2],
+        prefix=server.path,
+    )
 
 
 def _split(server: str) -> SplitResult:

@@ -13,16 +13,17 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any, Final, cast
+from typing import Final
 from urllib.parse import unquote
 
 import msgspec
 
 from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.http import Response
-from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.request import Request
+from scheduler.client.http.response import Response
+from scheduler.client.http.stream import ResponseStream
 from scheduler.client.resources import RESOURCES
-from scheduler.client.transport import ByteStream, Transport
+from scheduler.client.transport import Transport
 from testing.hostile.case import JsonObject, encode
 
 _PLURALS: Final = {each.kind: each.plural for each in RESOURCES.values()}
@@ -105,17 +106,10 @@ class MemoryApi(Transport):
 
     # -- what the scheduler does -----------------------------------------------------------------
 
-    async def request(
-        self,
-        verb: str,
-        target: str,
-        headers: HeaderBlock,
-        body: bytes | None,
-        within: float,
-        *more: Any,
-    ) -> Response:
-        """Do what was asked, at once."""
-        parts = [unquote(part) for part in target.partition("?")[0].split("/")]
+    async def exchange(self, request: Request, timeout: float) -> Response:
+        """Carry out the request at once."""
+        verb, body = request.method, request.body
+        parts = [unquote(part) for part in request.path.split("/")]
         if verb == "GET":
             return self._read(parts)
         if verb == "POST" and parts[-1] == "events":
@@ -148,14 +142,14 @@ class MemoryApi(Transport):
 
     @asynccontextmanager
     async def stream(
-        self, verb: str, target: str, headers: HeaderBlock, *, idle_timeout: float
-    ) -> AsyncIterator[ByteStream]:
+        self, request: Request, *, idle_timeout: float
+    ) -> AsyncIterator[ResponseStream]:
         """Open a watch. What happened since the list is not in it: wait until it is open."""
-        plural = target.partition("?")[0].rpartition("/")[2]
+        plural = request.path.rpartition("/")[2]
         watch = _Watch()
         self._watches[plural].append(watch)
         try:
-            yield ByteStream(cast("Any", watch))
+            yield watch
         finally:
             self._watches[plural].remove(watch)
 

@@ -20,6 +20,10 @@ HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 """What a stream may hold before its reader comes; beyond it, the server has to wait."""
 
 
+FAILURES: Final = (OSError, ProtocolError)
+"""Everything an exchange can raise: ConnectionLost, TimeoutError and TLS errors are OSErrors."""
+
+
 class ConnectionLost(ConnectionError):  # noqa: N818  (says what happened)
     """The connection ended before the answer did.
 

@@ -16,22 +16,19 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
 from aiohappyeyeballs import AddrInfoType, addr_to_addr_infos, start_connection
 
-from scheduler.client.errors import ConnectionFailed, RequestTimeout, ResponseTooLarge
-from scheduler.client.http.connection import Connection, ConnectionLost
-from scheduler.client.http.parser import MAX_BODY_BYTES, BodyTooLargeError, ProtocolError
+from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from scheduler.client.http.connection import FAILURES, Connection, ConnectionLost
+from scheduler.client.http.request import Request
 from scheduler.client.http.response import Response
-from scheduler.client.http.stream import BodyStream
+from scheduler.client.http.stream import ConnectionStream
 from scheduler.client.http.tls import ClientTls, ResumingContext
-
-FAILURES: Final = (OSError, ProtocolError)
-"""Everything an exchange can raise: ConnectionLost, TimeoutError and TLS errors are OSErrors."""
 
 HAPPY_EYEBALLS_DELAY: Final = 0.25
 """How long a server's address may stay silent before the next one is tried beside it (RFC 8305)."""
@@ -46,29 +43,35 @@ class Address:
     tls: ClientTls | None = None
     #: The name in the certificate, where it is not the host.
     server_hostname: str | None = None
+    #: Value of the Host header; empty means host and port.
+    authority: str = ""
+    #: Path of the server's URL, which precedes that of each request.
+    prefix: str = ""
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """Limits of the connections to one server; times in seconds."""
+
+    limit: int
+    """How many connections may exist."""
+    keepalive: float
+    """How long an idle connection is trusted."""
+    connect_timeout: float
+    """How long connecting may take, TLS included."""
+
+
 class ConnectionPool:
     """Exchanges requests with one server. Belongs to one event loop; `close` it."""
 
-    def __init__(
-        self, address: Address, *, limit: int, keepalive: float, connect_timeout: float
-    ) -> None:
-        """Prepare; connections are made when they are needed.
-
-        Args:
-            address: the server.
-            limit: how many connections may exist.
-            keepalive: how long an idle one is trusted, seconds.
-            connect_timeout: how long connecting may take, TLS included, seconds.
-        """
+    def __init__(self, address: Address, options: PoolOptions) -> None:
+        """Prepare; connections are made when they are needed."""
         self._address = address
-        self._limit = limit
-        self._keepalive = keepalive
-        self._connect_timeout = connect_timeout
+        self._host = address.authority or str(address)
+        self._options = options
         self._loop = asyncio.get_running_loop()
         self._idle: list[Connection] = []
         self._all: set[Connection] = set()
@@ -81,77 +84,58 @@ class ConnectionPool:
 
     # ------------------------------------------------------------------------------------ requests
 
-    async def exchange(
-        self,
-        method: str,
-        path: str,
-        request: bytes,
-        timeout: float,
-        max_body: int = MAX_BODY_BYTES,
-        guard: Callable[[], None] | None = None,
-    ) -> Response:
-        """Send one request and read the whole answer.
+    async def exchange(self, request: Request, timeout: float) -> Response:
+        """Send one request and read the whole response.
 
-        Args:
-            method: for errors; GET is sent again after a connection proved to be dead.
-            path: for errors.
-            request: all its bytes.
-            timeout: limit for everything, waiting for a connection included, seconds.
-            max_body: limit for the body of the answer, bytes.
-            guard: called before the request is written if that had to wait for a connection; what
-                it raises keeps the request from being sent.
+        A GET is sent again when the connection it used proved to be dead.
 
         Raises:
-            RequestTimeout: not complete in time.
-            ResponseTooLarge: the answer's body goes past `max_body`.
+            RequestTimeout: not complete within `timeout` seconds, waiting for a connection
+                included.
+            ResponseTooLarge: the body of the response exceeds the limit of the request.
             ConnectionFailed: no connection, or it broke.
         """
+        data = request.encode(self._host, self._address.prefix)
         until = self._loop.time() + timeout
         while True:
             connection = self._take_idle()
             if waited := connection is None:
-                connection = await self._acquire(method, path, until)
+                connection = await self._acquire(request, until)
             used = connection.used
             began = self._loop.time()
             try:
-                if waited and guard is not None:
-                    guard()
-                answer = await connection.exchange(request, until - began, max_body)
-            except TimeoutError as error:
-                self._abort_idle(began)
-                raise RequestTimeout(method, path, f"timed out: {error}", sent=True) from error
-            except BodyTooLargeError as error:
-                raise ResponseTooLarge(method, path, str(error), sent=True) from error
+                if waited and request.guard is not None:
+                    request.guard()
+                response = await connection.exchange(data, until - began, request.max_body)
             except FAILURES as error:
-                again = used and method == "GET"
-                if again and isinstance(error, ConnectionLost) and error.unanswered:
+                if isinstance(error, TimeoutError):
+                    self._abort_idle(began)
+                elif used and request.method == "GET" and _unanswered(error):
                     continue
-                raise ConnectionFailed(method, path, str(error), sent=True) from error
+                raise request.failure(error) from error
             else:
                 if not used:
                     self._remember(connection)
-                return answer
+                return response
             finally:
                 self._release(connection)
 
-    async def open_stream(
-        self, method: str, path: str, request: bytes, idle_timeout: float
-    ) -> BodyStream:
-        """Send one request and give the answer's body as it arrives, on a connection of its own.
+    async def open_stream(self, request: Request, idle_timeout: float) -> ConnectionStream:
+        """Send one request on a connection of its own and wait for the head of the response.
 
-        Raises: as `exchange`; `idle_timeout` limits the wait for the answer's head, too.
+        Raises: as `exchange`; `idle_timeout` limits the wait for the connection, for the head, and
+        for each piece of the body.
         """
-        connection = await self._acquire(method, path, self._loop.time() + idle_timeout, fresh=True)
+        data = request.encode(self._host, self._address.prefix)
+        connection = await self._acquire(request, self._loop.time() + idle_timeout, fresh=True)
         try:
-            parser = await connection.open_stream(request, idle_timeout)
+            parser = await connection.open_stream(data, idle_timeout)
         except BaseException as error:
             connection.abort()
-            if isinstance(error, TimeoutError):
-                raise RequestTimeout(method, path, f"timed out: {error}", sent=True) from error
             if isinstance(error, FAILURES):
-                raise ConnectionFailed(method, path, str(error), sent=True) from error
+                raise request.failure(error) from error
             raise
-        return BodyStream(method, path, connection, parser)
+        return ConnectionStream(request, connection, parser)
 
     async def close(self) -> None:
         """Close every connection; exchanges under way fail."""
@@ -163,24 +147,23 @@ class ConnectionPool:
 
     # --------------------------------------------------------------------------------- connections
 
-    async def _acquire(
-        self, method: str, path: str, until: float, *, fresh: bool = False
-    ) -> Connection:
+    async def _acquire(self, request: Request, until: float, *, fresh: bool = False) -> Connection:
         waited = False
         while True:
             if not fresh and (connection := self._take_idle()) is not None:
                 return connection
             if self._closed:
-                raise ConnectionFailed(method, path, "the client was closed", sent=False)
-            if len(self._all) + self._connecting < self._limit:
-                return await self._connect(method, path, until)
+                text = "the client was closed"
+                raise ConnectionFailed(request.method, request.path, text, sent=False)
+            if len(self._all) + self._connecting < self._options.limit:
+                return await self._connect(request, until)
             if fresh and self._idle:
                 self._idle.pop(0).abort()
-            await self._wait(method, path, until, first=waited)
+            await self._wait(request, until, first=waited)
             waited = True
 
     def _take_idle(self) -> Connection | None:
-        oldest = self._loop.time() - self._keepalive
+        oldest = self._loop.time() - self._options.keepalive
         context = self._context()
         while self._idle:
             connection = self._idle.pop()
@@ -197,7 +180,7 @@ class ConnectionPool:
         for connection in silent:
             connection.abort()
 
-    async def _wait(self, method: str, path: str, until: float, *, first: bool) -> None:
+    async def _wait(self, request: Request, until: float, *, first: bool) -> None:
         waiter = self._loop.create_future()
         # Whoever was woken and found the connection taken by somebody quicker keeps its place.
         if first:
@@ -213,17 +196,17 @@ class ConnectionPool:
                 self._wake(1)
             if not isinstance(error, TimeoutError):
                 raise
-            text = f"timed out: all {self._limit} connections were taken"
-            raise RequestTimeout(method, path, text, sent=False) from error
+            text = f"timed out: all {self._options.limit} connections were taken"
+            raise RequestTimeout(request.method, request.path, text, sent=False) from error
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
-    async def _connect(self, method: str, path: str, until: float) -> Connection:
+    async def _connect(self, request: Request, until: float) -> Connection:
         address = self._address
         context = self._context()
         self._connecting += 1
-        limit = min(until, self._loop.time() + self._connect_timeout)
+        limit = min(until, self._loop.time() + self._options.connect_timeout)
         try:
             async with asyncio.timeout_at(limit):
                 _, connection = await self._loop.create_connection(
@@ -234,19 +217,21 @@ class ConnectionPool:
                 )
         except TimeoutError as error:
             text = f"timed out: no connection to {address} in time"
-            raise RequestTimeout(method, path, text, sent=False) from error
+            raise RequestTimeout(request.method, request.path, text, sent=False) from error
         except (*FAILURES, ValueError) as error:
             # ValueError: a host that cannot be a name.
             refused = isinstance(error, ConnectionRefusedError)
             text = f"cannot connect to {address}: {str(error) or type(error).__name__}"
-            raise ConnectionFailed(method, path, text, sent=False, refused=refused) from error
+            raise ConnectionFailed(
+                request.method, request.path, text, sent=False, refused=refused
+            ) from error
         finally:
             self._connecting -= 1
             self._wake(1)
         if self._closed or not connection.open:
             connection.abort()
             text = f"cannot connect to {address}: the connection was lost at once"
-            raise ConnectionFailed(method, path, text, sent=False)
+            raise ConnectionFailed(request.method, request.path, text, sent=False)
         connection.context = context
         self._all.add(connection)
         self._none_left.clear()
@@ -303,3 +288,7 @@ class ConnectionPool:
             if not waiter.done():
                 waiter.set_result(None)
                 count -= 1
+
+
+def _unanswered(error: Exception) -> bool:
+    return isinstance(error, ConnectionLost) and error.unanswered

@@ -1,25 +1,38 @@
-"""The bytes of a request. Headers that many requests share are put together once."""
+"""The bytes of a request. Headers that many requests share are encoded once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
+
+import msgspec
+
+from scheduler.client.errors import (
+    ConnectionFailed,
+    RequestError,
+    RequestTimeout,
+    ResponseTooLarge,
+)
+from scheduler.client.http.parser import MAX_BODY_BYTES, BodyTooLargeError
 
 _UNSAFE_TARGET: Final = re.compile(r"[^!-~]")
 _UNSAFE_VALUE: Final = re.compile(r"[^\t -~]")
 
+Guard = Callable[[], None]
+"""Raises when a request must not be sent any more."""
+
 
 class HeaderBlock:
-    """Headers of requests to one server, Host left out."""
+    """The header fields of requests to one server, except Host and Content-Length."""
 
     __slots__ = ("fields", "lines")
 
     def __init__(self, fields: Mapping[str, str]) -> None:
-        """Put them together.
+        """Encode the fields.
 
         Raises:
-            ValueError: a value has a character that no header can carry.
+            ValueError: a value contains a character that is not allowed in a header.
         """
         for name, value in fields.items():
             if _UNSAFE_VALUE.search(value):
@@ -29,24 +42,43 @@ class HeaderBlock:
         self.lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode()
 
 
-def request_bytes(
-    method: str, target: str, host: str, headers: HeaderBlock, body: bytes | None
-) -> bytes:
-    """A whole request.
+class Request(msgspec.Struct, frozen=True):
+    """One request and the limits of its response; `target` is the quoted path and query."""
 
-    Args:
-        method: the method.
-        target: path and query, quoted.
-        host: the server's name and port.
-        headers: everything but Host and Content-Length.
-        body: None for none.
+    method: str
+    target: str
+    headers: HeaderBlock
+    body: bytes | None = None
+    #: Limit for the body of the response, bytes.
+    max_body: int = MAX_BODY_BYTES
+    #: Called immediately before the request is written, if it had to wait for a connection. What
+    #: it raises keeps the request from being sent.
+    guard: Guard | None = None
 
-    Raises:
-        ValueError: `target` has a character that must be quoted.
-    """
-    if _UNSAFE_TARGET.search(target):
-        raise ValueError(f"a path with characters that must be quoted: {target!r}")
-    start = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n".encode()
-    if body is None:
-        return b"%b%b\r\n" % (start, headers.lines)
-    return b"%b%bContent-Length: %d\r\n\r\n%b" % (start, headers.lines, len(body), body)
+    @property
+    def path(self) -> str:
+        """The target without its query, which error texts leave out."""
+        return self.target.partition("?")[0]
+
+    def encode(self, host: str, prefix: str = "") -> bytes:
+        """Return all bytes of the request to `host`, with `prefix` before the target.
+
+        Raises:
+            ConnectionFailed: the target contains a character that must be quoted.
+        """
+        target = prefix + self.target
+        if _UNSAFE_TARGET.search(target):
+            text = f"a path with characters that must be quoted: {target!r}"
+            raise ConnectionFailed(self.method, self.path, text, sent=False)
+        start = f"{self.method} {target} HTTP/1.1\r\nHost: {host}\r\n".encode()
+        lines, body = self.headers.lines, self.body
+        if body is None:
+            return b"%b%b\r\n" % (start, lines)
+        return b"%b%bContent-Length: %d\r\n\r\n%b" % (start, lines, len(body), body)
+
+    def failure(self, error: Exception) -> RequestError:
+        """Return the error to raise when sending it or reading its response raised `error`."""
+        if isinstance(error, TimeoutError):
+            return RequestTimeout(self.method, self.path, f"timed out: {error}", sent=True)
+        kind = ResponseTooLarge if isinstance(error, BodyTooLargeError) else ConnectionFailed
+        return kind(self.method, self.path, str(error), sent=True)

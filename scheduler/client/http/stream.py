@@ -1,22 +1,48 @@
-"""The body of an answer, read as it arrives: watches."""
+"""Response bodies that are read as they arrive: watches."""
 
 from __future__ import annotations
 
-from scheduler.client.errors import ConnectionFailed, RequestTimeout
-from scheduler.client.http.connection import Connection
-from scheduler.client.http.parser import ProtocolError, ResponseParser
+from typing import Protocol
+
+from scheduler.client.http.connection import FAILURES, Connection
+from scheduler.client.http.parser import ResponseParser
+from scheduler.client.http.request import Request
 
 
-class BodyStream:
-    """Read it to its end, or cut it with `close`."""
+class ResponseStream(Protocol):
+    """The response to a request whose body has no end."""
 
-    __slots__ = ("_connection", "_method", "_parser", "_path")
+    @property
+    def status(self) -> int:
+        """Status code."""
+        ...
 
-    def __init__(
-        self, method: str, path: str, connection: Connection, parser: ResponseParser
-    ) -> None:
-        self._method = method
-        self._path = path
+    @property
+    def head(self) -> bytes:
+        """Status line and headers."""
+        ...
+
+    async def read(self) -> bytes:
+        """Wait for the next bytes of the body; empty at its end.
+
+        Raises:
+            RequestTimeout: nothing arrived within the stream's idle timeout.
+            ConnectionFailed: the connection broke before the end of the body.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection: a stream cannot be read to its end."""
+        ...
+
+
+class ConnectionStream:
+    """A `ResponseStream` on a `Connection` of its own."""
+
+    __slots__ = ("_connection", "_parser", "_request")
+
+    def __init__(self, request: Request, connection: Connection, parser: ResponseParser) -> None:
+        self._request = request
         self._connection = connection
         self._parser = parser
 
@@ -32,16 +58,11 @@ class BodyStream:
 
     @property
     def reading_paused(self) -> bool:
-        """Whether the server has to wait, because nobody reads what came."""
+        """Whether reading from the socket is paused because nothing calls `read`."""
         return self._connection.reading_paused
 
     async def read(self) -> bytes:
-        """Whatever has arrived, at least a byte; empty at the end of the body.
-
-        Raises:
-            RequestTimeout: silence for longer than the stream's limit.
-            ConnectionFailed: the connection broke before the end of the body.
-        """
+        """Wait for the next bytes of the body; empty at its end."""
         connection = self._connection
         while True:
             piece = connection.read_nowait()
@@ -49,12 +70,9 @@ class BodyStream:
                 return piece
             try:
                 await connection.wait_readable()
-            except TimeoutError as error:
-                text = f"timed out: {error}"
-                raise RequestTimeout(self._method, self._path, text, sent=True) from error
-            except (OSError, ProtocolError) as error:
-                raise ConnectionFailed(self._method, self._path, str(error), sent=True) from error
+            except FAILURES as error:
+                raise self._request.failure(error) from error
 
     def close(self) -> None:
-        """Cut the connection: the rest of a stream never ends."""
+        """Close the connection."""
         self._connection.abort()

@@ -19,19 +19,18 @@ from scheduler.client.errors import (
     RequestTimeout,
     ResponseTooLarge,
 )
-from scheduler.client.http import ConnectionPool
 from scheduler.client.http.connection import Connection
 from scheduler.client.http.parser import MAX_ERROR_BYTES, MAX_HEAD_BYTES, MAX_PAGE_BYTES
-from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.pool import ConnectionPool
+from scheduler.client.http.request import HeaderBlock, Request
 from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
-from scheduler.client.transport import Transport
+from scheduler.client.transport import Transport, read_error_body
 from scheduler.extenders.http_client import ExtenderHttp
 from tests.integration.client.faulty_server import until
 from tests.integration.client.test_http_pool import (
     OK,
     PATIENCE,
-    REQUEST,
     WITHIN,
     Server,
     Step,
@@ -44,6 +43,9 @@ from tests.unit.client.malformed_responses import CHUNKED, ENDLESS, MALFORMED, E
 
 HEADERS = HeaderBlock({"Accept": "application/json"})
 LIMIT = 100_000
+GET = Request("GET", "/x", HEADERS)
+POST = Request("POST", "/x", HEADERS)
+POST_LIMITED = Request("POST", "/x", HEADERS, max_body=LIMIT)
 READ_AHEAD = 1024 * 1024
 """What the kernel and the loop may have handed over before the parser refused it."""
 
@@ -51,11 +53,11 @@ Call = Callable[[ConnectionPool], Awaitable[object]]
 
 
 async def exchange(pool: ConnectionPool) -> object:
-    return await pool.exchange("POST", "/x", REQUEST, PATIENCE, LIMIT)
+    return await pool.exchange(POST_LIMITED, PATIENCE)
 
 
 async def stream(pool: ConnectionPool) -> object:
-    body = await pool.open_stream("GET", "/x", REQUEST, PATIENCE)
+    body = await pool.open_stream(GET, PATIENCE)
     while await body.read():
         pass
     return body
@@ -98,7 +100,7 @@ async def test_a_malformed_response(case: Malformed, call: Call) -> None:
             await call(pool)
         assert caught.value.outcome_unknown
         await until(lambda: server.ended == 1)
-        assert (await pool.exchange("POST", "/x", REQUEST, PATIENCE)).body == b"ok"
+        assert (await pool.exchange(POST, PATIENCE)).body == b"ok"
         assert server.connections == 2
 
 
@@ -118,7 +120,7 @@ async def test_a_response_without_end(case: Endless, call: Call, taken: list[int
             await call(pool)
         assert sum(taken) < MAX_ERROR_BYTES + MAX_HEAD_BYTES + READ_AHEAD
         await until(lambda: server.ended == 1)
-        assert (await pool.exchange("POST", "/x", REQUEST, PATIENCE)).body == b"ok"
+        assert (await pool.exchange(POST, PATIENCE)).body == b"ok"
 
 
 def drips(piece: bytes, head: bytes = b"") -> Step:
@@ -147,23 +149,23 @@ def drips(piece: bytes, head: bytes = b"") -> Step:
 async def test_a_byte_now_and_then_is_no_sign_of_life(step: Step, call: Call) -> None:
     async def soon(pool: ConnectionPool) -> object:
         if call is exchange:
-            return await pool.exchange("POST", "/x", REQUEST, WITHIN)
-        body = await pool.open_stream("GET", "/x", REQUEST, WITHIN)
+            return await pool.exchange(POST, WITHIN)
+        body = await pool.open_stream(GET, WITHIN)
         return await body.read()
 
     async with serving(step, sends(OK)) as server, pooled(server) as pool:
         with pytest.raises(RequestTimeout):
             await soon(pool)
         await until(lambda: server.ended == 1)
-        assert (await pool.exchange("POST", "/x", REQUEST, PATIENCE)).body == b"ok"
+        assert (await pool.exchange(POST, PATIENCE)).body == b"ok"
 
 
 async def test_a_body_byte_by_byte_ends_with_the_time_of_the_request() -> None:
     step = drips(b"1\r\nx\r\n", CHUNKED)
     async with serving(step, sends(OK)) as server, pooled(server) as pool:
         with pytest.raises(RequestTimeout):
-            await pool.exchange("POST", "/x", REQUEST, WITHIN)
-        assert (await pool.exchange("POST", "/x", REQUEST, PATIENCE)).body == b"ok"
+            await pool.exchange(POST, WITHIN)
+        assert (await pool.exchange(POST, PATIENCE)).body == b"ok"
 
 
 # ------------------------------------------------------------------------------------- API requests
@@ -181,10 +183,10 @@ async def test_the_body_of_an_error_is_cut(proxied: bool) -> None:
     step = goes_on(b"HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n", b"5\r\nwrong\r\n")
     async with serving(step, step) as server, transport_to(server, proxied=proxied) as transport:
         with pytest.raises(ResponseTooLarge, match=f"more than {MAX_ERROR_BYTES} bytes"):
-            await transport.request("GET", "/x", HEADERS, None, PATIENCE)
-        async with transport.stream("GET", "/x", HEADERS, idle_timeout=PATIENCE) as body:
+            await transport.exchange(GET, PATIENCE)
+        async with transport.stream(GET, idle_timeout=PATIENCE) as body:
             assert body.status == 500
-            assert len(await body.read_all()) == MAX_ERROR_BYTES
+            assert len(await read_error_body(body)) == MAX_ERROR_BYTES
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -266,13 +268,13 @@ async def test_a_response_without_end_through_a_proxy(case: Endless) -> None:
     script = goes_on(case.head, case.piece), sends(OK)
     async with serving(*script) as server, transport_to(server, proxied=True) as transport:
         with pytest.raises(RequestError):
-            await transport.request("POST", "/x", HEADERS, b"{}", WITHIN, LIMIT)
+            await transport.exchange(POST_LIMITED, WITHIN)
         await until(lambda: server.ended == 1)
-        assert (await transport.request("POST", "/x", HEADERS, b"{}", PATIENCE)).body == b"ok"
+        assert (await transport.exchange(POST, PATIENCE)).body == b"ok"
 
 
 async def watch(transport: Transport) -> None:
-    async with transport.stream("GET", "/x", HEADERS, idle_timeout=WITHIN) as body:
+    async with transport.stream(GET, idle_timeout=WITHIN) as body:
         while await body.read():
             pass
 

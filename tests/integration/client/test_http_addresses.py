@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from scheduler.client.errors import ConnectionFailed
-from scheduler.client.http import Address, ConnectionPool, pool
+from scheduler.client.http import pool
+from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
 from tests.integration.client.test_http_pool import OK, post, sends, serving
 
 NAME = "api.example"
@@ -48,7 +49,7 @@ def resolve(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> Non
 
 
 def pooled() -> ConnectionPool:
-    return ConnectionPool(Address(NAME, 443), limit=1, keepalive=60.0, connect_timeout=60.0)
+    return ConnectionPool(Address(NAME, 443), PoolOptions(1, 60.0, 60.0))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is nobody's address")

@@ -9,13 +9,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
-from scheduler.client.http import Address, ConnectionPool, Response
 from scheduler.client.http.connection import Connection
+from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
+from scheduler.client.http.request import HeaderBlock, Request
+from scheduler.client.http.response import Response
 from scheduler.client.http.tls import ClientTls
 from tests.integration.client.faulty_server import until
 from tests.loop_time import pass_time
 
-REQUEST = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
+HEADERS = HeaderBlock({})
+GET = Request("GET", "/x", HEADERS)
+POST = Request("POST", "/x", HEADERS)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 PATIENCE = 60.0
@@ -77,12 +81,8 @@ async def serving(*steps: Step) -> AsyncIterator[Server]:
 async def pooled(
     server: Server, *, limit: int = 8, keepalive: float = PATIENCE
 ) -> AsyncIterator[ConnectionPool]:
-    pool = ConnectionPool(
-        Address("127.0.0.1", server.port),
-        limit=limit,
-        keepalive=keepalive,
-        connect_timeout=PATIENCE,
-    )
+    options = PoolOptions(limit, keepalive, PATIENCE)
+    pool = ConnectionPool(Address("127.0.0.1", server.port), options)
     try:
         yield pool
     finally:
@@ -90,7 +90,7 @@ async def pooled(
 
 
 async def get(pool: ConnectionPool, within: float = PATIENCE) -> Response:
-    return await pool.exchange("GET", "/x", REQUEST, within)
+    return await pool.exchange(GET, within)
 
 
 class TooLateError(Exception):
@@ -103,11 +103,11 @@ async def guarded_post(pool: ConnectionPool, calls: list[str], *, late: bool) ->
         if late:
             raise TooLateError
 
-    return await pool.exchange("POST", "/x", REQUEST, PATIENCE, guard=guard)
+    return await pool.exchange(Request("POST", "/x", HEADERS, guard=guard), PATIENCE)
 
 
 async def post(pool: ConnectionPool, within: float = PATIENCE) -> Response:
-    return await pool.exchange("POST", "/x", REQUEST, within)
+    return await pool.exchange(POST, within)
 
 
 async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -322,7 +322,7 @@ async def test_an_idle_connection_keeps_nothing_of_an_answer() -> None:
         await asyncio.get_running_loop().create_connection(
             lambda: connection, "127.0.0.1", server.port
         )
-        assert (await connection.exchange(REQUEST, PATIENCE)).body == b"ok"
+        assert (await connection.exchange(GET.encode("h"), PATIENCE)).body == b"ok"
         assert connection.reusable
         assert connection.read_nowait() == b""
         connection.abort()
@@ -338,7 +338,7 @@ async def test_closing_does_not_make_half_a_body_a_whole_one() -> None:
         await reader.read()
 
     async with serving(half) as server, pooled(server) as pool:
-        stream = await pool.open_stream("GET", "/x", REQUEST, PATIENCE)
+        stream = await pool.open_stream(GET, PATIENCE)
         await sent.wait()
         assert await stream.read() == b"half"
         await pool.close()
@@ -349,7 +349,7 @@ async def test_closing_does_not_make_half_a_body_a_whole_one() -> None:
 @pytest.mark.parametrize("name", [".example", "a\0b"])
 async def test_a_host_that_can_be_none_is_an_error_of_the_request(name: str) -> None:
     address = Address(name, 1, ClientTls())
-    pool = ConnectionPool(address, limit=1, keepalive=1.0, connect_timeout=PATIENCE)
+    pool = ConnectionPool(address, PoolOptions(1, 1.0, PATIENCE))
     with pytest.raises(ConnectionFailed) as caught:
         await post(pool)
     assert not caught.value.outcome_unknown
@@ -357,7 +357,7 @@ async def test_a_host_that_can_be_none_is_an_error_of_the_request(name: str) -> 
 
 
 async def test_nobody_listens() -> None:
-    pool = ConnectionPool(Address("127.0.0.1", 1), limit=1, keepalive=1.0, connect_timeout=PATIENCE)
+    pool = ConnectionPool(Address("127.0.0.1", 1), PoolOptions(1, 1.0, PATIENCE))
     for _ in range(2):
         with pytest.raises(ConnectionFailed, match=r"cannot connect to 127\.0\.0\.1:1") as caught:
             await post(pool)
@@ -369,7 +369,7 @@ async def test_nobody_listens() -> None:
 async def test_a_server_without_tls_is_no_secret() -> None:
     async with serving(sends(OK)) as server:
         address = Address("127.0.0.1", server.port, ClientTls())
-        pool = ConnectionPool(address, limit=1, keepalive=1.0, connect_timeout=0.2)
+        pool = ConnectionPool(address, PoolOptions(1, 1.0, 0.2))
         with pytest.raises((ConnectionFailed, RequestTimeout)) as caught:
             await post(pool)
         assert not caught.value.outcome_unknown
@@ -396,7 +396,7 @@ class TestStreams:
     async def test_pieces_arrive_and_the_end_is_known(self) -> None:
         script = sends(self.HEAD, b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n")
         async with serving(script) as server, pooled(server) as pool:
-            stream = await pool.open_stream("GET", "/x", REQUEST, PATIENCE)
+            stream = await pool.open_stream(GET, PATIENCE)
             body = b""
             while piece := await stream.read():
                 body += piece
@@ -407,7 +407,7 @@ class TestStreams:
     async def test_what_arrived_before_a_cut_is_still_given(self) -> None:
         script = sends(self.HEAD, b"3\r\none\r\n2\r\nt", close=True)
         async with serving(script) as server, pooled(server) as pool:
-            stream = await pool.open_stream("GET", "/x", REQUEST, PATIENCE)
+            stream = await pool.open_stream(GET, PATIENCE)
             body = b""
             while len(body) < len(b"onet"):
                 body += await stream.read()
@@ -424,7 +424,7 @@ class TestStreams:
 
         async with serving(silent) as server, pooled(server) as pool:
             with pytest.raises(RequestTimeout, match="not a byte for 2 s"):
-                await (await pool.open_stream("GET", "/x", REQUEST, WITHIN)).read()
+                await (await pool.open_stream(GET, WITHIN)).read()
             await until(lambda: server.ended == 1)
 
     async def test_a_slow_reader_makes_the_server_wait_and_loses_nothing(self) -> None:
@@ -442,7 +442,7 @@ class TestStreams:
             writer.write(b"0\r\n\r\n")
 
         async with serving(floods) as server, pooled(server) as pool:
-            stream = await pool.open_stream("GET", "/x", REQUEST, PATIENCE)
+            stream = await pool.open_stream(GET, PATIENCE)
             await until(lambda: stream.reading_paused)
             assert written < count
             size = 0
@@ -453,7 +453,7 @@ class TestStreams:
     async def test_a_stream_does_not_take_a_kept_connection(self) -> None:
         async with serving(sends(OK), sends(self.HEAD)) as server, pooled(server) as pool:
             await get(pool)
-            stream = await pool.open_stream("GET", "/x", REQUEST, PATIENCE)
+            stream = await pool.open_stream(GET, PATIENCE)
             assert server.connections == 2
             stream.close()
 

@@ -21,13 +21,13 @@ from cryptography.x509.oid import NameOID
 from scheduler.client.configuration import ClientConfiguration, load_configuration
 from scheduler.client.credentials import StaticCredentials
 from scheduler.client.errors import ConfigurationError, ConnectionFailed
-from scheduler.client.http import Address, ConnectionPool
+from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
 from scheduler.client.http.tls import ClientTls, TlsSettings
 from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.service.serving.self_signed import make_pair
-from tests.integration.client.test_http_pool import OK, REQUEST, Server, post, sends
+from tests.integration.client.test_http_pool import GET, OK, Server, post, sends
 from tests.unit.client.test_certificate_rotation import FIVE_MINUTES
 from tests.unit.client.virtual_clock import ManualClock
 
@@ -84,7 +84,7 @@ async def serving(
 
 @asynccontextmanager
 async def pooled(address: Address) -> AsyncIterator[ConnectionPool]:
-    pool = ConnectionPool(address, limit=2, keepalive=60.0, connect_timeout=60.0)
+    pool = ConnectionPool(address, PoolOptions(2, 60.0, 60.0))
     try:
         yield pool
     finally:
@@ -332,7 +332,7 @@ async def test_a_stream_is_cut_and_says_so(authority: Authority) -> None:
         serving_tls(authority, server) as port,
         pooled(Address("localhost", port, authority.client())) as pool,
     ):
-        stream = await pool.open_stream("GET", "/x", REQUEST, 2.0)
+        stream = await pool.open_stream(GET, 2.0)
         assert await stream.read() == b"one"
         with pytest.raises(ConnectionFailed):
             await stream.read()

@@ -8,9 +8,9 @@ import pytest
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
-from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.request import HeaderBlock, Request
 from scheduler.client.http.tls import ClientTls
-from scheduler.client.transport import Transport
+from scheduler.client.transport import Transport, read_error_body
 from scheduler.service.serving.self_signed import make_pair
 from tests.integration.client.faulty_server import until
 from tests.integration.client.test_http_pool import (
@@ -24,6 +24,8 @@ from tests.integration.client.test_http_pool import (
 )
 
 HEADERS = HeaderBlock({"Accept": "application/json"})
+GET = Request("GET", "/x", HEADERS)
+POST = Request("POST", "/x", HEADERS, b"{}")
 
 
 def through(port: int) -> Transport:
@@ -33,7 +35,7 @@ def through(port: int) -> Transport:
 async def test_the_proxy_is_asked_for_the_server() -> None:
     script = sends(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nno")
     async with serving(script) as server, through(server.port) as transport:
-        answer = await transport.request("GET", "/x?y=z", HEADERS, None, PATIENCE)
+        answer = await transport.exchange(Request("GET", "/x?y=z", HEADERS), PATIENCE)
     # api.invalid resolves nowhere: only a proxy can have answered.
     assert (answer.status, answer.body, answer.header("retry-after")) == (429, b"no", "3")
 
@@ -44,9 +46,9 @@ async def test_a_watch_through_the_proxy() -> None:
     async with (
         serving(script) as server,
         through(server.port) as transport,
-        transport.stream("GET", "/x", HEADERS, idle_timeout=PATIENCE) as stream,
+        transport.stream(GET, idle_timeout=PATIENCE) as stream,
     ):
-        assert (stream.status, await stream.read_all()) == (200, b"onetwo")
+        assert (stream.status, await read_error_body(stream)) == (200, b"onetwo")
 
 
 async def test_a_new_client_certificate_is_not_shown_on_old_connections() -> None:
@@ -57,7 +59,7 @@ async def test_a_new_client_certificate_is_not_shown_on_old_connections() -> Non
         async with Transport(configuration) as transport:
             for expected in (1, 2, 3):
                 for _ in range(2):
-                    answer = await transport.request("GET", "/x", HEADERS, None, PATIENCE)
+                    answer = await transport.exchange(GET, PATIENCE)
                     assert (answer.body, server.connections) == (b"ok", expected)
                 tls.use_certificate(*make_pair(datetime.now(UTC), timedelta(days=1)))
             # Only the last one and the one before are kept.
@@ -71,9 +73,7 @@ async def test_a_new_client_certificate_is_not_shown_on_old_connections() -> Non
 async def test_faults_become_the_same_errors(step: Step, error: type[Exception]) -> None:
     async with serving(step) as server, through(server.port) as transport:
         with pytest.raises(error) as caught:
-            await transport.request(
-                "POST", "/x", HEADERS, b"{}", WITHIN if step is never else PATIENCE
-            )
+            await transport.exchange(POST, WITHIN if step is never else PATIENCE)
         assert getattr(caught.value, "sent")  # noqa: B009 - both have it, their base does not
         statistics = transport.statistics()
         assert (statistics.failed, statistics.timed_out) == (
@@ -84,7 +84,7 @@ async def test_faults_become_the_same_errors(step: Step, error: type[Exception])
 async def test_a_proxy_that_is_not_there() -> None:
     async with through(1) as transport:
         with pytest.raises(ConnectionFailed) as caught:
-            await transport.request("POST", "/x", HEADERS, b"{}", PATIENCE)
+            await transport.exchange(POST, PATIENCE)
         assert not caught.value.outcome_unknown
 
 
@@ -95,7 +95,7 @@ async def test_a_proxy_that_wants_another_password_does_not_show_ours() -> None:
         configuration = ClientConfiguration("https://api.invalid", ClientTls(), proxy=proxy)
         async with Transport(configuration) as transport:
             with pytest.raises(ConnectionFailed, match="answered 407") as caught:
-                await transport.request("GET", "/x", HEADERS, None, PATIENCE)
+                await transport.exchange(GET, PATIENCE)
     assert "canary" not in str(caught.value)
 
 
@@ -109,9 +109,10 @@ async def test_a_write_that_waited_for_its_connection_is_guarded() -> None:
             raise LookupError("too late")
 
     async with serving(sends(OK), sends(OK)) as server, through(server.port) as transport:
+        guarded = Request("POST", "/x", HEADERS, b"{}", guard=guard)
 
         async def post() -> None:
-            await transport.request("POST", "/x", HEADERS, b"{}", PATIENCE, guard=guard)
+            await transport.exchange(guarded, PATIENCE)
 
         with pytest.raises(LookupError, match="too late"):
             await post()

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from scheduler.client.http.stream import ResponseStream
 from scheduler.client.reflector import EndCause, Reflector, ReflectorOptions
 from scheduler.client.resources import CORE_EVENTS, Resource
 from scheduler.client.rest import ApiClient
-from scheduler.client.transport import ByteStream
 from tests.integration.client.faulty_server import FaultyServer, expired, line
 from tests.integration.client.test_reflector import Recorder, running
 from tests.unit.client.virtual_clock import InstantClock
@@ -51,7 +51,7 @@ async def test_silence_is_no_fault_before_the_watch_should_have_ended(
 
     def open_watch(
         self: ApiClient, resource: Resource[Any], namespace: str, query: Any, *, idle_timeout: float
-    ) -> AbstractAsyncContextManager[ByteStream]:
+    ) -> AbstractAsyncContextManager[ResponseStream]:
         seen.append((int(query["timeoutSeconds"]), idle_timeout))
         return opened(self, resource, namespace, query, idle_timeout=idle_timeout)
 

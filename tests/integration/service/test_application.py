@@ -17,7 +17,7 @@ import pytest
 
 from scheduler.client import exec_plugin, transport
 from scheduler.client.errors import ConnectionFailed
-from scheduler.client.http.request import HeaderBlock
+from scheduler.client.http.request import HeaderBlock, Request
 from scheduler.client.transport import Transport
 from scheduler.framework import Code, Status
 from scheduler.service import application
@@ -46,7 +46,7 @@ ELECTION = {
 }
 SOON_LOST = {**ELECTION, "leaseDuration": "4s", "renewDeadline": "3s"}
 NO_ELECTION = {"leaderElect": False}
-POD_PATH = "/api/v1/namespaces/default/pods/a"
+GET_POD = Request("GET", "/api/v1/namespaces/default/pods/a", HeaderBlock({}))
 
 
 @pytest.fixture(autouse=True)
@@ -303,7 +303,7 @@ async def test_the_lease_has_connections_of_its_own(
 
     async def hang() -> None:
         with suppress(ConnectionFailed):
-            await opened[0].request("GET", POD_PATH, HeaderBlock({}), None, 60.0)
+            await opened[0].exchange(GET_POD, 60.0)
 
     async with running(cluster, ELECTION) as (app, run):
         await until(lambda: leads(app), "leading")
@@ -318,7 +318,7 @@ async def test_the_lease_has_connections_of_its_own(
     assert lease(cluster)["holderIdentity"] == "", "released"
     for each in opened:
         with pytest.raises(RuntimeError, match="closed"):
-            await each.request("GET", POD_PATH, HeaderBlock({}), None, 1.0)
+            await each.exchange(GET_POD, 1.0)
 
 
 async def test_a_lease_that_somebody_else_took_ends_the_run(cluster: EmbeddedCluster) -> None:

@@ -52,7 +52,8 @@ async def test_a_silent_watch_is_cut_and_resumed(cluster: EmbeddedCluster) -> No
         rule = cluster.faults.add(watch_fault("silence", "pods"))
         cluster.create(pod("a"))
         await until(
-            lambda: scheduler.reflectors[1].statistics().ends.get("idle_timeout"), "idle timeout noticed"
+            lambda: scheduler.reflectors[1].statistics().ends.get("idle_timeout"),
+            "idle timeout noticed",
         )
         cluster.faults.remove(rule)
         await until(lambda: bound_to(cluster, "a"), "a bound")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.client.errors import ConnectionFailed
 from scheduler.client.http.parser import (
     MAX_ERROR_BYTES,
     MAX_HEAD_BYTES,
@@ -18,7 +19,7 @@ from scheduler.client.http.parser import (
     ProtocolError,
     ResponseParser,
 )
-from scheduler.client.http.request import HeaderBlock, request_bytes
+from scheduler.client.http.request import HeaderBlock, Request
 from scheduler.client.http.response import Response, header
 from tests.unit.client.malformed_responses import ENDLESS, MALFORMED, OK, Endless, Malformed
 
@@ -208,18 +209,19 @@ class TestRequests:
 
     def test_bytes(self) -> None:
         headers = HeaderBlock({"Accept": "a", "Content-Type": "b"})
-        assert request_bytes("POST", "/x?y=%20z", "h:1", headers, b"{}") == (
+        assert Request("POST", "/x?y=%20z", headers, b"{}").encode("h:1") == (
             b"POST /x?y=%20z HTTP/1.1\r\nHost: h:1\r\nAccept: a\r\nContent-Type: b\r\n"
             b"Content-Length: 2\r\n\r\n{}"
         )
-        assert request_bytes("GET", "/", "h", headers, None) == (
+        assert Request("GET", "/", headers).encode("h") == (
             b"GET / HTTP/1.1\r\nHost: h\r\nAccept: a\r\nContent-Type: b\r\n\r\n"
         )
 
     @pytest.mark.parametrize("target", ["/a b", "/a\r\nX: y", "/\u00e4", "/a\x00"])
     def test_a_target_cannot_smuggle(self, target: str) -> None:
-        with pytest.raises(ValueError, match="must be quoted"):
-            request_bytes("GET", target, "h", HeaderBlock({}), None)
+        with pytest.raises(ConnectionFailed, match="must be quoted") as caught:
+            Request("GET", target, HeaderBlock({})).encode("h")
+        assert not caught.value.outcome_unknown
 
     @pytest.mark.parametrize("value", ["Bearer a\nb", "Bearer a\r\nX: y", "Bearer \u00e4"])
     def test_a_value_cannot_smuggle_and_is_not_shown(self, value: str) -> None:

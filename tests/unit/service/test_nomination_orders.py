@@ -34,7 +34,7 @@ from scheduler.client.errors import (
     StatusCause,
     StatusDetails,
 )
-from scheduler.client.http import Response
+from scheduler.client.http.response import Response
 from scheduler.client.rest import ApiClient
 from scheduler.engine import Attempt, Failure
 from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, QueuedPodInfo
