@@ -94,18 +94,18 @@ class Room:
         self.wiring = wire(transport, [Instant], {"points": _BIND})
         parts = self.wiring
         self.handlers = EventHandlers(
-            parts.cache,
-            parts.queue,
-            parts.waiting_pods,
-            scheduler_names=parts.frameworks,
+            parts.state.cache,
+            parts.scheduling.queue,
+            parts.state.waiting_pods,
+            scheduler_names=parts.profiles.frameworks,
             registered={},
-            subscriptions=parts.subscriptions,
-            clock=parts.clock,
-            metrics=parts.metrics,
+            subscriptions=parts.state.subscriptions,
+            clock=parts.connections.clock,
+            metrics=parts.connections.metrics,
             features=EventFeatures(),
         )
-        parts.subscriptions.on_bind(self._bound)
-        parts.subscriptions.publish_synced()
+        parts.state.subscriptions.on_bind(self._bound)
+        parts.state.subscriptions.publish_synced()
         self.stores = {each.resource.plural: each.store for each in parts.reflectors}
         self._node_states: list[Node] = []
         for index in range(self.nodes):
@@ -136,7 +136,7 @@ class Room:
         if gated:
             raw["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
         made = msgspec.convert(raw, Pod)
-        self.wiring.signatures.intern(made)
+        self.wiring.state.signatures.intern(made)
         return made
 
     def add(self, pod: Pod) -> None:
@@ -174,9 +174,9 @@ class Room:
             self.add(self.pod(gated=True))
         for number in range(unschedulable):
             self.add(self.pod(str(1000 + number % SHAPES)))
-        while (info := self.wiring.queue.pop()) is not None:
-            self.wiring.loop.schedule(info)
-        found = self.wiring.queue.statistics()
+        while (info := self.wiring.scheduling.queue.pop()) is not None:
+            self.wiring.scheduling.loop.schedule(info)
+        found = self.wiring.scheduling.queue.statistics()
         if (found.gated, found.unschedulable) != (gated, unschedulable):
             msg = f"not as meant: {found}"
             raise RuntimeError(msg)
@@ -191,11 +191,11 @@ class Room:
         for pod in pods:
             self.add(pod)
         for _ in pods:
-            info = parts.queue.pop()
+            info = parts.scheduling.queue.pop()
             assert info is not None
-            attempt = parts.loop.schedule(info)
+            attempt = parts.scheduling.loop.schedule(info)
             assert attempt is not None, info.last_message
-            await parts.binding.run(attempt)
+            await parts.scheduling.binding.run(attempt)
             placed.append(self.echo(info.pod, attempt.node_name))
         spent = time.process_time() - started
         for pod in placed:
@@ -240,7 +240,7 @@ def registered(room: Room) -> Callable[[], None]:
         index = number % room.nodes
         room.change_node(index, node(index, cpu=str(33 + number // room.nodes)))
         # As the loop does: what was put off because the machine was slow belongs to the event.
-        room.wiring.queue.run_due()
+        room.wiring.scheduling.queue.run_due()
 
     return happen
 
@@ -277,7 +277,7 @@ async def live(room: Room, happen: Callable[[], None], seconds: float) -> Window
 
     loop = asyncio.get_running_loop()
     room.on_bound = bound
-    running = asyncio.create_task(room.wiring.loop.run(), name="scheduling loop")
+    running = asyncio.create_task(room.wiring.scheduling.loop.run(), name="scheduling loop")
     started, cpu = time.monotonic(), time.process_time()
     events = 0
     while (now := time.monotonic() - started) < seconds:

@@ -28,6 +28,7 @@ from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.options import RunOptions, missing_plugins
 from scheduler.service.wiring import Wiring
+from scheduler.service.wiring import wire as wire_service
 from simulator import EmbeddedCluster, subresources
 from simulator.admission import WriteOptions
 from simulator.api import MERGE_PATCH
@@ -123,7 +124,7 @@ def wire(
     """All parts, not running."""
     options = options or RunOptions()
     loaded, registry = configuration(plugins, document or {}, options.feature_gates)
-    return Wiring(
+    return wire_service(
         loaded,
         registry,
         options,
@@ -159,17 +160,19 @@ async def running(wiring: Wiring) -> AsyncIterator[Wiring]:
         tasks: list[asyncio.Task[Any]] = [
             group.create_task(reflector.run()) for reflector in wiring.reflectors
         ]
-        tasks.append(group.create_task(wiring.recorder.run()))
-        tasks.append(group.create_task(wiring.dispatcher.run()))
+        tasks.append(group.create_task(wiring.connections.recorder.run()))
+        tasks.append(group.create_task(wiring.connections.dispatcher.run()))
         for reflector in wiring.reflectors:
             await reflector.synced.wait()
-        wiring.subscriptions.publish_synced()
-        tasks.append(group.create_task(wiring.loop.run()))
-        tasks += [group.create_task(work, name=name) for name, work in wiring.leaders_work()]
+        wiring.state.subscriptions.publish_synced()
+        tasks.append(group.create_task(wiring.scheduling.loop.run()))
+        tasks += [
+            group.create_task(work, name=name) for name, work in wiring.controllers.leaders_work()
+        ]
         try:
             yield wiring
-            wiring.cache.validate()
-            wiring.queue.validate()
+            wiring.state.cache.validate()
+            wiring.scheduling.queue.validate()
         finally:
             for task in tasks:
                 task.cancel()
@@ -194,13 +197,13 @@ async def settled(wiring: Wiring) -> None:
     """Nothing is in flight any more: no attempt, no bind, no status patch."""
 
     def quiet() -> bool:
-        writes = wiring.dispatcher.statistics()
+        writes = wiring.connections.dispatcher.statistics()
         lanes = (writes.bind, writes.status)
         return (
-            not wiring.binding.active
+            not wiring.scheduling.binding.active
             and not writes.settling
             and not any(lane.waiting or lane.in_flight for lane in lanes)
-            and not wiring.queue.statistics().in_flight
+            and not wiring.scheduling.queue.statistics().in_flight
         )
 
     await until(quiet, "quiet")
@@ -260,7 +263,7 @@ def condition(cluster: EmbeddedCluster, name: str) -> JsonObject:
 def sample(wiring: Wiring, name: str, **labels: str) -> float:
     """The sum of a metric's samples that carry these labels; 0 when there are none."""
     total = 0.0
-    for line in wiring.metrics.exposition()[0].decode().splitlines():
+    for line in wiring.connections.metrics.exposition()[0].decode().splitlines():
         series, _, value = line.rpartition(" ")
         if series.partition("{")[0] == name and all(
             f'{key}="{text}"' in series for key, text in labels.items()

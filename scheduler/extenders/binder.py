@@ -25,13 +25,15 @@ class ExtenderBinder:
         outside: ServiceOutside,
         dispatcher: Dispatcher,
         metrics: SchedulerMetrics,
+        *,
+        precondition: Callable[[Pod], str] | None = None,
     ) -> None:
+        """`precondition` runs when a request is about to leave; a reason keeps it from leaving."""
         self._extenders = extenders
         self._outside = outside
         self._dispatcher = dispatcher
         self._metrics = metrics
-        #: Asked when the request is about to leave; a reason keeps it from leaving.
-        self.precondition: Callable[[Pod], str] = lambda _pod: ""
+        self._precondition = precondition
 
     async def bind(self, pod: Pod, node_name: str) -> Status | None:
         """Have an extender bind; returns when the outcome is certain. `SKIP`: use the Bind plugins.
@@ -63,7 +65,7 @@ class ExtenderBinder:
     async def _send(
         self, extender: Extender, pod: Pod, node_name: str, failed: list[ExtenderError]
     ) -> BindResult | RequestError:
-        reason = self.precondition(pod)
+        reason = "" if self._precondition is None else self._precondition(pod)
         if reason:
             held_back = ConnectionFailed("POST", display_name(extender), reason, sent=False)
             return BindResult(BindOutcome.UNBOUND, held_back)

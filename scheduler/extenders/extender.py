@@ -143,10 +143,7 @@ class Extenders:
 
     def suspends(self, pod: Pod) -> bool:
         """Whether some extender may be asked in the pod's scheduling cycle."""
-        return any(
-            each.filter_verb or each.prioritize_verb or each.preempt_verb
-            for each in self.interested(pod)
-        )
+        return any(map(sends_pod, self.interested(pod)))
 
     def review(
         self, pod: Pod, candidates: Sequence[Candidate]
@@ -300,6 +297,22 @@ def display_name(extender: Extender) -> str:
     scheme, separator, rest = extender.url_prefix.partition("://")
     authority, slash, path = rest.partition("/")
     return f"{scheme}{separator}{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def sends_nodes(extender: Extender) -> bool:
+    """Whether the extender is sent whole nodes."""
+    verbs = extender.filter_verb or extender.prioritize_verb
+    return bool(verbs) and not extender.node_cache_capable
+
+
+def sends_pod(extender: Extender) -> bool:
+    """Whether the extender is sent the whole pod that is being scheduled."""
+    return bool(extender.filter_verb or extender.prioritize_verb or extender.preempt_verb)
+
+
+def sends_victims(extender: Extender) -> bool:
+    """Whether the extender is sent whole pods as victims."""
+    return bool(extender.preempt_verb) and not extender.node_cache_capable
 
 
 def mentioned_resources(pod: Pod) -> frozenset[str]:

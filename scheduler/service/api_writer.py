@@ -41,14 +41,20 @@ class ServiceApiWriter:
         metrics: SchedulerMetrics,
         waits: ObjectWaits,
         random: Random | None = None,
+        *,
+        precondition: Callable[[Pod], str] | None = None,
     ) -> None:
+        """Wire the writer.
+
+        `precondition` runs when the request of a bind is about to leave; a reason keeps it from
+        leaving.
+        """
         self._client = client
         self._waits = waits
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._random = random or Random()
-        #: Asked when the request of a bind is about to leave; a reason keeps it from leaving.
-        self.precondition: Callable[[Pod], str] = lambda _pod: ""
+        self._precondition = precondition
         #: Evictions under way, by UID.
         self._evictions: dict[str, asyncio.Task[bool]] = {}
 
@@ -59,11 +65,12 @@ class ServiceApiWriter:
 
         The error of the status is a `PodMovedOnError` if the pod needs no scheduling any more.
         """
+        precondition = self._precondition
         result = await self._dispatcher.bind(
             pod,
             node_name,
             None if annotations is None else dict(annotations),
-            precondition=lambda: self.precondition(pod),
+            precondition=None if precondition is None else lambda: precondition(pod),
         )
         self._metrics.bind_outcome(result.outcome.value)
         if result.bound:

@@ -39,10 +39,10 @@ from scheduler.service import logs
 from scheduler.service.endpoints import Endpoints
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
 from scheduler.service.memory_upkeep import malloc_trim, return_memory
-from scheduler.service.options import RunOptions, available_plugins, read_configuration
+from scheduler.service.options import RunOptions, available_plugins, read_configuration, seconds
 from scheduler.service.serving.descriptors import raise_soft_limit
 from scheduler.service.watchdog import LoopHeartbeat, watch_loop
-from scheduler.service.wiring import Wiring, seconds
+from scheduler.service.wiring import Wiring, wire
 
 _log = structlog.get_logger(__name__)
 
@@ -172,7 +172,7 @@ class Application:
 
     async def _serve(self, transport: Transport, stack: AsyncExitStack) -> int:
         elector = await self._elector()
-        wiring = Wiring(
+        wiring = wire(
             self._configuration,
             self._registry,
             self._options,
@@ -200,9 +200,9 @@ class Application:
     async def _run(self, wiring: Wiring, elector: LeaseThread | None, endpoints: Endpoints) -> None:
         async with asyncio.TaskGroup() as tasks:
             background: list[asyncio.Task[Any]] = [
-                tasks.create_task(wiring.recorder.run(), name="events"),
+                tasks.create_task(wiring.connections.recorder.run(), name="events"),
                 tasks.create_task(watch_loop(self.metrics, self._heartbeat), name="watchdog"),
-                tasks.create_task(wiring.dispatcher.run(), name="dispatcher"),
+                tasks.create_task(wiring.connections.dispatcher.run(), name="dispatcher"),
             ]
             if self._owns_process:
                 upkeep = return_memory(self._clock, malloc_trim())
@@ -264,18 +264,18 @@ class Application:
         finally:
             stopping.cancel()
             syncing.cancel()
-        wiring.subscriptions.publish_synced()
+        wiring.state.subscriptions.publish_synced()
         if self._owns_process:
             # What was read so far lives as long as the process: no need to look at it again.
             gc.collect()
             gc.freeze()
-        statistics = wiring.cache.statistics()
+        statistics = wiring.state.cache.statistics()
         _log.info(
             "synced",
             seconds=round(self._clock.monotonic() - started, 3),
             nodes=statistics.nodes,
             pods=statistics.pods,
-            pending=len(wiring.queue),
+            pending=len(wiring.scheduling.queue),
         )
         return True
 
@@ -305,9 +305,11 @@ class Application:
         await leading
 
     async def _schedule_until_stopped(self, wiring: Wiring) -> None:
-        scheduling = asyncio.create_task(wiring.loop.run(), name="scheduling loop")
+        scheduling = asyncio.create_task(wiring.scheduling.loop.run(), name="scheduling loop")
         stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
-        beside = [asyncio.create_task(work, name=name) for name, work in wiring.leaders_work()]
+        beside = [
+            asyncio.create_task(work, name=name) for name, work in wiring.controllers.leaders_work()
+        ]
         try:
             await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if scheduling.done():
@@ -319,21 +321,27 @@ class Application:
             for task in beside:
                 task.cancel()
             await asyncio.wait((scheduling, *beside))
-            await wiring.background.cancel()
+            await wiring.state.background.cancel()
 
     async def _drain(self, wiring: Wiring) -> None:
         """Let what was decided be written: binds, the events about them, then all the rest."""
-        wiring.loop.stop()
+        wiring.scheduling.loop.stop()
         end = self._clock.monotonic() + DRAIN_SECONDS
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
-                await wiring.loop.drained()
-                await wiring.background.finished()
+                await wiring.scheduling.loop.drained()
+                await wiring.state.background.finished()
         except TimeoutError:
-            _log.warning("binds still under way are given up", count=wiring.binding.active)
+            _log.warning(
+                "binds still under way are given up", count=wiring.scheduling.binding.active
+            )
         # Events go through the dispatcher, which takes nothing any more once it is closing.
-        await wiring.recorder.flush(max(EVENT_FLUSH_TIMEOUT, end - self._clock.monotonic()))
-        abandoned = await wiring.dispatcher.close(max(0.0, end - self._clock.monotonic()))
+        await wiring.connections.recorder.flush(
+            max(EVENT_FLUSH_TIMEOUT, end - self._clock.monotonic())
+        )
+        abandoned = await wiring.connections.dispatcher.close(
+            max(0.0, end - self._clock.monotonic())
+        )
         if abandoned:
             _log.warning("writes abandoned", count=abandoned)
 

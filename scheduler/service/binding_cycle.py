@@ -30,6 +30,7 @@ from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.inbox import Inbox
 from scheduler.service.node_recheck import NodeRecheck
+from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
@@ -55,14 +56,16 @@ class BindingCycle:
         subscriptions: SubscriptionBoard,
         clock: Clock,
         metrics: SchedulerMetrics,
+        waits: ObjectWaits | None = None,
         recheck: NodeRecheck | None = None,
         inbox: Inbox | None = None,
         extenders: ExtenderBinder | None = None,
     ) -> None:
         """Wire the cycle.
 
-        `recheck` looks at changed nodes again before the bind; None trusts the cycle. Without
-        `extenders` only plugins bind.
+        `waits` are those of PreBind plugins; a cycle that waits holds no slot meanwhile. `recheck`
+        filters changed nodes again before the bind; None trusts the cycle. Without `extenders` only
+        plugins bind.
         """
         self._recheck = recheck
         self._inbox = inbox or Inbox()
@@ -83,6 +86,8 @@ class BindingCycle:
         self._preempted: dict[str, str] = {}
         #: Called when there is one less of them.
         self.on_end: Callable[[], None] = lambda: None
+        if waits is not None:
+            waits.on_wait = self.waits
 
     def preempt(self, uid: str, message: str) -> bool:
         """Give up the PreBind of a pod in favour of another; False when it is not in PreBind."""
@@ -271,7 +276,7 @@ class BindingCycle:
         recheck = self._recheck
         if recheck is None:
             return await self._run_bind(attempt), None
-        failure = recheck.begin(attempt)
+        failure = recheck.begin(self._engine, attempt)
         if failure is not None:
             return None, failure
         try:

@@ -106,7 +106,7 @@ class Endpoints:
                 leader_election=None if self._elector is None else self._check_renewal,
                 advisory=self._advisory_checks(),
             ),
-            metrics=self._wiring.metrics,
+            metrics=self._wiring.connections.metrics,
             configz=lambda: configz(self._configuration),
             debug=self._debug_pages(),
             version=build_info().version_info(),
@@ -115,16 +115,16 @@ class Endpoints:
         )
 
     def _advisory_checks(self) -> dict[str, Check]:
-        bridge = self._wiring.bridge
+        bridge = self._wiring.controllers.bridge
         return {} if bridge is None else {"node-provisioning-bridge": bridge.health}
 
     def _debug_pages(self) -> DebugPages:
         wiring = self._wiring
         pods = PodPages(
-            wiring.engine,
-            wiring.queue,
-            lambda namespace, name: wiring.listers["pods"].get(name, namespace),
-            clock=wiring.clock,
+            wiring.scheduling.engine,
+            wiring.scheduling.queue,
+            wiring.state.listers.pod,
+            clock=wiring.connections.clock,
             leading=lambda: self._elector is None or self._elector.leading,
         )
         return DebugPages(
@@ -138,10 +138,10 @@ class Endpoints:
 
     def _cache_page(self, query: Mapping[str, str]) -> object:
         """Sizes, or with `?node=NAME` what is known about one node."""
-        table = self._wiring.cache.table
+        table = self._wiring.state.cache.table
         name = query.get("node")
         if name is None:
-            return self._wiring.cache.statistics()
+            return self._wiring.state.cache.statistics()
         row = table.row_of(name)
         if row is None:
             raise LookupError(f"no node {name!r}")
@@ -156,12 +156,12 @@ class Endpoints:
         }
 
     def _assumed(self, pod: Pod) -> bool:
-        return self._wiring.cache.is_assumed(pod.metadata.uid)
+        return self._wiring.state.cache.is_assumed(pod.metadata.uid)
 
     def _pods(self) -> tuple[Pod, ...]:
         if self._elector is not None and not self._elector.leading:
             return ()
-        return tuple(self._wiring.listers["pods"].list())
+        return tuple(self._wiring.state.listers["pods"].list())
 
     def _check_renewal(self) -> str | None:
         assert self._elector is not None

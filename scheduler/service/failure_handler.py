@@ -131,7 +131,10 @@ class FailureHandler:
             or self._statuses.nomination_differs(pod, nominated)
         ):
             more = self._conditions(pod, info)
-            self._statuses.not_scheduled(pod, failure.reason, message, nominated, more)
+            afresh = self._gates is not None and self._gates.superseded(pod.uid)
+            self._statuses.not_scheduled(
+                pod, failure.reason, message, nominated, more, afresh=afresh
+            )
         elif not info.gated:
             # Many pods that a plugin holds may be let in at once and turned down again. (Where a
             # gate closed behind the pod, the gate's words are newer.)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
@@ -49,6 +49,16 @@ _OF_PREEMPTION: Final = re.compile(
     r"\. preemption: \d+/\d+ nodes are available: "
     r"\d+ Preemption is not helpful for scheduling\.\Z"
 )
+
+
+class GatedPods(Protocol):
+    """The pods that wait, by UID; `SchedulingQueue` implements it."""
+
+    on_gated: Callable[[QueuedPodInfo, Status], None] | None
+
+    def __contains__(self, uid: object, /) -> bool:
+        """Whether the pod waits."""
+        ...
 
 
 class WriteCondition(Protocol):
@@ -128,7 +138,7 @@ class GateReporter:
 
     def __init__(
         self,
-        queue: Container[str],
+        queue: GatedPods,
         newest: PodLister,
         write: WriteCondition,
         clock: Clock,
@@ -136,11 +146,12 @@ class GateReporter:
         delay: float = 1.0,
         conditions: ConditionSource = no_conditions,
     ) -> None:
-        """`queue` contains the UIDs of waiting pods; `delay` is in seconds.
+        """Report what `queue` says about gated pods; `delay` is in seconds.
 
         `conditions` gives the conditions that plugins want written along.
         """
         self._conditions = conditions
+        queue.on_gated = self.held
         self._queue = queue
         self._newest = newest
         self._write = write

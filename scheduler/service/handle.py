@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +172,18 @@ class ServiceWhatIf:
         return self.framework
 
 
+@dataclass(frozen=True, slots=True)
+class SchedulingParts:
+    """What a handle needs of the parts that are built from plugins."""
+
+    queue: SchedulingQueue
+    evaluator: PreemptionSearch
+    #: `BindingCycle.preempt`.
+    preempt_binding: Callable[[str, str], bool]
+    #: `FailureHandler.relabel`.
+    relabel: Callable[[Pod, str, str], None]
+
+
 class ServiceHandle:
     """Implements `framework.Handle` for one profile."""
 
@@ -205,14 +218,12 @@ class ServiceHandle:
         self._waiting_pods = waiting_pods
         self._background = background
         self._inbox = inbox or Inbox()
-        #: Set when the queue exists; it is built from the plugins, so after them.
-        self.queue: SchedulingQueue | None = None
-        #: Set when the queue exists, for it looks at nominations.
-        self.evaluator: PreemptionSearch | None = None
-        #: Set when binding cycles exist: `BindingCycle.preempt`.
-        self.stop_binding: Callable[[str, str], bool] = _nothing_to_stop
-        #: Set when it exists: `FailureHandler.relabel`.
-        self.write_label: Callable[[Pod, str, str], None] = _nothing_to_label
+        self._parts: SchedulingParts | None = None
+
+    def connect(self, parts: SchedulingParts) -> None:
+        """Complete the handle, once: queue and binding are built from plugins that have it."""
+        assert self._parts is None
+        self._parts = parts
 
     @property
     def table(self) -> NodeTableView:
@@ -222,33 +233,30 @@ class ServiceHandle:
     @property
     def nominator(self) -> Nominator:
         """Nominations."""
-        return self._queue().nominator
+        return self._scheduling().queue.nominator
 
     @property
     def preemption(self) -> PreemptionSearch:
         """The search for victims."""
-        if self.evaluator is None:
-            msg = "the search for victims does not exist yet: use it from extension points"
-            raise RuntimeError(msg)
-        return self.evaluator
+        return self._scheduling().evaluator
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""
-        queue, wanted = self._queue(), list(pods)
+        queue, wanted = self._scheduling().queue, list(pods)
         self._inbox.submit(lambda: queue.activate(wanted))
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods."""
-        queue, wanted = self._queue(), list(uids)
+        queue, wanted = self._scheduling().queue, list(uids)
         self._inbox.submit(lambda: queue.recheck(wanted))
 
     def relabel(self, pod: Pod, reason: str, message: str) -> None:
         """Have a waiting pod's PodScheduled condition say something else."""
-        self.write_label(pod, reason, message)
+        self._scheduling().relabel(pod, reason, message)
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:
         """Try pods again that `plugin` rejected."""
-        queue, wanted = self._queue(), list(uids)
+        queue, wanted = self._scheduling().queue, list(uids)
         self._inbox.submit(partial(queue.wake, wanted, plugin, f"{plugin}Wake"))
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
@@ -267,23 +275,14 @@ class ServiceHandle:
 
     def preempt_binding(self, uid: str, message: str) -> bool:
         """Stop the PreBind of a pod; False when it is not in PreBind."""
-        return self.stop_binding(uid, message)
+        return self._scheduling().preempt_binding(uid, message)
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` in a task of the process."""
         self._background.start(work, name)
 
-    def _queue(self) -> SchedulingQueue:
-        if self.queue is None:
+    def _scheduling(self) -> SchedulingParts:
+        if self._parts is None:
             msg = "the queue does not exist yet: use it from extension points, not from __init__"
             raise RuntimeError(msg)
-        return self.queue
-
-
-def _nothing_to_stop(uid: str, message: str) -> bool:  # noqa: ARG001 - the signature is the seam
-    """Before binding cycles exist."""
-    return False
-
-
-def _nothing_to_label(pod: Pod, reason: str, message: str) -> None:
-    """Before the failure handler exists."""
+        return self._parts

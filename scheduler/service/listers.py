@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from scheduler.api.pod import Pod
 from scheduler.client.store import Store
 from scheduler.framework import Lister
 
@@ -33,6 +34,11 @@ class StoreListers:
     def add(self, plural: str, store: Store[Any]) -> None:
         """Serve `plural` from `store`."""
         self._stores[plural] = store
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return the newest known state of a pod."""
+        found: Pod | None = self["pods"].get(name, namespace)
+        return found
 
     def __getitem__(self, plural: str) -> Lister:
         return self._stores.get(plural, _NOTHING)

@@ -15,23 +15,22 @@ from scheduler.metrics import SchedulerMetrics
 class NodeRecheck:
     """Knows the pods whose Bind plugins run. Touched from the scheduling loop's event loop only."""
 
-    def __init__(self, engine: Engine, metrics: SchedulerMetrics) -> None:
-        self._engine = engine
+    def __init__(self, metrics: SchedulerMetrics) -> None:
         self._metrics = metrics
-        self._binding: dict[str, Attempt] = {}
+        self._binding: dict[str, tuple[Engine, Attempt]] = {}
         self._failures: dict[str, Failure] = {}
 
-    def begin(self, attempt: Attempt) -> Failure | None:
-        """The pod is about to be bound; a failure means that it must not be."""
-        failure = self._check(attempt)
+    def begin(self, engine: Engine, attempt: Attempt) -> Failure | None:
+        """Check a pod that is about to be bound; a failure means that it must not be."""
+        failure = self._check(engine, attempt)
         if failure is None:
-            self._binding[attempt.info.uid] = attempt
+            self._binding[attempt.info.uid] = engine, attempt
         return failure
 
     def precondition(self, pod: Pod) -> str:
-        """Why the bind request of `pod` must not leave; empty when it may."""
-        attempt = self._binding.get(pod.metadata.uid)
-        failure = None if attempt is None else self._check(attempt)
+        """Return why the bind request of `pod` must not leave; empty when it may."""
+        binding = self._binding.get(pod.metadata.uid)
+        failure = None if binding is None else self._check(*binding)
         if failure is None:
             return ""
         self._failures[pod.metadata.uid] = failure
@@ -42,9 +41,9 @@ class NodeRecheck:
         self._binding.pop(attempt.info.uid, None)
         return self._failures.pop(attempt.info.uid, None)
 
-    def _check(self, attempt: Attempt) -> Failure | None:
-        if not self._engine.changed_by_others(attempt):
+    def _check(self, engine: Engine, attempt: Attempt) -> Failure | None:
+        if not engine.changed_by_others(attempt):
             return None
-        failure = self._engine.recheck(attempt)
+        failure = engine.recheck(attempt)
         self._metrics.node_recheck(fits=failure is None)
         return failure

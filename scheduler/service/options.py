@@ -126,6 +126,11 @@ def read_configuration(options: RunOptions, registry: Registry | None = None) ->
     )
 
 
+def seconds(value: timedelta | None) -> float:
+    """Return the seconds of a duration; 0 for none."""
+    return 0.0 if value is None else value.total_seconds()
+
+
 def _unusable_extenders(configuration: KubeSchedulerConfiguration) -> Iterable[tuple[str, str]]:
     """URLs and TLS files as well: a start would fail on them."""
     if not configuration.extenders:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -28,9 +28,6 @@ class StatusWriter:
         self._nominator = nominator
         nominator.under_way = dispatcher.nomination_under_way
         dispatcher.on_nomination = nominator.written
-        #: Told the UID whenever a failed attempt is written; whether another condition may still be
-        #: on its way, so that the pod known here proves nothing.
-        self.on_not_scheduled: Callable[[str], bool] = lambda _uid: False
 
     def not_scheduled(
         self,
@@ -39,12 +36,14 @@ class StatusWriter:
         message: str,
         nominated_node_name: str | None,
         more: Sequence[Condition] = (),
+        *,
+        afresh: bool = False,
     ) -> None:
-        """Say why the pod is pending; None leaves its nomination alone, "" clears it.
+        """Write why the pod is pending; a nomination of None leaves it alone, "" clears it.
 
-        `more` are conditions of plugins, for the same patch.
+        `more` are conditions of plugins, for the same patch. `afresh`: write the condition even if
+        the pod, as known here, has it already, since another one may be on its way.
         """
-        afresh = self.on_not_scheduled(pod.uid)
         known = _unsure(pod) if afresh else pod
         self._submit(known, _why(pod, reason, message), nominated_node_name, more)
 

@@ -46,14 +46,14 @@ class HostileWorld:
 
     def _quiet(self) -> bool:
         wiring = self.wiring
-        writes = wiring.dispatcher.statistics()
+        writes = wiring.connections.dispatcher.statistics()
         lanes = (writes.bind, writes.status, writes.event)
-        events = wiring.recorder.statistics()
+        events = wiring.connections.recorder.statistics()
         return (
             self.api.delivered
-            and not wiring.queue.statistics().active
-            and not wiring.queue.statistics().in_flight
-            and not wiring.binding.active
+            and not wiring.scheduling.queue.statistics().active
+            and not wiring.scheduling.queue.statistics().in_flight
+            and not wiring.scheduling.binding.active
             and not writes.settling
             and not any(lane.waiting or lane.in_flight for lane in lanes)
             and not events.waiting
@@ -71,7 +71,7 @@ class HostileWorld:
 
     def known(self, plural: str) -> set[str]:
         """Names of what the store of a kind holds."""
-        return {each.metadata.name for each in self.wiring.listers[plural].list()}
+        return {each.metadata.name for each in self.wiring.state.listers[plural].list()}
 
     def watches(self, plural: str) -> bool:
         """Whether this scheduler follows a kind."""

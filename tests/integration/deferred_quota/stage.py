@@ -77,7 +77,7 @@ class Stage:
 
     @property
     def plugin(self) -> ResourceQuota:
-        found: ResourceQuota = self.wiring.frameworks[PROFILE].plugins["ResourceQuota"]
+        found: ResourceQuota = self.wiring.profiles.frameworks[PROFILE].plugins["ResourceQuota"]
         return found
 
     @property
@@ -93,10 +93,10 @@ class Stage:
 
     def wake(self) -> None:
         """Have the scheduling loop look at the clock."""
-        if self.wiring.queue.on_timer is not None:
-            self.wiring.queue.on_timer()
-        if self.wiring.usage_writer is not None:
-            self.wiring.usage_writer.wake()
+        if self.wiring.scheduling.queue.on_timer is not None:
+            self.wiring.scheduling.queue.on_timer()
+        if self.wiring.controllers.quota.usage_writer is not None:
+            self.wiring.controllers.quota.usage_writer.wake()
 
     # -- objects ---------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Stage:
         wanted = version.obj["metadata"]["resourceVersion"]
 
         def seen() -> bool:
-            known: Any = self.wiring.listers["resourcequotas"].get(name, "default")
+            known: Any = self.wiring.state.listers["resourcequotas"].get(name, "default")
             return int(known.metadata.resource_version) >= int(wanted)
 
         await until(seen, "quota seen")
@@ -173,7 +173,7 @@ class Stage:
 
     def activate(self, *names: str) -> None:
         """A plugin wants these pods to be tried now."""
-        self.wiring.queue.activate([self.seen(name) for name in names])
+        self.wiring.scheduling.queue.activate([self.seen(name) for name in names])
 
     # -- what became of it -----------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Stage:
         await settled(self.wiring)
 
     def is_held(self, name: str) -> bool:
-        view = self.wiring.queue.view("default", name)
+        view = self.wiring.scheduling.queue.view("default", name)
         return view is not None and "ResourceQuota" in view.unschedulable_plugins
 
     def is_bound(self, name: str) -> bool:
@@ -219,7 +219,7 @@ class Stage:
 
     def seen(self, name: str, namespace: str = "default") -> Pod:
         """The pod as the scheduler knows it."""
-        found: Pod | None = self.wiring.listers["pods"].get(name, namespace)
+        found: Pod | None = self.wiring.state.listers["pods"].get(name, namespace)
         assert found is not None
         return found
 

@@ -40,13 +40,15 @@ async def test_b26_a_bind_whose_answer_is_lost_keeps_its_share(cluster: Embedded
         await stage.quota(cpu=1000)
         cluster.faults.remove(hidden)
         stage.released("a")
-        await until(lambda: stage.wiring.dispatcher.statistics().bind.sent == 1)
+        await until(lambda: stage.wiring.connections.dispatcher.statistics().bind.sent == 1)
         hidden = cluster.faults.add(
             FaultRule(action="hide", verb="watch", resource="pods", name="a")
         )
         stage.released("b")
         await stage.held("b")
-        await until(lambda: stage.wiring.dispatcher.statistics().settled == 1, "settled")
+        await until(
+            lambda: stage.wiring.connections.dispatcher.statistics().settled == 1, "settled"
+        )
         await settled(stage.wiring)
         stage.advance()
         await stage.quiet()
@@ -69,7 +71,9 @@ async def test_the_share_is_kept_as_long_as_the_outcome_is_unknown(
     async with staged(cluster) as stage:
         await stage.quota(cpu=1000)
         stage.released("a")
-        await until(lambda: stage.wiring.dispatcher.statistics().settling == 1, "settling")
+        await until(
+            lambda: stage.wiring.connections.dispatcher.statistics().settling == 1, "settling"
+        )
         stage.released("b")
         await stage.held("b")
         stage.advance(600)

@@ -232,7 +232,7 @@ async def test_b54_a_held_pod_is_explained(cluster: EmbeddedCluster) -> None:
         await filled(stage)
         stage.released("g", cpu="5")
         said = await stage.told("g")
-        view = stage.wiring.queue.view("default", "g")
+        view = stage.wiring.scheduling.queue.view("default", "g")
         assert view is not None
         await until(lambda: stage.notes() == [FULL])
         assert said["message"] == view.message == FULL
@@ -249,7 +249,7 @@ async def test_b60_a_prefilter_rejection_says_what_the_kep_says(cluster: Embedde
             taken.append("g")
             account = stage.ledger.account("default", "p1")
             assert account is not None
-            other = [each for each in stage.wiring.listers["pods"].list("default")
+            other = [each for each in stage.wiring.state.listers["pods"].list("default")
                      if each.metadata.name == "other"]  # fmt: skip
             assert not stage.ledger.reserve(other[0])
         return None

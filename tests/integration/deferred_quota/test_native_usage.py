@@ -87,11 +87,11 @@ async def test_b52_a_server_that_is_not_native_is_told_of_once() -> None:
         cluster.create(pod("g", "4", gates=GATES))
 
         def charged() -> bool:
-            known = wiring.listers["resourcequotas"].get("q", "default")
+            known = wiring.state.listers["resourcequotas"].get("q", "default")
             return known is not None and known.status.used.get("requests.cpu") == "4"
 
         await until(charged)
-        checks = wiring.native_usage
+        checks = wiring.controllers.quota.native_usage
         assert checks is not None
         checks.check()
         assert event_notes(cluster, NOT_NATIVE) == []
@@ -108,10 +108,10 @@ async def test_b52_a_native_server_is_not_suspected() -> None:
         _set_gates(cluster, "runs")
         await until(shows(cluster, "4"))
         cluster.create(pod("g", "4", gates=GATES))
-        await until(lambda: wiring.listers["pods"].get("g", "default"))
-        assert wiring.native_usage is not None
+        await until(lambda: wiring.state.listers["pods"].get("g", "default"))
+        assert wiring.controllers.quota.native_usage is not None
         for _ in range(3):
-            wiring.native_usage.check()
+            wiring.controllers.quota.native_usage.check()
         await settled(wiring)
         assert event_notes(cluster, NOT_NATIVE) == []
-        assert wiring.configuration.feature_gates.enabled(GATE)
+        assert wiring.connections.configuration.feature_gates.enabled(GATE)

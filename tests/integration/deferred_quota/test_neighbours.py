@@ -175,7 +175,7 @@ async def test_b55_a_flood_of_gated_pods_costs_others_nothing(cluster: EmbeddedC
         await until(lambda: stage.ledger.statistics().held == flood // 2, "half held")
         # Gated pods are known and stand nowhere; held ones stand in one line.
         await until(lambda: stage.ledger.statistics().reserved == 0, "seen bound")
-        writes = stage.wiring.dispatcher.statistics().status
+        writes = stage.wiring.connections.dispatcher.statistics().status
         stage.released("fits", cpu="3")
         cluster.create(pod("other", "1"))
         await until(lambda: bound_to(cluster, "fits"))
@@ -184,5 +184,5 @@ async def test_b55_a_flood_of_gated_pods_costs_others_nothing(cluster: EmbeddedC
         attempts = "scheduler_schedule_attempts_total"
         assert sample(stage.wiring, attempts, result="unschedulable") == 0
         assert condition(cluster, "f1")["reason"] == "SchedulingGated"
-        after = stage.wiring.dispatcher.statistics().status
+        after = stage.wiring.connections.dispatcher.statistics().status
         assert after.sent - writes.sent <= flood // 2 + 10, "one condition each, no more"

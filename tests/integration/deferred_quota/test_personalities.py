@@ -67,7 +67,7 @@ async def _quota(cluster: EmbeddedCluster, wiring: Wiring, hard: dict[str, str])
 
     def known() -> bool:
         stored = cluster.get("v1", "ResourceQuota", "q")
-        seen: Any = wiring.listers["resourcequotas"].get("q", "default")
+        seen: Any = wiring.state.listers["resourcequotas"].get("q", "default")
         counted = (stored.get("status") or {}).get("hard") == hard
         version = stored["metadata"]["resourceVersion"]
         return counted and seen is not None and seen.metadata.resource_version == version
@@ -149,7 +149,7 @@ async def test_b52_a_controller_without_the_gate_holds_too_long_never_too_little
         if skewed:
 
             def seen() -> bool:
-                known: Any = wiring.listers["resourcequotas"].get("q", "default")
+                known: Any = wiring.state.listers["resourcequotas"].get("q", "default")
                 return bool(known.status.used.get("requests.cpu") == "6")
 
             await until(seen, "the scheduler knows")

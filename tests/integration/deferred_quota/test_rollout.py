@@ -208,7 +208,7 @@ async def test_b28_the_leader_dies_between_reserve_and_the_end(
     async with staged(cluster, []) as first:
         await first.quota(cpu=1000)
         first.released("a", "b")
-        sent = first.wiring.dispatcher.statistics
+        sent = first.wiring.connections.dispatcher.statistics
         await until(lambda: sent().bind.in_flight or sent().settling or total.binds)
     cluster.faults.remove(rule)
     async with staged(cluster, []) as second:

@@ -84,7 +84,7 @@ async def test_b27_two_schedulers_are_exact_or_overshoot_by_what_the_other_has_i
     nodes = [node(f"n{number}", "50") for number in range(3)]
     async with staged(cluster, nodes, args) as stage, another(cluster, args) as second:
         await stage.quota(cpu=3000)
-        await until(lambda: second.listers["resourcequotas"].get("q", "default"))
+        await until(lambda: second.state.listers["resourcequotas"].get("q", "default"))
         for wave in range(2):
             names = [f"w{wave}-{number}" for number in range(10)]
             for index, name in enumerate(names):
@@ -145,7 +145,7 @@ async def test_what_another_has_booked_is_taken_until_it_expires(cluster: Embedd
         stage.released("first")
         # Expired long ago: it means nothing.
         await stage.bound("first")
-        now = stage.wiring.clock.now()
+        now = stage.wiring.connections.clock.now()
         fresh = {**entry, "time": second_time(now)}
         annotate(cluster, json.dumps({stage.uid("theirs"): fresh}))
         await until(lambda: list(stage.ledger.reserved()), "their booking is seen")

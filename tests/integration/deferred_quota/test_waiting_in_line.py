@@ -55,7 +55,7 @@ class Writes:
 async def test_b30_unrelated_events_touch_no_held_pod(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
         await crowd(stage)
-        runs = stage.wiring.queue.statistics().pre_enqueue_runs
+        runs = stage.wiring.scheduling.queue.statistics().pre_enqueue_runs
         for number in range(5):
             cluster.create(node(f"more-{number}"))
         cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
@@ -66,18 +66,18 @@ async def test_b30_unrelated_events_touch_no_held_pod(cluster: EmbeddedCluster) 
 
         def seen() -> bool:
             running = stage.seen("running")
-            return "a" in running.metadata.labels and stage.wiring.cache.table.node_count == 6
+            return "a" in running.metadata.labels and stage.wiring.state.cache.table.node_count == 6
 
         await until(seen)
         await until(
             lambda: any(
                 each.metadata.name == "stranger" and each.spec.node_name
-                for each in stage.wiring.listers["pods"].list("other")
+                for each in stage.wiring.state.listers["pods"].list("other")
             )
         )
         await stage.quiet()
         # The stranger's own, and nobody else's.
-        assert stage.wiring.queue.statistics().pre_enqueue_runs == runs + 1
+        assert stage.wiring.scheduling.queue.statistics().pre_enqueue_runs == runs + 1
 
 
 async def test_b31_one_freed_unit_binds_one_pod_and_writes_next_to_nothing(
@@ -85,7 +85,7 @@ async def test_b31_one_freed_unit_binds_one_pod_and_writes_next_to_nothing(
 ) -> None:
     async with staged(cluster) as stage:
         names = await crowd(stage)
-        runs = stage.wiring.queue.statistics().pre_enqueue_runs
+        runs = stage.wiring.scheduling.queue.statistics().pre_enqueue_runs
         stage.finish("running")
         writes = Writes(cluster)
         await stage.bound(names[0])
@@ -93,7 +93,7 @@ async def test_b31_one_freed_unit_binds_one_pod_and_writes_next_to_nothing(
         assert sum(map(stage.is_bound, names)) == 1
         assert set(writes.names) == {names[0]}
         assert len(writes.names) <= 10
-        assert stage.wiring.queue.statistics().pre_enqueue_runs - runs <= 2
+        assert stage.wiring.scheduling.queue.statistics().pre_enqueue_runs - runs <= 2
 
 
 @pytest.mark.parametrize("what", ["deleted", "raised", "key removed"])
@@ -106,7 +106,7 @@ async def test_b32_a_changed_quota_wakes_those_it_held(cluster: EmbeddedCluster,
         await stage.told("by-a")
         await stage.told("by-b")
         await stage.quiet()
-        runs = stage.wiring.queue.statistics().pre_enqueue_runs
+        runs = stage.wiring.scheduling.queue.statistics().pre_enqueue_runs
         if what == "deleted":
             stage.delete("a", "ResourceQuota")
         elif what == "raised":
@@ -116,7 +116,7 @@ async def test_b32_a_changed_quota_wakes_those_it_held(cluster: EmbeddedCluster,
         await stage.bound("by-a")
         await stage.quiet()
         assert stage.is_held("by-b")
-        assert stage.wiring.queue.statistics().pre_enqueue_runs == runs + 1
+        assert stage.wiring.scheduling.queue.statistics().pre_enqueue_runs == runs + 1
 
 
 async def test_b34_unrelated_namespaces_do_not_share_a_limit(cluster: EmbeddedCluster) -> None:
@@ -129,7 +129,9 @@ async def test_b34_unrelated_namespaces_do_not_share_a_limit(cluster: EmbeddedCl
         stage.released("g")
         await stage.held("g")
         await until(
-            lambda: any(each.spec.node_name for each in stage.wiring.listers["pods"].list("other"))
+            lambda: any(
+                each.spec.node_name for each in stage.wiring.state.listers["pods"].list("other")
+            )
         )
 
 
@@ -160,7 +162,7 @@ async def test_b37_new_numbers_alone_are_written_once_a_minute(cluster: Embedded
         uid = stage.uid("g")
         for number in range(5):
             await stage.patch_quota("q", {CPU: 10_001 + number})
-            stage.wiring.queue.recheck([uid])
+            stage.wiring.scheduling.queue.recheck([uid])
         await stage.quiet()
         assert writes.names == []
         stage.advance(61)

@@ -122,7 +122,7 @@ async def test_rejections_are_told_and_any_event_brings_the_pod_back(
             "0/2 nodes are available: 1 no licence, 1 no such device."
         )
         assert condition(cluster, "p")["reason"] == "Unschedulable"
-        (view,) = [each for each in scheduler.queue.views() if each.name == "p"]
+        (view,) = [each for each in scheduler.scheduling.queue.views() if each.name == "p"]
         assert "Extender" in view.unschedulable_plugins
         extender.answers["filter"] = only("n1", "n2", "n3")
         cluster.create(node("n3"))
@@ -224,7 +224,10 @@ async def test_a_hanging_extender_is_given_up_and_soon_not_called_any_more(
         assert len(extender.calls) == 2
         assert sample(scheduler, "kubestow_extender_circuit_open") == 1
         assert sample(scheduler, "kubestow_extender_requests_total", result="not_called") >= 1
-        assert scheduler.outside.statistics()[extender.url + "/"]["filter"]["state"] == "open"
+        assert (
+            scheduler.state.extender_transport.statistics()[extender.url + "/"]["filter"]["state"]
+            == "open"
+        )
 
 
 @pytest.mark.parametrize("answer", [500, 400, b"garbage"])
@@ -275,7 +278,7 @@ async def test_a_verb_that_works_does_not_keep_one_that_hangs_in_use(
         await until(lambda: all(bound_to(cluster, f"p{index}") for index in range(10)), "bound")
         assert extender.verbs().count("filter") == 10
         assert extender.verbs().count("prioritize") == 2
-        states = scheduler.outside.statistics()[extender.url + "/"]
+        states = scheduler.state.extender_transport.statistics()[extender.url + "/"]
         assert {verb: each["state"] for verb, each in states.items()} == {
             "filter": "closed", "prioritize": "open"
         }  # fmt: skip

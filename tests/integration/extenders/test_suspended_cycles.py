@@ -54,9 +54,9 @@ async def test_the_chosen_node_is_deleted_while_the_extender_thinks(
     async with scheduling(cluster, **document) as scheduler:
         await thinking(cluster, extender, "p")
         delete(cluster, "n1", "Node")
-        await until(lambda: scheduler.listers["nodes"].get("n1") is None, "seen")
+        await until(lambda: scheduler.state.listers["nodes"].get("n1") is None, "seen")
         # The cycle still has its world.
-        assert scheduler.cache.table.row_of("n1") is not None
+        assert scheduler.state.cache.table.row_of("n1") is not None
         extender.release()
         await until(lambda: message(cluster), "condition")
         assert message(cluster).startswith('node "n1" vanished while the scheduling cycle waited')
@@ -74,7 +74,7 @@ async def test_the_chosen_node_fills_up_while_the_extender_thinks(
         await thinking(cluster, extender, "p")
         cluster.create(pod("rival", schedulerName="another"))
         bind(cluster, "rival", "n1")
-        await until(lambda: scheduler.inbox.statistics()["waiting"], "seen")
+        await until(lambda: scheduler.state.inbox.statistics()["waiting"], "seen")
         extender.release()
         await until(lambda: message(cluster), "condition")
         assert message(cluster).endswith("or an async plugin: Insufficient cpu")
@@ -91,7 +91,7 @@ async def test_a_chosen_node_that_changed_and_still_fits_is_taken(
         await thinking(cluster, extender, "p")
         cluster.create(pod("rival", schedulerName="another"))
         bind(cluster, "rival", "n1")
-        await until(lambda: scheduler.inbox.statistics()["waiting"], "seen")
+        await until(lambda: scheduler.state.inbox.statistics()["waiting"], "seen")
         extender.release()
         await until(lambda: bound_to(cluster, "p") == "n1", "bound")
     assert extender.verbs() == ["filter"]
@@ -107,11 +107,11 @@ async def test_a_pod_that_is_deleted_while_the_extender_thinks_is_forgotten(
         await thinking(cluster, extender, "p", "next")
         delete(cluster, "p")
         await until(lambda: find(cluster, "p") is None, "deleted")
-        await until(lambda: scheduler.listers["pods"].get("p", "default") is None, "seen")
+        await until(lambda: scheduler.state.listers["pods"].get("p", "default") is None, "seen")
         extender.release()
         await until(lambda: bound_to(cluster, "next") == "n1", "the next one goes on")
         await settled(scheduler)
-        assert not scheduler.queue.statistics().in_flight
+        assert not scheduler.scheduling.queue.statistics().in_flight
     assert log.entries == [("next", "n1")]
     assert event_notes(cluster, "FailedScheduling") == []
 
@@ -126,7 +126,7 @@ async def test_a_pod_that_somebody_else_binds_meanwhile_is_left_alone(
     async with scheduling(cluster, extenders=[mine]) as scheduler:
         await thinking(cluster, extender, "p", "next")
         bind(cluster, "p", "n1")
-        await until(lambda: scheduler.inbox.statistics()["waiting"], "seen")
+        await until(lambda: scheduler.state.inbox.statistics()["waiting"], "seen")
         extender.release(only("n2"))
         await until(lambda: bound_to(cluster, "next") == "n2", "the next one goes on")
     assert log.entries == [("p", "n1"), ("next", "n2")]
@@ -163,9 +163,9 @@ async def test_events_in_between_reach_the_queue_in_order_before_the_outcome(
         await asked.wait()
         for name in ("n2", "n3", "n4"):
             cluster.create(node(name))
-        await until(lambda: scheduler.listers["nodes"].get("n4") is not None, "decoded")
+        await until(lambda: scheduler.state.listers["nodes"].get("n4") is not None, "decoded")
         assert seen == []
-        assert scheduler.cache.table.node_count == 1
+        assert scheduler.state.cache.table.node_count == 1
         gate.set()
         # The cycle saw n1 only; what happened meanwhile counted as happened while in flight.
         await until(lambda: bound_to(cluster, "p") == "n4", "woken by n4")
@@ -194,14 +194,14 @@ async def test_results_of_bindings_wait_for_the_cycle_as_well(
     extender.answers["filter"] = hanging
     async with scheduling(cluster, [holding], extenders=[mine], **QUICK) as scheduler:
         cluster.create(pod("first"))
-        await until(lambda: scheduler.cache.statistics().assumed_pods == 1, "assumed")
+        await until(lambda: scheduler.state.cache.statistics().assumed_pods == 1, "assumed")
         containers = [{"name": "c", "resources": {"limits": {"example.com/slow": "0"}}}]
         cluster.create(pod("second", containers=containers))
         await until(lambda: extender.calls, "asked")
         held.set()
         await bound.wait()
-        await until(lambda: scheduler.inbox.statistics()["waiting"], "failure waits")
-        assert scheduler.cache.statistics().assumed_pods == 1
+        await until(lambda: scheduler.state.inbox.statistics()["waiting"], "failure waits")
+        assert scheduler.state.cache.statistics().assumed_pods == 1
         extender.release()
         await until(lambda: bound_to(cluster, "second"), "second is bound")
         await until(
@@ -216,16 +216,16 @@ async def test_no_cycle_ends_while_a_relist_is_being_applied(
     document = {**QUICK, "extenders": [entry(extender, "filter", **NAMES)]}
     async with scheduling(cluster, **document) as scheduler:
         await thinking(cluster, extender, "p")
-        scheduler.loop.pause(True)
+        scheduler.scheduling.loop.pause(True)
         extender.release()
         await until(
             lambda: sample(scheduler, "kubestow_extender_requests_total", result="success"),
             "answered",
         )
         cluster.create(pod("theirs", nodeName="n1"))
-        await until(lambda: scheduler.listers["pods"].get("theirs", "default"), "listed")
-        assert scheduler.inbox.suspended
-        scheduler.loop.pause(False)
+        await until(lambda: scheduler.state.listers["pods"].get("theirs", "default"), "listed")
+        assert scheduler.state.inbox.suspended
+        scheduler.scheduling.loop.pause(False)
         await until(lambda: message(cluster), "condition")
         assert message(cluster).startswith('node "n1" changed while the scheduling cycle waited')
 
@@ -237,11 +237,11 @@ async def test_stopping_does_not_wait_for_an_extender(
     mine = entry(extender, "filter", **NAMES, httpTimeout="1h")
     async with scheduling(cluster, extenders=[mine]) as scheduler:
         await thinking(cluster, extender, "p")
-        scheduler.loop.stop()
+        scheduler.scheduling.loop.stop()
         async with asyncio.timeout(60):
-            await scheduler.loop.drained()
-        assert not scheduler.inbox.suspended
-        assert not scheduler.queue.statistics().in_flight
+            await scheduler.scheduling.loop.drained()
+        assert not scheduler.state.inbox.suspended
+        assert not scheduler.scheduling.queue.statistics().in_flight
 
 
 # -- async plugins --------------------------------------------------------------------------------

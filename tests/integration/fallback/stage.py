@@ -161,7 +161,7 @@ class Stage:
 
     def newest(self, name: str) -> Pod:
         """A pod as the scheduler knows it."""
-        found = self.wiring.listers["pods"].get(name, "default")
+        found = self.wiring.state.listers["pods"].get(name, "default")
         assert isinstance(found, Pod)
         return found
 
@@ -180,7 +180,7 @@ class Stage:
     def advance(self, seconds: float) -> None:
         """Let so much time pass for the scheduler."""
         self.clock.ahead += seconds
-        wake = self.wiring.queue.on_timer
+        wake = self.wiring.scheduling.queue.on_timer
         assert wake is not None
         wake()
 
@@ -205,7 +205,7 @@ class Stage:
         await until(self._caught_up, "caught up")
 
     def _caught_up(self) -> bool:
-        stats = self.wiring.queue.statistics()
+        stats = self.wiring.scheduling.queue.statistics()
         if stats.active or stats.in_flight:
             return False
         for reflector in self.wiring.reflectors:
@@ -240,7 +240,7 @@ class Stage:
         assert bound_to(self.cluster, name) == where
 
     def place(self, name: str) -> str:
-        view = self.wiring.queue.view("default", name)
+        view = self.wiring.scheduling.queue.view("default", name)
         return "" if view is None else str(view.place.value)
 
 

@@ -15,9 +15,12 @@ from tests.integration.fallback.stage import NPF, PF, ZONE, Stage, constraint, s
 
 def shown(stage: Stage) -> str:
     wiring = stage.wiring
-    pods = wiring.listers["pods"]
+    pods = wiring.state.listers["pods"]
     explainer = Explainer(
-        wiring.engine, wiring.queue, lambda space, name: pods.get(name, space), clock=wiring.clock
+        wiring.scheduling.engine,
+        wiring.scheduling.queue,
+        lambda space, name: pods.get(name, space),
+        clock=wiring.connections.clock,
     )
     console = Console(file=io.StringIO(), width=200)
     show(explainer.explain("default", "p"), console)
@@ -37,7 +40,7 @@ async def test_every_criterion_with_its_evidence(cluster: EmbeddedCluster) -> No
         assert "s of 300s left)" in text
         assert f"{PF} true (preemption found no candidate)" in text
         assert "fits on 0 of 2 nodes" in text
-        stage.wiring.loop.pause(True)
+        stage.wiring.scheduling.loop.pause(True)
         stage.provisioning("p", "False", reason="ScaleUpBackoff")
         await until(lambda: len(stage.newest("p").status.conditions) == 3)
         text = shown(stage)
@@ -51,7 +54,7 @@ async def test_strict_first_is_explained_as_it_is_done(cluster: EmbeddedCluster)
         stage.create(spread("p", f"{ZONE}={NPF}"))
         await stage.attempted("p", 1)
         assert "fits on 0 of 2 nodes" in shown(stage)
-        stage.wiring.loop.pause(True)
+        stage.wiring.scheduling.loop.pause(True)
         stage.provisioning("p", "False")
         await until(lambda: len(stage.newest("p").status.conditions) == 3)
         assert "fits on 1 of 2 nodes" in shown(stage)

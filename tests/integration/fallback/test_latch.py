@@ -48,7 +48,7 @@ async def test_a23_what_preemption_nominated_while_soft_is_not_given_up(
             # Something happens that might help, while the victim is still there.
             stage.create(zone_node(f"z2-{attempt}", "Z2", cpu="0"))
             await stage.quiet()
-            stage.wiring.queue.activate([stage.newest("p")])
+            stage.wiring.scheduling.queue.activate([stage.newest("p")])
             await stage.attempted("p", attempt)
             assert nominated(cluster) == "z1", "a strict attempt would have given it up"
             assert victims(cluster) == {"slow"}, "nobody else dies"

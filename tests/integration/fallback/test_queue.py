@@ -33,7 +33,7 @@ async def test_a32_the_outcome_alone_brings_the_next_attempt(cluster: EmbeddedCl
         stage.uneven()
         stage.create(spread("p", ZONE_PF))
         await until(lambda: stage.place("p") == "backoff")
-        view = stage.wiring.queue.view("default", "p")
+        view = stage.wiring.scheduling.queue.view("default", "p")
         assert view is not None
         assert view.last_event == ATTEMPT_OUTCOME.label
         cluster.faults.add(FaultRule(action="silence", verb="watch"))
@@ -56,7 +56,7 @@ async def test_a33_a_status_that_cannot_be_written_delays_nothing(
         await until(lambda: stage.place("p") == "backoff")
         # Soft, it does not fit either, so that a status remains to be written.
         stage.running("full-1", "z1", "3", app="other")
-        await until(lambda: stage.wiring.listers["pods"].get("full-1", "default"))
+        await until(lambda: stage.wiring.state.listers["pods"].get("full-1", "default"))
         stage.advance(BACKOFF)
         await until(lambda: stage.attempts("p") == 2)
         await until(lambda: stage.condition("p"))
@@ -71,9 +71,9 @@ async def test_a34_a_condition_that_comes_while_the_pod_is_in_flight(
         stage.uneven()
         stage.create(spread("p", ZONE_NPF))
         await stage.attempted("p", 1)
-        queue = stage.wiring.queue
+        queue = stage.wiring.scheduling.queue
         # Nothing can come between the lines of an attempt: so the test is the loop for once.
-        stage.wiring.loop.pause(True)
+        stage.wiring.scheduling.loop.pause(True)
         queue.activate([stage.newest("p")])
         info = queue.pop()
         assert info is not None
@@ -82,7 +82,7 @@ async def test_a34_a_condition_that_comes_while_the_pod_is_in_flight(
         info.pod = stage.newest("p")
         queue.add_unschedulable_if_not_present(info)
         assert stage.place("p") in ("backoff", "active"), "not lost"
-        stage.wiring.loop.pause(False)
+        stage.wiring.scheduling.loop.pause(False)
         await stage.bound("p", "z1")
 
 
@@ -210,7 +210,7 @@ def test_a40_a_bad_timeout_stops_the_start(value: str) -> None:
 async def test_a41_a_tick_examines_only_what_spreading_rejected(cluster: EmbeddedCluster) -> None:
     async with staged(cluster, nodeProvisioningTimeout=TIMEOUT) as stage:
         stage.create(zone_node("z1", "Z1", cpu="1"))
-        queue = stage.wiring.queue
+        queue = stage.wiring.scheduling.queue
         for number in range(300):
             stage.create(pod(f"big-{number}", cpu="100"))
         await until(lambda: queue.statistics().unschedulable == 300)

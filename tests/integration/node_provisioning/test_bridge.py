@@ -48,7 +48,7 @@ def bridging(
 
 def seen(wiring: Wiring, cluster: EmbeddedCluster, name: str) -> bool:
     """The scheduler has the pod as it is stored; Events come in a stream of their own."""
-    known: Any = wiring.listers["pods"].get(name, "default")
+    known: Any = wiring.state.listers["pods"].get(name, "default")
     stored = find(cluster, name)
     assert stored is not None
     return bool(known and known.metadata.resource_version == stored["metadata"]["resourceVersion"])
@@ -150,8 +150,8 @@ async def test_a55_a_node_claim_without_capacity_makes_its_pods_suspect(
         await until(lambda: says(cluster, "a") == ("False", "ProvisioningFailed"))
         assert says(cluster, "b") == ("True", "Nominated")
         # This API server has no NodeClaims, which is no fault.
-        assert wiring.bridge is not None
-        assert wiring.bridge.health() is None
+        assert wiring.controllers.bridge is not None
+        assert wiring.controllers.bridge.health() is None
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,12 @@ async def test_a58_a_writer_that_uses_our_words_is_another_one_all_the_same(
 ) -> None:
     async with bridging(cluster) as wiring:
         cluster.create(waiting_pod("first"))
-        await until(lambda: wiring.bridge is not None and wiring.bridge.statistics().active)
+        await until(
+            lambda: (
+                wiring.controllers.bridge is not None
+                and wiring.controllers.bridge.statistics().active
+            )
+        )
         made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         emit(cluster, event(other, "NotTriggerScaleUp", NOT_TRIGGERED))
         await until(lambda: says(cluster, "b") == FAILED)
@@ -248,8 +253,8 @@ async def test_a59_without_permission_the_scheduler_works_and_the_bridge_is_degr
         await until(lambda: sample(wiring, degraded) == 1)
         cluster.create(pod("plain"))
         await until(lambda: (find(cluster, "plain") or {})["spec"].get("nodeName") == "n1")
-        assert wiring.bridge is not None
-        reason = wiring.bridge.health()
+        assert wiring.controllers.bridge is not None
+        reason = wiring.controllers.bridge.health()
         assert reason is not None
         assert "manifests/components/node-provisioning-bridge" in reason
         assert "[get, list, watch]" in reason
@@ -257,7 +262,7 @@ async def test_a59_without_permission_the_scheduler_works_and_the_bridge_is_degr
         cluster.faults.remove(rule)
         await until(lambda: says(cluster) == FAILED, "the rule was added")
         await until(lambda: sample(wiring, degraded) == 0)
-        assert wiring.bridge.health() is None
+        assert wiring.controllers.bridge.health() is None
 
 
 async def test_a60_one_autoscaler_that_promises_nodes_is_enough(cluster: EmbeddedCluster) -> None:
@@ -298,10 +303,15 @@ async def test_nothing_is_watched_while_no_pod_needs_it(cluster: EmbeddedCluster
         cluster.create(waiting_pod("b", nodeName="elsewhere"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
         await until(lambda: (find(cluster, "plain") or {})["status"].get("conditions"), "refused")
-        assert wiring.bridge is not None
-        assert not wiring.bridge.statistics().active
+        assert wiring.controllers.bridge is not None
+        assert not wiring.controllers.bridge.statistics().active
         cluster.create(waiting_pod("a"))
-        await until(lambda: wiring.bridge is not None and wiring.bridge.statistics().active)
+        await until(
+            lambda: (
+                wiring.controllers.bridge is not None
+                and wiring.controllers.bridge.statistics().active
+            )
+        )
         assert condition(cluster, "plain") == {}
 
 
@@ -336,7 +346,7 @@ async def test_a31_pods_under_default_constraints_with_the_criterion(
 @pytest.mark.parametrize(("gate", "mode"), [(False, "Auto"), (True, "Off")])
 async def test_it_can_be_off(cluster: EmbeddedCluster, gate: bool, mode: str) -> None:
     async with bridging(cluster, gate=gate, mode=mode) as wiring:
-        assert wiring.bridge is None
+        assert wiring.controllers.bridge is None
 
 
 async def test_a_bound_pod_keeps_its_condition_and_gets_no_other(cluster: EmbeddedCluster) -> None:

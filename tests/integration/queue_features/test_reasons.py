@@ -95,7 +95,7 @@ async def test_a_gate_tells_why_it_holds_a_pod(cluster: EmbeddedCluster) -> None
         found = condition(cluster, "held")
         assert (found["status"], found["reason"]) == ("False", REASON)
         assert found["message"] == "0 of 10 left"
-        assert scheduler.queue.statistics().gated == 1
+        assert scheduler.scheduling.queue.statistics().gated == 1
         budget.text = ""
         merge(cluster, "Node", "n1", {"metadata": {"labels": {"a": "b"}}})
         await until(lambda: bound_to(cluster, "held") == "n1")
@@ -109,7 +109,7 @@ async def test_scheduling_gates_are_left_to_the_server(cluster: EmbeddedCluster)
         cluster.create(pod("held-too"))
         await until(lambda: said.reasons("held-too") == [REASON])
         assert said.reasons("held") == ["SchedulingGated"]
-        assert scheduler.dispatcher.statistics().status.sent == 1
+        assert scheduler.connections.dispatcher.statistics().status.sent == 1
         # Ungated, the pod meets the other gate, which has something to say.
         merge(cluster, "Pod", "held", {"spec": {"schedulingGates": None}})
         await until(lambda: said.reasons("held") == ["SchedulingGated", REASON])
@@ -137,8 +137,8 @@ async def test_events_that_change_numbers_for_many_held_pods_cause_no_writes(
             lambda: all(condition(cluster, name)["message"] == budget.text for name in names)
         )
         await settled(scheduler)
-        assert scheduler.dispatcher.statistics().status.sent == 2 * len(names)
-        assert scheduler.gates.statistics().written == 2 * len(names)
+        assert scheduler.connections.dispatcher.statistics().status.sent == 2 * len(names)
+        assert scheduler.scheduling.gates.statistics().written == 2 * len(names)
 
 
 async def test_a_pod_that_is_let_in_in_time_is_never_said_to_be_held(
@@ -149,7 +149,7 @@ async def test_a_pod_that_is_let_in_in_time_is_never_said_to_be_held(
     settings: Any = {"kubestow": {"statusPatchDelay": "10m"}}
     async with scheduling(cluster, [budget.gate()], **settings) as scheduler:
         cluster.create(pod("held"))
-        await until(lambda: scheduler.gates.statistics().waiting)
+        await until(lambda: scheduler.scheduling.gates.statistics().waiting)
         budget.text = ""
         merge(cluster, "Node", "n1", {"metadata": {"labels": {"a": "b"}}})
         await until(lambda: bound_to(cluster, "held") == "n1")
@@ -168,8 +168,8 @@ async def test_held_unschedulable_held_again(cluster: EmbeddedCluster) -> None:
         merge(cluster, "Node", "n1", {"metadata": {"labels": {"a": "1"}}})
         await until(lambda: said.reasons("held") == [REASON, "Unschedulable"])
         budget.text = "0 of 10 left"
-        (view,) = scheduler.queue.views()
-        scheduler.queue.recheck([view.uid])
+        (view,) = scheduler.scheduling.queue.views()
+        scheduler.scheduling.queue.recheck([view.uid])
         await until(lambda: said.reasons("held") == [REASON, "Unschedulable", REASON])
 
 
@@ -204,7 +204,7 @@ async def test_an_attempt_that_a_plugin_turns_down_with_a_reason_of_its_own(
         await until(lambda: condition(cluster, "big").get("reason") == "Unschedulable")
         assert "over quota" in condition(cluster, "p")["message"]
         assert asked == ["big"]
-        assert scheduler.gates.statistics().written == 1
+        assert scheduler.scheduling.gates.statistics().written == 1
 
 
 async def test_pods_turned_down_in_turn_are_written_about_once(cluster: EmbeddedCluster) -> None:
@@ -231,4 +231,4 @@ async def test_pods_turned_down_in_turn_are_written_about_once(cluster: Embedded
             merge(cluster, "Node", "n1", {"metadata": {"labels": {"used": str(used[0])}}})
             await until(lambda: len(attempts) == len(names) * (used[0] + 1))
         await settled(scheduler)
-        assert scheduler.dispatcher.statistics().status.sent == len(names)
+        assert scheduler.connections.dispatcher.statistics().status.sent == len(names)

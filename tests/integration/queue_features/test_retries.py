@@ -91,7 +91,7 @@ async def test_time_alone_brings_a_pod_back(cluster: EmbeddedCluster) -> None:
         assert opening.attempts[1] >= opening.opens
         assert set(opening.asked) == {"early"}, "pods of other plugins are not examined"
         assert incoming(scheduler, TIME_TICK.label) == 1
-        view = scheduler.queue.view("default", "big")
+        view = scheduler.scheduling.queue.view("default", "big")
         assert view is not None
         assert view.attempts == 1
 
@@ -107,7 +107,7 @@ async def test_without_ticks_the_pod_stays(cluster: EmbeddedCluster) -> None:
         cluster.create(pod("other"))
         await until(lambda: bound_to(cluster, "other") == "n1")
         assert len(opening.attempts) == 1
-        scheduler.queue.tick_time_hints()
+        scheduler.scheduling.queue.tick_time_hints()
         await until(lambda: bound_to(cluster, "early") == "n1")
 
 
@@ -310,7 +310,7 @@ async def test_another_outcome_leaves_the_pod_in_the_pool(cluster: EmbeddedClust
     async with scheduling(cluster, [relaxing.plugin()]) as scheduler:
         cluster.create(pod("p"))
         await until(lambda: condition(cluster, "p"))
-        view = scheduler.queue.view("default", "p")
+        view = scheduler.scheduling.queue.view("default", "p")
         assert view is not None
         assert (view.place, view.attempts) == (QueueState.UNSCHEDULABLE, 1)
         assert relaxing.seen == [PostFilterOutcome.FAILED]

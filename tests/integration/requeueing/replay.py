@@ -86,7 +86,7 @@ class Replay:
     @asynccontextmanager
     async def scheduling(self) -> AsyncIterator[None]:
         """Run the scheduling loop inside the context only."""
-        loop = asyncio.create_task(self.wiring.loop.run(), name="scheduling loop")
+        loop = asyncio.create_task(self.wiring.scheduling.loop.run(), name="scheduling loop")
         try:
             yield
         finally:
@@ -112,7 +112,7 @@ class Replay:
 
     def views(self) -> Mapping[str, PodView]:
         """The queue's record of each pod that is not bound."""
-        return {view.name: view for view in self.wiring.queue.views()}
+        return {view.name: view for view in self.wiring.scheduling.queue.views()}
 
     def woken(self) -> frozenset[str]:
         """Pods that have left the pool and wait for another attempt."""
@@ -133,7 +133,7 @@ class Replay:
             version.name
             for version in self._cluster.store.items("pods")
             if version.obj["spec"].get("nodeName")
-            or self.wiring.cache.is_assumed(version.obj["metadata"]["uid"])
+            or self.wiring.state.cache.is_assumed(version.obj["metadata"]["uid"])
         }
 
     def _untried(self, woken: Iterable[str]) -> list[str]:
@@ -162,14 +162,17 @@ async def replaying(row: Row, feature_gates: Mapping[str, bool]) -> AsyncIterato
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(each.run()) for each in wiring.reflectors
         ]
-        tasks += [asyncio.create_task(part.run()) for part in (wiring.recorder, wiring.dispatcher)]
+        tasks += [
+            asyncio.create_task(part.run())
+            for part in (wiring.connections.recorder, wiring.connections.dispatcher)
+        ]
         try:
             for reflector in wiring.reflectors:
                 await reflector.synced.wait()
-            wiring.subscriptions.publish_synced()
+            wiring.state.subscriptions.publish_synced()
             yield Replay(row, cluster, wiring, session)
-            wiring.cache.validate()
-            wiring.queue.validate()
+            wiring.state.cache.validate()
+            wiring.scheduling.queue.validate()
         finally:
             for task in tasks:
                 task.cancel()
@@ -195,7 +198,7 @@ async def woken_by(row: Row, feature_gates: Mapping[str, bool]) -> frozenset[str
         check_refusals(replay)
         await replay.perform(row.trigger)
         woken = replay.woken()
-        replay.wiring.queue.validate()
-        assert replay.wiring.queue.statistics().in_flight_events == 0
+        replay.wiring.scheduling.queue.validate()
+        assert replay.wiring.scheduling.queue.statistics().in_flight_events == 0
         await replay.try_woken(woken)
     return woken

@@ -45,7 +45,7 @@ def options(**gates: bool) -> RunOptions:
 
 
 def view(scheduler: Wiring, name: str) -> PodView | None:
-    return scheduler.queue.view("default", name)
+    return scheduler.scheduling.queue.view("default", name)
 
 
 def place(scheduler: Wiring, name: str) -> QueueState | None:
@@ -92,7 +92,7 @@ async def test_with_readiness_off_a_gated_pod_is_tried_once_and_backs_off(
         cluster.create(pod("other"))
         await until(lambda: bound_to(cluster, "other"), "others are scheduled")
         delete(cluster, "other")
-        await until(lambda: scheduler.cache.statistics().pods == 0, "its place is free again")
+        await until(lambda: scheduler.state.cache.statistics().pods == 0, "its place is free again")
         await settled(scheduler)
         found = view(scheduler, "gated")
         assert found is not None
@@ -100,7 +100,7 @@ async def test_with_readiness_off_a_gated_pod_is_tried_once_and_backs_off(
         assert found.next_retry_reason == "backoff after an error"
         assert "non-empty .spec.schedulingGates" in found.message
         assert sample(scheduler, "scheduler_schedule_attempts_total", result="error") == 1
-        assert scheduler.cache.statistics().assumed_pods == 0
+        assert scheduler.state.cache.statistics().assumed_pods == 0
 
 
 async def test_with_readiness_off_a_pod_is_bound_once_its_gates_are_gone(
@@ -158,7 +158,7 @@ async def test_without_hints_a_gate_is_still_a_gate(cluster: EmbeddedCluster) ->
     for name in ("free", "gated"):
         cluster.create(pod(name, gates=[GATE]))
     async with scheduling(cluster, options=options(**HINTS_OFF), **BACKOFF) as scheduler:
-        await until(lambda: scheduler.queue.statistics().gated == 2, "both gated")
+        await until(lambda: scheduler.scheduling.queue.statistics().gated == 2, "both gated")
         await clear_gates(cluster, "free")
         await until(lambda: bound_to(cluster, "free"), "bound")
         await settled(scheduler)

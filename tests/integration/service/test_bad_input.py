@@ -139,7 +139,7 @@ async def test_what_cannot_be_parsed_is_named_and_the_pod_is_tried_again(
         if reason == ERROR:
             await until(lambda: _attempts(scheduler, "bad") > 1, "tried again after backoff")
         else:
-            view = scheduler.queue.view("default", "bad")
+            view = scheduler.scheduling.queue.view("default", "bad")
             assert view is not None
             assert view.unschedulable_plugins
         await settled(scheduler)
@@ -147,7 +147,7 @@ async def test_what_cannot_be_parsed_is_named_and_the_pod_is_tried_again(
 
 
 def _attempts(scheduler: Any, name: str) -> int:
-    view = scheduler.queue.view("default", name)
+    view = scheduler.scheduling.queue.view("default", name)
     return 0 if view is None else int(view.attempts)
 
 
@@ -252,7 +252,7 @@ async def test_amounts_beyond_64_bits_fit_nowhere_and_spoil_no_node(
             taken = pod(f"huge-{number}", HUGE)
             taken["spec"]["nodeName"] = "n1"
             smuggle(cluster, taken)
-        await until(lambda: scheduler.cache.statistics().pods == 3, "seen")
+        await until(lambda: scheduler.state.cache.statistics().pods == 3, "seen")
         smuggle(cluster, pod("asks", HUGE))
         cluster.create(pod("small"))
         await until(lambda: len(event_notes(cluster, "FailedScheduling")) == 2, "both refused")
@@ -263,7 +263,7 @@ async def test_amounts_beyond_64_bits_fit_nowhere_and_spoil_no_node(
         assert not bound_to(cluster, "asks")
         for number in range(3):
             delete(cluster, f"huge-{number}")
-        await until(lambda: scheduler.cache.statistics().pods == 1, "gone")
+        await until(lambda: scheduler.state.cache.statistics().pods == 1, "gone")
         cluster.create(pod("fits", "4"))
         await until(lambda: bound_to(cluster, "fits") == "n1", "the room is back")
         await settled(scheduler)

@@ -38,9 +38,11 @@ async def test_refused_binds_are_tried_again(cluster: EmbeddedCluster) -> None:
         await until(lambda: all(bound_to(cluster, name) for name in names), "all bound")
         await settled(scheduler)
         assert sorted(binds.entries) == [(name, "n1") for name in names]
-        await until(lambda: not scheduler.cache.statistics().assumed_pods, "watch confirmed all")
+        await until(
+            lambda: not scheduler.state.cache.statistics().assumed_pods, "watch confirmed all"
+        )
         # 429 carries Retry-After, so the client itself tries again; 422 needs no GET to be certain.
-        assert scheduler.dispatcher.statistics().settled == 3
+        assert scheduler.connections.dispatcher.statistics().settled == 3
 
 
 async def test_a_bind_without_permission_frees_the_node_and_is_retried(
@@ -68,7 +70,10 @@ async def test_a_slow_bind_holds_its_node_and_nobody_else(cluster: EmbeddedClust
     cluster.faults.add(bind_fault("delay", name="slow", seconds=60))
     async with scheduling(cluster) as scheduler:
         cluster.create(pod("slow", nodeSelector={"pool": "slow"}))
-        await until(lambda: scheduler.dispatcher.statistics().bind.in_flight == 1, "slow in flight")
+        await until(
+            lambda: scheduler.connections.dispatcher.statistics().bind.in_flight == 1,
+            "slow in flight",
+        )
         cluster.create(pod("rival", nodeSelector={"pool": "slow"}))
         cluster.create(pod("quick", nodeSelector={"pool": "quick"}))
         await until(lambda: bound_to(cluster, "quick"), "quick bound")
@@ -94,12 +99,12 @@ async def test_a_bind_whose_answer_is_lost_keeps_its_node(cluster: EmbeddedClust
         await until(lambda: bound_to(cluster, "first"), "first bound")
         await until(lambda: condition(cluster, "second"), "second refused")
         await settled(scheduler)
-        statistics = scheduler.dispatcher.statistics()
+        statistics = scheduler.connections.dispatcher.statistics()
         assert statistics.settled == 1
         assert binds.entries == [("first", "n1")]
         assert sample(scheduler, "scheduler_schedule_attempts_total", result="scheduled") == 1
         # Never confirmed by the watch, yet held: there is no expiry.
-        assert scheduler.cache.statistics().assumed_pods == 1
+        assert scheduler.state.cache.statistics().assumed_pods == 1
         cluster.faults.remove(hidden)
 
 
@@ -111,10 +116,10 @@ async def test_the_node_stays_reserved_as_long_as_the_outcome_is_unknown(
     gets = cluster.faults.add(FaultRule(action="error", verb="get", resource="pods", code=500))
     async with scheduling(cluster) as scheduler:
         cluster.create(pod("first", priorityClassName="system-node-critical"))
-        await until(lambda: scheduler.dispatcher.statistics().settling == 1, "settling")
+        await until(lambda: scheduler.connections.dispatcher.statistics().settling == 1, "settling")
         cluster.create(pod("second"))
         await until(lambda: condition(cluster, "second"), "second refused")
-        assert scheduler.cache.statistics().assumed_pods == 1
+        assert scheduler.state.cache.statistics().assumed_pods == 1
         cluster.faults.remove(gets)
         # The bind was never carried out: now it is known, and the pod is tried again. Its backoff
         # may give the place away, as it would upstream.
@@ -131,7 +136,7 @@ async def test_a_hanging_bind_is_given_up_and_settled(cluster: EmbeddedCluster) 
         await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "bind sent")
         pass_time(4.0)
         await until(lambda: bound_to(cluster, "a"), "a bound")
-        assert scheduler.dispatcher.statistics().settled == 1
+        assert scheduler.connections.dispatcher.statistics().settled == 1
 
 
 async def test_a_pod_that_somebody_else_bound_meanwhile_is_left_alone(
@@ -146,13 +151,15 @@ async def test_a_pod_that_somebody_else_bound_meanwhile_is_left_alone(
     async with scheduling(cluster) as scheduler:
         cluster.faults.remove(hidden)
         cluster.create(pod("a"))
-        await until(lambda: scheduler.dispatcher.statistics().bind.in_flight == 1, "bind sent")
+        await until(
+            lambda: scheduler.connections.dispatcher.statistics().bind.in_flight == 1, "bind sent"
+        )
         hidden = cluster.faults.add(
             FaultRule(action="hide", verb="watch", resource="pods", name="a")
         )
         bind(cluster, "a", "somewhere-else")
         cluster.clock.advance(61)
-        await until(lambda: scheduler.dispatcher.statistics().settled == 1, "settled")
+        await until(lambda: scheduler.connections.dispatcher.statistics().settled == 1, "settled")
         await settled(scheduler)
         # It is bound: to say that it is not scheduled would be wrong.
         assert condition(cluster, "a")["status"] == "True"
@@ -168,14 +175,16 @@ async def test_a_pod_deleted_while_it_is_bound_frees_its_place(cluster: Embedded
     cluster.faults.add(bind_fault("delay", name="a", seconds=60))
     async with scheduling(cluster) as scheduler:
         cluster.create(pod("a"))
-        await until(lambda: scheduler.dispatcher.statistics().bind.in_flight == 1, "bind sent")
+        await until(
+            lambda: scheduler.connections.dispatcher.statistics().bind.in_flight == 1, "bind sent"
+        )
         delete(cluster, "a")
         cluster.create(pod("b"))
         await until(lambda: bound_to(cluster, "b") == "n1", "b bound at once")
         cluster.clock.advance(61)
         await settled(scheduler)
-        assert scheduler.cache.statistics().pods == 1
-        assert len(scheduler.queue) == 0
+        assert scheduler.state.cache.statistics().pods == 1
+        assert len(scheduler.scheduling.queue) == 0
         assert find(cluster, "a") is None
 
 
@@ -187,7 +196,9 @@ async def test_a_pod_recreated_under_its_name_while_it_is_bound_is_another_pod(
     cluster.faults.add(bind_fault("delay", name="a", seconds=60, times=1))
     async with scheduling(cluster) as scheduler:
         cluster.create(pod("a"))
-        await until(lambda: scheduler.dispatcher.statistics().bind.in_flight == 1, "bind sent")
+        await until(
+            lambda: scheduler.connections.dispatcher.statistics().bind.in_flight == 1, "bind sent"
+        )
         delete(cluster, "a")
         recreated = cluster.create(pod("a"))
         await until(lambda: bound_to(cluster, "a") == "n1", "the new one bound")
@@ -197,4 +208,4 @@ async def test_a_pod_recreated_under_its_name_while_it_is_bound_is_another_pod(
         assert found is not None
         assert found["metadata"]["uid"] == recreated["metadata"]["uid"]
         assert condition(cluster, "a")["status"] == "True"
-        assert scheduler.cache.statistics().pods == 1
+        assert scheduler.state.cache.statistics().pods == 1

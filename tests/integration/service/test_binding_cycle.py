@@ -96,7 +96,7 @@ def nominated(cluster: EmbeddedCluster, name: str) -> str:
 
 def shown(scheduler: Wiring, cluster: EmbeddedCluster, name: str) -> bool:
     """Whether the scheduler knows a pod as it is now."""
-    known = scheduler.listers["pods"].get(name, "default")
+    known = scheduler.state.listers["pods"].get(name, "default")
     stored = find(cluster, name)
     return (
         known is not None
@@ -157,14 +157,14 @@ async def test_a_pod_turned_down_before_its_node_was_written_is_expected_nowhere
         cluster.create(pod("wait"))
         await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "patch under way")
         Deaf.waiting()["wait"].reject("Deaf", "not today")
-        await until(lambda: not scheduler.queue.statistics().in_flight, "refused")
+        await until(lambda: not scheduler.scheduling.queue.statistics().in_flight, "refused")
         cluster.clock.advance(61)
         await until(lambda: condition(cluster, "wait"), "condition")
         await settled(scheduler)
         assert nominated(cluster, "wait") == ""
         # What the watch shows of the way there nominates nobody.
         await until(lambda: shown(scheduler, cluster, "wait"), "the watch has shown it")
-        assert scheduler.queue.statistics().nominated == 0
+        assert scheduler.scheduling.queue.statistics().nominated == 0
 
 
 async def test_a_wait_ends_with_its_timeout(cluster: EmbeddedCluster) -> None:
@@ -190,7 +190,7 @@ async def test_a_waiting_pod_that_is_deleted_frees_its_place(cluster: EmbeddedCl
         await until(lambda: bound_to(cluster, "rival") == "n1", "rival bound")
         await settled(scheduler)
         assert Gatekeeper.waiting() == {}
-        assert len(scheduler.queue) == 0
+        assert len(scheduler.scheduling.queue) == 0
 
 
 async def test_a_gang_larger_than_the_bind_limit_completes(cluster: EmbeddedCluster) -> None:
@@ -199,9 +199,12 @@ async def test_a_gang_larger_than_the_bind_limit_completes(cluster: EmbeddedClus
     async with scheduling(cluster, [Gang], kubestow={"bindConcurrency": 2}) as scheduler:
         for number in range(Gang.size - 1):
             cluster.create(pod(f"p{number}"))
-        await until(lambda: scheduler.engine.statistics()["waiting_pods"] == Gang.size - 1, "wait")
+        await until(
+            lambda: scheduler.scheduling.engine.statistics()["waiting_pods"] == Gang.size - 1,
+            "wait",
+        )
         assert binds.entries == []
-        assert scheduler.binding.active == 0
+        assert scheduler.scheduling.binding.active == 0
         cluster.create(pod("last"))
         await until(lambda: len(binds.entries) == Gang.size, "the gang is bound")
         await settled(scheduler)
@@ -279,7 +282,7 @@ async def test_what_is_written_before_a_bind_never_lands_after_it(cluster: Embed
         await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "patch under way")
         steps.finish("only")
         await until(lambda: steps.log == ["+only", "-only"], "bind due")
-        assert not scheduler.dispatcher.statistics().bind.in_flight
+        assert not scheduler.connections.dispatcher.statistics().bind.in_flight
         cluster.clock.advance(61)
         await until(lambda: bound_to(cluster, "a"), "bound")
         await settled(scheduler)
@@ -299,9 +302,13 @@ async def test_a_refusal_not_yet_written_is_dropped_when_the_pod_is_bound(
         slots = 16
         for number in range(slots):
             cluster.create(pod(f"busy{number}", cpu="1000"))
-        await until(lambda: scheduler.dispatcher.statistics().status.in_flight == slots, "busy")
+        await until(
+            lambda: scheduler.connections.dispatcher.statistics().status.in_flight == slots, "busy"
+        )
         cluster.create(pod("a", cpu="2"))
-        await until(lambda: scheduler.dispatcher.statistics().status.waiting == 1, "a refused")
+        await until(
+            lambda: scheduler.connections.dispatcher.statistics().status.waiting == 1, "a refused"
+        )
         cluster.create(node("large", cpu="2"))
         await until(lambda: bound_to(cluster, "a") == "large", "a bound")
         cluster.clock.advance(61)
@@ -328,9 +335,13 @@ async def test_nothing_is_written_behind_a_shut_fence(cluster: EmbeddedCluster) 
         before = cluster.store.peek_rv()
         cluster.create(pod("fits"))
         cluster.create(pod("does-not", cpu="100"))
-        await until(lambda: scheduler.dispatcher.statistics().bind.fenced, "bind held back")
-        await until(lambda: scheduler.dispatcher.statistics().status.fenced, "patch held back")
+        await until(
+            lambda: scheduler.connections.dispatcher.statistics().bind.fenced, "bind held back"
+        )
+        await until(
+            lambda: scheduler.connections.dispatcher.statistics().status.fenced, "patch held back"
+        )
         assert cluster.store.peek_rv() == before + 2, "only the two pods were written"
-        assert scheduler.cache.statistics().assumed_pods == 0
+        assert scheduler.state.cache.statistics().assumed_pods == 0
         fence.shut = False
         await until(lambda: bound_to(cluster, "fits"), "bound after all")

@@ -95,9 +95,9 @@ async def test_a_node_that_another_scheduler_filled_is_given_up(
         cluster.create(pod("slow", "3"))
         await until(Gatekeeper.waiting, "at Permit")
         cluster.create(foreign("theirs", "2", on="n1"))
-        await until(lambda: scheduler.cache.statistics().pods == 2, "theirs seen")
+        await until(lambda: scheduler.state.cache.statistics().pods == 2, "theirs seen")
         cluster.create(node("n2", cpu="4"))
-        await until(lambda: scheduler.cache.statistics().nodes == 2, "n2 seen")
+        await until(lambda: scheduler.state.cache.statistics().nodes == 2, "n2 seen")
         Gatekeeper.let_go()
         await until(lambda: bound_to(cluster, "slow"), "bound")
         await settled(scheduler)
@@ -117,17 +117,17 @@ async def test_a_bind_held_back_by_the_rate_limit_is_checked_when_it_leaves(
     """The node is filled after the Bind plugin was called and before its request was sent."""
     cluster.create(node("n1", cpu="4"))
     async with scheduling(cluster) as scheduler:
-        asked = scheduler.client._wait_for_turn
+        asked = scheduler.connections.client._wait_for_turn
         turns: list[str] = []
 
         async def wait_for_turn(method: str) -> None:
             if method == "POST" and not turns:
                 turns.append(method)
                 cluster.create(foreign("theirs", "2", on="n1"))
-                await until(lambda: scheduler.cache.statistics().pods == 2, "theirs seen")
+                await until(lambda: scheduler.state.cache.statistics().pods == 2, "theirs seen")
             await asked(method)
 
-        scheduler.client._wait_for_turn = wait_for_turn  # type: ignore[method-assign]
+        scheduler.connections.client._wait_for_turn = wait_for_turn  # type: ignore[method-assign]
         cluster.create(pod("ours", "3"))
         await until(
             lambda: sample(scheduler, "kubestow_node_rechecks_total", result="rejected"), "held"
@@ -190,7 +190,7 @@ async def test_where_all_nodes_rejected_it_the_pod_waits_and_says_so(
     async with scheduling(cluster, kubestow=options) as scheduler:
         cluster.create(template("first"))
         await reject(cluster, "first", "OutOfcpu")
-        await until(lambda: len(scheduler.rejections), "noted")
+        await until(lambda: len(scheduler.profiles.rejections), "noted")
         cluster.create(template("second"))
         await until(lambda: event_notes(cluster, "FailedScheduling"), "event")
         (note,) = event_notes(cluster, "FailedScheduling")
@@ -219,15 +219,15 @@ async def test_pods_that_end_or_go_otherwise_hold_nothing_against_their_node(
         for name, status in endings.items():
             patch_status(cluster, name, dict(status))
         delete(cluster, "deleted")
-        await until(lambda: not scheduler.cache.statistics().pods, "all gone")
-        await until(lambda: not len(scheduler.background), "all looked at")
-        assert not len(scheduler.rejections)
+        await until(lambda: not scheduler.state.cache.statistics().pods, "all gone")
+        await until(lambda: not len(scheduler.state.background), "all looked at")
+        assert not len(scheduler.profiles.rejections)
         assert not sample(scheduler, "kubestow_kubelet_rejections_total")
         if seconds == "0s":
             cluster.create(template("refused"))
             await reject(cluster, "refused", "OutOfmemory")
             await until(lambda: sample(scheduler, "kubestow_kubelet_rejections_total"), "counted")
-            assert not len(scheduler.rejections)
+            assert not len(scheduler.profiles.rejections)
         await settled(scheduler)
 
 
@@ -239,7 +239,7 @@ async def test_a_place_promised_by_another_scheduler_is_kept(cluster: EmbeddedCl
     cluster.create(foreign("theirs", "3", priority="low"))
     nominate(cluster, "theirs", "n1")
     async with scheduling(cluster) as scheduler:
-        assert scheduler.queue.statistics().nominated == 1
+        assert scheduler.scheduling.queue.statistics().nominated == 1
         cluster.create(pod("lower", "2"))
         await until(lambda: event_notes(cluster, "FailedScheduling"), "lower refused")
         assert not bound_to(cluster, "lower")
@@ -291,7 +291,7 @@ async def test_a_promise_that_ends_frees_the_place_and_wakes_who_waited(
     async with scheduling(cluster) as scheduler:
         # The nomination comes by the watch this time.
         nominate(cluster, "theirs", "n1")
-        await until(lambda: scheduler.queue.statistics().nominated == 1, "heard")
+        await until(lambda: scheduler.scheduling.queue.statistics().nominated == 1, "heard")
         cluster.create(pod("second", "2", affinity=_NOT_THEIRS))
         await until(lambda: event_notes(cluster, "FailedScheduling"), "refused")
         end(cluster)
@@ -318,7 +318,7 @@ async def test_preemption_leaves_the_status_of_others_alone(cluster: EmbeddedClu
         await until(lambda: bound_to(cluster, "victim"), "bound")
         cluster.create(foreign("theirs", "2", priority="low"))
         nominate(cluster, "theirs", "n1")
-        await until(lambda: scheduler.queue.statistics().nominated == 1, "heard")
+        await until(lambda: scheduler.scheduling.queue.statistics().nominated == 1, "heard")
         cluster.create(pod("preemptor", "3", priorityClassName="high"))
         await until(lambda: bound_to(cluster, "preemptor") == "n1", "preempted")
         found = find(cluster, "theirs")
@@ -334,7 +334,7 @@ async def test_whose_pods_may_be_victims(cluster: EmbeddedCluster, victims: str)
     profile = {"schedulerName": "kubestow", "pluginConfig": [arguments]}
     async with scheduling(cluster, profiles=[profile]) as scheduler:
         cluster.create(foreign("theirs", "3", on="n1"))
-        await until(lambda: scheduler.cache.statistics().pods, "seen")
+        await until(lambda: scheduler.state.cache.statistics().pods, "seen")
         cluster.create(pod("preemptor", "3", priorityClassName="high"))
         if victims == "All":
             await until(lambda: bound_to(cluster, "preemptor") == "n1", "preempted")

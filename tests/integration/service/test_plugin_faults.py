@@ -136,7 +136,7 @@ async def test_every_extension_point_may_raise(cluster: EmbeddedCluster) -> None
             lambda: all(bound_to(cluster, victim_of(each)) for each in methods), "victims bound"
         )
         await settled(scheduler)
-        await until(lambda: not scheduler.cache.statistics().assumed_pods, "all confirmed")
+        await until(lambda: not scheduler.state.cache.statistics().assumed_pods, "all confirmed")
         assert sample(scheduler, "scheduler_schedule_attempts_total", result="error") >= len(BROKEN)
         await until(lambda: len(event_notes(cluster, "Scheduled")) == 2 * len(methods), "events")
 

@@ -62,7 +62,7 @@ async def test_victims_go_and_the_preemptor_takes_their_place(cluster: EmbeddedC
         assert find(cluster, "b") is None
         assert sample(scheduler, "scheduler_preemption_attempts_total") == 1
         assert sample(scheduler, "scheduler_preemption_victims_sum") == 2
-        assert len(scheduler.background) == 0
+        assert len(scheduler.state.background) == 0
 
 
 async def test_a_victim_that_waits_at_permit_goes_back_to_the_queue(
@@ -138,7 +138,7 @@ async def test_a_pod_that_took_over_the_name_is_not_evicted(cluster: EmbeddedClu
     async with scheduling(cluster) as scheduler:
         cluster.create(victim("a"))
         await until(lambda: bound_to(cluster, "a"), "bound")
-        known: Any = scheduler.listers["pods"].get("a", "default")
+        known: Any = scheduler.state.listers["pods"].get("a", "default")
         other = msgspec.structs.replace(
             known, metadata=msgspec.structs.replace(known.metadata, uid="another")
         )
@@ -151,7 +151,7 @@ async def test_a_pod_that_took_over_the_name_is_not_evicted(cluster: EmbeddedClu
         missing = msgspec.convert(
             {"metadata": {"name": "gone", "namespace": "default", "uid": "gone"}}, Pod
         )
-        writer: Any = next(iter(scheduler.frameworks.values())).handle.api
+        writer: Any = next(iter(scheduler.profiles.frameworks.values())).handle.api
         assert await writer.evict([other, marked, missing], target) == [False, False, False]
         assert bound_to(cluster, "a") == "n1"
         assert await writer.evict([known], target) == [True]
@@ -164,8 +164,8 @@ async def test_a_victim_that_many_want_is_evicted_once(cluster: EmbeddedCluster)
     async with scheduling(cluster) as scheduler:
         cluster.create(victim("a"))
         await until(lambda: bound_to(cluster, "a"), "bound")
-        known: Any = scheduler.listers["pods"].get("a", "default")
-        writer: Any = next(iter(scheduler.frameworks.values())).handle.api
+        known: Any = scheduler.state.listers["pods"].get("a", "default")
+        writer: Any = next(iter(scheduler.profiles.frameworks.values())).handle.api
         rule = FaultRule(action="error", verb="delete", resource="pods", code=500, times=1)
         cluster.faults.add(rule)
         many = await asyncio.gather(*(writer.evict([known], target) for _ in range(20)))

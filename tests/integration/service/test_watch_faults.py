@@ -41,8 +41,8 @@ async def test_watches_that_are_cut_resume_and_nothing_is_lost(cluster: Embedded
                 cluster.faults.add(watch_fault("cut", "pods", times=1))
             cluster.create(pod(f"p{number}"))
         await until(lambda: len(binds.entries) == 30, "all bound")
-        await until(lambda: not scheduler.cache.statistics().assumed_pods, "all confirmed")
-        assert scheduler.cache.statistics().pods == 30
+        await until(lambda: not scheduler.state.cache.statistics().assumed_pods, "all confirmed")
+        assert scheduler.state.cache.statistics().pods == 30
         assert scheduler.reflectors[1].statistics().lists == 1, "resumed, not listed again"
 
 
@@ -82,15 +82,17 @@ async def test_after_a_410_the_world_is_listed_again(cluster: EmbeddedCluster) -
         cluster.faults.remove(hidden)
         cluster.faults.add(watch_fault("error", "*", code=410, times=len(scheduler.reflectors)))
         await until(lambda: bound_to(cluster, "recreated") == "n2", "the new pod bound")
-        await until(lambda: scheduler.cache.statistics().pods == 3, "three pods known")
-        await until(lambda: not scheduler.cache.statistics().assumed_pods, "all confirmed")
+        await until(lambda: scheduler.state.cache.statistics().pods == 3, "three pods known")
+        await until(lambda: not scheduler.state.cache.statistics().assumed_pods, "all confirmed")
         await until(
             lambda: [each.statistics().lists for each in scheduler.reflectors[:2]] == [2, 2]
         )
-        assert len(scheduler.queue) == 0
-        row = scheduler.cache.table.row_of("n2")
+        assert len(scheduler.scheduling.queue) == 0
+        row = scheduler.state.cache.table.row_of("n2")
         assert row is not None
-        assert sorted(each.metadata.name for each in scheduler.cache.table.node_info(row).pods) == [
+        assert sorted(
+            each.metadata.name for each in scheduler.state.cache.table.node_info(row).pods
+        ) == [
             "recreated",
             "waits",
         ]
@@ -101,11 +103,11 @@ async def test_nothing_is_scheduled_while_a_list_is_applied(cluster: EmbeddedClu
     cluster.create(node("n1", cpu="1"))
     async with scheduling(cluster) as scheduler:
         paused: list[bool] = []
-        scheduler.loop.pause(True)
+        scheduler.scheduling.loop.pause(True)
         cluster.create(pod("a"))
-        await until(lambda: len(scheduler.queue) == 1, "a queued")
+        await until(lambda: len(scheduler.scheduling.queue) == 1, "a queued")
         paused.append(bool(bound_to(cluster, "a")))
-        scheduler.loop.pause(False)
+        scheduler.scheduling.loop.pause(False)
         await until(lambda: bound_to(cluster, "a"), "a bound")
         assert paused == [False]
 
@@ -122,7 +124,7 @@ async def test_every_event_twice_or_with_empty_updates_changes_nothing(
             cluster.create(pod(name))
         await until(lambda: len(binds.entries) == 3, "all bound")
         await settled(scheduler)
-        assert scheduler.cache.statistics().anomalies == {}
+        assert scheduler.state.cache.statistics().anomalies == {}
 
 
 async def test_finished_and_deleted_pods_give_everything_back(cluster: EmbeddedCluster) -> None:
@@ -135,12 +137,12 @@ async def test_finished_and_deleted_pods_give_everything_back(cluster: EmbeddedC
             await until(partial(all_bound, cluster, names), "all bound")
             for name in names:
                 delete(cluster, name)
-        await until(lambda: scheduler.cache.statistics().pods == 0, "all gone")
+        await until(lambda: scheduler.state.cache.statistics().pods == 0, "all gone")
         await settled(scheduler)
-        row = scheduler.cache.table.row_of("n1")
+        row = scheduler.state.cache.table.row_of("n1")
         assert row is not None
-        assert scheduler.cache.table.node_info(row).requested.milli_cpu == 0
-        assert scheduler.signatures.statistics().references == 0
+        assert scheduler.state.cache.table.node_info(row).requested.milli_cpu == 0
+        assert scheduler.state.signatures.statistics().references == 0
 
 
 BAD_PODS: list[tuple[str, JsonObject]] = [
@@ -188,8 +190,8 @@ async def test_malformed_objects_are_skipped_and_counted(
             skipped = sample(scheduler, "kubestow_malformed_objects_total", resource=resource)
             assert skipped == count
         assert sample(scheduler, "kubestow_handler_errors_total") == 0
-        assert scheduler.cache.statistics().nodes == 1
-        assert len(scheduler.queue) == 0
+        assert scheduler.state.cache.statistics().nodes == 1
+        assert len(scheduler.scheduling.queue) == 0
 
 
 async def test_an_object_that_is_repaired_counts_from_then_on(cluster: EmbeddedCluster) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -39,13 +39,19 @@ def used(cpu: object) -> Status:
     return refusal(f"quota exceeded: team-1, used: requests.cpu={cpu}, limited: requests.cpu=10")
 
 
+class Queued(set[str]):
+    """UIDs of waiting pods, in the place of the queue."""
+
+    on_gated: Callable[[QueuedPodInfo, Status], None] | None = None
+
+
 @dataclass
 class Desk:
     """A reporter, the queue and the informer that it asks, and what it wrote."""
 
     delay: float = DELAY
     clock: Clock = field(default_factory=Clock)
-    queued: set[str] = field(default_factory=set)
+    queued: Queued = field(default_factory=Queued)
     informer: dict[str, Pod] = field(default_factory=dict)
     written: list[tuple[str, str, str]] = field(default_factory=list)
     afresh: list[bool] = field(default_factory=list)
@@ -425,8 +431,7 @@ def test_a_condition_is_written_afresh_only_where_the_watch_cannot_be_trusted(af
     )
     pod.status.conditions = (shown,)
     writer.held(pod, REASON, "no", afresh=afresh)
-    writer.on_not_scheduled = lambda uid: afresh
-    writer.not_scheduled(pod, REASON, "no", None)
+    writer.not_scheduled(pod, REASON, "no", None, afresh=afresh)
     assert len(dispatcher.patches) == (2 if afresh else 0)
     for patch in dispatcher.patches:
         (condition,) = patch.conditions
@@ -449,7 +454,6 @@ def turned_down() -> tuple[Service, GateReporter]:
         service.clock,
         delay=DELAY,
     )
-    statuses.on_not_scheduled = reporter.superseded
     service.failures._gates = reporter
     return service, reporter
 

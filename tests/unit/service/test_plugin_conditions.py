@@ -153,7 +153,6 @@ def test_what_a_gate_writes_has_them_too() -> None:
         service.clock,
         conditions=conditions,
     )
-    service.queue.on_gated = reporter.held
     service.pending("p")
     service.clock.time += 1
     reporter.run_due()

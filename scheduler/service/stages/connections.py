@@ -1,0 +1,93 @@
+"""First stage: clients and writers that talk to the API server."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from config import Configuration
+from scheduler.client.clock import Clock, SystemClock
+from scheduler.client.dispatcher import Dispatcher, DispatcherOptions
+from scheduler.client.events import EventRecorder, EventRecorderOptions
+from scheduler.client.fence import Fence
+from scheduler.client.rate_limit import RateLimiter
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
+from scheduler.metrics import SchedulerMetrics
+from scheduler.service.api_writer import ProfileEvents
+from scheduler.service.options import seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Clients, the dispatcher of writes and the recorder of events, with what they share."""
+
+    configuration: Configuration
+    clock: Clock
+    #: The one source of randomness; a seed makes ties and jitter reproducible.
+    random: random.Random
+    metrics: SchedulerMetrics
+    fence: Fence
+    client: ApiClient
+    dispatcher: Dispatcher
+    recorder: EventRecorder
+    #: The recorder as plugins see it.
+    events: ProfileEvents
+
+    def derive(self, purpose: str, *, fence: Fence | None = None) -> ApiClient:
+        """Return a client with a rate limit of its own, whose requests do not delay binds."""
+        return self.client.derive(
+            purpose, limiter=_limiter(self.configuration, self.clock), fence=fence
+        )
+
+
+def connect(
+    configuration: Configuration,
+    transport: Transport,
+    *,
+    fence: Fence,
+    metrics: SchedulerMetrics,
+    clock: Clock | None,
+) -> Connections:
+    """Build the stage; nothing is sent. `clock` None: the machine's."""
+    settings = configuration.options
+    clock = clock or SystemClock()
+    source = random.Random(settings.seed)
+    client = ApiClient(
+        transport,
+        user_agent="kubestow/scheduler",
+        limiter=_limiter(configuration, clock),
+        fence=fence,
+        bind_timeout=seconds(settings.bind_timeout),
+        clock=clock,
+        metrics=metrics.client,
+    )
+    dispatcher = Dispatcher(
+        client,
+        fence=fence,
+        options=DispatcherOptions(binds=settings.bind_concurrency),
+        random=source,
+    )
+    recorder = EventRecorder(
+        # Events have a rate limit of their own, as upstream: they must not eat into that of binds.
+        client.derive("events", limiter=_limiter(configuration, clock), fence=fence),
+        dispatcher,
+        options=_event_options(settings.events_per_second),
+        random=source,
+    )
+    events = ProfileEvents(recorder, configuration.profiles[0].scheduler_name)
+    return Connections(
+        configuration, clock, source, metrics, fence, client, dispatcher, recorder, events
+    )
+
+
+def _limiter(configuration: Configuration, clock: Clock) -> RateLimiter:
+    limits = configuration.effective.client_connection
+    return RateLimiter(clock, qps=limits.qps, burst=limits.burst)
+
+
+def _event_options(per_second: float | None) -> EventRecorderOptions:
+    """Return the recorder's limits; without a rate of its own the client's is the only one."""
+    if per_second is None:
+        return EventRecorderOptions(qps=-1.0)
+    return EventRecorderOptions(qps=per_second, burst=max(1, int(2 * per_second)))

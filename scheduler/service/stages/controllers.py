@@ -1,0 +1,63 @@
+"""Fifth stage: what writes besides scheduling, while this process leads."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.controllers.kubelet_rejections import RejectedPods
+from scheduler.controllers.node_provisioning.bridge import NodeProvisioningBridge
+from scheduler.controllers.node_provisioning.setup import build_bridge
+from scheduler.controllers.quota_usage.controllers import QuotaControllers, build_quota_controllers
+from scheduler.service.stages.connections import Connections
+from scheduler.service.stages.profiles import Profiles
+from scheduler.service.stages.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """Each is None when it is switched off."""
+
+    bridge: NodeProvisioningBridge | None
+    quota: QuotaControllers
+    #: Fed by the event handlers; reads only, so it runs in every replica.
+    rejected_pods: RejectedPods
+
+    def leaders_work(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield a name and a coroutine for all that runs only in the replica that leads."""
+        if self.bridge is not None:
+            yield "node provisioning bridge", self.bridge.run()
+        yield from self.quota.work()
+
+
+def build_controllers(connections: Connections, state: State, profiles: Profiles) -> Controllers:
+    """Build the stage; the controllers see changes of objects from here on."""
+    fence = connections.fence
+    return Controllers(
+        bridge=build_bridge(
+            connections.configuration,
+            lambda: connections.derive("node-provisioning-bridge", fence=fence),
+            connections.dispatcher,
+            state.subscriptions,
+            metrics=connections.metrics.bridge,
+            random=connections.random,
+        ),
+        quota=build_quota_controllers(
+            profiles.shared,
+            connections.client,
+            lambda: connections.derive("quota-usage", fence=fence),
+            connections.dispatcher,
+            state.subscriptions,
+            events=connections.events,
+            metrics=connections.metrics.quota,
+            random=connections.random,
+        ),
+        rejected_pods=RejectedPods(
+            connections.derive("rejections"),
+            profiles.rejections,
+            start=state.background.start,
+            submit=state.inbox.submit,
+            metrics=connections.metrics,
+        ),
+    )

@@ -1,0 +1,104 @@
+"""The reflectors that feed the stages: pods, nodes, and what plugins want to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scheduler.client.reflector import Reflector, ReflectorOptions
+from scheduler.client.resources import NODES, PODS, RESOURCES
+from scheduler.client.store import KeepRaw
+from scheduler.extenders.extender import sends_nodes, sends_pod, sends_victims
+from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.options import seconds
+from scheduler.service.pod_intake import PodIntake, check_node
+from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
+from scheduler.service.stages.connections import Connections
+from scheduler.service.stages.controllers import Controllers
+from scheduler.service.stages.profiles import Profiles
+from scheduler.service.stages.scheduling import Scheduling
+from scheduler.service.stages.state import State
+
+
+def build_reflectors(
+    connections: Connections,
+    state: State,
+    profiles: Profiles,
+    scheduling: Scheduling,
+    controllers: Controllers,
+) -> tuple[Reflector[Any], ...]:
+    """Build a reflector for each watched resource, with a lister over its store; none runs yet."""
+    configuration = connections.configuration
+    handlers = EventHandlers(
+        state.cache,
+        scheduling.queue,
+        state.waiting_pods,
+        scheduler_names=profiles.frameworks,
+        registered=scheduling.registered,
+        subscriptions=state.subscriptions,
+        clock=connections.clock,
+        metrics=connections.metrics,
+        features=scheduling.features,
+        rejected=controllers.rejected_pods,
+        honor_foreign_nominations=configuration.options.honor_foreign_nominations,
+    )
+    idle_timeout = seconds(configuration.options.watch_idle_timeout)
+
+    def reflector(
+        resource: Any,
+        handler: Callable[[Any], None],
+        *,
+        field_selector: str = "",
+        on_decode: Callable[[Any], Any] | None = None,
+        keep_raw: KeepRaw[Any] | None = None,
+    ) -> Reflector[Any]:
+        made = Reflector(
+            connections.client,
+            resource,
+            state.inbox.through(handler),
+            options=ReflectorOptions(field_selector=field_selector, idle_timeout=idle_timeout),
+            random=connections.random,
+            on_decode=on_decode,
+            on_relist=scheduling.loop.pause,
+            keep_raw=keep_raw,
+        )
+        state.listers.add(resource.plural, made.store)
+        return made
+
+    extenders = configuration.effective.extenders
+    intake = PodIntake(state.signatures)
+    nodes = reflector(
+        NODES,
+        handlers.nodes,
+        on_decode=check_node,
+        keep_raw=_always if any(map(sends_nodes, extenders)) else None,
+    )
+    pods = reflector(
+        PODS,
+        intake.releasing(handlers.pods),
+        field_selector=PODS_SELECTOR,
+        on_decode=intake.intern,
+        keep_raw=_kept_pods(connections, profiles),
+    )
+    plugins = [each for framework in profiles.frameworks.values()
+               for each in framework.plugins.values()]  # fmt: skip
+    others = (
+        reflector(RESOURCES[plural], handlers.other(plural, EVENT_RESOURCES.get(plural, "")))
+        for plural in watched_plurals(scheduling.registered, plugins, state.subscriptions.plurals)
+    )
+    return (nodes, pods, *others)
+
+
+def _kept_pods(connections: Connections, profiles: Profiles) -> KeepRaw[Any] | None:
+    """Keep the JSON of our pending pods for extenders; of all pods where one is sent victims."""
+    extenders = connections.configuration.effective.extenders
+    if not any(map(sends_pod, extenders)):
+        return None
+    if any(map(sends_victims, extenders)):
+        return _always
+    ours = frozenset(profiles.frameworks)
+    return lambda pod: not pod.spec.node_name and pod.spec.scheduler_name in ours
+
+
+def _always(_: object) -> bool:
+    return True

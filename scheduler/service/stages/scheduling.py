@@ -1,0 +1,225 @@
+"""Fourth stage: queue, engine, binding and the loop that drives them."""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from scheduler.api.pod import Pod
+from scheduler.engine import Engine, Evaluator
+from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.extenders.binder import ExtenderBinder
+from scheduler.framework import ActionType
+from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
+from scheduler.queue.cluster_events import EventFeatures
+from scheduler.service.binding_cycle import BindingCycle
+from scheduler.service.failure_handler import FailureHandler
+from scheduler.service.gate_reporter import GateReporter
+from scheduler.service.handle import SchedulingParts
+from scheduler.service.options import seconds
+from scheduler.service.plugin_conditions import PluginConditions
+from scheduler.service.scheduling_loop import SchedulingLoop
+from scheduler.service.stages.connections import Connections
+from scheduler.service.stages.profiles import Profiles
+from scheduler.service.stages.state import State
+from scheduler.service.status_writer import StatusWriter
+
+_log = structlog.get_logger(__name__)
+
+MAX_BINDING_PER_SLOT = 20
+"""Binding cycles begun per bind slot before the loop pauses: enough to keep the slots busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """What takes a pod from the queue to its binding, or back."""
+
+    queue: SchedulingQueue
+    #: Actions that some plugin registered, by resource.
+    registered: dict[str, ActionType]
+    features: EventFeatures
+    engine: Engine
+    gates: GateReporter
+    failures: FailureHandler
+    binding: BindingCycle
+    loop: SchedulingLoop
+
+
+def build_scheduling(
+    connections: Connections,
+    state: State,
+    profiles: Profiles,
+    max_in_unschedulable: timedelta,
+) -> Scheduling:
+    """Build the stage, and give the handles of plugins what they could not have before.
+
+    `max_in_unschedulable`: the time after which a pod is retried even if no event says so; 0 for
+    never.
+    """
+    configuration = connections.configuration
+    settings, metrics, clock = configuration.options, connections.metrics, connections.clock
+    features = EventFeatures(
+        node_declared_features=configuration.feature_gates.enabled("NodeDeclaredFeatures")
+    )
+    limit = seconds(settings.cycle_time_budget) or float("inf")
+    # Everything that touches queue and engine runs on this one thread.
+    budget = CycleBudget(clock.monotonic, limit, time.thread_time, _full_collections)
+    queue, registered = _queue(connections, state, profiles, features, budget, max_in_unschedulable)
+    engine = _engine(connections, state, profiles, queue, budget)
+    statuses = StatusWriter(connections.dispatcher, clock, queue.nominator)
+    conditions = PluginConditions(profiles.frameworks)
+    gates = GateReporter(
+        queue,
+        state.listers.pod,
+        statuses.held,
+        clock,
+        delay=seconds(settings.status_patch_delay),
+        conditions=conditions,
+    )
+    failures = FailureHandler(
+        queue,
+        state.listers.pod,
+        events=connections.events,
+        statuses=statuses,
+        clock=clock,
+        metrics=metrics,
+        gates=gates,
+        conditions=conditions,
+    )
+    binding = _binding(connections, state, profiles, engine, queue, failures, statuses)
+    loop = SchedulingLoop(
+        engine,
+        queue,
+        binding,
+        failures,
+        events=connections.events,
+        clock=clock,
+        slice_seconds=seconds(settings.scheduling_time_slice),
+        max_binding=settings.bind_concurrency * MAX_BINDING_PER_SLOT,
+        gates=gates,
+        inbox=state.inbox,
+        timed=state.subscriptions.timed,
+    )
+    for name, handle in profiles.handles.items():
+        evaluator = Evaluator(
+            profiles.frameworks[name],
+            state.cache.table,
+            queue.nominator,
+            state.listers,
+            random=connections.random,
+            own_schedulers=tuple(profiles.frameworks),
+            observe=metrics.preemption,
+            review=state.extenders.review,
+            check=budget.check,
+        )
+        handle.connect(SchedulingParts(queue, evaluator, binding.preempt, failures.relabel))
+    return Scheduling(queue, registered, features, engine, gates, failures, binding, loop)
+
+
+def _queue(
+    connections: Connections,
+    state: State,
+    profiles: Profiles,
+    features: EventFeatures,
+    budget: CycleBudget,
+    max_in_unschedulable: timedelta,
+) -> tuple[SchedulingQueue, dict[str, ActionType]]:
+    configuration, frameworks = connections.configuration, profiles.frameworks
+    settings, gates = configuration.options, configuration.feature_gates
+    hints = {
+        name: build_hint_map(
+            framework.event_plugins(),
+            extenders=bool(state.extenders),
+            queueing_hints=gates.enabled("SchedulerQueueingHints"),
+        )
+        for name, framework in frameworks.items()
+    }
+    queue = SchedulingQueue(
+        connections.clock,
+        next(iter(frameworks.values())).queue_sort.sort_key,
+        {name: framework.pre_enqueue for name, framework in frameworks.items()},
+        hints,
+        pod_lister=state.listers.pod,
+        initial_backoff=float(configuration.effective.pod_initial_backoff_seconds),
+        max_backoff=float(configuration.effective.pod_max_backoff_seconds),
+        max_in_unschedulable=seconds(max_in_unschedulable) or None,
+        pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
+        cycle_budget=budget.seconds,
+        slice_seconds=seconds(settings.scheduling_time_slice),
+        time_based_hint_period=seconds(settings.time_based_hint_period),
+        metrics=connections.metrics.queue,
+        features=features,
+        timer=connections.clock.monotonic,
+        on_plugin_error=_log_plugin_error,
+    )
+    queue.nominator.subscribe(state.subscriptions.publish_nomination)
+    queue.nominator.subscribe_nodes(state.cache.table.note_nominations)
+    return queue, registered_resources(hints)
+
+
+def _engine(
+    connections: Connections,
+    state: State,
+    profiles: Profiles,
+    queue: SchedulingQueue,
+    budget: CycleBudget,
+) -> Engine:
+    configuration = connections.configuration
+    return Engine(
+        state.cache,
+        profiles.frameworks,
+        queue.nominator,
+        clock=connections.clock,
+        random=connections.random,
+        metrics=connections.metrics.engine,
+        percentage_of_nodes_to_score=configuration.effective.percentage_of_nodes_to_score or 0,
+        plugin_time_budget=seconds(configuration.options.plugin_time_budget),
+        cycle_budget=budget,
+        waiting_pods=state.waiting_pods,
+        on_plugin_error=_log_plugin_error,
+        extenders=state.extenders,
+    )
+
+
+def _binding(
+    connections: Connections,
+    state: State,
+    profiles: Profiles,
+    engine: Engine,
+    queue: SchedulingQueue,
+    failures: FailureHandler,
+    statuses: StatusWriter,
+) -> BindingCycle:
+    recheck = profiles.recheck
+    return BindingCycle(
+        engine,
+        queue,
+        failures,
+        events=connections.events,
+        statuses=statuses,
+        subscriptions=state.subscriptions,
+        clock=connections.clock,
+        metrics=connections.metrics,
+        waits=state.waits,
+        recheck=recheck,
+        inbox=state.inbox,
+        extenders=ExtenderBinder(
+            state.extenders,
+            state.extender_transport,
+            connections.dispatcher,
+            connections.metrics,
+            precondition=None if recheck is None else recheck.precondition,
+        ),
+    )
+
+
+def _full_collections() -> int:
+    return int(gc.get_stats()[-1]["collections"])
+
+
+def _log_plugin_error(plugin: str, what: str, pod: Pod, problem: Exception) -> None:
+    _log.error("plugin raised", plugin=plugin, where=what, pod=pod.key, error=repr(problem))

@@ -1,0 +1,61 @@
+"""Second stage: what the scheduler knows, and what plugins may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.api.signatures.interner import PodSignatures
+from scheduler.cache import Cache
+from scheduler.engine import WaitingPods
+from scheduler.extenders.extender import Extenders
+from scheduler.extenders.transport import ServiceOutside
+from scheduler.service.background import BackgroundTasks
+from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.inbox import Inbox
+from scheduler.service.listers import StoreListers
+from scheduler.service.object_waits import ObjectWaits
+from scheduler.service.options import seconds
+from scheduler.service.stages.connections import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Touched from one event loop only."""
+
+    signatures: PodSignatures
+    cache: Cache
+    listers: StoreListers
+    subscriptions: SubscriptionBoard
+    waits: ObjectWaits
+    waiting_pods: WaitingPods
+    background: BackgroundTasks
+    inbox: Inbox
+    extender_transport: ServiceOutside
+    extenders: Extenders
+
+
+def build_state(connections: Connections) -> State:
+    """Build the stage; nothing is known yet."""
+    settings = connections.configuration.options
+    extenders = connections.configuration.effective.extenders
+    cache, listers, subscriptions = Cache(), StoreListers(), SubscriptionBoard()
+    transport = ServiceOutside(
+        extenders,
+        clock=connections.clock,
+        metrics=connections.metrics,
+        failures=settings.extender_failures,
+        cool_down=seconds(settings.extender_circuit_open_duration),
+        stores=listers.__getitem__,
+    )
+    return State(
+        signatures=PodSignatures(),
+        cache=cache,
+        listers=listers,
+        subscriptions=subscriptions,
+        waits=ObjectWaits(subscriptions),
+        waiting_pods=WaitingPods(),
+        background=BackgroundTasks(),
+        inbox=Inbox(),
+        extender_transport=transport,
+        extenders=Extenders(extenders, transport, cache.table),
+    )
