@@ -19,7 +19,7 @@ _MAX_NAMED: Final = 3
 
 
 def audit(observed: Observed, nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
-    """What is wrong with a run, in words; empty when it may be compared.
+    """Return the violations of a run, one sentence each; empty when it may be compared.
 
     Args:
         observed: what the load generator saw.

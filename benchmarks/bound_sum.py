@@ -1,4 +1,4 @@
-"""What bound pods ask for together, at every change of a pod that the API server stores."""
+"""The sum of the requests of all bound pods, after every change of a pod in the store."""
 
 from __future__ import annotations
 

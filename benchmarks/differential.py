@@ -52,7 +52,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is created."""
+    """Objects to create."""
 
     nodes: tuple[Object, ...]
     workloads: tuple[Workload, ...]
@@ -173,7 +173,7 @@ def _make_hopeless(source: random.Random, spec: Object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a scheduler made of a world."""
+    """Result of one scheduler for one world."""
 
     contender: str
     nodes: tuple[Object, ...]
@@ -185,7 +185,7 @@ class Answer:
         return str(self.pods[name]["spec"].get("nodeName", ""))
 
     def message(self, name: str) -> str:
-        """What the scheduler says of a pod."""
+        """Return the message of the pod's PodScheduled condition."""
         for condition in self.pods[name].get("status", {}).get("conditions", ()):
             if condition["type"] == "PodScheduled":
                 return str(condition.get("message", ""))
@@ -236,7 +236,7 @@ def _settled(control_plane: ControlPlane) -> dict[str, Object]:
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """How good a placement is."""
+    """Quality of a placement."""
 
     contender: str
     pods: int
@@ -335,7 +335,7 @@ def _wishes(spec: Object, places: Sequence[Object]) -> list[float]:
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """How two answers to one world differ."""
+    """Difference between two results for one world."""
 
     seed: int
     #: Pods placed: ours, theirs.

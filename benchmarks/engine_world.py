@@ -70,7 +70,7 @@ class _Events:
 
 
 class _Handle:
-    """As much of `framework.Handle` as the in-tree plugins read."""
+    """The part of `framework.Handle` that the in-tree plugins use."""
 
     profile_name = PROFILE
     clock = _Clock()
@@ -91,10 +91,10 @@ class _Handle:
         return make()
 
     def recheck(self, uids: Iterable[str]) -> None:
-        """Nobody waits."""
+        """Do nothing: no pod waits."""
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:
-        """Nobody waits."""
+        """Do nothing: no pod waits."""
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Do nothing: the victims stay."""
@@ -200,7 +200,7 @@ class EngineWorld:
 
 
 def node_name(index: int) -> str:
-    """As in the names of a large cluster."""
+    """Return the name of a node, formed as in a large cluster."""
     return f"node-{index:06d}"
 
 

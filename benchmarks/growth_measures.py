@@ -1,4 +1,4 @@
-"""What `benchmarks.growth` measures, each as a list of figures.
+"""Measurements of `benchmarks.growth`, each a list of figures.
 
 Times are CPU time of this thread: what other work on the machine takes is not counted, what it
 does to caches and clock rates is.
@@ -69,7 +69,7 @@ class NotAsMeantError(Exception):
 
 
 def settle() -> None:
-    """As the service does once it has synced."""
+    """Freeze the objects of the garbage collector, as the service does after its first sync."""
     gc.set_threshold(*GC_THRESHOLDS)
     gc.unfreeze()
     gc.collect()

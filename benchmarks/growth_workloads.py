@@ -1,4 +1,4 @@
-"""What is measured by `benchmarks.growth`: kinds of pods, and clusters for preemption, as data."""
+"""Workloads of `benchmarks.growth`: kinds of pods, and clusters for preemption, as data."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _EVENTS: Final = "kubestow_kubernetes_events_total"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run measured."""
+    """Measurements of one run."""
 
     workload: str
     size: str

@@ -110,7 +110,7 @@ class Observer:
 
 
 async def _chunk(stream: ResponseStream) -> bytes:
-    """What came next; empty when the watch ended, politely or not."""
+    """Return the next bytes of the watch; empty when it ended, in order or not."""
     try:
         return await stream.read()
     except ConnectionFailed:

@@ -131,7 +131,7 @@ Operation = (
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the load generator is told: where, as whom, and what to do."""
+    """Input of the load generator: the API server, the credentials, and the operations."""
 
     url: str
     #: Path of the certificate authority.
@@ -147,7 +147,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the load generator saw. Times by the monotonic clock, seconds."""
+    """Observations of the load generator. Times by the monotonic clock, seconds."""
 
     opened: float
     closed: float

@@ -255,7 +255,7 @@ def per_event(happen: Callable[[], None], events: int) -> float:
 
 @dataclass(frozen=True)
 class Window:
-    """What one window of live scheduling showed."""
+    """Measurements of one window of live scheduling."""
 
     cpu_share: float
     latencies: list[float]
@@ -301,7 +301,7 @@ async def live(room: Room, happen: Callable[[], None], seconds: float) -> Window
 
 
 def settle() -> None:
-    """As the service does once it has synced."""
+    """Freeze the objects of the garbage collector, as the service does after its first sync."""
     gc.collect()
     gc.freeze()
 

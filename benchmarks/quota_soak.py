@@ -57,7 +57,7 @@ PORT: Final = "--secure-port"
 
 @dataclass(slots=True)
 class Report:
-    """What came of a run."""
+    """Result of a run."""
 
     seconds: float = 0.0
     binds: int = 0

@@ -20,7 +20,7 @@ Column = tuple[str, Callable[[Run], float], str]
 
 
 def busy_cores(run: Run) -> float:
-    """How many cores scheduler, API server, etcd and generator kept busy inside the window."""
+    """Return the cores that scheduler, API server, etcd and generator used inside the window."""
     own = run.scheduler_cpu_per_pod * run.pods
     return (own + run.apiserver_cpu + run.etcd_cpu + run.generator_cpu) / run.window
 
@@ -182,7 +182,7 @@ def with_events(ratios: Sequence[Ratio]) -> str:
 
 
 def worse(ratios: Sequence[Ratio]) -> list[str]:
-    """Where kubestow is behind in anything but CPU, in words; empty when nowhere."""
+    """Return a sentence for each measure but CPU in which kubestow is worse; empty for none."""
     found = []
     values: tuple[tuple[str, Callable[[Ratio], float]], ...] = (
         ("pods/s lower", lambda ratio: 1 / ratio.pods_per_second),

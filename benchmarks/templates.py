@@ -1,4 +1,4 @@
-"""Objects of upstream's workloads, by a short name (scheduler-perf facts 5 and 6.5).
+"""Objects of upstream's workloads, by a short name (`test/integration/scheduler_perf/templates`).
 
 `render(name, index, count)` gives an object as JSON data without namespace and schedulerName, which
 the load generator adds. An object's name is unique per template and index, so that updates and
@@ -483,7 +483,7 @@ def volume(kind: str, namespace: str, index: int) -> tuple[Object, Object, str]:
 
 
 def csi_node(name: str, limits: dict[str, int]) -> Object:
-    """How many volumes each driver can attach to a node."""
+    """Return a CSINode with the number of volumes each driver can attach."""
     drivers = [
         {"name": driver, "nodeID": name, "topologyKeys": [], "allocatable": {"count": count}}
         for driver, count in limits.items()

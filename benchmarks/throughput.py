@@ -1,7 +1,8 @@
 """Throughput as upstream's scheduler_perf computes it, and what it leaves out.
 
-Upstream samples once a second and drops the first productive tick (scheduler-perf facts 1.2). The
-plain rate beside it is pods divided by the time from the first creation to the last binding.
+Upstream samples once a second and drops the first productive tick
+(`scheduler_perf/util.go: throughputCollector.run`). The plain rate beside it is the number of pods
+divided by the time from the first creation to the last binding.
 """
 
 from __future__ import annotations

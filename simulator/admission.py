@@ -109,7 +109,7 @@ class _Invocations:
         return changed
 
     def _require(self) -> None:
-        """What ran so far is to run again."""
+        """Return the names of the policies that must run again."""
         self._again |= self._invoked
         self._invoked = set()
 

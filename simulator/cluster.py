@@ -149,7 +149,7 @@ class EmbeddedCluster:
             self.kueue.gate(request)
 
     def _bootstrap(self) -> None:
-        """What every cluster has from the start."""
+        """Create the objects that every cluster has from the start."""
         for name in NAMESPACES:
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for name, value in BUILT_IN_PRIORITIES.items():

@@ -106,7 +106,7 @@ class Adjustable(Protocol):
     """A controller with settings."""
 
     def settings(self) -> JsonObject:
-        """What can be set, as it is now."""
+        """Return the present settings."""
 
     def adjust(self, wanted: JsonObject) -> None:
         """Change settings. Raises ValueError with what is wrong; then nothing has changed."""

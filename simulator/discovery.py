@@ -1,4 +1,4 @@
-"""What the server says of itself: /version, /api, /apis, group lists, OpenAPI stubs.
+"""Discovery: /version, /api, /apis, group lists, OpenAPI stubs.
 
 Enough for kubectl and for client libraries to find every row of the resource table, and to learn
 that the server validates fields itself (`fieldValidation` on PATCH), so that kubectl does not ask

@@ -1,4 +1,4 @@
-"""What the API server answers when it refuses: a `Status` object with upstream's texts.
+"""Errors of the API server: `Status` objects with upstream's texts.
 
 Each constructor gives one kind of refusal, observed from kube-apiserver v1.36. Nothing here decides
 when to refuse.

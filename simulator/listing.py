@@ -27,7 +27,7 @@ _SNAPSHOTS: Final = 8
 
 
 class Page(NamedTuple):
-    """What a list answers."""
+    """One page of a list."""
 
     versions: list[Version]
     rv: int

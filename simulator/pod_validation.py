@@ -1,4 +1,4 @@
-"""Which pods are valid, and which changes of a pod are (KEP-3521 and the immutable spec).
+"""Validation of pods and of their updates (KEP-3521 and the immutable spec).
 
 Rules: gate names are qualified and unique; no gates together with a node; gates are only ever
 removed; while gated, node selector and required node affinity may be narrowed; otherwise only

@@ -99,7 +99,7 @@ def qos_class(spec: JsonObject) -> str:
 
 
 def resized(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, list[Cause]]:
-    """What a write to pods/resize makes of `old`: only resources of its containers change.
+    """Return `old` after a write to pods/resize: only resources of its containers change.
 
     Returns the new object and the violated rules.
     """
@@ -167,7 +167,7 @@ class PodStrategy(Strategy):
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
     ) -> list[Cause]:
-        """What may change after creation."""
+        """Return the errors of an update: the fields that may not change."""
         return super().validate_update(obj, old, around) + validate_pod_update(
             obj["spec"], old["spec"]
         )

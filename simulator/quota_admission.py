@@ -92,7 +92,7 @@ class QuotaAdmission:
         return [charge for charge in charges if charge is not None]
 
     def _asked(self, request: AdmissionRequest, evaluator: Evaluator) -> Amounts:
-        """What the write adds. What it gives back is left to the controller, as in v1.36."""
+        """Return what the write adds. The controller handles decreases, as in v1.36."""
         now = request.clock.now()
         asked = evaluator.usage(request.obj, now)
         if request.operation == "UPDATE" and request.old is not None:

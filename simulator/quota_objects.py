@@ -154,7 +154,7 @@ class QuotaStrategy(Strategy):
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
     ) -> list[Cause]:
-        """As on create; scopes stay as they are."""
+        """Return the errors of an update: those of a creation, and changed scopes."""
         causes = super().validate_update(obj, old, around)
         spec, before = obj["spec"], old.get("spec") or {}
         causes += _amount_causes("spec.hard", spec.get("hard")) + _scope_causes(spec)

@@ -1,4 +1,4 @@
-"""What an object uses of a quota: the evaluators of pods, claims, services and plain counts.
+"""Usage of an object by quota key: the evaluators of pods, claims, services and counts.
 
 Written from the documented behaviour of v1.36, apart from the scheduler's own arithmetic, so that
 each checks the other. Amounts are exact (`Quantity`). Nothing here reads a store or decides.
@@ -76,7 +76,7 @@ def taken_off(left: Amounts, right: Amounts) -> Amounts:
 
 
 def only(found: Amounts, keys: Iterable[str]) -> Amounts:
-    """What `found` says of `keys`."""
+    """Return the entries of `found` for `keys`."""
     return {key: found[key] for key in keys if key in found}
 
 
@@ -118,7 +118,7 @@ def _infeasible(pod: JsonObject) -> bool:
 
 
 def _container_amounts(pod: JsonObject, part: str, container: JsonObject, init: bool) -> Amounts:
-    """What one container asks for, with what a resize under way still holds."""
+    """Return the requests of one container, with what a resize in progress still holds."""
     asked = amounts(dig(container, "resources", part))
     listed = "initContainerStatuses" if init else "containerStatuses"
     for status in dig(pod, "status", listed) or ():
@@ -190,7 +190,7 @@ def counts_for_quota(pod: JsonObject, now: float) -> bool:
 
 
 def pod_usage(pod: JsonObject, now: float) -> Amounts:
-    """What a pod uses, by quota key."""
+    """Return the usage of a pod, by quota key."""
     used: Amounts = {"count/pods": ONE}
     if counts_for_quota(pod, now):
         used |= _by_key(pod_amounts(pod, "requests"), pod_amounts(pod, "limits"))
@@ -305,7 +305,7 @@ def _is_service_key(key: str) -> bool:
 
 
 class Evaluator(NamedTuple):
-    """How the objects of one table are charged."""
+    """Usage computation for the objects of one resource."""
 
     handles: Callable[[str, str], bool]
     """Whether a write is looked at, by operation and subresource."""

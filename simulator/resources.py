@@ -32,7 +32,7 @@ METADATA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an API version shows stored objects, and how it reads them; identity for most."""
+    """Conversion between an API version and the stored form; identity for most."""
 
     show: Callable[[JsonObject], JsonObject]
     read: Callable[[JsonObject], JsonObject]

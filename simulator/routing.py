@@ -1,4 +1,4 @@
-"""What a request asks for: its path, query and Accept header, as one record.
+"""The request: its path, query and Accept header, as one record.
 
 Pure; knows the resource table and nothing of HTTP libraries.
 """

@@ -19,7 +19,7 @@ from simulator.objects import JsonObject
 
 
 class MergeRule(NamedTuple):
-    """How a list merges: by the member field `key`, or as a set of scalars when `key` is empty."""
+    """Merge of a list: by the member field `key`, or as a set of scalars when `key` is empty."""
 
     key: str
 
@@ -76,7 +76,7 @@ class Merger:
         self._new_first = new_first
 
     def rule(self, parent: str, field: str) -> MergeRule | None:
-        """How the list `field` below `parent` merges; None when it is atomic."""
+        """Return the rule for the list `field` below `parent`; None when it is atomic."""
         return self._rules.get(f"{parent}.{field}") or self._rules.get(field)
 
     def merge(self, tree: JsonObject, patch: JsonObject, parent: str = "") -> JsonObject:

@@ -1,4 +1,4 @@
-"""What each kind does with an object on its way in: defaults, validation, what a write may touch.
+"""Create and update strategies of each kind: defaults, validation, fields that a write may change.
 
 `Strategy` is the behaviour of a kind that has no rules of its own; a subclass overrides what
 differs. The registry is `simulator.workloads.STRATEGIES`, by table. Defaults are those a scheduler
@@ -40,7 +40,7 @@ _LABEL_RULE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a strategy may look at besides the object."""
+    """What a strategy may read besides the object."""
 
     store: Store
     clock: SimClock
@@ -62,7 +62,7 @@ class Surroundings:
 
 
 def qualified_name_errors(value: str) -> list[str]:
-    """What is wrong with a qualified name (`prefix/name`, prefix optional).
+    """Return the errors of a qualified name (`prefix/name`, prefix optional).
 
     Empty when nothing is.
     """
@@ -224,7 +224,7 @@ class StorageClassStrategy(Strategy):
 
 
 def check_namespace(store: Store, resource: Resource, namespace: str, name: str) -> ApiError | None:
-    """Why nothing can be created in `namespace`; None when it can."""
+    """Return the reason against creating objects in `namespace`; None for none."""
     found = store.get("namespaces", "", namespace)
     if found is None:
         return ApiError(

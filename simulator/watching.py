@@ -33,7 +33,7 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class Sink(Protocol):
-    """Where a stream writes."""
+    """Output of a stream."""
 
     async def write(self, data: bytes) -> None:
         """Send bytes; waits while the client reads slowly."""

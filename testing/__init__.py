@@ -1,1 +1,1 @@
-"""What tests and benchmarks share: a real control plane, recorded decisions, hostile objects."""
+"""Code shared by tests and benchmarks: control plane, recorded decisions, hostile objects."""

@@ -194,7 +194,7 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
 
 
 async def settled(wiring: Wiring) -> None:
-    """Nothing is in flight any more: no attempt, no bind, no status patch."""
+    """Wait until no attempt, bind or status patch is in flight."""
 
     def quiet() -> bool:
         writes = wiring.connections.dispatcher.statistics()
@@ -224,21 +224,21 @@ def bound_to(cluster: EmbeddedCluster, name: str) -> str:
 
 
 def bind(cluster: EmbeddedCluster, name: str, to: str) -> None:
-    """Somebody else binds a pod."""
+    """Bind a pod as another scheduler does."""
     target = {"metadata": {"name": name}, "target": {"kind": "Node", "name": to}}
     pods = cluster.resources.of_kind("v1", "Pod")
     subresources.bind(cluster.api, pods, "default", name, target, WriteOptions())
 
 
 def patch_status(cluster: EmbeddedCluster, name: str, status: JsonObject) -> None:
-    """Somebody, a kubelet mostly, writes a pod's status."""
+    """Write the status of a pod as another client, mostly a kubelet, does."""
     pods = cluster.resources.of_kind("v1", "Pod")
     patch = {"status": status}
     cluster.api.patch(pods, "default", name, patch, MERGE_PATCH, subresource="status")
 
 
 def delete(cluster: EmbeddedCluster, name: str, kind: str = "Pod") -> None:
-    """Somebody else deletes an object, at once."""
+    """Delete an object immediately, as another client does."""
     resource = cluster.resources.of_kind("v1", kind)
     namespace = "default" if resource.namespaced else ""
     options = {"gracePeriodSeconds": 0}

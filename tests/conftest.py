@@ -1,4 +1,4 @@
-"""What every test shares: how Hypothesis searches, and the fixtures of the real control plane.
+"""Shared configuration: the Hypothesis profile, and the fixtures of the real control plane.
 
 Fixtures of one subject belong to the conftest of its folder, so that reading a test needs two files
 at most.

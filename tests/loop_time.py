@@ -48,7 +48,7 @@ class UvLoop(uvloop.Loop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As asyncio's."""
+        """Schedule a callback, as asyncio does."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._number += 1
         heappush(self._timers, (when, self._number, handle))
@@ -62,11 +62,11 @@ class UvLoop(uvloop.Loop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As asyncio's."""
+        """Schedule a callback, as asyncio does."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """What asyncio's handles tell their loop: it is skipped when its time comes."""
+        """Count a cancelled timer, as asyncio does."""
 
     def _run_due(self) -> None:
         # The machine's timer may fire within the millisecond before.

@@ -50,7 +50,7 @@ class Found:
 
 @dataclass(slots=True)
 class Report:
-    """What was compared, by family."""
+    """Counts of comparisons, by family."""
 
     compared: Counter[str] = field(default_factory=Counter)
     scheduled: Counter[str] = field(default_factory=Counter)

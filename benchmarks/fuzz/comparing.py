@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 def vector(objects: Object, pod: Object, config: Object) -> Object:
-    """What both were given, in the form of a conformance vector."""
+    """Return the input of both schedulers in the form of a conformance vector."""
     given = {"objects": objects, "pod": pod, "config": config}
     return {"id": "fuzz", "input": _without_nulls(given)}
 
@@ -28,7 +28,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def ours(given: Object) -> Observation:
-    """What our engine makes of it, in process."""
+    """Return the decision of our engine, computed in process."""
     return observe(World(given))
 
 
@@ -55,7 +55,7 @@ def differences(given: Object, theirs: Verdict, mine: Observation) -> Iterator[s
 
 
 def own_differences(verdict: Verdict, mine: Observation) -> Iterator[str]:
-    """What our process decided otherwise than our engine does on a fresh table."""
+    """Return differences between the running process and our engine on a fresh node table."""
     actual = mine.actual
     if verdict.scheduled != (actual["outcome"] == "scheduled"):
         said = verdict.message or verdict.node
@@ -127,7 +127,7 @@ def _preemption(given: Object, theirs: Verdict, answer: Mapping[str, Any]) -> It
 
 
 def _harm(candidate: Mapping[str, Any], pods: Mapping[str, Object]) -> tuple[object, ...]:
-    """What the choice between nodes goes by (section 5 of the facts about plugins)."""
+    """Return the rank of a candidate node (`preemption.go: pickOneNodeForPreemption`)."""
     victims = [pods[key] for key in candidate["victims"]]
     priorities = [pod["spec"].get("priority") or 0 for pod in victims]
     highest = max(priorities, default=0)

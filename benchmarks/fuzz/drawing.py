@@ -50,7 +50,7 @@ class Draw:
         self._random = random.Random(f"{family} {seed}")
 
     def about(self, aspect: str) -> float:
-        """How much of this aspect there is to be, from 0 to 1."""
+        """Return the weight of this aspect in the world, from 0 to 1."""
         if self.family == "changing" and aspect in ("ports", "images"):
             return 0.0  # kube-scheduler's account of both depends on history (docs/differences.md)
         if self.family in ("mixed", "changing"):

@@ -45,7 +45,7 @@ _EVICTION_SECONDS: Final = 0.5
 
 @dataclass(slots=True)
 class Verdict:
-    """What kube-scheduler decided about one pod."""
+    """The decision of kube-scheduler for one pod."""
 
     scheduled: bool = False
     #: `Unschedulable`, or `SchedulerError` when an attempt failed for another reason.

@@ -85,7 +85,7 @@ def running(draw: Draw, index: int, nodes: int) -> Object:
 
 
 def _resizing(draw: Draw, spec: Object) -> Object:
-    """What a kubelet says of a pod whose resources it may be changing."""
+    """Return a container status as a kubelet reports it during a resize."""
     statuses = []
     for container in spec["containers"]:
         status: Object = {

@@ -125,7 +125,7 @@ def for_kubestow(every: list[Object]) -> Object:
 
 
 def own_name(name: str) -> str:
-    """What a profile is called there."""
+    """Return the scheduler name of a profile in kubestow's configuration."""
     return f"own-{name}"
 
 

@@ -32,7 +32,7 @@ CROSSED: Final = "crossed-"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is created, and what comes in, one after the other."""
+    """Objects to create, and the pods that arrive one after the other."""
 
     objects: dict[str, list[Object]]
     incoming: tuple[Object, ...]

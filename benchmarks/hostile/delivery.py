@@ -1,4 +1,4 @@
-"""When a watch delivers a pod: the part of a delay that is the API server's, not a scheduler's."""
+"""Delivery time of a pod by a plain watch: the API server's part of a scheduling delay."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ ORDINARY: Final = "tenant"
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What one scenario did to one scheduler. Seconds and MiB."""
+    """Measurements of one scenario with one scheduler. Seconds and MiB."""
 
     case: str
     scheduler: str

@@ -154,7 +154,7 @@ def _settle(session: Session, scheduler: ManagedProcess) -> None:
 
 
 def accounted(inspector: Inspector) -> dict[str, float]:
-    """What the statistics of a running scheduler account for, MiB."""
+    """Return the memory that a running scheduler's statistics account for, MiB."""
     statistics: dict[str, Any] = json.loads(inspector.get("/debug/statistics"))
     signatures = statistics["signatures"]
     found = {

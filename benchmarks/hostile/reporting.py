@@ -65,7 +65,7 @@ def markdown(results: Sequence[Measured]) -> str:
 
 
 def beyond(results: Sequence[Measured], *, block: float, delay: float, left: float) -> list[str]:
-    """Where kubestow misses a limit, in words: seconds of a block and a delay, MiB left."""
+    """Return a sentence for each limit that kubestow exceeds. Block and delay in s, left in MiB."""
     found = []
     for each in results:
         if each.scheduler != OURS:

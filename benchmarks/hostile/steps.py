@@ -50,7 +50,7 @@ class Steps:
             handle._run = run  # noqa: SLF001 - as above
 
     async def longest(self, world: HostileWorld, change: Callable[[], object]) -> float:
-        """Of the steps that follow a change, which is not a step of its own."""
+        """Return the longest of the steps that follow a change, in seconds of CPU time."""
         change()
         with self.recording():
             await world.settle()

@@ -48,7 +48,7 @@ class Bind:
 
 
 class AuditLog:
-    """What the log says so far; call `read` to take in what was written since."""
+    """The events of an audit log so far; `read` adds those written since."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,7 +71,7 @@ class AuditLog:
 
     @property
     def takeovers(self) -> int:
-        """How often the Lease changed hands."""
+        """Return the number of changes of the Lease's holder."""
         users = [user for _, user, holder in self.lease_writes if holder]
         return sum(a != b for a, b in pairwise(users))
 

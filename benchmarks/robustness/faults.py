@@ -1,4 +1,4 @@
-"""What goes wrong in a round: each fault begins, lasts a while, and ends.
+"""Faults of a round: each begins, lasts a while, and ends.
 
 While it lasts, replicas that ended are started again, as a Deployment would. The API server and
 etcd stay away until all faults of the round have ended: an API server does not start without etcd.

@@ -18,7 +18,7 @@ START_TIMEOUT_SECONDS: Final = 10.0
 
 
 class Mode(Enum):
-    """What the proxy does with connections."""
+    """Treatment of connections by the proxy."""
 
     OPEN = "open"
     STALLED = "stalled"

@@ -34,7 +34,7 @@ POLL_SECONDS: Final = 0.2
 
 @dataclass(slots=True)
 class Report:
-    """What a run did and found."""
+    """Actions and findings of a run."""
 
     rounds: int = 0
     pods: int = 0

@@ -40,7 +40,7 @@ class WallClock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What to start the process with."""
+        """Return the environment variables that give a process this clock."""
         return {"LD_PRELOAD": str(self._library), "WALL_CLOCK_OFFSET_FILE": str(self._file)}
 
     def set(self, seconds: float) -> None:

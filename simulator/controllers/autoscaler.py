@@ -53,7 +53,7 @@ class _Machine:
     since: float
 
     def due(self, settings: Settings) -> float:
-        """When something becomes of it."""
+        """Return the time at which this scale-up completes or fails."""
         if self.group.state == "hang":
             return self.since + settings.max_node_provision_time
         return self.since + self.group.provision_seconds
@@ -61,7 +61,7 @@ class _Machine:
 
 @dataclass(slots=True)
 class _Loop:
-    """What one loop saw."""
+    """Observations of one loop."""
 
     world: World
     placed: list[tuple[Pod, str]] = field(default_factory=list)

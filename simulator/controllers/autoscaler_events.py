@@ -1,4 +1,4 @@
-"""What cluster-autoscaler 1.36 says: Events with its texts, and with its silence.
+"""Events of cluster-autoscaler 1.36: its texts, and its suppression of repeats.
 
 It tells of pods on the pods and of groups on the ConfigMap it writes its status to. Of a reason and
 a pod it sends one event in 5 minutes, whatever the message; about that ConfigMap it sends every
@@ -38,7 +38,7 @@ class Growth(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Why nothing is done for a pod."""
+    """Reason for not scaling up for a pod."""
 
     reason: str
     """For the condition: ScaleUpBackoff, MaxSizeReached or NoNodeGroup."""
@@ -59,7 +59,7 @@ def pod_reference(pod: Pod) -> JsonObject:
 
 
 class Reports(Protocol):
-    """How one kind of autoscaler tells what it does, and how it goes about it."""
+    """Events and habits of one kind of autoscaler."""
 
     source: str
     one_group_per_loop: bool
@@ -86,7 +86,7 @@ class Reports(Protocol):
         """The cloud had accepted, and then could not deliver."""
 
     def timed_out(self, group: NodeGroup, names: Sequence[str], seconds: float) -> None:
-        """Nothing was heard of the machines for too long."""
+        """Report that machines did not register in time."""
 
     def total_reached(self, limit: int) -> None:
         """The cluster must not grow."""
@@ -95,7 +95,7 @@ class Reports(Protocol):
         """A pod that waits has room on a node that is there, or on a machine on its way."""
 
     def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
-        """Nothing can be done for a pod."""
+        """Report that no scale-up would help a pod."""
 
 
 def _spam_key(said: Said) -> str:
@@ -165,10 +165,10 @@ class ClusterAutoscalerReports:
         )
 
     def arrived(self, name: str) -> None:
-        """Nothing: the node is there to see."""
+        """Report nothing: the node itself is visible."""
 
     def fits(self, pod: Pod, node: str) -> None:
-        """Nothing: the pod is schedulable."""
+        """Report nothing: the pod is schedulable."""
 
     def failed(self, group: NodeGroup, names: Sequence[str]) -> None:
         """ScaleUpFailed; nothing on pods."""
@@ -220,7 +220,7 @@ def _sizes(growth: Growth) -> str:
 
 
 def exhausted(group: NodeGroup) -> str:
-    """What the cloud says when it has nothing left."""
+    """Return the cloud provider's error text for exhausted capacity."""
     return f"insufficient capacity: {group.zone or group.name} has no such instances left"
 
 

@@ -1,4 +1,4 @@
-"""What a simulated autoscaler is told: its settings and its node groups, read strictly.
+"""Settings and node groups of a simulated autoscaler, decoded strictly.
 
     flavor: cluster-autoscaler
     groups:
@@ -53,7 +53,7 @@ class TaintTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class NodeTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a new node is like."""
+    """Properties of a new node."""
 
     labels: dict[str, str] = {}
     taints: tuple[TaintTemplate, ...] = ()

@@ -171,7 +171,7 @@ class World:
         return None
 
     def reason_against(self, candidate: Candidate, node: SimNode) -> str | None:
-        """Why the pod cannot go there; None if it can."""
+        """Return the reason why the pod does not fit there; None if it fits."""
         if not candidate.affinity.matches(node.labels, node.name):
             return AFFINITY
         taint = first_untolerated(node.taints, candidate.pod.spec.tolerations)
@@ -219,7 +219,7 @@ class World:
 
 @dataclass(slots=True)
 class Estimate:
-    """What letting one group grow would do."""
+    """Effect of scaling up one group."""
 
     nodes: int = 0
     """New nodes that the pods need."""

@@ -45,7 +45,7 @@ class Said:
 
     @property
     def object_key(self) -> str:
-        """Which object it is about."""
+        """Return the key of the object that the event is about."""
         about = self.about
         return f"{about.get('kind')}/{about.get('namespace')}/{about['name']}/{about.get('uid')}"
 
@@ -102,7 +102,7 @@ class SpamFilter:
 
 @dataclass(slots=True)
 class _Seen:
-    """What happened so far of one event, sent or not."""
+    """Count of one event so far, sent or suppressed."""
 
     namespace: str
     name: str

@@ -1,4 +1,4 @@
-"""What Karpenter 1.14 says and leaves out, and its NodeClaims.
+"""Events of Karpenter 1.14, its suppression of repeats, and its NodeClaims.
 
 Of a reason and an object it sends one event in 2 minutes (5 minutes for FailedScheduling), whatever
 the message, and five `Nominated` a second in all; one that is left out for that counts as sent

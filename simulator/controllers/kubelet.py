@@ -63,7 +63,7 @@ Action: TypeAlias = PatchStatus | Remove
 
 
 class Decision(NamedTuple):
-    """What to do with a pod now (`action`), or when to look again (`due`, epoch seconds)."""
+    """The action for a pod now, or the time of the next decision (`due`, epoch seconds)."""
 
     action: Action | None = None
     due: float | None = None
@@ -264,7 +264,7 @@ class Kubelet:
         self._pods.pop((namespace, name), None)
 
     def next_due(self) -> float | None:
-        """When `due` has something to say next, in epoch seconds; None: when a pod changes."""
+        """Return the time of the next decision in epoch seconds; None: after a change of a pod."""
         return self._due[0][0] if self._due else None
 
     def due(self, now: float, limit: int = 256) -> list[Action]:

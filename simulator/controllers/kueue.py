@@ -34,7 +34,7 @@ _Key = tuple[str, str]
 class KueueSettings(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """How the imitation behaves."""
+    """Settings of the imitation."""
 
     batch: int = 1
     """Pods let go at a time; 0 lets nobody go."""
@@ -62,7 +62,7 @@ class KueueController:
         self._next_batch = 0.0
 
     def settings(self) -> JsonObject:
-        """What can be set while it runs."""
+        """Return the settings that can be changed while it runs."""
         told: JsonObject = msgspec.to_builtins(self._settings)
         return told
 
@@ -130,7 +130,7 @@ class KueueController:
                 self._let_go(key)
 
     def _room(self) -> int:
-        """How many pods may be let go now."""
+        """Return the number of pods that may be admitted now."""
         room = min(self._settings.batch, len(self._waiting))
         if self._settings.max_admitted:
             room = min(room, self._settings.max_admitted - len(self._admitted))

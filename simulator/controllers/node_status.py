@@ -1,4 +1,4 @@
-"""What a fake kubelet says of its node: that it is there, ready, and what it can give to pods.
+"""Status that a fake kubelet reports for its node: conditions, capacity, allocatable.
 
 Pure, as `kubelet`: nodes and times in, objects and patches out. A node is alive for the node
 lifecycle controller as long as its Lease is renewed; its status changes only when something in it

@@ -63,7 +63,7 @@ class QuotaController:
         self._next_resync = api.clock.now() + resync_seconds
 
     def settings(self) -> JsonObject:
-        """What can be set while it runs."""
+        """Return the settings that can be changed while it runs."""
         return {"resyncSeconds": self._resync_seconds}
 
     def adjust(self, wanted: JsonObject) -> None:

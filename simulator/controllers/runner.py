@@ -26,7 +26,7 @@ class Controller(Protocol):
         """Note a change. Must not write."""
 
     def next_due(self) -> float | None:
-        """When there is work next (epoch seconds, the past for now); None: after a change."""
+        """Return when work is due next (epoch seconds, the past for now); None: after a change."""
 
     def work(self, now: float, limit: int) -> None:
         """Do up to about `limit` pieces of the work that is due."""

@@ -1,4 +1,4 @@
-"""What one search of an algorithm decides: feasible nodes and totals, or why there is none.
+"""Decision of one search: feasible nodes and totals, or the diagnosis.
 
 The same record is taken with reuse and without, and the two must be equal. It holds everything that
 a user could see: statuses by node, message, responsible plugins, totals.

@@ -1,4 +1,4 @@
-"""What our engine does with a vector, written down in the form of `expected`.
+"""Observation of our engine for a vector, in the form of `expected`.
 
 Each plugin is also asked alone, on all nodes, in both forms. Two further lists have no counterpart
 in the vectors and must be empty: `forms` (the scalar form, the columnar form and the engine's own
@@ -87,8 +87,8 @@ def _pre_filter_alone(world: World) -> tuple[dict[str, Record], dict[str, CycleS
         answer: PreFilterResult | Status | None
         try:
             answer = plugin.pre_filter(state, world.pod, world.cache.table)
-        except Exception as problem:  # noqa: BLE001 - plugin boundary
-            answer = error(problem)
+        except Exception as raised:  # noqa: BLE001 - plugin boundary
+            answer = error(raised)
         if isinstance(answer, PreFilterResult):
             records[plugin.name] = {"code": "Success", "nodeNames": sorted(answer.node_names)}
         else:
@@ -164,8 +164,8 @@ def _filter_scalar(world: World, plugin: Any, state: CycleState) -> dict[str, Re
     for row in table.rows.tolist():
         try:
             status = plugin.filter(state, world.pod, table.node_info(row))
-        except Exception as problem:  # noqa: BLE001 - plugin boundary
-            status = error(problem)
+        except Exception as raised:  # noqa: BLE001 - plugin boundary
+            status = error(raised)
         if status is not None:
             found[table.names[row]] = status_record(status)
     return found
@@ -180,9 +180,9 @@ def _filter_columnar(world: World, plugin: Any, state: CycleState) -> dict[str, 
             for row, code in zip(table.rows.tolist(), codes.tolist(), strict=True)
             if code
         }
-    except Exception as problem:  # noqa: BLE001 - plugin boundary
+    except Exception as raised:  # noqa: BLE001 - plugin boundary
         names = [table.names[row] for row in table.rows.tolist()]
-        return dict.fromkeys(names, status_record(error(problem)))
+        return dict.fromkeys(names, status_record(error(raised)))
 
 
 def _verdicts(
@@ -324,7 +324,7 @@ def _options(world: World, chosen: str) -> list[str]:
 
 
 def _post_filter(world: World, observation: Observation) -> None:
-    """What the PostFilter plugins answered, asked once more so that the answer can be seen."""
+    """Return the result of the PostFilter plugins, run once more to be observed."""
     state = CycleState()
     try:
         world.plain.search.find(state, world.pod)
@@ -360,7 +360,7 @@ def _post_filter_record(result: PostFilterResult) -> Record:
 
 
 def _dry_runs(world: World, state: CycleState, diagnosis: Diagnosis) -> Record:
-    """What a preemption on each node would take, or why it would not help."""
+    """Return the victims of a dry run on each node, or the reason why preemption does not help."""
     rules = world.preemption_rules()
     if rules is None:
         return {}

@@ -44,7 +44,7 @@ def table(results: Sequence[FamilyResult]) -> Iterator[str]:
 
 
 def partial(results: Sequence[FamilyResult]) -> Iterator[str]:
-    """What `*` means, when there is one."""
+    """Explain `*`, if the table has one."""
     without = {
         name for result in results for tally in result.groups.values() for name in tally.without
     }

@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Tally:
-    """How one group of aspects fared in one family."""
+    """Counts of one group of aspects in one family."""
 
     agree: int = 0
     total: int = 0

@@ -60,7 +60,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class UnitResult:
-    """What became of one vector."""
+    """Result of one vector."""
 
     id: str
     differences: list[Difference] = field(default_factory=list)

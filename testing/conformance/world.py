@@ -171,7 +171,7 @@ class VectorHandle:
 
     @property
     def what_if(self) -> WhatIf:
-        """What-ifs as in the service."""
+        """Return the what-if of the service."""
         return self.service_what_if
 
     def activate(self, pods: Iterable[Pod]) -> None:
@@ -184,7 +184,7 @@ class VectorHandle:
         """There is no queue."""
 
     def relabel(self, pod: Pod, reason: str, message: str) -> None:
-        """Nothing is written."""
+        """Do nothing: nothing is written."""
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """One profile at a time."""
@@ -199,7 +199,7 @@ class VectorHandle:
         return None
 
     def preempt_binding(self, uid: str, message: str) -> bool:
-        """Nothing is being bound."""
+        """Return False: no pod is being bound."""
         return False
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -242,7 +242,7 @@ class World:
         return pod
 
     def preemption_rules(self) -> PreemptionRules | None:
-        """What DefaultPreemption tells the search, None where the profile does without it."""
+        """Return DefaultPreemption's rules for the search; None if the profile lacks it."""
         plugin = self.framework.plugins.get(plugin_names.DEFAULT_PREEMPTION)
         return plugin.rules if isinstance(plugin, DefaultPreemption) else None
 

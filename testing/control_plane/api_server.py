@@ -14,7 +14,7 @@ SERVICE_ACCOUNT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServerOptions:
-    """How the API server of a test differs from kube-apiserver's defaults."""
+    """Departures of a test's API server from kube-apiserver's defaults."""
 
     authorization_modes: tuple[str, ...] = ("Node", "RBAC")
     """Authorizers in order. RBAC is on so that missing permissions show up here first."""
@@ -44,7 +44,7 @@ class ApiServerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Where the control plane keeps its files, all of them under one directory."""
+    """Files of the control plane, all below one directory."""
 
     directory: Path
 

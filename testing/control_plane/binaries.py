@@ -1,4 +1,4 @@
-"""Where the control plane's binaries are, and what to do when they are not there.
+"""Binaries of the control plane: their location, and the error when one is missing.
 
 `KUBEBUILDER_ASSETS`, the variable that Kubernetes' own test kits use, comes first; then the
 directory that `testing.control_plane.build` fills. Nothing here builds or downloads: a test that

@@ -1,4 +1,4 @@
-"""What the control plane and its clients identify themselves with: keys, tokens, kubeconfig files.
+"""Credentials of the control plane and its clients: keys, tokens, kubeconfig files.
 
 All of it lives in the control plane's own directory and is worth nothing outside 127.0.0.1.
 """

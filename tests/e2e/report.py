@@ -19,7 +19,7 @@ class ReportError(ValueError):
 
 
 class Outcome(NamedTuple):
-    """What became of one spec."""
+    """Result of one spec."""
 
     name: str
     state: str

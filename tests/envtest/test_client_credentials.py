@@ -1,4 +1,4 @@
-"""Who kubestow is to a real kube-apiserver: tokens, client certificates, plugins, rotation."""
+"""Credentials against a real kube-apiserver: tokens, client certificates, plugins, rotation."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def a_resync(plane: ControlPlane, name: str) -> None:
 
 
 def writers(quota: dict[str, Any]) -> set[str]:
-    """Who wrote the deferred key's usage, by the server's books."""
+    """Return the managers that wrote the usage of the deferred key."""
     return {
         str(each["manager"])
         for each in quota["metadata"].get("managedFields", ())

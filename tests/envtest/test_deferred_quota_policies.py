@@ -58,7 +58,7 @@ class Guarded:
         self.plane.admin.request("PATCH", path, {"status": {"used": used}})
 
     def labels(self) -> str:
-        """What the namespace's label says to the policies."""
+        """Return the namespace's labels that the policies read."""
         found = cast("dict[str, Any]", self.plane.admin.request("GET", self.base)["metadata"])
         return str(found["labels"].get("kubestow.io/deferred-quota", ""))
 

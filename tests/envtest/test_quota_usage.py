@@ -84,7 +84,7 @@ def _used(plane: ControlPlane) -> dict[str, str]:
 
 
 def _nano(used: dict[str, Any]) -> dict[str, int]:
-    """What of the limited keys is used, without zeros."""
+    """Return the usage of the limited keys, without zeros."""
     amounts = {key: parse(text).nano for key, text in used.items() if key in LIMITS}
     return {key: nano for key, nano in amounts.items() if nano}
 

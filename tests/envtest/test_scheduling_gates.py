@@ -133,7 +133,7 @@ def test_a_gated_pod_that_would_fit_nowhere_is_not_called_unschedulable(
 def test_a_pod_whose_gates_are_cleared_reaches_the_active_queue(
     work: Workload, inspector: Inspector
 ) -> None:
-    """As the KEP's integration test, with the periodic flush off; counted by the queue's metric."""
+    """The KEP's integration test, with the periodic flush off; counted by the queue's metric."""
     work.node("node-many", cpu="8")
 
     def cleared() -> float:

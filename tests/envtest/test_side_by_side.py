@@ -81,7 +81,7 @@ def work(control_plane: ControlPlane) -> Iterator[Workload]:
 
 
 def without_preemption(message: str) -> str:
-    """What filters and other post-filter plugins say."""
+    """Return the part of the message that filters and other PostFilter plugins wrote."""
     return message.partition(", preemption: ")[0]
 
 

@@ -259,7 +259,7 @@ class Workload:
         return [*self._history]
 
     def bindings(self) -> Counter[str]:
-        """How often each pod (by UID) went from no node, or another one, to a node."""
+        """Count how often each pod (by UID) went from no node, or another one, to a node."""
         nodes: dict[str, str] = {}
         moves: Counter[str] = Counter()
         for event in self.history():
@@ -275,7 +275,7 @@ class Workload:
 
 
 def api_server_requests(control_plane: ControlPlane, **labels: str) -> int:
-    """How many requests with these labels the API server has answered since it started."""
+    """Return the requests with these labels that the API server handled since its start."""
     total = 0.0
     for line in control_plane.kubectl("get", "--raw", "/metrics").splitlines():
         if line.startswith("apiserver_request_total{") and all(

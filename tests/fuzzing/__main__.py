@@ -22,7 +22,7 @@ TAIL_LINES: Final = 40
 
 
 class Outcome(NamedTuple):
-    """What a target's run came to."""
+    """Result of a target's run."""
 
     target: str
     executions: str

@@ -1,4 +1,4 @@
-"""What is fuzzed: each target takes bytes and raises only when it found a fault.
+"""Fuzz targets: each takes bytes and raises only when it found a fault.
 
 Imported under atheris's instrumentation, and without it by the replay of the corpus.
 """

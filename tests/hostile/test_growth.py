@@ -1,4 +1,4 @@
-"""What an object costs grows in proportion to its size, and is given back when it is deleted.
+"""The cost of an object grows in proportion to its size, and is returned with its deletion.
 
 Counts of work, not clocks: lines of Python from the first byte to the last write. The growth from
 twice to four times the size is compared with that from once to twice, so that what every object

@@ -79,11 +79,11 @@ class Descheduler:
         self.process = process
 
     def evictions(self) -> int:
-        """How many pods it has evicted."""
+        """Return the number of pods evicted so far."""
         return int(self._metric("descheduler_pods_evicted_total", 'result="success"'))
 
     def runs(self) -> int:
-        """How often it has looked through the cluster."""
+        """Return the number of completed runs."""
         return int(self._metric("descheduler_loop_duration_seconds_count"))
 
     def _metric(self, name: str, label: str = "") -> float:

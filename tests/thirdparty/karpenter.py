@@ -105,7 +105,7 @@ def install(cluster: Cluster) -> None:
 
 
 def _rules(template: str) -> str:
-    """What follows `rules:` up to the next line of the template language."""
+    """Return the lines after `rules:` up to the next line of the template language."""
     rules = template.split("\nrules:\n")[1]
     return rules.partition("{{")[0]
 
@@ -140,7 +140,7 @@ class Karpenter:
         self._metrics_port = metrics_port
 
     def bought(self, fleet: Fleet) -> int:
-        """How many claims it has made for a fleet, those that are gone included."""
+        """Return the number of claims made for a fleet, including deleted ones."""
         url = f"http://{LOOPBACK}:{self._metrics_port}/metrics"
         with urllib.request.urlopen(url, timeout=10) as response:
             text = response.read().decode()

@@ -30,7 +30,7 @@ FRAMEWORKS: Final = ("batch/job", "pod")
 
 
 class Kueue:
-    """What Kueue needs in the cluster, installed once; its controller may start several times."""
+    """Kueue's objects in the cluster, installed once; its controller may start several times."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

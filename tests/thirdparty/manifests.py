@@ -1,4 +1,4 @@
-"""What a controller of others wants to find in a cluster, taken out of its own sources.
+"""Manifests of third-party controllers, extracted from their own sources.
 
 Nothing of it is kept here, so that version and manifests cannot differ.
 """

@@ -143,7 +143,7 @@ class SpreadStory(Workload):
         return f"/apis/apps/v1/namespaces/{self.namespace}/replicasets"
 
     def on_nodes(self) -> Counter[str]:
-        """How many pods each node has; those without a node and those on their way out count."""
+        """Return the number of pods by node; pods without a node and terminating ones count."""
         return Counter(
             "leaving" if "deletionTimestamp" in pod["metadata"] else pod["spec"].get("nodeName", "")
             for pod in self.pods().values()

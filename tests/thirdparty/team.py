@@ -37,7 +37,7 @@ WATCH_SECONDS: Final = 3
 
 @dataclass(slots=True)
 class Life:
-    """What became of one pod, in the order in which a watch told."""
+    """History of one pod, in the order of the watch."""
 
     name: str
     gated: bool = False
@@ -65,7 +65,7 @@ class Life:
 
 @dataclass(slots=True)
 class History:
-    """What became of all pods of a namespace."""
+    """History of all pods of a namespace."""
 
     lives: dict[str, Life]
     """By UID."""

@@ -1,4 +1,4 @@
-"""What is built, and what becomes of a test without it; nothing is compiled here."""
+"""Programs to build, and tests without them; nothing is compiled here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_each_module_builds_the_program_of_its_name() -> None:
 
 
 def test_no_module_is_replaced() -> None:
-    """What is tested is what was published."""
+    """The tests run what was published."""
     for program in build.programs().values():
         text = (program.module / "go.mod").read_text()
         assert not re.search(r"^replace\b", text, re.MULTILINE), program.name

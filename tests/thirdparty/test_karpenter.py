@@ -291,7 +291,7 @@ def launched(claim: Json) -> bool:
 
 
 def bound_at(story: SpreadStory, name: str) -> datetime:
-    """When a pod was bound, to the second."""
+    """Return the time of a pod's binding, to the second."""
     return moment(story.condition(name)["lastTransitionTime"])
 
 
@@ -307,7 +307,7 @@ def sizes(fleet: Fleet) -> list[str]:
 
 
 def running(work: Workload) -> int:
-    """How many pods are bound and not over."""
+    """Count the pods that are bound and not finished."""
     return sum(map(occupies, work.pods().values()))
 
 
@@ -337,7 +337,7 @@ def is_promised(pod: Json) -> bool:
 
 
 def used(work: Workload, quota: str) -> Json:
-    """What a quota says is used."""
+    """Return `status.used` of a quota."""
     path = f"/api/v1/namespaces/{work.namespace}/resourcequotas/{quota}"
     found: Json = work.control_plane.admin.request("GET", path)
     return dict(found.get("status", {}).get("used", {}))

@@ -51,7 +51,7 @@ def report(what: str, latencies: Sequence[float]) -> None:
 
 
 def check(team: Team, limit: int, *, gated: bool = True) -> None:
-    """What must be true of every scenario: `limit` is the greatest so far, in cores."""
+    """Assert the invariants of every scenario: `limit` is the greatest so far, in cores."""
     history = team.history()
     assert history.most_cpu == limit * 1000, "the whole quota was used, and no more"
     assert not history.unschedulable(), "there is room on the nodes"

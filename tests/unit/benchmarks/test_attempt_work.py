@@ -1,4 +1,4 @@
-"""How many Python functions one scheduling attempt calls: exact, whatever else the machine does.
+"""Python function calls of one scheduling attempt: exact, whatever else the machine does.
 
 An attempt at an ordinary pod takes some 90 microseconds, a call of a Python function a tenth of
 one, so what is added to each cycle shows here long before it shows on a clock. Where the change is

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.hostile.memory` prints, and what its command line refuses."""
+"""Output and command line errors of `python -m benchmarks.hostile.memory`."""
 
 from __future__ import annotations
 

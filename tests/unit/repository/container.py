@@ -82,7 +82,7 @@ def read_dockerfile(text: str) -> list[Stage]:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the build stage left behind: the environment and the wheel, below `root`."""
+    """Output of the build stage: the environment and the wheel, below `root`."""
 
     root: Path
     final: Stage

@@ -1,4 +1,4 @@
-"""Nothing in the tree ties it to the machine or the network it was written on."""
+"""The tree does not depend on the machine or the network it was written on."""
 
 from __future__ import annotations
 

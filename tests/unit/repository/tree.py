@@ -1,4 +1,4 @@
-"""Where the repository is and which of its files are text under version control. Reads only."""
+"""The root of the repository, and its text files under version control. Reads only."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_a_nominated_pod_is_left_to_preemption_and_counts_on_its_node(town: Town
 
 
 def test_a_pod_is_told_a_reason_once_in_five_minutes(town: Town) -> None:
-    """What is left out counts: the event that is sent next has the number of all."""
+    """Suppressed repeats count: the next event that is sent has the total."""
     town.configure(group("b", max=0))
     wait_strictly(town)
     town.pass_time(SPAM_SECONDS)

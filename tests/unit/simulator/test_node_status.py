@@ -1,4 +1,4 @@
-"""What a fake kubelet says of its node."""
+"""Node status reported by a fake kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod uses of a quota."""
+"""Quota usage of a pod."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_state_at_any_version_equals_what_was_listed_then(steps: list[tuple[str,
 
 @given(_STEPS, st.integers(min_value=0, max_value=40))
 def test_list_then_changes_gives_the_present(steps: list[tuple[str, str]], cut: int) -> None:
-    """What every reflector relies on: a list and the changes after it make up the current state."""
+    """A list and the changes after it give the current state: what every reflector relies on."""
     store = Store()
     mirror: dict[str, int] = {}
     since = store.rv

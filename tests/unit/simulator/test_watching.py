@@ -111,7 +111,7 @@ async def test_many_changes_are_written_in_batches_and_in_order(clock: SimClock)
 
 
 async def test_events_are_watched_without_bookmarks(clock: SimClock) -> None:
-    """As the API server, which keeps no watch cache of them; a client must not wait for one."""
+    """The API server keeps no watch cache of Events; a client must not wait for a bookmark."""
     sink = _Sink()
     events = Target("watch", ResourceTable().of_kind("v1", "Event"), "", "", "")
     stream = WatchStream(
