@@ -9,14 +9,14 @@ from scheduler.controllers.node_provisioning.bridge import (
     BridgeOptions,
     NodeProvisioningBridge,
 )
-from scheduler.controllers.node_provisioning.decisions import (
-    Decisions,
-    Patch,
-    Plan,
-)
-from scheduler.controllers.node_provisioning.demand import (
+from scheduler.controllers.node_provisioning.condition_selector import (
     ConditionSelector,
     profiles_that_fall_back_by_default,
+)
+from scheduler.controllers.node_provisioning.decisions import (
+    Decisions,
+    DuePatches,
+    Patch,
 )
 from scheduler.controllers.node_provisioning.ownership import (
     CONDITION,
@@ -34,10 +34,10 @@ __all__ = [
     "BridgeOptions",
     "ConditionSelector",
     "Decisions",
+    "DuePatches",
     "Limits",
     "NodeProvisioningBridge",
     "Patch",
-    "Plan",
     "StatusObject",
     "profiles_that_fall_back_by_default",
 ]

@@ -147,7 +147,7 @@ class NodeProvisioningBridge:
         self._claims: asyncio.Task[None] | None = None
         self._needed = False
         self._needed_at = 0.0
-        self._trouble: str | None = None
+        self._degraded: str | None = None
 
     # -- what it sees ------------------------------------------------------------------------------
 
@@ -165,9 +165,9 @@ class NodeProvisioningBridge:
     def node(self, old: Node | None, new: Node | None) -> None:
         """A node changed; for `SubscriptionBoard.on_object`."""
         if old is None and new is not None:
-            self._decisions.node_came(*self._moment(new.metadata.creation_timestamp))
+            self._decisions.node_added(*self._wall_and_monotonic(new.metadata.creation_timestamp))
 
-    def _moment(self, timestamp: str | None) -> tuple[float, float]:
+    def _wall_and_monotonic(self, timestamp: str | None) -> tuple[float, float]:
         """A moment of the past as wall and monotonic time; without a timestamp, now."""
         wall, now = self._clock.now(), self._clock.monotonic()
         time = parse_time(timestamp or "")
@@ -175,13 +175,13 @@ class NodeProvisioningBridge:
 
     def health(self) -> str | None:
         """Why the bridge cannot do its work, or None. The scheduler is ready either way."""
-        return self._trouble
+        return self._degraded
 
     def statistics(self) -> BridgeStatistics:
         """State now."""
         return BridgeStatistics(
             active=bool(self._following),
-            degraded=self._trouble,
+            degraded=self._degraded,
             decisions=self._decisions.statistics(),
             streams=tuple(stream.reflector.statistics() for stream in self._streams),
         )
@@ -198,7 +198,7 @@ class NodeProvisioningBridge:
                     self._stop_following()
             except Exception as error:  # noqa: BLE001 - the scheduler goes on without the bridge
                 _log.exception("node provisioning bridge failed, starting again")
-                self._set_trouble(f"failed: {error!r}")
+                self._set_degraded(f"failed: {error!r}")
                 await self._clock.sleep(RESTART_SECONDS)
             finally:
                 self._stop_following()
@@ -206,7 +206,7 @@ class NodeProvisioningBridge:
     async def _serve(self, group: asyncio.TaskGroup) -> None:
         until = 0.0
         while not self._decisions.stopped:
-            await self._woken(until)
+            await self._wait(until)
             now = self._clock.monotonic()
             until = self._follow_as_needed(group, now)
             if self._following and all(stream.settled for stream in self._streams):
@@ -220,7 +220,7 @@ class NodeProvisioningBridge:
             pods=self._decisions.conflicting_managers,
         )
 
-    async def _woken(self, until: float) -> None:
+    async def _wait(self, until: float) -> None:
         """Wait for news, at most until then."""
         delay = until - self._clock.monotonic()
         try:
@@ -277,14 +277,14 @@ class NodeProvisioningBridge:
         self._following, self._streams, self._claims = [], (), None
         self._decisions.forget_events()
         self._metrics.active(False)
-        self._set_trouble(None)
+        self._set_degraded(None)
 
     def _stream(self, selector: str, namespace: str) -> _Stream:
-        stream = _Stream(selector, self._contact)
+        stream = _Stream(selector, self._contact_changed)
         stream.reflector = Reflector(
             self._client,
             CORE_EVENTS,
-            self._heard(stream),
+            self._event_handler(stream),
             options=ReflectorOptions(
                 namespace=namespace,
                 field_selector=selector,
@@ -302,7 +302,7 @@ class NodeProvisioningBridge:
         reflector = Reflector(
             self._client,
             NODE_CLAIMS,
-            self._claims_came,
+            self._handle_claims,
             options=ReflectorOptions(idle_timeout=self._options.idle_timeout),
             random=self._random,
         )
@@ -321,33 +321,33 @@ class NodeProvisioningBridge:
 
         reflector.on_contact = on_contact
 
-    def _claims_came(self, batch: Sequence[Delta[Named]]) -> None:
+    def _handle_claims(self, batch: Sequence[Delta[Named]]) -> None:
         for delta in batch:
             metadata = delta.object.metadata
             if delta.type is DeltaType.ADDED:
-                created = self._moment(metadata.creation_timestamp)
-                self._decisions.claim_came(metadata.name, *created)
+                created = self._wall_and_monotonic(metadata.creation_timestamp)
+                self._decisions.claim_created(metadata.name, *created)
             elif delta.type is DeltaType.DELETED:
-                deleted = self._moment(metadata.deletion_timestamp)
-                self._decisions.claim_gone(metadata.name, *deleted)
+                deleted = self._wall_and_monotonic(metadata.deletion_timestamp)
+                self._decisions.claim_deleted(metadata.name, *deleted)
         self._wake.set()
 
-    def _heard(self, stream: _Stream) -> Callable[[Sequence[Delta[CoreEvent]]], None]:
+    def _event_handler(self, stream: _Stream) -> Callable[[Sequence[Delta[CoreEvent]]], None]:
         def handle(batch: Sequence[Delta[CoreEvent]]) -> None:
             live = stream.reflector.has_synced
             for delta in batch:
                 try:
-                    self._take(delta, live=live)
+                    self._apply_event(delta, live=live)
                 except Exception:  # noqa: BLE001 - object boundary: one odd event costs itself only
                     _log.exception("cannot read event", name=delta.object.metadata.name)
             self._wake.set()
 
         return handle
 
-    def _take(self, delta: Delta[CoreEvent], *, live: bool) -> None:
+    def _apply_event(self, delta: Delta[CoreEvent], *, live: bool) -> None:
         event = delta.object
         if delta.type is DeltaType.DELETED:
-            self._decisions.event_gone(event)
+            self._decisions.event_deleted(event)
             return
         age = max(0.0, self._clock.now() - (event_time(event) or 0.0))
         signal = self._decisions.event_changed(
@@ -356,26 +356,26 @@ class NodeProvisioningBridge:
         if signal is not None and live:
             self._metrics.event_lag(age)
 
-    def _contact(self) -> None:
+    def _contact_changed(self) -> None:
         """A stream was opened or failed."""
         self._wake.set()
         failed = [(each, each.error) for each in self._streams if each.error is not None]
         if not failed:
-            self._set_trouble(None)
+            self._set_degraded(None)
             return
         stream, error = failed[0]
         if isinstance(error, ApiError) and error.status == _FORBIDDEN:
-            self._set_trouble(
+            self._set_degraded(
                 "not allowed to read events: a rule for apiGroups [''], resources [events], verbs "
                 f"[get, list, watch] is missing; apply the kustomize component {COMPONENT}"
             )
         else:
-            self._set_trouble(f"cannot follow events {stream.selector}: {error}")
+            self._set_degraded(f"cannot follow events {stream.selector}: {error}")
 
-    def _set_trouble(self, trouble: str | None) -> None:
-        if trouble == self._trouble:
+    def _set_degraded(self, trouble: str | None) -> None:
+        if trouble == self._degraded:
             return
-        self._trouble = trouble
+        self._degraded = trouble
         self._metrics.degraded(trouble is not None)
         if trouble is None:
             _log.info("node provisioning bridge is well again")
@@ -401,7 +401,7 @@ class NodeProvisioningBridge:
         except DispatcherClosedError:
             self._decisions.failed(patch, self._clock.monotonic())
         except RequestError as error:
-            self._refused(patch, error)
+            self._write_failed(patch, error)
         else:
             condition = patch.condition
             self._decisions.written(patch, self._clock.monotonic())
@@ -413,7 +413,7 @@ class NodeProvisioningBridge:
         finally:
             self._wake.set()
 
-    def _refused(self, patch: Patch, error: RequestError) -> None:
+    def _write_failed(self, patch: Patch, error: RequestError) -> None:
         if concerns_another_pod(error):
             self._decisions.forget(patch.pod.uid)
             return
@@ -438,7 +438,7 @@ class NodeProvisioningBridge:
         writer = other_writer(owned, seen_without=patch.seen_without)
         if writer is None:
             return True
-        self._decisions.give_way(patch)
+        self._decisions.concede(patch)
         self._metrics.conflicting_managers(self._decisions.conflicting_managers)
         _log.info("another writer of the condition: leaving it", pod=patch.pod.key, manager=writer)
         return False

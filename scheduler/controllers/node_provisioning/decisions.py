@@ -20,7 +20,7 @@ from scheduler.api.policy import CoreEvent
 from scheduler.controllers.node_provisioning.ownership import CONDITION, find
 from scheduler.controllers.node_provisioning.signals import (
     KARPENTER,
-    PodVerdict,
+    PodSignal,
     ScaleUp,
     Signal,
     StatusObject,
@@ -29,13 +29,13 @@ from scheduler.controllers.node_provisioning.signals import (
 )
 from scheduler.controllers.node_provisioning.sources import (
     SUSPECT_WINDOWS,
+    DesiredCondition,
     Evidence,
     Failures,
-    History,
     Limits,
+    ObservedSignal,
     ScaleUps,
-    Verdict,
-    judge_all,
+    evaluate_all,
 )
 
 MESSAGE_SECONDS: Final = 60.0
@@ -76,7 +76,7 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DuePatches:
     """What to write now, and when to ask again if nothing happens before."""
 
     patches: tuple[Patch, ...]
@@ -100,7 +100,7 @@ class DecisionStatistics:
 
     pods: int
     wanted: int
-    verdicts: int
+    signals: int
     failed_targets: int
     under_way: int
     conflicting_managers: int
@@ -134,7 +134,7 @@ class Decisions:
         self._backs_off = backs_off
         self._pods: dict[str, Pod] = {}
         self._wanted: set[str] = set()
-        self._heard: dict[str, dict[str, History]] = {}
+        self._observed: dict[str, dict[str, ObservedSignal]] = {}
         self._evidence = Evidence(Failures(), ScaleUps())
         self._karpenter_promised = False
         self._writes: dict[str, _Writes] = {}
@@ -180,7 +180,7 @@ class Decisions:
         return DecisionStatistics(
             pods=len(self._pods),
             wanted=len(self._wanted),
-            verdicts=sum(map(len, self._heard.values())),
+            signals=sum(map(len, self._observed.values())),
             failed_targets=len(self._evidence.failures),
             under_way=len(self._under_way),
             conflicting_managers=self._conflicts_seen,
@@ -191,15 +191,15 @@ class Decisions:
     def pod_changed(self, pod: Pod) -> None:
         """A pod appeared or changed."""
         uid = pod.uid
-        if pod.spec.node_name or pod.spec.scheduler_name not in self._names or _over(pod):
-            if uid in self._pods or uid in self._heard:
+        if pod.spec.node_name or pod.spec.scheduler_name not in self._names or _finished(pod):
+            if uid in self._pods or uid in self._observed:
                 self.forget(uid)
             return
         self._pods[uid] = pod
         self._note_absence(pod)
         if self._wanted_by(pod) and not pod.spec.scheduling_gates:
             self._wanted.add(uid)
-            if uid in self._heard:
+            if uid in self._observed:
                 self._dirty[uid] = None
         else:
             self._wanted.discard(uid)
@@ -211,7 +211,7 @@ class Decisions:
     def forget(self, uid: str) -> None:
         """A pod is gone, bound, or not the one we thought."""
         self._pods.pop(uid, None)
-        self._heard.pop(uid, None)
+        self._observed.pop(uid, None)
         self._writes.pop(uid, None)
         self._timer_of.pop(uid, None)
         self._dirty.pop(uid, None)
@@ -226,66 +226,66 @@ class Decisions:
         if signal is None:
             return None
         since = now - max(0.0, age)
-        if isinstance(signal, PodVerdict):
-            self._hear(signal, since)
+        if isinstance(signal, PodSignal):
+            self._observe(signal, since)
             return signal
         if isinstance(signal, ScaleUp):
-            self._scaled_up(signal, since)
+            self._add_scale_up(signal, since)
         else:
-            self._failed(signal, since)
+            self._add_failure(signal, since)
         return signal
 
-    def node_came(self, time: float, since: float) -> None:
+    def node_added(self, time: float, since: float) -> None:
         """A node joined the cluster; it may be an autoscaler's. Wall and monotonic time."""
         for source in SUSPECT_WINDOWS:
-            self._scaled_up(ScaleUp(source, "", time), since)
+            self._add_scale_up(ScaleUp(source, "", time), since)
 
-    def claim_came(self, name: str, time: float, since: float) -> None:
+    def claim_created(self, name: str, time: float, since: float) -> None:
         """Karpenter created a node claim."""
-        self._scaled_up(ScaleUp(KARPENTER, name, time), since)
+        self._add_scale_up(ScaleUp(KARPENTER, name, time), since)
 
-    def claim_gone(self, name: str, time: float, since: float) -> None:
+    def claim_deleted(self, name: str, time: float, since: float) -> None:
         """A node claim was deleted, which is how Karpenter gives a machine up that never comes."""
         message = f"node claim {name} was deleted"
-        self._failed(TargetFailure(KARPENTER, name, time, message), since)
+        self._add_failure(TargetFailure(KARPENTER, name, time, message), since)
 
-    def _scaled_up(self, scale_up: ScaleUp, since: float) -> None:
+    def _add_scale_up(self, scale_up: ScaleUp, since: float) -> None:
         # No pod is looked at for that: it only puts off what a pod's timer would find.
         self._evidence.scale_ups.add(scale_up, since, self._limits.provisioning_deadline)
 
-    def _failed(self, failure: TargetFailure, since: float) -> None:
+    def _add_failure(self, failure: TargetFailure, since: float) -> None:
         failures = self._evidence.failures
         if len(failures) >= MAX_TARGETS:
             failures.forget_before(since - self._limits.provisioning_deadline)
         failures.add(failure, since)
-        for uid, heard in self._heard.items():
-            history = heard.get(failure.source)
+        for uid, by_source in self._observed.items():
+            observed = by_source.get(failure.source)
             # What failed may also be what came after the failure of the pod's own targets.
-            if history is not None and history.newest.provisioning:
+            if observed is not None and observed.newest.provisioning:
                 self._dirty[uid] = None
 
-    def _hear(self, signal: PodVerdict, since: float) -> None:
+    def _observe(self, signal: PodSignal, since: float) -> None:
         if signal.source == KARPENTER and signal.provisioning:
             self._karpenter_promised = True
         # Kept for unknown pods too: their watch may lag behind that of events.
-        heard = self._heard.setdefault(signal.uid, {})
-        history = heard.get(signal.source)
-        if history is None:
-            heard[signal.source] = History(signal, since)
-        elif not history.add(signal, since):
+        by_source = self._observed.setdefault(signal.uid, {})
+        observed = by_source.get(signal.source)
+        if observed is None:
+            by_source[signal.source] = ObservedSignal(signal, since)
+        elif not observed.add(signal, since):
             return
         self._dirty[signal.uid] = None
 
-    def event_gone(self, event: CoreEvent) -> None:
+    def event_deleted(self, event: CoreEvent) -> None:
         """An event's time to live is over; what it said of a pod that waits is still true."""
         uid = event.involved_object.uid
         if uid not in self._pods:
-            self._heard.pop(uid, None)
+            self._observed.pop(uid, None)
             self._dirty.pop(uid, None)
 
     def forget_events(self) -> None:
         """Nobody listens any more; listening again begins with what there is by then."""
-        self._heard.clear()
+        self._observed.clear()
         self._evidence = Evidence(Failures(), ScaleUps())
         self._karpenter_promised = False
         self._dirty.clear()
@@ -298,10 +298,10 @@ class Decisions:
         """Patches that were under way have ended, and will not be answered."""
         self._under_way.clear()
 
-    def plan(self, now: float, wall: str) -> Plan:
+    def plan(self, now: float, wall: str) -> DuePatches:
         """What to write now, `MAX_IN_FLIGHT` at most; `wall` (RFC 3339) stamps transitions.
 
-        Each patch must be answered by `written`, `failed`, `give_way` or `forget`.
+        Each patch must be answered by `written`, `failed`, `concede` or `forget`.
         """
         if not self._leading:
             self._leading = True
@@ -316,33 +316,35 @@ class Decisions:
         while self._dirty and len(self._under_way) < MAX_IN_FLIGHT:
             uid = next(iter(self._dirty))
             del self._dirty[uid]
-            patch = self._look(uid, now, wall)
+            patch = self._check(uid, now, wall)
             if patch is not None:
                 self._under_way.add(uid)
                 patches.append(patch)
-        return Plan(tuple(patches), self._timers[0][0] if self._timers else NEVER)
+        return DuePatches(tuple(patches), self._timers[0][0] if self._timers else NEVER)
 
-    def _look(self, uid: str, now: float, wall: str) -> Patch | None:
+    def _check(self, uid: str, now: float, wall: str) -> Patch | None:
         pod = self._pods.get(uid)
         if pod is None or uid not in self._wanted or uid in self._conflicting:
             return None
         if uid in self._under_way:
             return None  # looked at again when the patch is answered
-        verdict, changes_at = judge_all(self._heard.get(uid, {}), self._evidence, self._limits, now)
-        self._ask_again(uid, changes_at)
-        if verdict is None:
+        desired, changes_at = evaluate_all(
+            self._observed.get(uid, {}), self._evidence, self._limits, now
+        )
+        self._check_at(uid, changes_at)
+        if desired is None:
             return None
         writes = self._writes.get(uid) or _Writes()
         live = find(pod.status.conditions)
-        due = _due(writes.last or live, verdict, writes, now)
+        due = _due(writes.last or live, desired, writes, now)
         if due > now:
-            self._ask_again(uid, due)
+            self._check_at(uid, due)
             return None
-        condition = _condition(verdict, writes.last or live, wall)
-        verify = self._backs_off and live is not None and _words(live) not in writes.own
-        return Patch(pod, condition, verdict.source, verify, uid in self._seen_without)
+        condition = _condition(desired, writes.last or live, wall)
+        verify = self._backs_off and live is not None and _content(live) not in writes.own
+        return Patch(pod, condition, desired.source, verify, uid in self._seen_without)
 
-    def _ask_again(self, uid: str, at: float) -> None:
+    def _check_at(self, uid: str, at: float) -> None:
         if at < self._timer_of.get(uid, NEVER):
             self._timer_of[uid] = at
             heapq.heappush(self._timers, (at, uid))
@@ -354,8 +356,8 @@ class Decisions:
             return  # forgotten meanwhile
         writes = self._writes.setdefault(uid, _Writes())
         writes.last, writes.at, writes.failed, writes.retry_at = patch.condition, now, 0, 0.0
-        writes.own.append(_words(patch.condition))
-        self._answered(uid)
+        writes.own.append(_content(patch.condition))
+        self._end_patch(uid)
 
     def failed(self, patch: Patch, now: float) -> None:
         """The patch was not sent, or refused for a reason that may pass."""
@@ -367,10 +369,10 @@ class Decisions:
         writes.retry_at = now + min(longest, first * 2.0 ** min(writes.failed, 10))
         writes.failed += 1
         # It may have arrived all the same.
-        writes.own.append(_words(patch.condition))
-        self._answered(uid)
+        writes.own.append(_content(patch.condition))
+        self._end_patch(uid)
 
-    def give_way(self, patch: Patch) -> None:
+    def concede(self, patch: Patch) -> None:
         """Another manager writes the condition of this pod: it is theirs."""
         uid = patch.pod.uid
         if uid in self._under_way:
@@ -378,35 +380,35 @@ class Decisions:
             self._conflicting.add(uid)
             self._conflicts_seen += 1
 
-    def _answered(self, uid: str) -> None:
+    def _end_patch(self, uid: str) -> None:
         self._under_way.discard(uid)
         self._dirty[uid] = None
 
 
-def _due(base: Condition | None, verdict: Verdict, writes: _Writes, now: float) -> float:
+def _due(base: Condition | None, desired: DesiredCondition, writes: _Writes, now: float) -> float:
     """When the pod should be patched; infinite when it says already what it should."""
-    if base is not None and (base.status, base.reason) == (verdict.status, verdict.reason):
-        if base.message == verdict.message:
+    if base is not None and (base.status, base.reason) == (desired.status, desired.reason):
+        if base.message == desired.message:
             return NEVER
         after = writes.at + MESSAGE_SECONDS if writes.last is not None else now
         return max(after, writes.retry_at)
     return max(now, writes.retry_at)
 
 
-def _condition(verdict: Verdict, base: Condition | None, wall: str) -> Condition:
-    same = base is not None and base.status == verdict.status
+def _condition(desired: DesiredCondition, base: Condition | None, wall: str) -> Condition:
+    same = base is not None and base.status == desired.status
     return Condition(
         type=CONDITION,
-        status=verdict.status,
-        reason=verdict.reason,
-        message=verdict.message,
+        status=desired.status,
+        reason=desired.reason,
+        message=desired.message,
         last_transition_time=(base.last_transition_time if same and base else None) or wall,
     )
 
 
-def _words(condition: Condition) -> tuple[str, str, str]:
+def _content(condition: Condition) -> tuple[str, str, str]:
     return condition.status, condition.reason, condition.message
 
 
-def _over(pod: Pod) -> bool:
+def _finished(pod: Pod) -> bool:
     return pod.terminating or pod.status.phase in ("Succeeded", "Failed")

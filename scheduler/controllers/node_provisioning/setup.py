@@ -13,11 +13,11 @@ from scheduler.controllers.node_provisioning.bridge import (
     BridgeOptions,
     NodeProvisioningBridge,
 )
-from scheduler.controllers.node_provisioning.decisions import Decisions
-from scheduler.controllers.node_provisioning.demand import (
+from scheduler.controllers.node_provisioning.condition_selector import (
     ConditionSelector,
     profiles_that_fall_back_by_default,
 )
+from scheduler.controllers.node_provisioning.decisions import Decisions
 from scheduler.controllers.node_provisioning.signals import StatusObject
 from scheduler.controllers.node_provisioning.sources import Limits
 from scheduler.framework import Subscriptions

@@ -51,7 +51,7 @@ REASONS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class PodVerdict:
+class PodSignal:
     """An autoscaler said something about one pod."""
 
     source: str
@@ -90,7 +90,7 @@ class ScaleUp:
     time: float
 
 
-Signal = PodVerdict | TargetFailure | ScaleUp
+Signal = PodSignal | TargetFailure | ScaleUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +106,23 @@ def read_event(event: CoreEvent, status: StatusObject) -> Signal | None:
     time = event_time(event)
     if time is None:
         return None
-    said = event.message.removeprefix(COMBINED)
+    message = event.message.removeprefix(COMBINED)
     about = event.involved_object
     match (event.component, about.kind):
         case (source, "Pod") if source in _POD_READERS:
-            return _verdict(event, said, time)
+            return _pod_signal(event, message, time)
         case (source, "ConfigMap") if source == CLUSTER_AUTOSCALER:
             if (about.namespace, about.name) != (status.namespace, status.name):
                 return None
-            group = _group(event.reason, said)
+            group = _group(event.reason, message)
             if group is None:
                 return None
             if event.reason == SCALED_UP_GROUP:
                 return ScaleUp(source, group, time)
-            return TargetFailure(source, group, time, said)
+            return TargetFailure(source, group, time, message)
         case (source, "NodeClaim") if source == KARPENTER:
             if event.reason == "InsufficientCapacityError" and about.name:
-                return TargetFailure(source, about.name, time, said)
+                return TargetFailure(source, about.name, time, message)
     return None
 
 
@@ -155,67 +155,67 @@ _CLAIM: Final = re.compile(r"nodeclaim/([^\s,]+)")
 _NOT_READY: Final = re.compile(r"\d+ not ready for scale-up\Z")
 
 
-def _verdict(event: CoreEvent, said: str, time: float) -> PodVerdict | None:
-    found = _POD_READERS[event.component](event.reason, said)
+def _pod_signal(event: CoreEvent, message: str, time: float) -> PodSignal | None:
+    found = _POD_READERS[event.component](event.reason, message)
     about = event.involved_object
     if found is None or not about.uid:
         return None
     provisioning, reason, targets = found
     first = parse_time(event.first_timestamp or "") if event.component == KARPENTER else None
-    return PodVerdict(
+    return PodSignal(
         event.component, about.namespace, about.name, about.uid,
         time, time if first is None else min(first, time), provisioning, reason,
-        _short(f"{event.reason}: {_detail(event.reason, said)}"), targets,
+        _short(f"{event.reason}: {_detail(event.reason, message)}"), targets,
     )  # fmt: skip
 
 
 _Reading = tuple[bool, str, frozenset[str]]
 
 
-def _of_cluster_autoscaler(reason: str, said: str) -> _Reading | None:
+def _of_cluster_autoscaler(reason: str, message: str) -> _Reading | None:
     if reason == "TriggeredScaleUp":
-        groups = frozenset(match[0] for match in _GROUP.findall(said))
+        groups = frozenset(match[0] for match in _GROUP.findall(message))
         return True, TRIGGERED_SCALE_UP, groups
     if reason != "NotTriggerScaleUp":
         return None
-    fragments = _fragments(said)
+    fragments = _fragments(message)
     if fragments and all(_NOT_READY.match(each) for each in fragments):
         return None  # the groups are only being started
-    return False, _why_not(said), frozenset()
+    return False, _why_not(message), frozenset()
 
 
-def _why_not(said: str) -> str:
-    if "in backoff after failed scale-up" in said:
+def _why_not(message: str) -> str:
+    if "in backoff after failed scale-up" in message:
         return SCALE_UP_BACKOFF
-    if "max node group size reached" in said or "max total nodes in cluster reached" in said:
+    if "max node group size reached" in message or "max total nodes in cluster reached" in message:
         return MAX_SIZE_REACHED
-    if "exceeded quota:" in said:
+    if "exceeded quota:" in message:
         return QUOTA_EXCEEDED
     return NO_NODE_GROUP
 
 
-def _of_karpenter(reason: str, said: str) -> _Reading | None:
+def _of_karpenter(reason: str, message: str) -> _Reading | None:
     if reason == "FailedScheduling":
         return False, KARPENTER_FAILED, frozenset()
     if reason == "Nominated":
-        return True, NOMINATED, frozenset(_CLAIM.findall(said))
+        return True, NOMINATED, frozenset(_CLAIM.findall(message))
     return None
 
 
 _POD_READERS: Final = {CLUSTER_AUTOSCALER: _of_cluster_autoscaler, KARPENTER: _of_karpenter}
 
 
-def _fragments(said: str) -> list[str]:
+def _fragments(message: str) -> list[str]:
     """What follows the colon of "pod didn't trigger scale-up: ...", piece by piece."""
-    rest = said.partition(":")[2].strip()
+    rest = message.partition(":")[2].strip()
     return [each.strip() for each in rest.split(", ")] if rest else []
 
 
-def _detail(reason: str, said: str) -> str:
+def _detail(reason: str, message: str) -> str:
     """The event's words, their order made stable, so that equal news gives an equal message."""
     if reason == "NotTriggerScaleUp":
-        return ", ".join(sorted(_fragments(said))) or "there is no node group"
-    return said
+        return ", ".join(sorted(_fragments(message))) or "there is no node group"
+    return message
 
 
 def _short(text: str) -> str:
@@ -235,7 +235,7 @@ _GROUP_NAMES: Final = {
 }
 
 
-def _group(reason: str, said: str) -> str | None:
+def _group(reason: str, message: str) -> str | None:
     pattern = _GROUP_NAMES.get(reason)
-    found = pattern.search(said) if pattern is not None else None
+    found = pattern.search(message) if pattern is not None else None
     return None if found is None else found[1]

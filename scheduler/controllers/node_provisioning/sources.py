@@ -26,7 +26,7 @@ from scheduler.controllers.node_provisioning.signals import (
     KARPENTER,
     PROVISIONING_FAILED,
     PROVISIONING_TIMED_OUT,
-    PodVerdict,
+    PodSignal,
     ScaleUp,
     TargetFailure,
 )
@@ -68,7 +68,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DesiredCondition:
     """What the condition should say; `message` names the autoscaler's words."""
 
     provisioning: bool
@@ -84,42 +84,42 @@ class Verdict:
         return "True" if self.provisioning else "False"
 
 
-class History:
+class ObservedSignal:
     """What one autoscaler said about one pod.
 
     `newest` is the event that counts, `since` the monotonic time from which it has been true.
     """
 
-    __slots__ = ("_promises", "_refused", "newest", "since")
+    __slots__ = ("_last_refusal", "_promises", "newest", "since")
 
-    def __init__(self, first: PodVerdict, since: float) -> None:
+    def __init__(self, first: PodSignal, since: float) -> None:
         self.newest = first
         self.since = since
         # The latest refusal, by the autoscaler's clock.
-        self._refused = -math.inf
+        self._last_refusal = -math.inf
         # First and latest time of each promise after it.
         self._promises: dict[object, tuple[float, float]] = {}
         self._note(first)
 
-    def add(self, said: PodVerdict, since: float) -> bool:
+    def add(self, signal: PodSignal, since: float) -> bool:
         """Take in an event; returns whether it is the newest now. The order of calls is free."""
-        self._note(said)
-        if _rank(said) <= _rank(self.newest):
+        self._note(signal)
+        if _rank(signal) <= _rank(self.newest):
             return False
-        self.newest, self.since = said, since
+        self.newest, self.since = signal, since
         return True
 
-    def _note(self, said: PodVerdict) -> None:
-        if not said.provisioning:
-            self._refused = max(self._refused, said.time)
+    def _note(self, signal: PodSignal) -> None:
+        if not signal.provisioning:
+            self._last_refusal = max(self._last_refusal, signal.time)
             for key, (_, last) in tuple(self._promises.items()):
-                if last < self._refused:
+                if last < self._last_refusal:
                     del self._promises[key]
-        elif said.time >= self._refused:
+        elif signal.time >= self._last_refusal:
             # A node claim has a name of its own, so what names the same ones is a repeat.
-            key = said.targets if said.source == KARPENTER and said.targets else said.time
-            first, last = self._promises.get(key, (said.first_time, said.time))
-            self._promises[key] = min(first, said.first_time), max(last, said.time)
+            key = signal.targets if signal.source == KARPENTER and signal.targets else signal.time
+            first, last = self._promises.get(key, (signal.first_time, signal.time))
+            self._promises[key] = min(first, signal.first_time), max(last, signal.time)
             if len(self._promises) > MAX_PROMISES:
                 del self._promises[sorted(self._promises, key=self._promises.__getitem__)[1]]
 
@@ -129,7 +129,7 @@ class History:
         A refusal ends a run, and so does its deadline: only a promise made after that begins
         another.
         """
-        starts = sorted(max(first, self._refused) for first, _ in self._promises.values())
+        starts = sorted(max(first, self._last_refusal) for first, _ in self._promises.values())
         run = starts[0] if starts else self.newest.time
         for start in starts:
             if start >= run + deadline:
@@ -219,8 +219,8 @@ class ScaleUps:
         return min(end, window.last)
 
 
-def _rank(said: PodVerdict) -> tuple[float, bool, str, str, list[str]]:
-    return said.time, said.provisioning, said.reason, said.message, sorted(said.targets)
+def _rank(signal: PodSignal) -> tuple[float, bool, str, str, list[str]]:
+    return signal.time, signal.provisioning, signal.reason, signal.message, sorted(signal.targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,53 +231,55 @@ class Evidence:
     scale_ups: ScaleUps
 
 
-def judge(
-    history: History, evidence: Evidence, limits: Limits, now: float
-) -> tuple[Verdict, float]:
+def evaluate(
+    observed: ObservedSignal, evidence: Evidence, limits: Limits, now: float
+) -> tuple[DesiredCondition, float]:
     """What one autoscaler's newest word amounts to now, and when that may change by itself."""
-    said = history.newest
-    plain = Verdict(said.provisioning, said.reason, said.message, said.source, said.time)
-    if not said.provisioning:
+    signal = observed.newest
+    plain = DesiredCondition(
+        signal.provisioning, signal.reason, signal.message, signal.source, signal.time
+    )
+    if not signal.provisioning:
         return plain, math.inf
     deadline = limits.provisioning_deadline
-    end = history.promised_since(deadline) + deadline
-    broken = _all_failed(said, evidence.failures)
+    end = observed.promised_since(deadline) + deadline
+    broken = _all_failed(signal, evidence.failures)
     suspect = math.inf
     if broken is not None:
-        length = limits.window(said.source)
-        window = Window(said.source, history.since, broken[0], max(end, broken[0]), length)
+        length = limits.window(signal.source)
+        window = Window(signal.source, observed.since, broken[0], max(end, broken[0]), length)
         suspect = evidence.scale_ups.extend(window, evidence.failures)
     if now >= suspect and broken is not None:
-        return _false(said, PROVISIONING_FAILED, broken[1]), math.inf
+        return _refusal(signal, PROVISIONING_FAILED, broken[1]), math.inf
     if now >= end:
-        waited = f"no node within {deadline:g} s of {said.message}"
-        return _false(said, PROVISIONING_TIMED_OUT, waited), math.inf
+        waited = f"no node within {deadline:g} s of {signal.message}"
+        return _refusal(signal, PROVISIONING_TIMED_OUT, waited), math.inf
     return plain, min(suspect, end)
 
 
-def merge(verdicts: Iterable[Verdict]) -> Verdict | None:
+def merge(desired: Iterable[DesiredCondition]) -> DesiredCondition | None:
     """True if any autoscaler promises nodes; else False if one says no; else nothing."""
-    return max(verdicts, key=lambda each: (each.provisioning, each.time), default=None)
+    return max(desired, key=lambda each: (each.provisioning, each.time), default=None)
 
 
-def judge_all(
-    heard: Mapping[str, History], evidence: Evidence, limits: Limits, now: float
-) -> tuple[Verdict | None, float]:
+def evaluate_all(
+    by_source: Mapping[str, ObservedSignal], evidence: Evidence, limits: Limits, now: float
+) -> tuple[DesiredCondition | None, float]:
     """The verdict over all autoscalers, and when it may change by itself."""
-    judged = [judge(each, evidence, limits, now) for each in heard.values()]
+    judged = [evaluate(each, evidence, limits, now) for each in by_source.values()]
     return merge(each for each, _ in judged), min((at for _, at in judged), default=math.inf)
 
 
-def _all_failed(said: PodVerdict, failures: Failures) -> tuple[float, str] | None:
+def _all_failed(signal: PodSignal, failures: Failures) -> tuple[float, str] | None:
     """Since when everything asked to grow for the pod has failed, and the last such words."""
     last: tuple[float, str] | None = None
-    for target in said.targets:
-        failed = failures.first_after(said.source, target, said.time)
+    for target in signal.targets:
+        failed = failures.first_after(signal.source, target, signal.time)
         if failed is None:
             return None
         last = failed if last is None else max(last, failed)
     return last
 
 
-def _false(said: PodVerdict, reason: str, message: str) -> Verdict:
-    return Verdict(False, reason, message, said.source, said.time)
+def _refusal(signal: PodSignal, reason: str, message: str) -> DesiredCondition:
+    return DesiredCondition(False, reason, message, signal.source, signal.time)

@@ -197,7 +197,7 @@ async def test_the_slots_of_other_status_patches_stay_free(cluster: EmbeddedClus
         for number in range(30):
             item = cluster.create(waiting_pod(f"p{number}"))
             emit(cluster, event(item, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: made.decisions.statistics().verdicts == 30)
+        await until(lambda: made.decisions.statistics().signals == 30)
         await until(lambda: cluster.faults.describe()[0]["acted"] == MAX_IN_FLIGHT)
         status = made.dispatcher.statistics().status
         assert (status.in_flight, status.waiting) == (MAX_IN_FLIGHT, 0)
@@ -228,10 +228,10 @@ async def test_an_event_that_breaks_its_reader_costs_itself_only(
 ) -> None:
     take = Decisions.event_changed
 
-    def picky(self: Decisions, said: CoreEvent, *args: Any) -> Any:
-        if said.involved_object.name == "b":
+    def picky(self: Decisions, event: CoreEvent, *args: Any) -> Any:
+        if event.involved_object.name == "b":
             raise RuntimeError("odd")
-        return take(self, said, *args)
+        return take(self, event, *args)
 
     monkeypatch.setattr(Decisions, "event_changed", picky)
     async with bridging(cluster):

@@ -94,7 +94,7 @@ def test_another_claim_takes_over_without_an_event_about_the_pod() -> None:
     world.hear(nominated(0, "kice-q22qg"), no_capacity(0, "kice-q22qg"))
     assert world.act(0) == [("True", "Nominated")]
     world.now = 8
-    world.decisions.claim_came("kice-next", EPOCH + 8, 8)
+    world.decisions.claim_created("kice-next", EPOCH + 8, 8)
     assert world.act(159) == []
     # Without permission to read claims, the repeated event is what tells of it.
     world = stage()
@@ -145,7 +145,7 @@ def test_a_claim_that_is_deleted_has_failed() -> None:
     world.hear(nominated(0, "x"))
     world.act(0)
     world.now = 900
-    world.decisions.claim_gone("x", EPOCH + 900, 900)
+    world.decisions.claim_deleted("x", EPOCH + 900, 900)
     assert world.act(1079) == []
     assert world.act(1080) == [("False", "ProvisioningFailed")]
     assert "node claim x was deleted" in world.patches[-1].condition.message
@@ -170,7 +170,7 @@ def test_nodes_that_come_put_the_end_off_and_never_past_the_deadline() -> None:
     world.act(10)
     for time in range(100, 1300, 100):
         world.now = time
-        world.decisions.node_came(EPOCH + time, time)
+        world.decisions.node_added(EPOCH + time, time)
         world.act(time)
         assert len(world.patches) == (1 if time < DEADLINE else 2)
     assert world.patches[-1].condition.reason == "ProvisioningFailed"
@@ -183,7 +183,7 @@ def test_what_comes_after_the_end_changes_nothing() -> None:
     assert world.act(340) == [("False", "ProvisioningFailed")]
     world.now = 400
     world.hear(scaled(400, "ng-b"))
-    world.decisions.node_came(EPOCH + 400, 400)
+    world.decisions.node_added(EPOCH + 400, 400)
     assert world.act(2000) == []
 
 
@@ -275,7 +275,7 @@ def test_karpenter_makes_claim_after_claim(
         time += min(attempt.pause, 10.0) if number else 0.0
         name = f"c{number}"
         if readable:
-            came = story.world.decisions.claim_came
+            came = story.world.decisions.claim_created
             story.at(time, partial(came, name, EPOCH + time, time))
         begin, end = time, time + attempt.seconds
         while time < end or time == begin:

@@ -448,7 +448,7 @@ def test_a_retry_writes_what_is_true_by_then() -> None:
     [
         lambda decisions, patch: decisions.written(patch, 1),
         lambda decisions, patch: decisions.failed(patch, 1),
-        lambda decisions, patch: decisions.give_way(patch),
+        lambda decisions, patch: decisions.concede(patch),
     ],
     ids=["written", "failed", "another writer"],
 )
@@ -469,8 +469,8 @@ def test_an_event_that_expires_is_forgotten_unless_its_pod_waits() -> None:
     stage = Stage(pod())
     stage.hear(yes(0), no(0, name="stranger"))
     stage.act(0)
-    stage.decisions.event_gone(yes(0))
-    stage.decisions.event_gone(no(0, name="stranger"))
+    stage.decisions.event_deleted(yes(0))
+    stage.decisions.event_deleted(no(0, name="stranger"))
     assert stage.decisions.statistics().verdicts == 1
     assert stage.act(1200) == [("False", "ProvisioningTimedOut")]
 
@@ -506,7 +506,7 @@ def test_a58_a_condition_that_we_do_not_know_is_looked_into_first() -> None:
     stage.hear(no(0))
     (patch,) = stage.plan(0).patches
     assert patch.verify
-    stage.decisions.give_way(patch)
+    stage.decisions.concede(patch)
     stage.hear(no(100, NO_GROUP))
     assert stage.plan(100).patches == ()
     assert not stage.decisions.stopped
@@ -552,7 +552,7 @@ def test_after_three_pods_it_ends_for_good() -> None:
         assert not stage.decisions.stopped
         stage.hear(no(number, name=name))
         (patch,) = stage.plan(number).patches
-        stage.decisions.give_way(patch)
+        stage.decisions.concede(patch)
     assert stage.decisions.stopped
 
 

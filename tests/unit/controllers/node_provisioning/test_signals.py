@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.api.policy import CoreEvent, EventSeries, EventSource
 from scheduler.controllers.node_provisioning.signals import (
     COMBINED,
-    PodVerdict,
+    PodSignal,
     ScaleUp,
     StatusObject,
     TargetFailure,
@@ -81,7 +81,7 @@ def test_what_is_said_about_a_pod(
     if expected is None:
         assert signal is None
         return
-    assert isinstance(signal, PodVerdict)
+    assert isinstance(signal, PodSignal)
     assert (signal.provisioning, signal.reason, set(signal.targets)) == expected
     assert (signal.uid, signal.source) == ("uid-a", source)
     assert signal.message.startswith(f"{reason}: ")
@@ -171,7 +171,7 @@ def test_fragments_in_another_order_are_no_news() -> None:
 
 def test_a_very_long_message_is_cut() -> None:
     signal = read_event(event("TriggeredScaleUp", "x" * 5000), STATUS)
-    assert isinstance(signal, PodVerdict)
+    assert isinstance(signal, PodSignal)
     assert len(signal.message) == 1024
 
 

@@ -19,7 +19,7 @@ import pytest
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
 from scheduler.controllers.node_provisioning import Decisions, Limits
-from scheduler.controllers.node_provisioning.signals import PodVerdict, ScaleUp, TargetFailure
+from scheduler.controllers.node_provisioning.signals import PodSignal, ScaleUp, TargetFailure
 from simulator.api import Api
 from simulator.clock import SimClock
 from simulator.gates import FeatureGates
@@ -135,7 +135,7 @@ class Story:
     def _heard(self, _table: str, change: Change) -> None:
         event = _event(change.version.encoded())
         signal = self.decisions.event_changed(event, self.clock.now())
-        if isinstance(signal, PodVerdict) and event.involved_object.name == "second":
+        if isinstance(signal, PodSignal) and event.involved_object.name == "second":
             self.said_no = not signal.provisioning
         if isinstance(signal, TargetFailure):
             self.failures += 1
@@ -148,17 +148,17 @@ class Story:
     def _node(self, _table: str, change: Change) -> None:
         if change.type == "ADDED":
             self.last_sign = self.now
-            self.decisions.node_came(self.clock.now(), self.clock.now())
+            self.decisions.node_added(self.clock.now(), self.clock.now())
 
     def _claim(self, _table: str, change: Change) -> None:
         if not self.plan.readable or change.type == "MODIFIED":
             return
         self.last_sign = self.now
         if change.type == "ADDED":
-            told = self.decisions.claim_came
+            told = self.decisions.claim_created
             self.asked[change.version.name] = self.now
         else:
-            told = self.decisions.claim_gone
+            told = self.decisions.claim_deleted
             self.asked.pop(change.version.name, None)
         told(change.version.name, self.clock.now(), self.clock.now())
 

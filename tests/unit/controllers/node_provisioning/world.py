@@ -21,9 +21,9 @@ from scheduler.controllers.node_provisioning import (
     CONDITION,
     ConditionSelector,
     Decisions,
+    DuePatches,
     Limits,
     Patch,
-    Plan,
 )
 
 ZONE = "topology.kubernetes.io/zone"
@@ -117,7 +117,7 @@ class Stage:
         for each in events:
             self.decisions.event_changed(each, self.now, age)
 
-    def plan(self, at: float | None = None) -> Plan:
+    def plan(self, at: float | None = None) -> DuePatches:
         if at is not None:
             self.now = at
         return self.decisions.plan(self.now, rfc(self.now))
