@@ -343,7 +343,7 @@ def test_once_bound_nobody_looks_after_it() -> None:
     stage.decisions.pod_changed(pod(node_name="n1"))
     assert stage.act(5000) == []
     statistics = stage.decisions.statistics()
-    assert (statistics.pods, statistics.verdicts) == (0, 0)
+    assert (statistics.pods, statistics.signals) == (0, 0)
 
 
 def test_all_pods_of_ours_if_so_configured() -> None:
@@ -471,7 +471,7 @@ def test_an_event_that_expires_is_forgotten_unless_its_pod_waits() -> None:
     stage.act(0)
     stage.decisions.event_deleted(yes(0))
     stage.decisions.event_deleted(no(0, name="stranger"))
-    assert stage.decisions.statistics().verdicts == 1
+    assert stage.decisions.statistics().signals == 1
     assert stage.act(1200) == [("False", "ProvisioningTimedOut")]
 
 
