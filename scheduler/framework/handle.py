@@ -284,7 +284,7 @@ class Events(Protocol):
 
 
 class PluginMetrics(Protocol):
-    """Metrics of plugins; each must be defined in `scheduler.metrics.definitions`.
+    """Metrics of plugins; each must be defined in `scheduler/metrics/definitions.toml`.
 
     Label values stand in the order of the definition. KeyError for a name that is not defined.
     """

@@ -28,20 +28,22 @@ class Families:
         """Everything there is."""
         return tuple(self._entries.values())
 
-    def counter(self, definition: Definition) -> Family[FastCounter]:
-        """The family of a counter."""
-        assert definition.kind is Kind.COUNTER
-        return self._entries[definition.name].family  # type: ignore[return-value]
+    def counter(self, name: str) -> Family[FastCounter]:
+        """Return the family of a counter."""
+        return self._of(name, Kind.COUNTER)  # type: ignore[return-value]
 
-    def gauge(self, definition: Definition) -> Family[FastGauge]:
-        """The family of a gauge."""
-        assert definition.kind is Kind.GAUGE
-        return self._entries[definition.name].family  # type: ignore[return-value]
+    def gauge(self, name: str) -> Family[FastGauge]:
+        """Return the family of a gauge."""
+        return self._of(name, Kind.GAUGE)  # type: ignore[return-value]
 
-    def histogram(self, definition: Definition) -> Family[FastHistogram]:
-        """The family of a histogram."""
-        assert definition.kind is Kind.HISTOGRAM
-        return self._entries[definition.name].family  # type: ignore[return-value]
+    def histogram(self, name: str) -> Family[FastHistogram]:
+        """Return the family of a histogram."""
+        return self._of(name, Kind.HISTOGRAM)  # type: ignore[return-value]
+
+    def _of(self, name: str, kind: Kind) -> AnyFamily:
+        entry = self._entries[name]
+        assert entry.definition.kind is kind, name
+        return entry.family
 
     def reset(self) -> None:
         """Zero counters and histograms. Gauges keep their value, and every child its place."""

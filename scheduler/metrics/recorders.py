@@ -8,7 +8,6 @@ from __future__ import annotations
 import structlog
 
 from scheduler.framework.events import QueueingHint
-from scheduler.metrics import definitions as define
 from scheduler.metrics.families import Families
 
 _log = structlog.get_logger(__name__)
@@ -29,12 +28,12 @@ class EngineRecorder:
     )
 
     def __init__(self, families: Families) -> None:
-        self._algorithm = families.histogram(define.ALGORITHM_DURATION)[()]
-        self._points = families.histogram(define.EXTENSION_POINT_DURATION)
-        self._plugins = families.histogram(define.PLUGIN_DURATION)
-        self._evaluations = families.counter(define.PLUGIN_EVALUATIONS)
-        self._over_budget = families.counter(define.OVER_BUDGET)
-        self._late_cycles = families.counter(define.CYCLES_OVER_BUDGET)
+        self._algorithm = families.histogram("scheduler_scheduling_algorithm_duration_seconds")[()]
+        self._points = families.histogram("scheduler_framework_extension_point_duration_seconds")
+        self._plugins = families.histogram("scheduler_plugin_execution_duration_seconds")
+        self._evaluations = families.counter("scheduler_plugin_evaluation_total")
+        self._over_budget = families.counter("kubestow_plugin_time_budget_exceeded_total")
+        self._late_cycles = families.counter("kubestow_cycle_time_budget_exceeded_total")
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """One run of an extension point over all its plugins."""
@@ -77,14 +76,14 @@ class QueueRecorder:
     )
 
     def __init__(self, families: Families) -> None:
-        self._incoming = families.counter(define.INCOMING_PODS)
-        self._pending = families.gauge(define.PENDING_PODS)
-        self._unschedulable = families.gauge(define.UNSCHEDULABLE_PODS)
-        self._inflight = families.gauge(define.INFLIGHT_EVENTS)
-        self._hints = families.histogram(define.HINT_DURATION)
-        self._hint_errors = families.counter(define.HINT_ERRORS)
-        self._points = families.histogram(define.EXTENSION_POINT_DURATION)
-        self._plugins = families.histogram(define.PLUGIN_DURATION)
+        self._incoming = families.counter("scheduler_queue_incoming_pods_total")
+        self._pending = families.gauge("scheduler_pending_pods")
+        self._unschedulable = families.gauge("scheduler_unschedulable_pods")
+        self._inflight = families.gauge("scheduler_inflight_events")
+        self._hints = families.histogram("scheduler_queueing_hint_execution_duration_seconds")
+        self._hint_errors = families.counter("kubestow_queueing_hint_errors_total")
+        self._points = families.histogram("scheduler_framework_extension_point_duration_seconds")
+        self._plugins = families.histogram("scheduler_plugin_execution_duration_seconds")
         # An empty queue is a 0 on a dashboard, not a gap.
         for queue in ("active", "backoff", "unschedulable", "gated"):
             self._pending[queue,].set(0.0)
@@ -128,23 +127,22 @@ class QueueRecorder:
 class PluginRecorder:
     """Implements `scheduler.framework.PluginMetrics`."""
 
-    __slots__ = ("_definitions", "_families")
+    __slots__ = ("_families",)
 
     def __init__(self, families: Families) -> None:
         self._families = families
-        self._definitions = {each.name: each for each in define.DEFINITIONS}
 
     def count(self, name: str, *labels: str, amount: float = 1.0) -> None:
         """Add to a counter."""
-        self._families.counter(self._definitions[name])[labels].inc(amount)
+        self._families.counter(name)[labels].inc(amount)
 
     def gauge(self, name: str, *labels: str, value: float) -> None:
         """Set a gauge."""
-        self._families.gauge(self._definitions[name])[labels].set(value)
+        self._families.gauge(name)[labels].set(value)
 
     def observe(self, name: str, *labels: str, value: float) -> None:
         """Observe a value in a histogram."""
-        self._families.histogram(self._definitions[name])[labels].observe(value)
+        self._families.histogram(name)[labels].observe(value)
 
 
 class ClientRecorder:
@@ -167,16 +165,16 @@ class ClientRecorder:
     def __init__(self, families: Families, host: str) -> None:
         #: Label `host`: the API server's `host:port`. May be set once it is known.
         self.host = host
-        self._requests = families.counter(define.REST_REQUESTS)
-        self._durations = families.histogram(define.REST_DURATION)
-        self._throttled = families.histogram(define.REST_THROTTLED)
-        self._listed = families.counter(define.LISTED)
-        self._list_durations = families.histogram(define.LIST_DURATION)
-        self._watch_events = families.counter(define.WATCH_EVENTS)
-        self._watch_ended = families.counter(define.WATCH_TERMINATIONS)
-        self._malformed = families.counter(define.MALFORMED)
-        self._kube_events = families.counter(define.KUBERNETES_EVENTS)
-        self._leader = families.gauge(define.LEADER)
+        self._requests = families.counter("rest_client_requests_total")
+        self._durations = families.histogram("rest_client_request_duration_seconds")
+        self._throttled = families.histogram("rest_client_rate_limiter_duration_seconds")
+        self._listed = families.counter("kubestow_listed_objects_total")
+        self._list_durations = families.histogram("kubestow_list_duration_seconds")
+        self._watch_events = families.counter("kubestow_watch_events_total")
+        self._watch_ended = families.counter("kubestow_watch_terminations_total")
+        self._malformed = families.counter("kubestow_malformed_objects_total")
+        self._kube_events = families.counter("kubestow_kubernetes_events_total")
+        self._leader = families.gauge("leader_election_master_status")
 
     def request(self, verb: str, code: str, seconds: float) -> None:
         """A request ended."""
@@ -219,8 +217,8 @@ class QuotaRecorder:
     __slots__ = ("_errors", "_writes")
 
     def __init__(self, families: Families) -> None:
-        self._writes = families.counter(define.QUOTA_WRITES)[()]
-        self._errors = families.counter(define.QUOTA_WRITE_ERRORS)[()]
+        self._writes = families.counter("scheduler_resource_quota_writer_writes_total")[()]
+        self._errors = families.counter("scheduler_resource_quota_writer_errors_total")[()]
 
     def written(self) -> None:
         """The usage of a quota was written."""
@@ -237,11 +235,11 @@ class BridgeRecorder:
     __slots__ = ("_active", "_degraded", "_lag", "_patches", "_yielded")
 
     def __init__(self, families: Families) -> None:
-        self._patches = families.counter(define.PROVISIONING_PATCHES)
-        self._lag = families.histogram(define.PROVISIONING_LAG)[()]
-        self._yielded = families.gauge(define.PROVISIONING_CONFLICTS)[()]
-        self._degraded = families.gauge(define.PROVISIONING_DEGRADED)[()]
-        self._active = families.gauge(define.PROVISIONING_ACTIVE)[()]
+        self._patches = families.counter("kubestow_node_provisioning_condition_patches_total")
+        self._lag = families.histogram("kubestow_node_provisioning_bridge_event_lag_seconds")[()]
+        self._yielded = families.gauge("kubestow_node_provisioning_bridge_conflicting_managers")[()]
+        self._degraded = families.gauge("kubestow_node_provisioning_bridge_degraded")[()]
+        self._active = families.gauge("kubestow_node_provisioning_bridge_active")[()]
 
     def patched(self, status: str, reason: str, source: str) -> None:
         """A pod's condition was written."""

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from scheduler.metrics import definitions as define
 from scheduler.metrics.build_info import BuildInfo, build_info
+from scheduler.metrics.definitions import DEFINITIONS
 from scheduler.metrics.exposition import FamilyCollector, render
 from scheduler.metrics.families import Families
 from scheduler.metrics.recorders import (
@@ -54,36 +54,38 @@ class SchedulerMetrics:
             disabled: names of metrics that are not exposed (`--disabled-metrics`).
             process: expose CPU, memory and descriptors of this process as well.
         """
-        families = self._families = Families(define.DEFINITIONS)
+        families = self._families = Families(DEFINITIONS)
         self.engine = EngineRecorder(families)
         self.queue = QueueRecorder(families)
         self.client = ClientRecorder(families, host)
         self.plugins = PluginRecorder(families)
         self.bridge = BridgeRecorder(families)
         self.quota = QuotaRecorder(families)
-        self._attempts = families.counter(define.SCHEDULE_ATTEMPTS)
-        self._attempt_durations = families.histogram(define.ATTEMPT_DURATION)
-        self._pod_attempts = families.histogram(define.POD_ATTEMPTS)[()]
-        self._sli = families.histogram(define.SLI_DURATION)
-        self._handling = families.histogram(define.EVENT_HANDLING)
-        self._handler_errors = families.counter(define.HANDLER_ERRORS)
-        self._permit_waits = families.histogram(define.PERMIT_WAIT)
-        self._preemption_attempts = families.counter(define.PREEMPTION_ATTEMPTS)[()]
-        self._preemption_victims = families.histogram(define.PREEMPTION_VICTIMS)[()]
-        self._binding = families.gauge(define.GOROUTINES)["binding",]
-        self._loop_lag = families.histogram(define.LOOP_LAG)[()]
-        self._bind_outcomes = families.counter(define.BIND_OUTCOMES)
-        self._rejections = families.counter(define.KUBELET_REJECTIONS)
-        self._rechecks = families.counter(define.NODE_RECHECKS)
-        self._reuse = families.counter(define.RESULT_CACHE_REQUESTS)
-        self._extender_requests = families.counter(define.EXTENDER_REQUESTS)
-        self._extender_durations = families.histogram(define.EXTENDER_DURATION)
-        self._extender_breakers = families.gauge(define.EXTENDER_BREAKER)
-        sizes = families.gauge(define.CACHE_SIZE)
+        self._attempts = families.counter("scheduler_schedule_attempts_total")
+        self._attempt_durations = families.histogram(
+            "scheduler_scheduling_attempt_duration_seconds"
+        )
+        self._pod_attempts = families.histogram("scheduler_pod_scheduling_attempts")[()]
+        self._sli = families.histogram("scheduler_pod_scheduling_sli_duration_seconds")
+        self._handling = families.histogram("scheduler_event_handling_duration_seconds")
+        self._handler_errors = families.counter("kubestow_handler_errors_total")
+        self._permit_waits = families.histogram("scheduler_permit_wait_duration_seconds")
+        self._preemption_attempts = families.counter("scheduler_preemption_attempts_total")[()]
+        self._preemption_victims = families.histogram("scheduler_preemption_victims")[()]
+        self._binding = families.gauge("scheduler_goroutines")["binding",]
+        self._loop_lag = families.histogram("kubestow_event_loop_lag_seconds")[()]
+        self._bind_outcomes = families.counter("kubestow_bind_outcomes_total")
+        self._rejections = families.counter("kubestow_kubelet_rejections_total")
+        self._rechecks = families.counter("kubestow_node_rechecks_total")
+        self._reuse = families.counter("kubestow_result_cache_requests_total")
+        self._extender_requests = families.counter("kubestow_extender_requests_total")
+        self._extender_durations = families.histogram("kubestow_extender_request_duration_seconds")
+        self._extender_breakers = families.gauge("kubestow_extender_circuit_open")
+        sizes = families.gauge("scheduler_cache_size")
         self._nodes, self._pods = sizes["nodes",], sizes["pods",]
-        self._deferred = families.gauge(define.DEFERRED_NAMESPACES)[()]
+        self._deferred = families.gauge("kubestow_deferred_namespaces")[()]
         self._assumed_pods = sizes["assumed_pods",]
-        self._features = families.gauge(define.FEATURE_ENABLED)
+        self._features = families.gauge("kubernetes_feature_enabled")
         self._state_build(build or build_info())
         self._sources: list[Callable[[SchedulerMetrics], None]] = []
         self.registry = registry or CollectorRegistry(auto_describe=False)
@@ -96,8 +98,8 @@ class SchedulerMetrics:
         values = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate",
                   "goVersion", "compiler", "platform")  # fmt: skip
         key = tuple(labels[each] for each in values)
-        self._families.gauge(define.BUILD_INFO)[key].set(1.0)
-        self._families.gauge(define.KUBESTOW_BUILD_INFO)[build.version, build.python].set(1.0)
+        self._families.gauge("kubernetes_build_info")[key].set(1.0)
+        self._families.gauge("kubestow_build_info")[build.version, build.python].set(1.0)
 
     # -- attempts ----------------------------------------------------------------------------------
 

@@ -32,8 +32,8 @@ class HealthSlis:
 
     def __init__(self) -> None:
         families = Families((HEALTHCHECK, HEALTHCHECKS_TOTAL))
-        self._last = families.gauge(HEALTHCHECK)
-        self._total = families.counter(HEALTHCHECKS_TOTAL)
+        self._last = families.gauge(HEALTHCHECK.name)
+        self._total = families.counter(HEALTHCHECKS_TOTAL.name)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(FamilyCollector(families.entries()))
 
