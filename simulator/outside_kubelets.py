@@ -31,8 +31,9 @@ from scheduler.client.configuration import load_configuration
 from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions
 from scheduler.client.errors import ApiError, RequestError
 from scheduler.client.reflector import Reflector
+from scheduler.client.request_sender import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from scheduler.client.resources import Resource
-from scheduler.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
+from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from simulator.controllers.kubelet import Action, Kubelet, PatchStatus, Settings
 from simulator.controllers.node_status import (

@@ -21,8 +21,9 @@ import structlog
 from scheduler.api.pod import Pod
 from scheduler.client.backoff import Backoff
 from scheduler.client.errors import ApiError, RequestError, describe
+from scheduler.client.request_sender import PreSendCheck
 from scheduler.client.resources import PODS
-from scheduler.client.rest import ApiClient, PreSendCheck
+from scheduler.client.rest import ApiClient
 
 _log = structlog.get_logger(__name__)
 

@@ -35,7 +35,8 @@ from scheduler.client.binding import (
 )
 from scheduler.client.errors import NotLeader, RequestError, describe
 from scheduler.client.fence import Fence, OpenFence
-from scheduler.client.rest import ApiClient, PreSendCheck
+from scheduler.client.request_sender import PreSendCheck
+from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import (
     PodStatusPatch,
     concerns_another_pod,

@@ -30,8 +30,9 @@ from scheduler.client.clock import micro_time
 from scheduler.client.dispatcher import DispatcherClosedError, Lane
 from scheduler.client.errors import ApiError, NotLeader, RequestError, describe
 from scheduler.client.rate_limit import RateLimiter
+from scheduler.client.request_sender import MERGE_PATCH
 from scheduler.client.resources import EVENTS
-from scheduler.client.rest import MERGE_PATCH, ApiClient
+from scheduler.client.rest import ApiClient
 
 _log = structlog.get_logger(__name__)
 

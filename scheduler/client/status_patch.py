@@ -18,8 +18,9 @@ from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.client.backoff import Backoff
 from scheduler.client.errors import ApiError, ConnectionFailed, RequestError
+from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH
 from scheduler.client.resources import PODS
-from scheduler.client.rest import STRATEGIC_MERGE_PATCH, ApiClient
+from scheduler.client.rest import ApiClient
 
 TRIES: Final = 4
 _RETRIED_STATUSES: Final = frozenset({409, 500, 503})

@@ -19,8 +19,9 @@ from scheduler.client.clock import second_time
 from scheduler.client.dispatcher import Dispatcher, Lane
 from scheduler.client.errors import ApiError
 from scheduler.client.events import EventRecorder
+from scheduler.client.request_sender import MERGE_PATCH
 from scheduler.client.resources import RESOURCES
-from scheduler.client.rest import MERGE_PATCH, ApiClient
+from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import (
     concerns_another_pod,
     plan_status_patch,

@@ -27,8 +27,9 @@ from scheduler.api.quantity import NANO, QuantityError, parse
 from scheduler.client.clock import Clock
 from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError, Lane
 from scheduler.client.errors import ApiError, RequestError, describe
+from scheduler.client.request_sender import MERGE_PATCH
 from scheduler.client.resources import RESOURCE_QUOTAS
-from scheduler.client.rest import MERGE_PATCH, ApiClient
+from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import concerns_another_pod
 from scheduler.controllers.quota_usage.publication import (
     NEVER,

@@ -16,12 +16,12 @@ def test_ordinary_objects_come_as_asked_for() -> None:
     sizes = PageSizes()
     for _ in range(3):
         assert sizes.next(PATH, 500) == 500
-        sizes.came(PATH, 500, 500, 3 * MEGABYTE)
+        sizes.received(PATH, 500, 500, 3 * MEGABYTE)
 
 
 def test_large_objects_come_a_few_at_a_time() -> None:
     sizes = PageSizes()
-    sizes.came(PATH, 500, 40, 60 * MEGABYTE)
+    sizes.received(PATH, 500, 40, 60 * MEGABYTE)
     assert sizes.next(PATH, 500) == 5
     assert sizes.next("/api/v1/nodes", 500) == 500, "another collection"
 
@@ -37,7 +37,7 @@ def test_a_page_that_is_too_large_is_asked_for_again_in_quarters() -> None:
 
 def test_an_empty_page_changes_little() -> None:
     sizes = PageSizes()
-    sizes.came(PATH, 500, 0, 100)
+    sizes.received(PATH, 500, 0, 100)
     assert sizes.next(PATH, 500) == 500
 
 
@@ -54,7 +54,7 @@ def list_all(lengths: list[int]) -> tuple[list[int], int]:
             assert sizes.too_large(PATH, size)
             continue
         pages.append(sum(page))
-        sizes.came(PATH, size, len(page), sum(page))
+        sizes.received(PATH, size, len(page), sum(page))
         start += len(page)
     return pages, refused
 
