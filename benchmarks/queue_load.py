@@ -31,7 +31,7 @@ from benchmarks.throughput import nearest_rank
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.reflector import Delta, DeltaType
+from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.transport import Transport
 from scheduler.queue import EventFeatures
 from scheduler.service.application import GC_THRESHOLDS

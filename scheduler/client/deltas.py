@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Generic, Protocol
 
 import msgspec
@@ -34,22 +34,6 @@ class Handler(Protocol[T]):
     def __call__(self, batch: Sequence[Delta[T]], /) -> None:
         """Take one batch; the list is not reused."""
         ...
-
-
-class EndCause(StrEnum):
-    """Why a list or watch ended, for metrics and statistics."""
-
-    CLOSED = "closed"
-    """The server ended the watch at its time limit: the normal end."""
-    DISCONNECTED = "disconnected"
-    IDLE_TIMEOUT = "idle_timeout"
-    EXPIRED = "expired"
-    DECODE_ERROR = "decode_error"
-    THROTTLED = "throttled"
-    UNAUTHORIZED = "unauthorized"
-    FORBIDDEN = "forbidden"
-    NOT_FOUND = "not_found"
-    SERVER_ERROR = "server_error"
 
 
 @dataclass(frozen=True, slots=True)

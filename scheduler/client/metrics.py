@@ -25,7 +25,7 @@ class ClientMetrics(Protocol):
         ...
 
     def watch_ended(self, plural: str, cause: str) -> None:
-        """A watch or list ended; `cause` is one of `reflector.EndCause`."""
+        """A watch or list ended; `cause` is one of `watch_end.EndCause`."""
         ...
 
     def malformed(self, plural: str) -> None:

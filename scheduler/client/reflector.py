@@ -29,28 +29,20 @@ from typing import Final, Generic, NoReturn
 import msgspec
 import structlog
 
-from scheduler.api.meta import Named
 from scheduler.client.backoff import Backoff
-from scheduler.client.deltas import (
-    Delta,
-    DeltaType,
-    EndCause,
-    Handler,
-    ReflectorOptions,
-    ReflectorStatistics,
-)
+from scheduler.client.deltas import Handler, ReflectorOptions, ReflectorStatistics
 from scheduler.client.errors import (
     ApiError,
     ConnectionFailed,
     RequestError,
     RequestTimeout,
     describe,
-    retry_delay,
 )
 from scheduler.client.http.stream import ResponseStream
 from scheduler.client.resources import Resource, T
 from scheduler.client.rest import ApiClient
 from scheduler.client.store import KeepRaw, Store
+from scheduler.client.store_writer import StoreWriter
 from scheduler.client.watch_decoding import (
     Bookmark,
     Changed,
@@ -61,22 +53,12 @@ from scheduler.client.watch_decoding import (
     WatchDecoder,
     WatchType,
 )
-
-__all__ = [
-    "Delta",
-    "DeltaType",
-    "EndCause",
-    "Handler",
-    "Reflector",
-    "ReflectorOptions",
-    "ReflectorStatistics",
-    "WatchEnded",
-]
+from scheduler.client.watch_end import EndCause, WatchEnded, cause_of, watch_ended
 
 _log = structlog.get_logger(__name__)
 
-_DELETIONS: Final = 20
-"""Objects in a batch of deletions after a list; what they cost to forget is not known."""
+DELETION_BATCH: Final = 20
+"""Objects in a batch of deletions after a list. What it costs handlers to delete one is unknown."""
 
 MAX_QUIET_WATCHES: Final = 3
 """Watches without bookmarks that brought nothing, after which a list follows. Resuming cannot tell
@@ -84,27 +66,6 @@ a quiet cluster from a version that the server never had (etcd restored from a b
 
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner and brought nothing is a failure, however politely it ended."""
-
-
-_CAUSES: Final = {
-    401: EndCause.UNAUTHORIZED,
-    403: EndCause.FORBIDDEN,
-    404: EndCause.NOT_FOUND,
-    410: EndCause.EXPIRED,
-    429: EndCause.THROTTLED,
-}
-
-
-class WatchEnded(Exception):  # noqa: N818  (says what happened)
-    """A watch cannot go on; `relist` says that resuming is impossible."""
-
-    def __init__(
-        self, cause: EndCause, text: str, *, relist: bool, retry_after: float | None
-    ) -> None:
-        super().__init__(text)
-        self.cause = cause
-        self.relist = relist
-        self.retry_after = retry_after
 
 
 class Reflector(Generic[T]):
@@ -137,17 +98,15 @@ class Reflector(Generic[T]):
             keep_raw: objects for which it is true keep their JSON in the store.
         """
         self.resource = resource
-        self.store: Store[T] = Store(resource)
+        self._writer = StoreWriter(resource, handler, client.metrics, on_decode, keep_raw)
+        self.store: Store[T] = self._writer.store
         self.synced = asyncio.Event()
         self._client = client
-        self._handler = handler
         self._options = options or ReflectorOptions()
         self._clock = client.clock
         self._random = random or Random()
         self._metrics = client.metrics
-        self._on_decode = on_decode
         self._on_relist = on_relist
-        self._keep_raw = keep_raw
         #: Told the error of every list or watch that failed, and None when a watch is open: for
         #: those who can do without the resource and want to say so.
         self.on_contact: Callable[[RequestError | None], None] = _nobody
@@ -165,7 +124,7 @@ class Reflector(Generic[T]):
         # Whether the current watch brought anything.
         self._progressed = False
         self._quiet_watches = 0
-        self._lists = self._watches = self._events = self._bookmarks = self._malformed = 0
+        self._lists = self._watches = self._bookmarks = 0
         self._ends: dict[str, int] = {}
         self._last_error = ""
         self._contact = self._clock.monotonic()
@@ -184,9 +143,9 @@ class Reflector(Generic[T]):
             resource_version=self._resource_version,
             lists=self._lists,
             watches=self._watches,
-            events=self._events,
+            events=self._writer.events,
             bookmarks=self._bookmarks,
-            malformed=self._malformed,
+            malformed=self._writer.malformed,
             ends=dict(self._ends),
             last_error=self._last_error,
             seconds_since_contact=self._clock.monotonic() - self._contact,
@@ -233,12 +192,9 @@ class Reflector(Generic[T]):
     def _after_failure(self, error: RequestError) -> float:
         """Decide how to go on after a request failed; returns the delay."""
         self.on_contact(error)
-        cause = (
-            EndCause.IDLE_TIMEOUT if isinstance(error, RequestTimeout) else EndCause.DISCONNECTED
-        )
+        cause = cause_of(error)
         delay = self._backoff.next()
         if isinstance(error, ApiError):
-            cause = _CAUSES.get(error.status, EndCause.SERVER_ERROR)
             delay = max(delay, error.retry_after or 0.0)
             if self._streaming and error.status in (400, 422):
                 _log.info("no streaming lists here, using pages", resource=self.resource.plural)
@@ -339,39 +295,35 @@ class Reflector(Generic[T]):
 
     def _apply_batch(self, items: Sequence[msgspec.Raw], start: int, seen: set[str]) -> int:
         """Deliver items from `start` on as one batch; returns where the next one starts."""
-        batch: list[Delta[T]] = []
         at, end = start, min(start + self._options.batch_size, len(items))
         room = self._options.batch_bytes
         while at < end and room > 0:
-            self._apply_item(items[at], seen, batch)
+            self._apply_item(items[at], seen)
             room -= len(items[at])
             at += 1
-        self._deliver(batch)
+        self._writer.deliver()
         return at
 
-    def _apply_item(self, raw: msgspec.Raw, seen: set[str], batch: list[Delta[T]]) -> None:
+    def _apply_item(self, raw: msgspec.Raw, seen: set[str]) -> None:
         try:
             item = self.resource.decode(raw)
         except ValueError as error:
             named = self._decoder.named(raw)
             # It exists, so what the store holds under its name must not count as vanished.
-            seen.add(self._key_of(named))
-            self._skip(named, str(error))
+            seen.add(self._writer.key_of(named))
+            self._writer.skip(named, str(error))
             return
         key = self.resource.key(item)
         seen.add(key)
-        self._upsert(key, item, lambda: bytes(raw), batch)
+        self._writer.upsert(key, item, lambda: bytes(raw))
 
     async def _delete_unseen(self, seen: set[str]) -> None:
-        gone = [key for key in self.store.snapshot_keys() if key not in seen]
+        unseen = [key for key in self.store.snapshot_keys() if key not in seen]
         self._begin_slice()
-        for start in range(0, len(gone), _DELETIONS):
-            batch: list[Delta[T]] = []
-            for key in gone[start : start + _DELETIONS]:
-                old = self.store.remove(key)
-                if old is not None:
-                    batch.append(Delta(DeltaType.DELETED, old, old))
-            self._deliver(batch)
+        for start in range(0, len(unseen), DELETION_BATCH):
+            for key in unseen[start : start + DELETION_BATCH]:
+                self._writer.delete(key)
+            self._writer.deliver()
             await self._take_turns()
 
     # ---------------------------------------------------------------------------------------- watch
@@ -414,9 +366,7 @@ class Reflector(Generic[T]):
                 raise
             # Silent from the start. Perhaps the server never had our version (etcd restored from
             # a backup): then it waits for it without a word, and resuming would last for ever.
-            raise WatchEnded(
-                EndCause.IDLE_TIMEOUT, str(error), relist=True, retry_after=None
-            ) from error
+            raise WatchEnded(EndCause.IDLE_TIMEOUT, str(error), relist=True) from error
         finally:
             if self._streamed is not None:
                 self._streamed = None
@@ -425,12 +375,7 @@ class Reflector(Generic[T]):
             self._note_quiet_watch()
             self._progress()
             return
-        raise WatchEnded(
-            EndCause.DISCONNECTED,
-            "the watch ended at once and brought nothing",
-            relist=False,
-            retry_after=None,
-        )
+        raise WatchEnded(EndCause.DISCONNECTED, "the watch ended at once and brought nothing")
 
     def _note_quiet_watch(self) -> None:
         if self._options.bookmarks:
@@ -463,7 +408,7 @@ class Reflector(Generic[T]):
         # it.
         again = self._undecodable_after == self._resource_version
         self._undecodable_after = "" if again else self._resource_version
-        return WatchEnded(EndCause.DECODE_ERROR, str(error), relist=again, retry_after=None)
+        return WatchEnded(EndCause.DECODE_ERROR, str(error), relist=again)
 
     def _apply_lines(self, lines: deque[bytes]) -> Bookmark | None:
         """Take lines and deliver them as one batch, up to the bookmark that ends a streamed list.
@@ -473,7 +418,6 @@ class Reflector(Generic[T]):
         Returns:
             That bookmark, if it was reached.
         """
-        batch: list[Delta[T]] = []
         room = self._options.batch_bytes
         try:
             while lines and room > 0:
@@ -481,7 +425,7 @@ class Reflector(Generic[T]):
                 room -= len(line)
                 event = self._decoder.decode(line)
                 if type(event) is Changed:
-                    self._apply_change(event, line, batch)
+                    self._apply_change(event, line)
                 elif type(event) is Bookmark:
                     self._bookmarks += 1
                     if self._streamed is None:
@@ -489,11 +433,11 @@ class Reflector(Generic[T]):
                     elif event.initial_events_end:
                         return event
                 elif type(event) is Malformed:
-                    self._apply_malformed(event, batch)
+                    self._apply_malformed(event)
                 elif type(event) is Failure:
-                    raise _watch_ended(event)
+                    raise watch_ended(event)
         finally:
-            self._deliver(batch)
+            self._writer.deliver()
         return None
 
     async def _finish_streamed_list(self, end: Bookmark, started: float) -> None:
@@ -503,7 +447,7 @@ class Reflector(Generic[T]):
         self._announce_relist(begins=False)
         self._listed(end.resource_version, len(seen), started)
 
-    def _apply_change(self, event: Changed[T], line: bytes, batch: list[Delta[T]]) -> None:
+    def _apply_change(self, event: Changed[T], line: bytes) -> None:
         item = event.object
         metadata = item.metadata
         key = self.resource.key(item)
@@ -512,95 +456,20 @@ class Reflector(Generic[T]):
         else:
             self._resource_version = metadata.resource_version
         if event.type is WatchType.DELETED:
-            self._delete(key, item, batch)
+            self._writer.delete(key, item)
         else:
-            self._upsert(key, item, lambda: self._decoder.object_bytes(line), batch)
+            self._writer.upsert(key, item, lambda: self._decoder.object_bytes(line))
 
-    def _apply_malformed(self, event: Malformed, batch: list[Delta[T]]) -> None:
-        key = self._key_of(event.named)
-        self._skip(event.named, event.error)
+    def _apply_malformed(self, event: Malformed) -> None:
+        key = self._writer.key_of(event.named)
+        self._writer.skip(event.named, event.error)
         if self._streamed is not None:
             self._streamed.add(key)
         elif event.named.metadata.resource_version:
             self._resource_version = event.named.metadata.resource_version
         if event.type is WatchType.DELETED:
-            old = self.store.remove(key)
-            if old is not None:
-                batch.append(Delta(DeltaType.DELETED, old, old))
-
-    # ---------------------------------------------------------------------------------- one object
-
-    def _upsert(self, key: str, item: T, raw: Callable[[], bytes], batch: list[Delta[T]]) -> None:
-        old = self.store.by_key(key)
-        if old is not None and old.metadata.resource_version == item.metadata.resource_version:
-            return
-        item_or_none = self._transformed(item)
-        if item_or_none is None:
-            return
-        item = item_or_none
-        keep = self._keep_raw is not None and self._keep_raw(item)
-        self.store.put(key, item, raw() if keep else None)
-        if old is None:
-            batch.append(Delta(DeltaType.ADDED, item))
-        elif old.metadata.uid != item.metadata.uid:
-            batch.append(Delta(DeltaType.DELETED, old, old))
-            batch.append(Delta(DeltaType.ADDED, item))
-        else:
-            batch.append(Delta(DeltaType.MODIFIED, item, old))
-
-    def _delete(self, key: str, item: T, batch: list[Delta[T]]) -> None:
-        old = self.store.remove(key)
-        if old is None:
-            return
-        last = self._transformed(item) if old.metadata.uid == item.metadata.uid else None
-        batch.append(Delta(DeltaType.DELETED, old if last is None else last, old))
-
-    def _transformed(self, item: T) -> T | None:
-        if self._on_decode is None:
-            return item
-        try:
-            return self._on_decode(item)
-        # The boundary between one odd object and everything else: a value that parses as JSON may
-        # still make no sense (a quantity, a selector), and must cost this object only.
-        except Exception as error:  # noqa: BLE001
-            self._skip(Named(metadata=item.metadata), f"{type(error).__name__}: {error}")
-            return None
-
-    def _skip(self, named: Named, error: str) -> None:
-        self._malformed += 1
-        self._metrics.malformed(self.resource.plural)
-        _log.error(
-            "malformed object skipped",
-            resource=self.resource.plural,
-            object=self._key_of(named),
-            error=error,
-        )
-
-    def _key_of(self, named: Named) -> str:
-        metadata = named.metadata
-        name = metadata.name or "?"
-        return f"{metadata.namespace}/{name}" if self.resource.namespaced else name
-
-    def _deliver(self, batch: list[Delta[T]]) -> None:
-        if batch:
-            self._events += len(batch)
-            self._metrics.watch_events(self.resource.plural, len(batch))
-            self._handler(batch)
+            self._writer.delete(key)
 
 
 def _nobody(error: RequestError | None) -> None:
     """Before somebody wants to know."""
-
-
-def _watch_ended(failure: Failure) -> WatchEnded:
-    status = failure.status
-    text = f"{status.code} {status.reason}: {status.message}"
-    expired = status.code == 410 or status.reason in ("Expired", "Gone")
-    cause = EndCause.EXPIRED if expired else _CAUSES.get(status.code, EndCause.SERVER_ERROR)
-    return WatchEnded(
-        cause,
-        text,
-        # Anything that is not "come back later" may be about our position in the history.
-        relist=expired or status.code not in (429, 500, 503, 504),
-        retry_after=None if status.details is None else retry_delay(status.details),
-    )

@@ -14,7 +14,7 @@ import structlog
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.cache import Cache
-from scheduler.client.reflector import Delta, DeltaType
+from scheduler.client.deltas import Delta, DeltaType
 from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.engine import WaitingPods
 from scheduler.framework import ActionType, Clock, ClusterEvent

@@ -14,7 +14,7 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.quantity_fields import located, node_amounts, pod_amounts
 from scheduler.api.requests import node_allocatable
 from scheduler.api.signatures.interner import PodSignatures
-from scheduler.client.reflector import Delta, DeltaType
+from scheduler.client.deltas import Delta, DeltaType
 
 PodHandler = Callable[[Sequence[Delta[Pod]]], None]
 

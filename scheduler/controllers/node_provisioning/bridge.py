@@ -21,15 +21,10 @@ from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
 from scheduler.client.clock import Clock, second_time
+from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions, ReflectorStatistics
 from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError, Lane
 from scheduler.client.errors import ApiError, RequestError, describe
-from scheduler.client.reflector import (
-    Delta,
-    DeltaType,
-    Reflector,
-    ReflectorOptions,
-    ReflectorStatistics,
-)
+from scheduler.client.reflector import Reflector
 from scheduler.client.resources import CORE_EVENTS, NODE_CLAIMS, PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import PodStatusPatch, concerns_another_pod, send_status_patch

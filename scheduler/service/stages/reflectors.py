@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scheduler.client.reflector import Reflector, ReflectorOptions
+from scheduler.client.deltas import ReflectorOptions
+from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS, RESOURCES
 from scheduler.client.store import KeepRaw
 from scheduler.extenders.extender import sends_nodes, sends_pod, sends_victims

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any, cast
 
 from scheduler.client.dispatcher import Dispatcher
-from scheduler.client.reflector import EndCause
 from scheduler.client.rest import ApiClient
+from scheduler.client.watch_end import EndCause
 from scheduler.controllers.node_provisioning import BridgeOptions, Decisions, NodeProvisioningBridge
 from tests.integration.client.faulty_server import FaultyServer
 from tests.integration.client.test_watches_without_bookmarks import PATH, quiet

@@ -20,6 +20,7 @@ from scheduler.api.pod import Pod
 from scheduler.client.binding import BindOutcome, bind_and_settle
 from scheduler.client.clock import SystemClock
 from scheduler.client.configuration import load_configuration
+from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions
 from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.errors import ApiError
 from scheduler.client.events import EventRecorder
@@ -28,7 +29,7 @@ from scheduler.client.leader_election import (
     LeaderElector,
     LeaseLock,
 )
-from scheduler.client.reflector import Delta, DeltaType, Reflector, ReflectorOptions
+from scheduler.client.reflector import Reflector
 from scheduler.client.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, RESOURCES
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import UserInfo, review_access, review_token

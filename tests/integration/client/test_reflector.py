@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from scheduler.api.node import Node
-from scheduler.client.reflector import Delta, DeltaType, EndCause, Reflector, ReflectorOptions
+from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions
+from scheduler.client.reflector import Reflector
 from scheduler.client.resources import CSI_NODES, NODES, PODS
 from scheduler.client.rest import ApiClient
+from scheduler.client.watch_end import EndCause
 from tests.integration.client.faulty_server import (
     FaultyServer,
     bookmark,

@@ -9,8 +9,8 @@ from itertools import groupby
 import pytest
 
 from scheduler.api.node import Node
-from scheduler.client.deltas import Delta, DeltaType
-from scheduler.client.reflector import Reflector, ReflectorOptions
+from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions
+from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES
 from scheduler.client.rest import ApiClient
 from tests.integration.client.faulty_server import FaultyServer, bookmark, line, node, until

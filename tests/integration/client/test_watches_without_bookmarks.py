@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from scheduler.client.deltas import ReflectorOptions
 from scheduler.client.http.stream import ResponseStream
-from scheduler.client.reflector import EndCause, Reflector, ReflectorOptions
+from scheduler.client.reflector import Reflector
 from scheduler.client.resources import CORE_EVENTS, Resource
 from scheduler.client.rest import ApiClient
+from scheduler.client.watch_end import EndCause
 from tests.integration.client.faulty_server import FaultyServer, expired, line
 from tests.integration.client.test_reflector import Recorder, running
 from tests.unit.client.virtual_clock import InstantClock

@@ -9,7 +9,7 @@ import pytest
 
 from plugins import in_tree
 from scheduler.api import Node, Pod
-from scheduler.client.reflector import Delta, DeltaType
+from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.resources import RESOURCES
 from scheduler.engine import WaitingPod
 from scheduler.framework import ActionType, NominatingInfo
