@@ -11,6 +11,7 @@ from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from tests.integration.client.faulty_server import FaultyServer, running_server
+from tests.integration.client.reflecting import Recorder
 from tests.loop_time import UvLoop
 from tests.unit.client.virtual_clock import InstantClock
 
@@ -40,3 +41,8 @@ async def transport(server: FaultyServer) -> AsyncIterator[Transport]:
 @pytest.fixture
 def client(transport: Transport, clock: InstantClock) -> ApiClient:
     return ApiClient(transport, clock=clock, timeout=30.0, bind_timeout=30.0)
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()

@@ -18,7 +18,7 @@ from scheduler.client.resources import CORE_EVENTS, Resource
 from scheduler.client.rest import ApiClient
 from scheduler.client.watch_end import EndCause
 from tests.integration.client.faulty_server import FaultyServer, expired, line
-from tests.integration.client.test_reflector import Recorder, running
+from tests.integration.client.reflecting import Recorder, running
 from tests.unit.client.virtual_clock import InstantClock
 
 PATH = "/api/v1/events"
