@@ -117,7 +117,7 @@ async def test_a_bind_held_back_by_the_rate_limit_is_checked_when_it_leaves(
     """The node is filled after the Bind plugin was called and before its request was sent."""
     cluster.create(node("n1", cpu="4"))
     async with scheduling(cluster) as scheduler:
-        asked = scheduler.connections.client._wait_for_turn
+        asked = scheduler.connections.client._sender._wait_for_turn
         turns: list[str] = []
 
         async def wait_for_turn(method: str) -> None:
@@ -127,7 +127,7 @@ async def test_a_bind_held_back_by_the_rate_limit_is_checked_when_it_leaves(
                 await until(lambda: scheduler.state.cache.statistics().pods == 2, "theirs seen")
             await asked(method)
 
-        scheduler.connections.client._wait_for_turn = wait_for_turn  # type: ignore[method-assign]
+        scheduler.connections.client._sender._wait_for_turn = wait_for_turn  # type: ignore[method-assign]
         cluster.create(pod("ours", "3"))
         await until(
             lambda: sample(scheduler, "kubestow_node_rechecks_total", result="rejected"), "held"
