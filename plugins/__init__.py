@@ -1,9 +1,4 @@
-"""kubestow's in-tree plugins: upstream's names, behaviour and order.
-
-`in_tree()` is what exists; `DEFAULT_PLUGINS` is what a profile runs when it configures nothing. A
-plugin that upstream has and kubestow does not (yet) keeps its place in `DEFAULT_ORDER`, and joins
-the defaults by being added to `in_tree`.
-"""
+"""kubestow's in-tree plugins, with upstream's names, behaviour and order."""
 
 from __future__ import annotations
 
@@ -30,10 +25,8 @@ from plugins.taint_toleration import TaintToleration
 from plugins.volume_binding.plugin import VolumeBinding
 from plugins.volume_restrictions import VolumeRestrictions
 from plugins.volume_zone import VolumeZone
-from scheduler.framework import plugin_names
 
 __all__ = [
-    "DEFAULT_ORDER",
     "DEFAULT_PLUGINS",
     "DefaultBinder",
     "DefaultPreemption",
@@ -59,65 +52,41 @@ __all__ = [
     "in_tree",
 ]
 
-DEFAULT_ORDER: Final[tuple[tuple[str, int], ...]] = (
-    (plugin_names.SCHEDULING_GATES, 0),
-    (plugin_names.PRIORITY_SORT, 0),
-    (plugin_names.NODE_UNSCHEDULABLE, 0),
-    (plugin_names.NODE_NAME, 0),
-    (plugin_names.TAINT_TOLERATION, 3),
-    (plugin_names.NODE_AFFINITY, 2),
-    (plugin_names.NODE_PORTS, 0),
-    (plugin_names.NODE_RESOURCES_FIT, 1),
-    (plugin_names.VOLUME_RESTRICTIONS, 0),
-    (plugin_names.NODE_VOLUME_LIMITS, 0),
-    (plugin_names.VOLUME_BINDING, 0),
-    (plugin_names.VOLUME_ZONE, 0),
-    (plugin_names.POD_TOPOLOGY_SPREAD, 2),
-    (plugin_names.INTER_POD_AFFINITY, 2),
-    (plugin_names.DYNAMIC_RESOURCES, 2),
-    (plugin_names.DEFAULT_PREEMPTION, 0),
-    (plugin_names.RESOURCE_QUOTA, 0),
-    (plugin_names.NODE_RESOURCES_BALANCED_ALLOCATION, 1),
-    (plugin_names.IMAGE_LOCALITY, 1),
-    (plugin_names.DEFAULT_BINDER, 0),
-    (plugin_names.NODE_DECLARED_FEATURES, 0),
+_IN_TREE: Final[tuple[tuple[type[Any], int], ...]] = (
+    (SchedulingGates, 0),
+    (PrioritySort, 0),
+    (NodeUnschedulable, 0),
+    (NodeName, 0),
+    (TaintToleration, 3),
+    (NodeAffinity, 2),
+    (NodePorts, 0),
+    (NodeResourcesFit, 1),
+    (VolumeRestrictions, 0),
+    (NodeVolumeLimits, 0),
+    (VolumeBinding, 0),
+    (VolumeZone, 0),
+    (PodTopologySpread, 2),
+    (InterPodAffinity, 2),
+    (DynamicResources, 2),
+    (DefaultPreemption, 0),
+    (ResourceQuota, 0),
+    (NodeResourcesBalancedAllocation, 1),
+    (ImageLocality, 1),
+    (DefaultBinder, 0),
+    (NodeDeclaredFeatures, 0),
 )
-"""(name, score weight) of upstream's default plugins in MultiPoint order, at v1.36's default
-gates, and ResourceQuota, which is ours and among them only while its gate is on. Weight 0 means
-that none is configured; the framework then counts 1. The order decides which plugin's reason a node
-shows."""
+"""Plugin classes and their default score weights, 0 for plugins that do not score.
+
+Upstream's default plugins in MultiPoint order at v1.36's default feature gates
+(`default_plugins.go: getDefaultPlugins`), and ResourceQuota, which is ours and takes part only
+while its gate is on. The order decides which plugin's reason is reported for a node."""
+
+DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = tuple(
+    (plugin.name, weight) for plugin, weight in _IN_TREE
+)
+"""Names and weights of the plugins of a profile that configures none."""
 
 
 def in_tree() -> tuple[type[Any], ...]:
-    """Every plugin class that exists here, in the order of `DEFAULT_ORDER`."""
-    return (
-        SchedulingGates,
-        PrioritySort,
-        NodeUnschedulable,
-        NodeName,
-        TaintToleration,
-        NodeAffinity,
-        NodePorts,
-        NodeResourcesFit,
-        VolumeRestrictions,
-        NodeVolumeLimits,
-        VolumeBinding,
-        VolumeZone,
-        PodTopologySpread,
-        InterPodAffinity,
-        DynamicResources,
-        DefaultPreemption,
-        ResourceQuota,
-        NodeResourcesBalancedAllocation,
-        ImageLocality,
-        DefaultBinder,
-        NodeDeclaredFeatures,
-    )
-
-
-_EXISTING: Final = frozenset(plugin.name for plugin in in_tree())
-
-DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = tuple(
-    (name, weight) for name, weight in DEFAULT_ORDER if name in _EXISTING
-)
-"""`DEFAULT_ORDER` without the plugins that do not exist yet."""
+    """Every in-tree plugin class, in the order of `DEFAULT_PLUGINS`."""
+    return tuple(plugin for plugin, _ in _IN_TREE)

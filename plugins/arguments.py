@@ -9,7 +9,7 @@ those who build plugins without a configuration.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,15 +33,6 @@ class ArgumentProblem(NamedTuple):
 
     message: str
     """In upstream's form, e.g. `Invalid value: 101: not in valid range [0, 100]`."""
-
-
-class ArgsValidator(Protocol):
-    """The optional part of a plugin class that the configuration looks for."""
-
-    @staticmethod
-    def validate_args(args: Any) -> Iterable[tuple[str, str]]:
-        """(path below `args`, message) for every problem; nothing when the arguments are good."""
-        ...
 
 
 def invalid(path: str, value: object, detail: str) -> ArgumentProblem:

@@ -7,15 +7,16 @@ reuse declarations below speak of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
 
 from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
-from plugins.node_matching import node_selector_mask, required_mask, term_mask
+from plugins.node_matching import matches_required, node_selector_mask, required_mask, term_mask
 from plugins.normalization import default_normalize
-from plugins.row_selection import no_scores, selector
+from plugins.queueing_hints import queue_if
+from plugins.row_selection import is_node, no_scores, selector
 from scheduler.api.node import Node
 from scheduler.api.node_selectors import (
     CompiledNodeSelector,
@@ -122,7 +123,7 @@ class NodeAffinity:
             node.labels, node.name
         ):
             return ENFORCED_MISMATCH
-        return None if _matches(pod, node.labels, node.name) else MISMATCH
+        return None if matches_required(pod, node.labels, node.name) else MISMATCH
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
@@ -132,8 +133,7 @@ class NodeAffinity:
         if required is not None:
             codes[~required_mask(required, table, rows, index)] = _MISMATCH_CODE
         if pod.pin:
-            row = table.row_of(pod.pin)
-            codes[rows != (-1 if row is None else row)] = _MISMATCH_CODE
+            codes[~is_node(table, rows, pod.pin)] = _MISMATCH_CODE
         if self._added_required is not None:
             matched = node_selector_mask(self._added_required, table, rows, index)
             codes[~matched] = _ENFORCED_CODE
@@ -195,13 +195,11 @@ class NodeAffinity:
     def _after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         added = self._added_required
         labels = new.metadata.labels
-        if added is not None and not added.matches(labels, new.name):
-            return QueueingHint.SKIP
-        if not _matches(pod, labels, new.name):
-            return QueueingHint.SKIP
-        if old is not None and _matches(pod, old.metadata.labels, old.name):
-            return QueueingHint.SKIP
-        return QueueingHint.QUEUE
+        return queue_if(
+            (added is None or added.matches(labels, new.name))
+            and matches_required(pod, labels, new.name)
+            and (old is None or not matches_required(pod, old.metadata.labels, old.name))
+        )
 
     def _preferences(self, pod: Pod) -> Iterator[PreferredTerms]:
         if self._added_preferred is not None:
@@ -209,13 +207,6 @@ class NodeAffinity:
         own = pod.signature.preferred_node_affinity
         if own is not None:
             yield own
-
-
-def _matches(pod: Pod, labels: Mapping[str, str], name: str) -> bool:
-    if pod.pin and pod.pin != name:
-        return False
-    required = pod.signature.required_node_affinity
-    return required is None or required.matches(labels, name)
 
 
 def _compile(args: NodeAffinityArgs) -> tuple[CompiledNodeSelector | None, PreferredTerms | None]:

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from plugins.queueing_hints import queue_if, same_pod
 from plugins.row_selection import all_pass
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
@@ -94,13 +95,9 @@ class NodeDeclaredFeatures:
 
 def _after_node_change(_pod: Pod, old: Node | None, new: Node) -> QueueingHint:
     # As upstream: any difference counts, whether it helps this pod or not.
-    if old is not None and old.status.declared_features == new.status.declared_features:
-        return QueueingHint.SKIP
-    return QueueingHint.QUEUE
+    return queue_if(old is None or old.status.declared_features != new.status.declared_features)
 
 
 def _after_own_update(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
-    own = new.metadata.uid == pod.metadata.uid
-    if own and old.signature.required_features != new.signature.required_features:
-        return QueueingHint.QUEUE
-    return QueueingHint.SKIP
+    changed = old.signature.required_features != new.signature.required_features
+    return queue_if(same_pod(pod, new) and changed)

@@ -7,10 +7,12 @@ made of them, and return one bool per entry of `rows`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import numpy as np
 
+from plugins.row_selection import is_node
 from scheduler.api import selectors
 from scheduler.api.node_selectors import (
     METADATA_NAME,
@@ -18,11 +20,20 @@ from scheduler.api.node_selectors import (
     CompiledNodeSelectorTerm,
     RequiredNodeAffinity,
 )
+from scheduler.api.pod import Pod
 from scheduler.api.selectors import Requirement
 from scheduler.framework import BoolColumn, Int32Column, LabelValues, NodeTableView, Rows
 
 _FEW_VALUES: Final = 4
 _ACCEPT_ABSENCE: Final = (selectors.NOT_IN, selectors.DOES_NOT_EXIST)
+
+
+def matches_required(pod: Pod, labels: Mapping[str, str], name: str) -> bool:
+    """Whether a node satisfies the pod's pin, nodeSelector map and required affinity."""
+    if pod.pin and pod.pin != name:
+        return False
+    required = pod.signature.required_node_affinity
+    return required is None or required.matches(labels, name)
 
 
 def required_mask(
@@ -185,6 +196,5 @@ def _field_mask(requirement: Requirement, table: NodeTableView, rows: Rows) -> B
         # No such field: it reads as empty text on every node.
         return np.full(len(rows), requirement.accepts(""), dtype=np.bool_)
     # One value is all that a field requirement may have.
-    row = table.row_of(requirement.values[0])
-    mask: BoolColumn = rows == (-1 if row is None else row)
+    mask = is_node(table, rows, requirement.values[0])
     return mask if requirement.operator == selectors.IN else ~mask

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from plugins.row_selection import all_pass
+from plugins.row_selection import all_pass, is_node
 from scheduler.api.pod import Pod
 from scheduler.framework import (
     ActionType,
@@ -57,9 +57,7 @@ class NodeName:
         wanted = pod.spec.node_name
         if not wanted:
             return all_pass(rows)
-        row = table.row_of(wanted)
-        codes: Codes = (rows != (-1 if row is None else row)).astype(np.int32)
-        return codes
+        return (~is_node(table, rows, wanted)).astype(np.int32)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """The one rejection."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from plugins.queueing_hints import is_placed, queue_if
 from plugins.row_selection import FEW, all_pass
 from scheduler.api.pod import Pod
 from scheduler.api.ports import ANY_IP, conflicts
@@ -124,9 +125,7 @@ def _taken_on(row: int, ip: str, by_row: Mapping[int, Mapping[str, int]]) -> boo
 
 
 def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:
-    if not old.spec.node_name and not old.status.nominated_node_name:
-        return QueueingHint.SKIP
     freed = old.signature.host_ports
-    if any(conflicts(freed, wanted) for wanted in pod.signature.host_ports):
-        return QueueingHint.QUEUE
-    return QueueingHint.SKIP
+    return queue_if(
+        is_placed(old) and any(conflicts(freed, each) for each in pod.signature.host_ports)
+    )

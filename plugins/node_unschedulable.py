@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from plugins.queueing_hints import queue_if, same_pod
 from plugins.row_selection import all_pass, selector
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod, Toleration
@@ -89,11 +90,8 @@ def tolerates_cordon(tolerations: Sequence[Toleration]) -> bool:
 
 def _after_node_change(_pod: Pod, old: Node | None, new: Node) -> QueueingHint:
     opened = not new.spec.unschedulable and (old is None or old.spec.unschedulable)
-    return QueueingHint.QUEUE if opened else QueueingHint.SKIP
+    return queue_if(opened)
 
 
 def _after_toleration_change(pod: Pod, _old: Any, new: Any) -> QueueingHint:
-    own = new.metadata.uid == pod.metadata.uid
-    return (
-        QueueingHint.QUEUE if own and tolerates_cordon(new.spec.tolerations) else QueueingHint.SKIP
-    )
+    return queue_if(same_pod(pod, new) and tolerates_cordon(new.spec.tolerations))

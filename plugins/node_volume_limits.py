@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Final
 
+from plugins.queueing_hints import is_placed, queue_if
 from plugins.row_selection import all_pass
 from plugins.volume_binding.attachments import (
     Attachments,
@@ -250,15 +251,11 @@ def _after_csi_node_change(_pod: Pod, old: CSINode | None, new: CSINode) -> Queu
     if old is None:
         return QueueingHint.QUEUE
     before = limits_of(old)
-    raised = any(count > before.get(driver, 0) for driver, count in limits_of(new).items())
-    return QueueingHint.QUEUE if raised else QueueingHint.SKIP
+    return queue_if(any(count > before.get(driver, 0) for driver, count in limits_of(new).items()))
 
 
 def _after_pod_delete(_pod: Pod, old: Pod, _new: Any) -> QueueingHint:
-    placed = bool(old.spec.node_name or old.status.nominated_node_name)
-    if placed and any(map(_may_count, old.signature.volumes)):
-        return QueueingHint.QUEUE
-    return QueueingHint.SKIP
+    return queue_if(is_placed(old) and any(map(_may_count, old.signature.volumes)))
 
 
 def _after_detach(pod: Pod, old: VolumeAttachment, _new: Any) -> QueueingHint:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework import Codes, Int64Column, NodeTableView, Rows
+from scheduler.framework import BoolColumn, Codes, Int64Column, NodeTableView, Rows
 
 FEW: Final = 4
 """Up to so many rows plain Python is quicker than NumPy; after an assume there are one or two."""
@@ -25,6 +25,13 @@ def selector(table: NodeTableView, rows: Rows) -> slice | Rows:
     if rows is table.rows and count and int(rows[-1]) == count - 1:
         return slice(0, count)
     return rows
+
+
+def is_node(table: NodeTableView, rows: Rows, name: str) -> BoolColumn:
+    """Which of `rows` is the node called `name`; none if the table has no such node."""
+    row = table.row_of(name)
+    mask: BoolColumn = rows == (-1 if row is None else row)
+    return mask
 
 
 def all_pass(rows: Rows) -> Codes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
+from plugins.queueing_hints import after_own_update
 from scheduler.api.pod import Pod
 from scheduler.framework import (
     ActionType,
@@ -13,7 +14,6 @@ from scheduler.framework import (
     EventResource,
     Handle,
     NoArgs,
-    QueueingHint,
     Status,
     plugin_names,
     unresolvable,
@@ -44,10 +44,6 @@ class SchedulingGates:
         return (
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
-                _after_own_update,
+                after_own_update,
             ),
         )
-
-
-def _after_own_update(pod: Pod, _old: Any, new: Any) -> QueueingHint:
-    return QueueingHint.QUEUE if new.metadata.uid == pod.metadata.uid else QueueingHint.SKIP

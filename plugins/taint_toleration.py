@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from plugins.normalization import default_normalize
+from plugins.queueing_hints import after_own_update, queue_if
 from plugins.row_selection import FEW, selector
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod, Toleration
@@ -47,8 +48,6 @@ COMPARISON_GATE: Final = "TaintTolerationComparisonOperators"
 _CANONICAL_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
-Tolerates = Callable[[Toleration, Taint], bool]
-
 
 class TaintToleration:
     """Holds the pod's tolerations against the node's taints."""
@@ -60,17 +59,17 @@ class TaintToleration:
     pre_score_reusable: ClassVar[bool] = True
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
-        self._tolerated = tolerance(handle)
+        self._rules = TaintRules(handle)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node with a NoSchedule or NoExecute taint that nothing tolerates."""
-        return UNTOLERATED if self._rejects(node.taints, pod.signature) else None
+        return UNTOLERATED if self._rules.rejects(node.taints, pod.signature) else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
         signature = pod.signature
         codes: Codes = self._per_taint_set(
-            table, rows, np.int32, lambda taints: int(self._rejects(taints, signature))
+            table, rows, np.int32, lambda taints: int(self._rules.rejects(taints, signature))
         )
         return codes
 
@@ -86,7 +85,7 @@ class TaintToleration:
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Number of PreferNoSchedule taints that nothing tolerates."""
-        return self._preferences_ignored(node.taints, pod.signature)
+        return self._rules.count_preferences(node.taints, pod.signature)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
@@ -94,7 +93,7 @@ class TaintToleration:
         """As `score`."""
         signature = pod.signature
         scores: Int64Column = self._per_taint_set(
-            table, rows, np.int64, lambda taints: self._preferences_ignored(taints, signature)
+            table, rows, np.int64, lambda taints: self._rules.count_preferences(taints, signature)
         )
         return scores
 
@@ -114,29 +113,15 @@ class TaintToleration:
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
-                _after_toleration_change,
+                after_own_update,
                 per_signature=True,
             ),
         )
 
     def _after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         signature = pod.signature
-        was_open = old is not None and not self._rejects(old.spec.taints, signature)
-        if was_open or self._rejects(new.spec.taints, signature):
-            return QueueingHint.SKIP
-        return QueueingHint.QUEUE
-
-    def _rejects(self, taints: Sequence[Taint], signature: PodSignature) -> bool:
-        return any(
-            taint.effect in SCHEDULING_EFFECTS and not self._tolerated(signature, taint)
-            for taint in taints
-        )
-
-    def _preferences_ignored(self, taints: Sequence[Taint], signature: PodSignature) -> int:
-        return sum(
-            taint.effect == PREFER_NO_SCHEDULE and not self._tolerated(signature, taint)
-            for taint in taints
-        )
+        was_open = old is not None and not self._rules.rejects(old.spec.taints, signature)
+        return queue_if(not was_open and not self._rules.rejects(new.spec.taints, signature))
 
     @staticmethod
     def _per_taint_set(
@@ -155,17 +140,31 @@ class TaintToleration:
         return answers[column[selector(table, rows)]]
 
 
-def tolerance(handle: Handle) -> Callable[[PodSignature, Taint], bool]:
-    """Whether pods of a signature tolerate a taint, by the rules that the feature gates give."""
-    comparing = handle.feature_gates.get(COMPARISON_GATE, False)
+class TaintRules:
+    """Compares taints with the tolerations of pod signatures, by the feature gates in force."""
 
-    def tolerated(signature: PodSignature, taint: Taint) -> bool:
-        index = signature.toleration_index
-        return index.covers(taint) or (
-            comparing and any(tolerates_comparing(each, taint) for each in index.comparing)
+    def __init__(self, handle: Handle) -> None:
+        self._comparing = handle.feature_gates.get(COMPARISON_GATE, False)
+
+    def rejects(self, taints: Sequence[Taint], signature: PodSignature) -> bool:
+        """Whether a NoSchedule or NoExecute taint is not tolerated."""
+        return any(
+            taint.effect in SCHEDULING_EFFECTS and not self._tolerated(signature, taint)
+            for taint in taints
         )
 
-    return tolerated
+    def count_preferences(self, taints: Sequence[Taint], signature: PodSignature) -> int:
+        """Count the PreferNoSchedule taints that are not tolerated."""
+        return sum(
+            taint.effect == PREFER_NO_SCHEDULE and not self._tolerated(signature, taint)
+            for taint in taints
+        )
+
+    def _tolerated(self, signature: PodSignature, taint: Taint) -> bool:
+        index = signature.toleration_index
+        return index.covers(taint) or (
+            self._comparing and any(tolerates_comparing(each, taint) for each in index.comparing)
+        )
 
 
 def tolerates_comparing(toleration: Toleration, taint: Taint) -> bool:
@@ -191,7 +190,3 @@ def _integer(text: str) -> int | None:
         return None
     number = int(text)
     return number if number in _INT64 else None
-
-
-def _after_toleration_change(pod: Pod, _old: Any, new: Any) -> QueueingHint:
-    return QueueingHint.QUEUE if new.metadata.uid == pod.metadata.uid else QueueingHint.SKIP

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from plugins.queueing_hints import queue_if
 from plugins.row_selection import all_pass
 from plugins.volume_binding.claims import (
     CLAIM_NOT_FOUND,
@@ -234,6 +235,4 @@ def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:
     if old.metadata.namespace != pod.metadata.namespace:
         return QueueingHint.SKIP
     shared = not set(pod.signature.claims).isdisjoint(old.signature.claims)
-    if shared or _conflicts(_exclusive_disks(pod), (old,)):
-        return QueueingHint.QUEUE
-    return QueueingHint.SKIP
+    return queue_if(shared or _conflicts(_exclusive_disks(pod), (old,)))

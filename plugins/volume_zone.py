@@ -11,6 +11,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from plugins.queueing_hints import queue_if
 from plugins.row_selection import all_pass, selector
 from plugins.volume_binding.claims import (
     CLAIM_NOT_FOUND,
@@ -230,13 +231,10 @@ def _one_of(
 
 
 def _after_class_add(_pod: Pod, _old: None, new: StorageClass) -> QueueingHint:
-    waits = new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
-    return QueueingHint.QUEUE if waits else QueueingHint.SKIP
+    return queue_if(new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER)
 
 
 def _after_volume_change(
     _pod: Pod, old: PersistentVolume | None, new: PersistentVolume
 ) -> QueueingHint:
-    if old is None or topology_of(old) != topology_of(new):
-        return QueueingHint.QUEUE
-    return QueueingHint.SKIP
+    return queue_if(old is None or topology_of(old) != topology_of(new))

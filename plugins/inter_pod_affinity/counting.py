@@ -2,50 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from plugins.inter_pod_affinity.pairs import Column, Sums
 from plugins.inter_pod_affinity.terms import OwnTerms
-from scheduler.framework import NodeTableView, TableWithoutVictims
+from scheduler.api.many_terms import ManyTerms
+from scheduler.framework import Int64Column, NodeTableView, PodTerm, TableWithoutVictims
+
+SumPods = Callable[[ManyTerms], tuple[Int64Column, Int64Column]]
+CountPods = Callable[[tuple[PodTerm, ...]], Column]
 
 
 def required_pods(own: OwnTerms, table: NodeTableView) -> Column:
     """(capacity,): pods that match all required terms."""
-    if own.many_required is not None:
-        return table.summed_pods(own.many_required)[0]
-    return table.pod_counts(tuple(each.pods for each in own.required), terminating=True)
+    return _required(own, table.summed_pods, partial(table.pod_counts, terminating=True))
 
 
-def removable_required_pods(own: OwnTerms, table: TableWithoutVictims) -> Column:
-    """As `required_pods`, of those that go."""
-    if own.many_required is not None:
-        return table.summed_victims(own.many_required)[0]
-    return table.victim_counts(tuple(each.pods for each in own.required))
+def required_victims(own: OwnTerms, table: TableWithoutVictims) -> Column:
+    """(capacity,): potential victims that match all required terms."""
+    return _required(own, table.summed_victims, table.victim_counts)
 
 
 def anti_pods(own: OwnTerms, table: NodeTableView) -> dict[str, Column]:
-    """By topology key (capacity,): pods, once for each anti-affinity term that they match."""
+    """By topology key (capacity,): pods, counted once per anti-affinity term they match."""
+    return _anti(own, table, table.summed_pods, partial(table.pod_counts, terminating=True))
+
+
+def anti_victims(own: OwnTerms, table: TableWithoutVictims) -> dict[str, Column]:
+    """By topology key (capacity,): `anti_pods` of the potential victims only."""
+    return _anti(own, table, table.summed_victims, table.victim_counts)
+
+
+def _required(own: OwnTerms, summed: SumPods, counted: CountPods) -> Column:
+    if own.many_required is not None:
+        return summed(own.many_required)[0]
+    return counted(tuple(each.pods for each in own.required))
+
+
+def _anti(
+    own: OwnTerms, table: NodeTableView, summed: SumPods, counted: CountPods
+) -> dict[str, Column]:
     sums = Sums(table)
     if own.many_anti:
         for key, terms in own.many_anti.items():
             if sums.wants(key):
-                sums.add(key, table.summed_pods(terms)[0])
+                sums.add(key, summed(terms)[0])
         return sums.columns()
     for each in own.required_anti:
         if sums.wants(each.topology_key):
-            sums.add(each.topology_key, table.pod_counts((each.pods,), terminating=True))
-    return sums.columns()
-
-
-def removable_anti_pods(own: OwnTerms, table: TableWithoutVictims) -> dict[str, Column]:
-    """As `anti_pods`, of those that go."""
-    sums = Sums(table)
-    if own.many_anti:
-        for key, terms in own.many_anti.items():
-            if sums.wants(key):
-                sums.add(key, table.summed_victims(terms)[0])
-        return sums.columns()
-    for each in own.required_anti:
-        if sums.wants(each.topology_key):
-            sums.add(each.topology_key, table.victim_counts((each.pods,)))
+            sums.add(each.topology_key, counted((each.pods,)))
     return sums.columns()
 
 

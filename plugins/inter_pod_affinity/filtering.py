@@ -10,9 +10,9 @@ import numpy as np
 
 from plugins.inter_pod_affinity.counting import (
     anti_pods,
-    removable_anti_pods,
-    removable_required_pods,
+    anti_victims,
     required_pods,
+    required_victims,
 )
 from plugins.inter_pod_affinity.pairs import Column, Pairs, Sums
 from plugins.inter_pod_affinity.terms import OwnTerms
@@ -108,7 +108,7 @@ class RequiredState:
         for key in self.existing.keys:
             left = _remaining(self.existing, table, key, index, gone.get(key))
             codes[left > 0] = EXISTING_ANTI_AFFINITY
-        freed = removable_anti_pods(self.own, table)
+        freed = anti_victims(self.own, table)
         for key in self.anti.keys:
             remaining = _remaining(self.anti, table, key, index, freed.get(key))
             codes[remaining > 0] = ANTI_AFFINITY
@@ -119,9 +119,9 @@ class RequiredState:
     def removals_matter(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> BoolColumn:
         """Whether pods of a row that may go are counted anywhere."""
         columns: list[Column] = list(self._gone_with_terms(pod, table).values())
-        columns += removable_anti_pods(self.own, table).values()
+        columns += anti_victims(self.own, table).values()
         if self.own.required:
-            columns.append(removable_required_pods(self.own, table))
+            columns.append(required_victims(self.own, table))
         matter: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
         for column in columns:
             matter |= column[rows] > 0
@@ -194,7 +194,7 @@ class RequiredState:
 
     def _near_emptied(self, table: TableWithoutVictims, index: slice | Rows) -> BoolColumn:
         """As `_near_mask`, each row without the pods that go; they may end a group, too."""
-        gone = removable_required_pods(self.own, table)
+        gone = required_victims(self.own, table)
         keys = self.own.required_keys
         present = {key: table.label_column(key)[index] >= 0 for key in keys}
         # A pod that goes was counted once per term whose label the node has.

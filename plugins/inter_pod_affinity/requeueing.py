@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plugins.inter_pod_affinity.terms import Terms
+from plugins.queueing_hints import is_placed, queue_if, same_pod
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm
@@ -55,19 +56,19 @@ class _Hints:
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         """A wanted pod came, an unwanted one went, or the labels of the pod itself changed."""
-        if new is not None and new.metadata.uid == pod.metadata.uid:
+        if new is not None and same_pod(pod, new):
             return QueueingHint.QUEUE
-        if not all(_placed(each) for each in (old, new) if each is not None):
+        if not all(is_placed(each) for each in (old, new) if each is not None):
             return QueueingHint.SKIP
         terms = self._terms.compiled(pod)
         wanted, unwanted = terms.required, terms.required_anti
         if terms.errors:
             return QueueingHint.QUEUE
         if new is None:
-            return _queue_if(old is not None and _leaving_helps(pod, unwanted, old))
+            return queue_if(old is not None and _leaving_helps(pod, unwanted, old))
         if old is None:
-            return _queue_if(_all_match(wanted, new))
-        return _queue_if(
+            return queue_if(_all_match(wanted, new))
+        return queue_if(
             (_all_match(wanted, new) and not _all_match(wanted, old))
             or (_all_match(unwanted, old) and not _all_match(unwanted, new))
         )
@@ -91,11 +92,11 @@ class _Hints:
         after = new.metadata.labels
         if old is None:
             has_domain = any(each.topology_key in after for each in terms.required)
-            return _queue_if(has_domain or bool(terms.required_anti))
+            return queue_if(has_domain or bool(terms.required_anti))
         before = old.metadata.labels
         entered = any(_entered(each.topology_key, before, after) for each in terms.required)
         left = any(_entered(each.topology_key, after, before) for each in terms.required_anti)
-        return _queue_if(entered or left)
+        return queue_if(entered or left)
 
 
 def _labels_of_one(terms: Sequence[AffinityTerm]) -> frozenset[Label] | None:
@@ -136,11 +137,3 @@ def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
 def _entered(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     """Whether `after` has a value of `key` that `before` had not."""
     return key in after and before.get(key) != after[key]
-
-
-def _placed(pod: Pod) -> bool:
-    return bool(pod.spec.node_name or pod.status.nominated_node_name)
-
-
-def _queue_if(helps: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

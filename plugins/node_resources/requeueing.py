@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from plugins.node_resources.amounts import Demand, amount_of
+from plugins.queueing_hints import is_placed, queue_if, same_pod
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, node_allocatable
@@ -30,11 +31,11 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
     """The registrations of NodeResourcesFit, without those about device classes."""
 
     def after_scale_down(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
-        if new.metadata.uid == pod.metadata.uid:
+        if same_pod(pod, new):
             return QueueingHint.QUEUE
         before, after = old.signature.assigned, new.signature.assigned
-        freed = new.spec.node_name and grows(demands(pod.signature.requests), after, before)
-        return QueueingHint.QUEUE if freed else QueueingHint.SKIP
+        freed = bool(new.spec.node_name) and grows(demands(pod.signature.requests), after, before)
+        return queue_if(freed)
 
     def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         # Asked twice: a pod may name so many resources that a list of them is not worth making.
@@ -42,11 +43,10 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
         resources, pods = node_allocatable(new)
         if not fits_empty_node(demands(requests), resources, pods):
             return QueueingHint.SKIP
-        if old is not None:
-            old_resources, old_pods = node_allocatable(old)
-            if pods <= old_pods and not grows(demands(requests), old_resources, resources):
-                return QueueingHint.SKIP
-        return QueueingHint.QUEUE
+        if old is None:
+            return QueueingHint.QUEUE
+        old_resources, old_pods = node_allocatable(old)
+        return queue_if(pods > old_pods or grows(demands(requests), old_resources, resources))
 
     return (
         ClusterEventWithHint(
@@ -78,5 +78,4 @@ def grows(needed: Iterable[Demand], before: Resources, after: Resources) -> bool
 
 
 def _after_pod_delete(_pod: Pod, old: Pod, _new: Any) -> QueueingHint:
-    placed = old.spec.node_name or old.status.nominated_node_name
-    return QueueingHint.QUEUE if placed else QueueingHint.SKIP
+    return queue_if(is_placed(old))

@@ -8,7 +8,7 @@ product with 100 stays within 64 bits; no real node comes near.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ Amounts = tuple[int, int, int]
 """(requested, allocatable, weight) of one resource on one node."""
 AmountColumns = tuple[Int64Column, Int64Column, int]
 """(requested, allocatable, weight) of one resource, in columns of equal length."""
+
+Number = TypeVar("Number", int, Int64Column)
+"""An amount on one node, or a column of them."""
 
 
 class Strategy(Protocol):
@@ -43,7 +46,8 @@ class _WeightedMean:
         total = weights = 0
         for requested, allocatable, weight in resources:
             if allocatable:
-                total += weight * self._score(min(requested, LARGEST), min(allocatable, LARGEST))
+                capacity = min(allocatable, LARGEST)
+                total += weight * self._score(min(requested, capacity), capacity)
                 weights += weight
         return total // weights if weights else 0
 
@@ -54,7 +58,7 @@ class _WeightedMean:
         for requested, allocatable, weight in resources:
             present = allocatable != 0
             capacity = np.clip(allocatable, 1, LARGEST)
-            score = self._scores(np.minimum(requested, LARGEST), capacity)
+            score = self._score(np.minimum(requested, capacity), capacity)
             if present.all():
                 total = total + score * weight
                 weights = weights + weight
@@ -65,11 +69,8 @@ class _WeightedMean:
         return mean
 
     @staticmethod
-    def _score(requested: int, capacity: int) -> int:
-        raise NotImplementedError
-
-    @staticmethod
-    def _scores(requested: Int64Column, capacity: Int64Column) -> Int64Column:
+    def _score(used: Number, capacity: Number) -> Number:
+        """Score one resource, 0 to 100; `used` is at most `capacity`, which is at least 1."""
         raise NotImplementedError
 
 
@@ -77,28 +78,16 @@ class LeastAllocated(_WeightedMean):
     """Prefers nodes with the largest free share."""
 
     @staticmethod
-    def _score(requested: int, capacity: int) -> int:
-        free = max(capacity - requested, 0)
-        return free * MAX_NODE_SCORE // capacity
-
-    @staticmethod
-    def _scores(requested: Int64Column, capacity: Int64Column) -> Int64Column:
-        free = np.maximum(capacity - requested, 0)
-        scores: Int64Column = free * MAX_NODE_SCORE // capacity
-        return scores
+    def _score(used: Number, capacity: Number) -> Number:
+        return (capacity - used) * MAX_NODE_SCORE // capacity
 
 
 class MostAllocated(_WeightedMean):
     """Prefers nodes with the largest used share."""
 
     @staticmethod
-    def _score(requested: int, capacity: int) -> int:
-        return min(requested, capacity) * MAX_NODE_SCORE // capacity
-
-    @staticmethod
-    def _scores(requested: Int64Column, capacity: Int64Column) -> Int64Column:
-        scores: Int64Column = np.minimum(requested, capacity) * MAX_NODE_SCORE // capacity
-        return scores
+    def _score(used: Number, capacity: Number) -> Number:
+        return used * MAX_NODE_SCORE // capacity
 
 
 class RequestedToCapacityRatio:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from plugins.pod_topology_spread.constraints import Constraint, Constraints
 from plugins.pod_topology_spread.fallback import Fallback
+from plugins.queueing_hints import is_placed, queue_if, same_pod
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -83,22 +84,22 @@ class _FallbackHints:
 
     def after_own_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         """Somebody set a condition of the pod, or its nominated node."""
-        own = new is not None and new.metadata.uid == pod.metadata.uid
-        return _queue_if(own and self._fallback.grows(pod))
+        own = new is not None and same_pod(pod, new)
+        return queue_if(own and self._fallback.grows(pod))
 
     def after_annotation_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         """Somebody set, repaired or removed the annotation of the pod."""
-        own = new is not None and new.metadata.uid == pod.metadata.uid
+        own = new is not None and same_pod(pod, new)
         helps = own and (self._fallback.repaired(pod) or self._fallback.grows(pod))
-        return _queue_if(helps)
+        return queue_if(helps)
 
     def after_attempt(self, pod: Pod, old: None, info: object) -> QueueingHint:
         """The pod's attempt was rejected; its outcome may be the criterion."""
-        return _queue_if(self._fallback.grows(pod))
+        return queue_if(self._fallback.grows(pod))
 
     def after_time(self, pod: Pod, old: None, new: None) -> QueueingHint:
         """A while passed, perhaps the timeout."""
-        return _queue_if(self._fallback.grows_with_time(pod))
+        return queue_if(self._fallback.grows_with_time(pod))
 
 
 class _Hints:
@@ -112,36 +113,34 @@ class _Hints:
                 return QueueingHint.SKIP
         constraints = self._hard(pod)
         if old is not None and new is not None:
-            return _queue_if(_update_helps(pod, old, new, constraints))
+            return queue_if(_update_helps(pod, old, new, constraints))
         one = new if old is None else old
-        return _queue_if(one is not None and any(each.matches(one) for each in constraints))
+        return queue_if(one is not None and any(each.matches(one) for each in constraints))
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
         """Domains change: a node with all topology keys came, went, moved or changed its taints."""
         keys = [each.topology_key for each in self._hard(pod)]
         had, has = _has_all(old, keys), _has_all(new, keys)
         if old is None or new is None or had != has:
-            return _queue_if(had or has)
+            return queue_if(had or has)
         before, after = old.metadata.labels, new.metadata.labels
         moved = any(before.get(key) != after.get(key) for key in keys)
-        return _queue_if(has and (moved or old.spec.taints != new.spec.taints))
+        return queue_if(has and (moved or old.spec.taints != new.spec.taints))
 
 
 def _update_helps(pod: Pod, old: Pod, new: Pod, constraints: Sequence[Constraint]) -> bool:
-    own = new.metadata.uid == pod.metadata.uid
-    if own and old.spec.tolerations != new.spec.tolerations:
-        # The nodes that count for a constraint may be others now.
-        tolerations_matter = any(each.honors_taints for each in constraints)
-    else:
-        tolerations_matter = False
-    return tolerations_matter or any(each.matches(old) != each.matches(new) for each in constraints)
+    # With other tolerations, other nodes may count for a constraint.
+    tolerations_changed = same_pod(pod, new) and old.spec.tolerations != new.spec.tolerations
+    return any(
+        (tolerations_changed and each.honors_taints) or each.matches(old) != each.matches(new)
+        for each in constraints
+    )
 
 
 def _involved(other: Pod, pod: Pod) -> bool:
-    if other.metadata.uid == pod.metadata.uid:
-        return True
-    placed = other.spec.node_name or other.status.nominated_node_name
-    return bool(placed) and other.metadata.namespace == pod.metadata.namespace
+    return same_pod(other, pod) or (
+        is_placed(other) and other.metadata.namespace == pod.metadata.namespace
+    )
 
 
 def _has_all(node: Node | None, keys: Sequence[str]) -> bool:
@@ -149,7 +148,3 @@ def _has_all(node: Node | None, keys: Sequence[str]) -> bool:
         return False
     labels: Mapping[str, str] = node.metadata.labels
     return all(key in labels for key in keys)
-
-
-def _queue_if(helps: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from plugins.queueing_hints import queue_if
 from scheduler.api.meta import RawQuantity
 from scheduler.api.pod import Pod, Volume
 from scheduler.api.quantity import value
@@ -98,7 +99,7 @@ def after_own_claim(
         new.metadata.namespace == pod.metadata.namespace
         and new.metadata.name in pod.signature.claims
     )
-    return QueueingHint.QUEUE if own else QueueingHint.SKIP
+    return queue_if(own)
 
 
 def after_any_own_claim(
@@ -108,7 +109,7 @@ def after_any_own_claim(
     own = new.metadata.namespace == pod.metadata.namespace and any(
         claim.name == new.metadata.name for claim in pod_claims(pod)
     )
-    return QueueingHint.QUEUE if own else QueueingHint.SKIP
+    return queue_if(own)
 
 
 def claims_named(pod: Pod) -> set[tuple[str, str]]:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from plugins.row_selection import is_node
 from plugins.volume_binding.assuming import AssumeCache
 from plugins.volume_binding.claims import (
     ANN_SELECTED_NODE,
@@ -23,7 +24,7 @@ from plugins.volume_binding.claims import (
     requested_storage,
 )
 from plugins.volume_binding.migration import migrated_on, node_affinity, plugin_of_source
-from plugins.volume_binding.provisioning import CONFLICT, NO_SPACE, Provision, Provisioning
+from plugins.volume_binding.provisioning import CONFLICT, Provision, Provisioning
 from plugins.volume_binding.reachability import PositionsByLabel
 from plugins.volume_binding.volumes import (
     Candidates,
@@ -195,8 +196,8 @@ class Matcher:
         codes = np.zeros(positions.count, dtype=np.int32)
         chosen, others = _by_choice(claims)
         for claim in chosen:
-            row = positions.table.row_of(claim.metadata.annotations[ANN_SELECTED_NODE])
-            codes[positions.rows != (-1 if row is None else row)] = CONFLICT
+            chosen_node = claim.metadata.annotations[ANN_SELECTED_NODE]
+            codes[~is_node(positions.table, positions.rows, chosen_node)] = CONFLICT
         everywhere: BoolColumn = np.ones(positions.count, dtype=np.bool_)
         needed = [(claim, everywhere) for claim in chosen]
         taken = _Taken()
@@ -272,15 +273,3 @@ def _match(candidates: Candidates, node: NodeInfo, taken: set[str]) -> Persisten
         if affinity is None or affinity.matches(node.labels, ""):
             return volume
     return None
-
-
-__all__ = [
-    "CONFLICT",
-    "NO_SPACE",
-    "NO_VOLUME",
-    "WRONG_NODE",
-    "Binding",
-    "Claims",
-    "Matcher",
-    "Plan",
-]

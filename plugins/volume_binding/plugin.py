@@ -27,15 +27,8 @@ from plugins.volume_binding.claims import (
     not_owner,
     pod_claims,
 )
-from plugins.volume_binding.matching import (
-    CONFLICT,
-    NO_SPACE,
-    NO_VOLUME,
-    WRONG_NODE,
-    Claims,
-    Matcher,
-    Plan,
-)
+from plugins.volume_binding.matching import NO_VOLUME, WRONG_NODE, Claims, Matcher, Plan
+from plugins.volume_binding.provisioning import CONFLICT, NO_SPACE
 from plugins.volume_binding.reachability import PositionsByLabel
 from plugins.volume_binding.requeueing import volume_binding_events
 from plugins.volume_binding.scoring import StorageScorer

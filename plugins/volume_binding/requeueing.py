@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from plugins.queueing_hints import queue_if
 from plugins.volume_binding.claims import OWN_CLAIM_KEYS, after_any_own_claim
 from plugins.volume_binding.migration import ANN_MIGRATED_PLUGINS
 from plugins.volume_binding.provisioning import capacity_limit
@@ -51,16 +52,12 @@ def volume_binding_events() -> Sequence[ClusterEventWithHint]:
     )
 
 
-def _hint(helps: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
-
-
 def _after_class(_pod: Pod, old: StorageClass | None, new: StorageClass) -> QueueingHint:
-    return _hint(old is None or old.allowed_topologies != new.allowed_topologies)
+    return queue_if(old is None or old.allowed_topologies != new.allowed_topologies)
 
 
 def _after_csi_node(_pod: Pod, old: CSINode | None, new: CSINode) -> QueueingHint:
-    return _hint(old is None or _migrated(old) != _migrated(new))
+    return queue_if(old is None or _migrated(old) != _migrated(new))
 
 
 def _migrated(csi_node: CSINode) -> str | None:
@@ -73,7 +70,7 @@ def _after_driver(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:
         each.csi is not None and each.csi.driver == new.metadata.name
         for each in pod.signature.volumes
     )
-    return _hint(used and bool(old.spec.storage_capacity) and not new.spec.storage_capacity)
+    return queue_if(used and bool(old.spec.storage_capacity) and not new.spec.storage_capacity)
 
 
 def _after_capacity(
@@ -82,4 +79,4 @@ def _after_capacity(
     if old is None:
         return QueueingHint.QUEUE
     before, now = capacity_limit(old), capacity_limit(new)
-    return _hint(now is not None and (before is None or now > before))
+    return queue_if(now is not None and (before is None or now > before))

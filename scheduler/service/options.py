@@ -149,7 +149,7 @@ def available_plugins() -> Registry:
 def missing_plugins() -> frozenset[str]:
     """Default plugins of kube-scheduler that this version does not have."""
     existing = {each.name for each in plugins.in_tree()}
-    return frozenset(name for name, _ in plugins.DEFAULT_ORDER if name not in existing)
+    return frozenset(name for name, _ in plugins.DEFAULT_PLUGINS if name not in existing)
 
 
 def add_plugin_directories(directories: Iterable[str]) -> None:

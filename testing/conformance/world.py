@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from config import Configuration, FeatureGates, load_configuration
-from plugins import DEFAULT_ORDER, in_tree
+from plugins import DEFAULT_PLUGINS, in_tree
 from plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from scheduler.api import Pod, PodSignatures
 from scheduler.api.node import (
@@ -317,7 +317,7 @@ def _configuration(given: Any | None) -> Configuration:
     configuration = load_configuration(
         None if given is None else msgspec.json.encode(given).decode(),
         registry=Registry(in_tree()),
-        default_plugins=DEFAULT_ORDER,
+        default_plugins=DEFAULT_PLUGINS,
         missing=MISSING,
         tolerate_missing=True,
         upstream=True,

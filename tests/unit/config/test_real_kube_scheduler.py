@@ -27,7 +27,7 @@ from tests.unit.config.doubles import load
 
 VECTORS = Path(__file__).parents[2] / "conformance" / "vectors"
 PROFILES = Path(config.__file__).parent / "profiles"
-MISSING = {name for name, _ in plugins.DEFAULT_ORDER} - {one.name for one in plugins.in_tree()}
+MISSING = {name for name, _ in plugins.DEFAULT_PLUGINS} - {one.name for one in plugins.in_tree()}
 
 
 def load_real(text: str | None) -> Configuration:
@@ -35,7 +35,7 @@ def load_real(text: str | None) -> Configuration:
     return load_configuration(
         text,
         registry=Registry(plugins.in_tree()),
-        default_plugins=plugins.DEFAULT_ORDER,
+        default_plugins=plugins.DEFAULT_PLUGINS,
         missing=MISSING,
         tolerate_missing=True,
         upstream=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import plugins
-from plugins import DEFAULT_ORDER, DEFAULT_PLUGINS, in_tree
+from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.framework import EXTENSION_POINTS, Registry, plugin_names
 from scheduler.framework.registry import args_type
 
@@ -34,12 +34,11 @@ def test_extension_points_are_upstreams() -> None:
     assert found.items() >= EXPECTED_POINTS.items()
 
 
-def test_defaults_are_upstreams_order_without_the_missing() -> None:
+def test_defaults_are_upstreams_order_and_weights() -> None:
     existing = [plugin.name for plugin in in_tree()]
 
     assert [name for name, _ in DEFAULT_PLUGINS] == existing
-    assert [entry for entry in DEFAULT_ORDER if entry[0] in existing] == list(DEFAULT_PLUGINS)
-    assert {name: weight for name, weight in DEFAULT_ORDER if weight} == {
+    assert {name: weight for name, weight in DEFAULT_PLUGINS if weight} == {
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,
@@ -54,7 +53,7 @@ def test_defaults_are_upstreams_order_without_the_missing() -> None:
 def test_every_name_but_one_is_upstreams() -> None:
     assert len(plugin_names.UPSTREAM_NAMES) == 23
     ours = {plugin_names.RESOURCE_QUOTA}
-    assert {name for name, _ in DEFAULT_ORDER} - plugin_names.UPSTREAM_NAMES == ours
+    assert {name for name, _ in DEFAULT_PLUGINS} - plugin_names.UPSTREAM_NAMES == ours
     assert {plugin.name for plugin in in_tree()} - plugin_names.UPSTREAM_NAMES == ours
 
 
