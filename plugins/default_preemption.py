@@ -1,7 +1,7 @@
 """DefaultPreemption: evicts pods of lower priority for a pod that fits nowhere (plugins.md 5).
 
 The plugin says who may preempt and carries the decision out; the search for victims is the
-engine's (`Handle.preemption`). Evictions run in the background: PostFilter answers with the
+engine's (`Handle.preemption`). Evictions run in the background: PostFilter results with the
 nominated node at once, and the pod is kept out of the active queue until the last victim is going.
 
 Differences from upstream: by default only pods of this process's own profiles are victims
@@ -100,9 +100,9 @@ class DefaultPreemption:
         #: UIDs of pods with evictions under way, but for those whose last victim is known to go.
         self._held: set[str] = set()
         #: UID of every pod whose last victim is being evicted, to that victim.
-        self._at_last: dict[str, Pod] = {}
+        self._last_victims: dict[str, Pod] = {}
         #: The other way: UID of the victim to those of the pods.
-        self._last_of: dict[str, set[str]] = {}
+        self._pods_by_last_victim: dict[str, set[str]] = {}
 
     @staticmethod
     def validate_args(args: DefaultPreemptionArgs) -> Iterator[ArgumentProblem]:
@@ -123,7 +123,7 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Keep the pod back while its victims have not all been told to go."""
-        return unresolvable(WAITING) if self._waits(pod.metadata.uid) else None
+        return unresolvable(WAITING) if self._is_waiting(pod.metadata.uid) else None
 
     def held(self, changed: object) -> AbstractSet[str]:
         """UIDs of those that wait, but for those whose last victim is `changed` and is going.
@@ -132,34 +132,34 @@ class DefaultPreemption:
         waited for that victim waits no longer.
         """
         if isinstance(changed, Pod):
-            for uid in self._last_of.get(changed.metadata.uid, ()):
-                if not self._waits(uid):
+            for uid in self._pods_by_last_victim.get(changed.metadata.uid, ()):
+                if not self._is_waiting(uid):
                     self._held.discard(uid)
         return self._held
 
-    def _waits(self, uid: str) -> bool:
-        last = self._at_last.get(uid)
+    def _is_waiting(self, uid: str) -> bool:
+        last = self._last_victims.get(uid)
         if last is None:
             return uid in self._held
-        newest = self._newest(last)
-        return newest is not None and not newest.terminating
+        latest = self._latest(last)
+        return latest is not None and not latest.terminating
 
-    def _wait_for(self, uid: str, last: Pod) -> None:
+    def _wait_for_last_victim(self, uid: str, last: Pod) -> None:
         """It is the last victim's turn."""
-        self._wait_no_more(uid)
-        self._at_last[uid] = last
-        self._last_of.setdefault(last.metadata.uid, set()).add(uid)
-        if self._waits(uid):
+        self._stop_waiting(uid)
+        self._last_victims[uid] = last
+        self._pods_by_last_victim.setdefault(last.metadata.uid, set()).add(uid)
+        if self._is_waiting(uid):
             self._held.add(uid)
 
-    def _wait_no_more(self, uid: str) -> None:
+    def _stop_waiting(self, uid: str) -> None:
         self._held.discard(uid)
-        last = self._at_last.pop(uid, None)
+        last = self._last_victims.pop(uid, None)
         if last is not None:
-            waiting = self._last_of[last.metadata.uid]
+            waiting = self._pods_by_last_victim[last.metadata.uid]
             waiting.discard(uid)
             if not waiting:
-                del self._last_of[last.metadata.uid]
+                del self._pods_by_last_victim[last.metadata.uid]
 
     # -- PostFilter ------------------------------------------------------------------------------
 
@@ -168,28 +168,28 @@ class DefaultPreemption:
     ) -> PostFilterResult | Coroutine[Any, Any, PostFilterResult]:
         """Find victims, have them evicted, nominate the node.
 
-        Where extenders have a say about victims, the answer has to be awaited.
+        Where extenders have a say about victims, the result has to be awaited.
         """
         victims: int | None = 0
         try:
-            newest = self._newest(pod)
-            if newest is None:
+            latest = self._latest(pod)
+            if latest is None:
                 return PostFilterResult(error(f'{PREFIX}pod "{pod.metadata.name}" not found'))
-            ineligible = self._ineligible(newest, statuses)
+            ineligible = self._ineligible(latest, statuses)
             if ineligible is not None:
                 return ineligible
-            finding = self._handle.preemption.find(state, newest, statuses, self.rules)
+            finding = self._handle.preemption.find(state, latest, statuses, self.rules)
             if finding.pending is not None:
                 victims = None
-                return self._after_review(newest, finding.pending, state.info)
+                return self._apply_pending(latest, finding.pending, state.info)
             state.preemption_refusers = finding.refusers
-            victims, answer = self._act_on(newest, finding, state.info)
-            return answer
+            victims, result = self._apply(latest, finding, state.info)
+            return result
         finally:
             if victims is not None:
                 self._handle.preemption.observe(victims)
 
-    async def _after_review(
+    async def _apply_pending(
         self,
         pod: Pod,
         pending: Coroutine[Any, Any, PreemptionFinding],
@@ -197,18 +197,18 @@ class DefaultPreemption:
     ) -> PostFilterResult:
         victims = 0
         try:
-            victims, answer = self._act_on(pod, await pending, info)
-            return answer
+            victims, result = self._apply(pod, await pending, info)
+            return result
         finally:
             self._handle.preemption.observe(victims)
 
-    def _act_on(
+    def _apply(
         self, pod: Pod, finding: PreemptionFinding, info: QueuedPodInfo | None
     ) -> tuple[int, PostFilterResult]:
         """Carry a finding out; the number of victims as well."""
         if finding.chosen is None:
-            return 0, _nothing_found(finding)
-        victims = self._carry_out(pod, finding.chosen, info)
+            return 0, _no_candidate(finding)
+        victims = self._start_evictions(pod, finding.chosen, info)
         nominated = NominatingInfo(finding.chosen.node_name)
         return victims, PostFilterResult(None, nominated, PostFilterOutcome.NOMINATED)
 
@@ -236,20 +236,20 @@ class DefaultPreemption:
         if row is None or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return None
         for other in self._handle.table.node_info(row).pods:
-            if other.priority < pod.priority and _leaves_for_another(other):
+            if other.priority < pod.priority and _is_being_preempted(other):
                 return PostFilterResult(
                     unschedulable(PREFIX + TERMINATING), outcome=PostFilterOutcome.NOMINATED
                 )
         return None
 
-    def _newest(self, pod: Pod) -> Pod | None:
+    def _latest(self, pod: Pod) -> Pod | None:
         metadata = pod.metadata
         found: Pod | None = self._handle.listers["pods"].get(metadata.name, metadata.namespace)
         return found if found is not None and found.metadata.uid == metadata.uid else None
 
     # -- actuation -------------------------------------------------------------------------------
 
-    def _carry_out(self, pod: Pod, candidate: Candidate, info: QueuedPodInfo | None) -> int:
+    def _start_evictions(self, pod: Pod, candidate: Candidate, info: QueuedPodInfo | None) -> int:
         """Begin the evictions; the number of victims, 0 if all of them are leaving already."""
         victims = [each for each in candidate.victims if not each.terminating]
         if not victims:
@@ -268,40 +268,40 @@ class DefaultPreemption:
 
         When an eviction failed the outcome of the attempt, which is over, becomes ERROR in `info`.
 
-        The pod is activated when something failed, and also when the last victim was gone before:
+        The pod is activated when something failed, and also when the last victim was already_gone before:
         its deletion was then seen while the gate was still closed.
         """
         uid, retry = pod.metadata.uid, True
         attempts = 0 if info is None else info.attempts
         failures: list[BaseException] = []
-        problems: list[BaseException] = []
+        errors: list[BaseException] = []
         try:
-            problems += await self._clear_lower_nominations(pod, node_name)
+            errors += await self._clear_lower_nominations(pod, node_name)
             *others, last = victims
             _, failures = await self._evict(pod, node_name, others)
-            problems += failures
+            errors += failures
             if not failures:
                 if self._asynchronous:
-                    self._wait_for(uid, last)
-                gone, failures = await self._evict(pod, node_name, (last,))
-                problems += failures
-                retry = gone or bool(problems)
+                    self._wait_for_last_victim(uid, last)
+                already_gone, failures = await self._evict(pod, node_name, (last,))
+                errors += failures
+                retry = already_gone or bool(errors)
         finally:
-            self._wait_no_more(uid)
+            self._stop_waiting(uid)
             if failures and info is not None and info.attempts == attempts:
                 info.post_filter = PostFilterOutcome.ERROR
             if retry:
                 self._handle.activate((pod,))
-        if problems:
+        if errors:
             msg = f"preempting pods on node {node_name} for {pod.key}"
-            raise BaseExceptionGroup(msg, problems)
+            raise BaseExceptionGroup(msg, errors)
 
     async def _clear_lower_nominations(self, pod: Pod, node_name: str) -> list[BaseException]:
         """Pods of lower priority cannot count on the node any more.
 
         Other schedulers' pods keep what their status says: it is not ours to write.
         """
-        problems: list[BaseException] = []
+        errors: list[BaseException] = []
         for other in self._handle.nominator.nominated_pods_for_node(node_name):
             if other.priority >= pod.priority or not other.status.nominated_node_name:
                 continue
@@ -314,29 +314,29 @@ class DefaultPreemption:
                     "pods", metadata.name, metadata.namespace, body, "status"
                 )
             except Exception as error:  # noqa: BLE001 - write boundary: the evictions go on
-                problems.append(error)
-        return problems
+                errors.append(error)
+        return errors
 
     async def _evict(
         self, pod: Pod, node_name: str, victims: Sequence[Pod]
     ) -> tuple[bool, list[BaseException]]:
-        """Whether a victim was gone already, and what failed."""
+        """Whether a victim was already_gone already, and what failed."""
         to_delete = []
         for each in victims:
-            if self._stopped_before_bind(each):
-                self._tell(pod, node_name, each)
+            if self._rejected_before_bind(each):
+                self._record_event(pod, node_name, each)
             else:
                 to_delete.append(each)
         if not to_delete:
             return False, []
-        answers = await self._handle.api.evict(to_delete, _condition(pod))
-        for each, answer in zip(to_delete, answers, strict=True):
-            if answer is True:
-                self._tell(pod, node_name, each)
-        problems = [answer for answer in answers if isinstance(answer, BaseException)]
-        return any(answer is False for answer in answers), problems
+        results = await self._handle.api.evict(to_delete, _condition(pod))
+        for each, result in zip(to_delete, results, strict=True):
+            if result is True:
+                self._record_event(pod, node_name, each)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        return any(result is False for result in results), errors
 
-    def _stopped_before_bind(self, victim: Pod) -> bool:
+    def _rejected_before_bind(self, victim: Pod) -> bool:
         """A victim that is not bound yet needs no deletion: it goes back to the queue."""
         uid = victim.metadata.uid
         waiting = self._handle.waiting_pod(uid)
@@ -344,7 +344,7 @@ class DefaultPreemption:
             return True
         return self._handle.preempt_binding(uid, PREEMPTED_IN_PRE_BIND)
 
-    def _tell(self, pod: Pod, node_name: str, victim: Pod) -> None:
+    def _record_event(self, pod: Pod, node_name: str, victim: Pod) -> None:
         note = EVENT_NOTE.format(uid=pod.metadata.uid, node=node_name)
         self._handle.events.record(victim, "Normal", EVENT_REASON, EVENT_ACTION, note, pod)
 
@@ -353,7 +353,7 @@ def _never(_pod: Pod, _old: object, _new: object) -> QueueingHint:
     return QueueingHint.SKIP
 
 
-def _nothing_found(finding: PreemptionFinding) -> PostFilterResult:
+def _no_candidate(finding: PreemptionFinding) -> PostFilterResult:
     if finding.error:
         return PostFilterResult(error(PREFIX + finding.error))
     return PostFilterResult(
@@ -361,7 +361,7 @@ def _nothing_found(finding: PreemptionFinding) -> PostFilterResult:
     )
 
 
-def _leaves_for_another(pod: Pod) -> bool:
+def _is_being_preempted(pod: Pod) -> bool:
     """Whether a pod is terminating because a scheduler preempted it."""
     return pod.terminating and any(
         each.type == DISRUPTION_TARGET

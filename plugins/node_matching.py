@@ -156,14 +156,14 @@ def _one_of(
     requirement: Requirement, values: LabelValues, table: NodeTableView, index: slice | Rows
 ) -> BoolColumn | Literal[False]:
     ids = values.ids
-    wanted = [ids[value] for value in requirement.values if value in ids]
-    if not wanted:
+    value_ids = [ids[value] for value in requirement.values if value in ids]
+    if not value_ids:
         return False
     column = table.label_column(requirement.key)[index]
-    if len(wanted) > _FEW_VALUES:
-        return _look_up(len(ids), wanted, column)
-    mask: BoolColumn = column == wanted[0]
-    for value_id in wanted[1:]:
+    if len(value_ids) > _FEW_VALUES:
+        return _look_up(len(ids), value_ids, column)
+    mask: BoolColumn = column == value_ids[0]
+    for value_id in value_ids[1:]:
         mask |= column == value_id
     return mask
 
@@ -177,16 +177,16 @@ def _compared(
         holds = values.integers > requirement.number
     else:
         holds = values.integers < requirement.number
-    wanted = np.flatnonzero(holds & values.is_integer)
-    if not len(wanted):
+    value_ids = np.flatnonzero(holds & values.is_integer)
+    if not len(value_ids):
         return False
-    return _look_up(len(values.ids), wanted, table.label_column(requirement.key)[index])
+    return _look_up(len(values.ids), value_ids, table.label_column(requirement.key)[index])
 
 
-def _look_up(values: int, wanted: list[int] | Rows, column: Int32Column) -> BoolColumn:
+def _look_up(values: int, value_ids: list[int] | Rows, column: Int32Column) -> BoolColumn:
     # One entry more than there are values: id -1, a missing label, reads the last one.
     table = np.zeros(values + 1, dtype=np.bool_)
-    table[wanted] = True
+    table[value_ids] = True
     found: BoolColumn = table[column]
     return found
 

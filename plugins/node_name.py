@@ -49,15 +49,15 @@ class NodeName:
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject every node but the named one."""
-        wanted = pod.spec.node_name
-        return OTHER_NODE if wanted and wanted != node.name else None
+        required = pod.spec.node_name
+        return OTHER_NODE if required and required != node.name else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
-        wanted = pod.spec.node_name
-        if not wanted:
+        required = pod.spec.node_name
+        if not required:
             return all_pass(rows)
-        return (~is_node(table, rows, wanted)).astype(np.int32)
+        return (~is_node(table, rows, required)).astype(np.int32)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """The one rejection."""

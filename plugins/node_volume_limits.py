@@ -166,14 +166,14 @@ class NodeVolumeLimits:
         table: NodeTableView,
         rows: Rows,
     ) -> None:
-        wanted = self._drivers_to_check(new)
-        if not wanted:
+        drivers = self._drivers_to_check(new)
+        if not drivers:
             return
         everywhere = {v.driver for v in self._resolver.of_pod(pod, _NO_CSI_NODE, incoming=True)}
         lister = self._handle.listers["csinodes"]
         for position, row in enumerate(rows.tolist()):
             csi_node: CSINode | None = lister.get(table.names[row])
-            for index, driver in enumerate(wanted):
+            for index, driver in enumerate(drivers):
                 counted = csi_node is not None or driver in everywhere
                 if counted and not _installed(driver, csi_node):
                     codes[position] = _FIRST_DRIVER + index

@@ -134,10 +134,10 @@ class TaintToleration:
         sets, column = table.taint_sets, table.taint_set
         if len(rows) <= FEW:
             return np.array([evaluate(sets[column.item(row)]) for row in rows], dtype=dtype)
-        answers = np.array([evaluate(taints) if taints else 0 for taints in sets], dtype=dtype)
-        if not answers.any():
+        values = np.array([evaluate(taints) if taints else 0 for taints in sets], dtype=dtype)
+        if not values.any():
             return np.zeros(len(rows), dtype=dtype)
-        return answers[column[selector(table, rows)]]
+        return values[column[selector(table, rows)]]
 
 
 class TaintRules:

@@ -138,8 +138,8 @@ class VolumeRestrictions:
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node with a conflicting disk, or every node when a claim is taken."""
-        wanted = _exclusive_disks(pod)
-        if wanted and _conflicts(wanted, node.pods):
+        disks = _exclusive_disks(pod)
+        if disks and _conflicts(disks, node.pods):
             return DISK_CONFLICT
         known: _State = state.read(_STATE)
         return CLAIM_IN_USE if known.conflicts > 0 else None
@@ -147,14 +147,14 @@ class VolumeRestrictions:
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """As `filter`."""
         known: _State = state.read(_STATE)
-        wanted = _exclusive_disks(pod)
+        disks = _exclusive_disks(pod)
         codes = all_pass(rows)
         if known.conflicts > 0:
             codes[:] = _CLAIM
-        if not wanted:
+        if not disks:
             return codes
         self._pods.sync(table)
-        taken = [row for row, pods in self._pods.by_row.items() if _conflicts(wanted, pods)]
+        taken = [row for row, pods in self._pods.by_row.items() if _conflicts(disks, pods)]
         if taken:
             codes[np.isin(rows, taken)] = _DISK
         return codes
@@ -170,7 +170,7 @@ class VolumeRestrictions:
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
                 _after_pod_delete,
                 per_signature=True,
-                keys=HintKeys(_wanted_claims, _offered_claims),
+                keys=HintKeys(_required_claims, _provided_claims),
             ),
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
             ClusterEventWithHint(
@@ -195,13 +195,13 @@ def _exclusive_disks(pod: Pod) -> list[Volume]:
     return [each for each in pod.signature.volumes if _exclusive_disk(each)]
 
 
-def _conflicts(wanted: Sequence[Volume], pods: Iterable[Pod]) -> bool:
+def _conflicts(disks: Sequence[Volume], pods: Iterable[Pod]) -> bool:
     return any(
         _conflict(volume, other)
         for pod in pods
         for other in pod.signature.volumes
         if _exclusive_disk(other)
-        for volume in wanted
+        for volume in disks
     )
 
 
@@ -223,11 +223,11 @@ def _conflict(one: Volume, other: Volume) -> bool:
     return False
 
 
-def _wanted_claims(pod: Pod) -> set[tuple[str, str]] | None:
+def _required_claims(pod: Pod) -> set[tuple[str, str]] | None:
     return None if _exclusive_disks(pod) else claims_named(pod)
 
 
-def _offered_claims(old: Pod, _new: Any) -> set[tuple[str, str]]:
+def _provided_claims(old: Pod, _new: Any) -> set[tuple[str, str]]:
     return claims_named(old)
 
 

@@ -42,7 +42,7 @@ class RequiredState:
     """What Filter reads. `clone` is cheap."""
 
     __slots__ = (
-        "affinity", "anti", "existing", "matches_itself", "namespace_labels", "own", "said",
+        "affinity", "anti", "existing", "matches_itself", "namespace_labels", "own", "terms_by_pod",
     )  # fmt: skip
 
     def __init__(self, own: OwnTerms, pod: Pod, namespace_labels: Mapping[str, str]) -> None:
@@ -57,7 +57,7 @@ class RequiredState:
         #: Anti-affinity terms of other pods that match this one.
         self.existing = Pairs()
         #: By signature and namespace of other pods: what `terms_against` says of them.
-        self.said: dict[tuple[int, str], Mapping[str, int]] = {}
+        self.terms_by_pod: dict[tuple[int, str], Mapping[str, int]] = {}
 
     def clone(self) -> RequiredState:
         """A copy that may change on its own."""
@@ -68,7 +68,7 @@ class RequiredState:
         other.affinity = self.affinity.clone()
         other.anti = self.anti.clone()
         other.existing = self.existing.clone()
-        other.said = self.said
+        other.terms_by_pod = self.terms_by_pod
         return other
 
     @property
@@ -80,7 +80,7 @@ class RequiredState:
     def code(self, node: NodeInfo) -> int:
         """0, or the code of the first kind of term that turns the node down."""
         labels = node.labels
-        if self.own.required and not self._near(labels):
+        if self.own.required and not self._meets_affinity(labels):
             return AFFINITY
         if any(_holds(self.anti, key, labels) for key in self.anti.keys):
             return ANTI_AFFINITY
@@ -97,28 +97,28 @@ class RequiredState:
         for key in self.anti.keys:
             codes[_where(self.anti, table, key, index)] = ANTI_AFFINITY
         if self.own.required:
-            codes[~self._near_mask(table, index)] = AFFINITY
+            codes[~self._affinity_mask(table, index)] = AFFINITY
         return codes
 
-    def emptied_codes(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> Codes:
+    def codes_without_victims(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> Codes:
         """As `codes`, each row without those of its own pods that may go."""
         index = selector(table, rows)
         codes = np.zeros(len(rows), dtype=np.int32)
-        gone = self._gone_with_terms(pod, table)
+        victims = self._victim_terms(pod, table)
         for key in self.existing.keys:
-            left = _remaining(self.existing, table, key, index, gone.get(key))
+            left = _remaining(self.existing, table, key, index, victims.get(key))
             codes[left > 0] = EXISTING_ANTI_AFFINITY
-        freed = anti_victims(self.own, table)
+        anti = anti_victims(self.own, table)
         for key in self.anti.keys:
-            remaining = _remaining(self.anti, table, key, index, freed.get(key))
+            remaining = _remaining(self.anti, table, key, index, anti.get(key))
             codes[remaining > 0] = ANTI_AFFINITY
         if self.own.required:
-            codes[~self._near_emptied(table, index)] = AFFINITY
+            codes[~self._affinity_mask_without_victims(table, index)] = AFFINITY
         return codes
 
-    def removals_matter(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> BoolColumn:
+    def removal_sensitive(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> BoolColumn:
         """Whether pods of a row that may go are counted anywhere."""
-        columns: list[Column] = list(self._gone_with_terms(pod, table).values())
+        columns: list[Column] = list(self._victim_terms(pod, table).values())
         columns += anti_victims(self.own, table).values()
         if self.own.required:
             columns.append(required_victims(self.own, table))
@@ -151,7 +151,7 @@ class RequiredState:
         thousands of terms, so what they say is found out once.
         """
         key = (other.signature.id, other.metadata.namespace)
-        found = self.said.get(key)
+        found = self.terms_by_pod.get(key)
         if found is None:
             namespace, labels = pod.metadata.namespace, pod.metadata.labels
             found = table.anti_terms_of(other, namespace, labels, self.namespace_labels)
@@ -161,20 +161,20 @@ class RequiredState:
                     for term in compiled(other).required_anti
                     if term.matches(namespace, self.namespace_labels, labels)
                 )
-            self.said[key] = found
+            self.terms_by_pod[key] = found
         return found
 
     @property
     def _starts_group(self) -> bool:
         return self.matches_itself and not self.affinity.total
 
-    def _near(self, labels: Mapping[str, str]) -> bool:
+    def _meets_affinity(self, labels: Mapping[str, str]) -> bool:
         keys = self.own.required_keys
         if any(key not in labels for key in keys):
             return False
         return self._starts_group or all(_holds(self.affinity, key, labels) for key in keys)
 
-    def _near_mask(self, table: NodeTableView, index: slice | Rows) -> BoolColumn:
+    def _affinity_mask(self, table: NodeTableView, index: slice | Rows) -> BoolColumn:
         keys = self.own.required_keys
         if self._starts_group:
             masks = [table.label_column(key)[index] >= 0 for key in keys]
@@ -183,27 +183,29 @@ class RequiredState:
         near: BoolColumn = np.logical_and.reduce(masks)
         return near
 
-    def _gone_with_terms(self, pod: Pod, table: TableWithoutVictims) -> dict[str, Column]:
+    def _victim_terms(self, pod: Pod, table: TableWithoutVictims) -> dict[str, Column]:
         """By topology key: anti-affinity terms against the pod that go with their owners."""
-        gone = Sums(table)
+        victims = Sums(table)
         metadata = pod.metadata
         for term in table.victim_terms(metadata.namespace, metadata.labels, self.namespace_labels):
             if term.kind is TermKind.REQUIRED_ANTI:
-                gone.add_term(term.topology_key, term)
-        return gone.columns()
+                victims.add_term(term.topology_key, term)
+        return victims.columns()
 
-    def _near_emptied(self, table: TableWithoutVictims, index: slice | Rows) -> BoolColumn:
-        """As `_near_mask`, each row without the pods that go; they may end a group, too."""
-        gone = required_victims(self.own, table)
+    def _affinity_mask_without_victims(
+        self, table: TableWithoutVictims, index: slice | Rows
+    ) -> BoolColumn:
+        """As `_affinity_mask`, each row without the pods that go; they may end a group, too."""
+        victims = required_victims(self.own, table)
         keys = self.own.required_keys
         present = {key: table.label_column(key)[index] >= 0 for key in keys}
         # A pod that goes was counted once per term whose label the node has.
-        total = self.affinity.total - gone[index] * sum(
+        total = self.affinity.total - victims[index] * sum(
             present[key].astype(np.int64) * terms for key, terms in keys.items()
         )
         near: BoolColumn = np.logical_and.reduce(
             [
-                _remaining(self.affinity, table, key, index, gone * terms) > 0
+                _remaining(self.affinity, table, key, index, victims * terms) > 0
                 for key, terms in keys.items()
             ]
         )
@@ -260,11 +262,11 @@ def _remaining(
     table: NodeTableView,
     key: str,
     index: slice | Rows,
-    gone: Column | None,
+    victims: Column | None,
 ) -> Int64Column:
     """Per row what its domain has without what goes from this row; 0 or less without the label."""
     left: Int64Column = pairs.per_value(table, key)[table.label_column(key)[index]]
-    return left if gone is None else left - gone[index]
+    return left if victims is None else left - victims[index]
 
 
 def _change(pairs: Pairs, key: str, labels: Mapping[str, str], by: int) -> None:

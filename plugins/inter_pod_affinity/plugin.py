@@ -134,13 +134,13 @@ class InterPodAffinity:
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
         """As `filter_rows`, without the victims of each row."""
-        return _required(state).emptied_codes(pod, table, rows)
+        return _required(state).codes_without_victims(pod, table, rows)
 
     def removal_sensitive_rows(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> BoolColumn:
         """Rows with victims that are counted."""
-        return _required(state).removals_matter(pod, table, rows)
+        return _required(state).removal_sensitive(pod, table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Which kind of term turned the node down."""

@@ -39,7 +39,7 @@ def affinity_events(terms: Terms) -> Sequence[ClusterEventWithHint]:
             ),
             hints.after_pod_change,
             per_signature=True,
-            keys=HintKeys(hints.wanted_pods, _offered),
+            keys=HintKeys(hints.required_labels, _provided_labels),
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
@@ -55,34 +55,37 @@ class _Hints:
         self._terms = terms
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """A wanted pod came, an unwanted one went, or the labels of the pod itself changed."""
+        """A required pod came, an required_anti one went, or the labels of the pod itself changed."""
         if new is not None and same_pod(pod, new):
             return QueueingHint.QUEUE
         if not all(is_placed(each) for each in (old, new) if each is not None):
             return QueueingHint.SKIP
         terms = self._terms.compiled(pod)
-        wanted, unwanted = terms.required, terms.required_anti
+        required, required_anti = terms.required, terms.required_anti
         if terms.errors:
             return QueueingHint.QUEUE
         if new is None:
-            return queue_if(old is not None and _leaving_helps(pod, unwanted, old))
+            return queue_if(old is not None and _deletion_helps(pod, required_anti, old))
         if old is None:
-            return queue_if(_all_match(wanted, new))
+            return queue_if(_all_match(required, new))
         return queue_if(
-            (_all_match(wanted, new) and not _all_match(wanted, old))
-            or (_all_match(unwanted, old) and not _all_match(unwanted, new))
+            (_all_match(required, new) and not _all_match(required, old))
+            or (_all_match(required_anti, old) and not _all_match(required_anti, new))
         )
 
-    def wanted_pods(self, pod: Pod) -> frozenset[Label] | None:
+    def required_labels(self, pod: Pod) -> frozenset[Label] | None:
         """Labels of which another pod has at least one if `after_pod_change` is to say QUEUE.
 
-        Where the other pod goes and its own terms decide, `_offered` knows nothing.
+        Where the other pod goes and its own terms decide, `_provided_labels` knows nothing.
         """
         terms = self._terms.compiled(pod)
-        wanted, unwanted = _labels_of_one(terms.required), _labels_of_one(terms.required_anti)
-        if terms.errors or wanted is None or unwanted is None:
+        required, required_anti = (
+            _labels_of_one(terms.required),
+            _labels_of_one(terms.required_anti),
+        )
+        if terms.errors or required is None or required_anti is None:
             return None
-        return wanted | unwanted
+        return required | required_anti
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         """The node entered a domain the pod may want, or left one it must avoid."""
@@ -100,30 +103,30 @@ class _Hints:
 
 
 def _labels_of_one(terms: Sequence[AffinityTerm]) -> frozenset[Label] | None:
-    """Labels of which every pod that all terms match has one; the fewest that can be told."""
+    """Labels of which every pod that all terms match has one; the fewest that can be label_sets."""
     if not terms:
         return frozenset()
-    told = [each.selector.needed_labels for each in terms]
-    return min((each for each in told if each is not None), key=len, default=None)
+    label_sets = [each.selector.needed_labels for each in terms]
+    return min((each for each in label_sets if each is not None), key=len, default=None)
 
 
-def _offered(old: Pod | None, new: Pod | None) -> set[Label] | None:
+def _provided_labels(old: Pod | None, new: Pod | None) -> set[Label] | None:
     if new is None and old is not None:
         affinity = old.spec.affinity
         if affinity is not None and affinity.pod_anti_affinity is not None:
             return None
-    offered: set[Label] = set()
+    provided: set[Label] = set()
     for each in (old, new):
         if each is not None:
-            offered.update(each.metadata.labels.items())
-    return offered
+            provided.update(each.metadata.labels.items())
+    return provided
 
 
-def _leaving_helps(pod: Pod, unwanted: Sequence[AffinityTerm], gone: Pod) -> bool:
-    if _all_match(unwanted, gone):
+def _deletion_helps(pod: Pod, required_anti: Sequence[AffinityTerm], deleted: Pod) -> bool:
+    if _all_match(required_anti, deleted):
         return True
-    theirs = gone.signature.pod_affinity_terms(gone.metadata.namespace)
-    return _all_match(theirs.required_anti, pod)
+    terms = deleted.signature.pod_affinity_terms(deleted.metadata.namespace)
+    return _all_match(terms.required_anti, pod)
 
 
 def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:

@@ -82,12 +82,12 @@ class NodeResourcesBalancedAllocation:
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
         """Skip a pod that asks for none of the resources."""
-        return None if self._asked_for(pod) else SKIP
+        return None if self._shares(pod) else SKIP
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """0 to 100, 75 for no change; 0 for a pod that PreScore would have skipped."""
         allocatable, requested = node.allocatable, node.requested
-        taking_part = self._asked_for(pod)
+        taking_part = self._shares(pod)
         if not taking_part:
             return 0
         return _score(
@@ -105,7 +105,7 @@ class NodeResourcesBalancedAllocation:
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
         """As `score`."""
-        taking_part = self._asked_for(pod)
+        taking_part = self._shares(pod)
         if not taking_part:
             return no_scores(rows)
         if len(rows) <= FEW:
@@ -124,7 +124,7 @@ class NodeResourcesBalancedAllocation:
             columns.append(_UsageColumn(in_use, amount, capacity))
         return _score_columns(columns, len(rows))
 
-    def _asked_for(self, pod: Pod) -> list[Share]:
+    def _shares(self, pod: Pod) -> list[Share]:
         """Resources that take part; none when the pod asks for none of them."""
         taking_part = shares(self._resources, pod.signature.assigned)
         return taking_part if any(share.amount for share in taking_part) else []

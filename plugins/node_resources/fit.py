@@ -155,16 +155,16 @@ class NodeResourcesFit:
         if len(requests.scalars) <= _MAX_REASONS:
             needs = Needs(list(self._demands(requests)), 0)
         else:
-            needs = self._sorted_out(requests)
+            needs = self._satisfiable(requests)
         self._latest = requests, self._table.sequence, needs
         return needs
 
-    def _sorted_out(self, requests: Resources) -> Needs:
+    def _satisfiable(self, requests: Resources) -> Needs:
         """The demands that some node can meet at all, and the shortage of all the others."""
-        offered, nowhere = self._table.offers_scalar, 0
+        is_offered, nowhere = self._table.offers_scalar, 0
         demands = []
         for each in self._demands(requests):
-            if each.name in NATIVE or offered(each.name):
+            if each.name in NATIVE or is_offered(each.name):
                 demands.append(each)
             else:
                 nowhere |= each.bit | _UNRESOLVABLE

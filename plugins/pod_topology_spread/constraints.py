@@ -179,7 +179,7 @@ class Constraints:
         return found
 
     def _parse(self, listed: tuple[TopologySpreadConstraint, ...], kind: str) -> _Parsed:
-        wanted = [each for each in listed if each.when_unsatisfiable == kind]
+        selected = [each for each in listed if each.when_unsatisfiable == kind]
         try:
             constraints = tuple(
                 _constraint(each, f"[{index}].labelSelector.")
@@ -190,7 +190,7 @@ class Constraints:
             return _Parsed((), (), error.with_traceback(None))
         if not self._uses_label_keys:
             return _Parsed(constraints, ((),) * len(constraints))
-        return _Parsed(constraints, tuple(each.match_label_keys for each in wanted))
+        return _Parsed(constraints, tuple(each.match_label_keys for each in selected))
 
     # -- defaults --------------------------------------------------------------------------------
 

@@ -167,12 +167,12 @@ class HardState:
         index = selector(table, rows)
         result: Codes | None = None
         for position, domain in enumerate(self.domains):
-            verdict = self._verdict(position)
-            codes: Codes = verdict[table.label_column(domain.constraint.topology_key)[index]]
+            codes_by_value = self._codes_by_value(position)
+            codes: Codes = codes_by_value[table.label_column(domain.constraint.topology_key)[index]]
             result = codes if result is None else np.where(result == 0, codes, result)
         return np.zeros(len(rows), dtype=np.int32) if result is None else result
 
-    def emptied_codes(
+    def codes_without_victims(
         self, inclusion: Inclusion, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
         """As `codes`, each row without those of its own pods that may go.
@@ -188,25 +188,25 @@ class HardState:
         result = np.zeros(len(rows), dtype=np.int32)
         for position, (column, mask) in enumerate(zip(columns, masks, strict=True)):
             domain = self.domains[position]
-            gone = _removable(domain.constraint, pod, table)[index] * complete
+            victims = _victim_counts(domain.constraint, pod, table)[index] * complete
             if mask is not None:
-                gone *= mask
-            left = self._counts(position)[column] - gone
+                victims *= mask
+            left = self._counts(position)[column] - victims
             smallest: Int64Column | int = 0
             if domain.enough:
                 known = self.smallest[position].count
-                smallest = np.where(gone > 0, np.minimum(left, known), known)
+                smallest = np.where(victims > 0, np.minimum(left, known), known)
             codes = (left + domain.own - smallest > domain.constraint.max_skew).astype(np.int32)
             codes[column < 0] = MISSING
             result = np.where(result == 0, codes, result)
         return result
 
-    def removals_matter(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> BoolColumn:
+    def removal_sensitive(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> BoolColumn:
         """Whether pods of a row that may go match a constraint."""
-        matter: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
+        sensitive: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
         for each in self.domains:
-            matter |= _removable(each.constraint, pod, table)[rows] > 0
-        return matter
+            sensitive |= _victim_counts(each.constraint, pod, table)[rows] > 0
+        return sensitive
 
     def change(self, inclusion: Inclusion, pod: Pod, other: Pod, node: NodeInfo, by: int) -> None:
         """`other` came to (+1) or left (-1) `node`. Upstream counts terminating pods here."""
@@ -231,14 +231,14 @@ class HardState:
         base = int(domain.counts[value_id]) if value_id < len(domain.counts) - 1 else 0
         return base + self.changes[index].get(value_id, 0)
 
-    def _verdict(self, index: int) -> Codes:
+    def _codes_by_value(self, index: int) -> Codes:
         """Per value id, and last for a missing label, the filter code."""
         domain = self.domains[index]
         counts = self._counts(index)
         limit = domain.constraint.max_skew + self.minimum(index) - domain.own
-        verdict: Codes = (counts > limit).astype(np.int32)
-        verdict[-1] = MISSING
-        return verdict
+        codes_by_value: Codes = (counts > limit).astype(np.int32)
+        codes_by_value[-1] = MISSING
+        return codes_by_value
 
     def _counts(self, index: int) -> Int64Column:
         """Pods per value id, with the changes; to be read only."""
@@ -283,7 +283,7 @@ def matching(constraint: Constraint, pod: Pod, table: NodeTableView) -> Int32Col
     return table.pod_counts((PodTerm(namespaces, constraint.selector),), terminating=False)
 
 
-def _removable(constraint: Constraint, pod: Pod, table: TableWithoutVictims) -> Int32Column:
+def _victim_counts(constraint: Constraint, pod: Pod, table: TableWithoutVictims) -> Int32Column:
     """(capacity,): pods per row whose removal a constraint notices, terminating ones included."""
     namespaces = frozenset((pod.metadata.namespace,))
     return table.victim_counts((PodTerm(namespaces, constraint.selector),))

@@ -64,7 +64,7 @@ _SOFT: Final = "PreScorePodTopologySpread"
 #: What was decided about fallback, and the constraints as divided by it; without the latter all
 #: are what they say.
 _DECISION: Final = "FallbackPodTopologySpread"
-_SPLIT: Final = "SplitPodTopologySpread"
+_RELAXED: Final = "RelaxedPodTopologySpread"
 
 
 class PodTopologySpread:
@@ -127,10 +127,10 @@ class PodTopologySpread:
                 return hard
         if not decision.soft_keys:
             return hard
-        split = self._constraints.divided(pod, decision.soft_keys)
-        state.write(_SPLIT, split)
+        relaxed = self._constraints.divided(pod, decision.soft_keys)
+        state.write(_RELAXED, relaxed)
         fallback.apply(state, pod, decision)
-        return split[0]
+        return relaxed[0]
 
     def relax(self, state: CycleState, pod: Pod) -> bool:
         """With strategy StrictFirst: no node fits while all is hard, so soften what may be soft."""
@@ -139,7 +139,7 @@ class PodTopologySpread:
             self._strict_first
             and decision is not None
             and bool(decision.soft_keys)
-            and state.get(_SPLIT) is None
+            and state.get(_RELAXED) is None
         )
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
@@ -167,13 +167,13 @@ class PodTopologySpread:
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
         """As `filter_rows`, without the victims of each row."""
-        return _hard(state).emptied_codes(self._inclusion, pod, table, rows)
+        return _hard(state).codes_without_victims(self._inclusion, pod, table, rows)
 
     def removal_sensitive_rows(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> BoolColumn:
         """Rows with victims that are counted."""
-        return _hard(state).removals_matter(pod, table, rows)
+        return _hard(state).removal_sensitive(pod, table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Too much skew, or no domain at all."""
@@ -183,9 +183,9 @@ class PodTopologySpread:
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
         """Count pods in the domains of feasible nodes; Skip without soft constraints."""
-        split = state.get(_SPLIT)
+        relaxed = state.get(_RELAXED)
         try:
-            constraints = self._constraints.soft(pod) if split is None else split[1]
+            constraints = self._constraints.soft(pod) if relaxed is None else relaxed[1]
         except SelectorError as problem:
             return error(f"obtaining pod's soft topology spread constraints: {problem}")
         if not constraints or not table.node_count:

@@ -34,8 +34,8 @@ class ServiceSelectors:
         selectors = self._of(namespace, list(services))
         if not selectors:
             return merged
-        wanted = labels.items()
-        for label in wanted:
+        pod_labels = labels.items()
+        for label in pod_labels:
             for selector in selectors.get(label, ()):
                 if all(labels.get(key) == value for key, value in selector.items()):
                     merged |= selector

@@ -118,18 +118,18 @@ def claims_named(pod: Pod) -> set[tuple[str, str]]:
     return {(namespace, claim) for claim in pod.signature.claims}
 
 
-def _claims_wanted(pod: Pod) -> set[tuple[str, str]] | None:
+def _required_keys(pod: Pod) -> set[tuple[str, str]] | None:
     # The name of an ephemeral volume's claim is not the signature's.
     if any(each.ephemeral is not None for each in pod.signature.volumes):
         return None
     return claims_named(pod)
 
 
-def _claim_offered(
+def _provided_keys(
     _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> tuple[tuple[str, str], ...]:
     return ((new.metadata.namespace, new.metadata.name),)
 
 
-OWN_CLAIM_KEYS: Final = HintKeys(_claims_wanted, _claim_offered)
+OWN_CLAIM_KEYS: Final = HintKeys(_required_keys, _provided_keys)
 """For both hints above."""

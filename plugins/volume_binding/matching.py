@@ -83,7 +83,7 @@ class Matcher:
         self._free = FreeVolumes(handle, self.volumes)
         self._provisioning = Provisioning(handle)
 
-    def sort_out(self, pod: Pod, names: list[str]) -> Claims:
+    def classify(self, pod: Pod, names: list[str]) -> Claims:
         """The pod's claims by kind; names that repeat count once. Raises PluginError."""
         bound, delayed, immediate = [], [], []
         for name in dict.fromkeys(names):
@@ -133,7 +133,7 @@ class Matcher:
         return 0
 
     def _delayed_on(self, claims: Claims, node: NodeInfo, plan: Plan) -> None:
-        chosen, others = _by_choice(claims)
+        chosen, others = _by_selected_node(claims)
         if any(claim.metadata.annotations[ANN_SELECTED_NODE] != node.name for claim in chosen):
             plan.code |= CONFLICT
             return
@@ -147,11 +147,11 @@ class Matcher:
                 taken.add(volume.metadata.name)
                 plan.bindings.append(Binding(claim, volume))
         for claim in to_provision:
-            answer = self._provisioning.one(claim, node)
-            if not isinstance(answer, Provision):
-                plan.code |= answer
+            provision = self._provisioning.one(claim, node)
+            if not isinstance(provision, Provision):
+                plan.code |= provision
                 return
-            plan.provisions.append(answer)
+            plan.provisions.append(provision)
 
     # -- many nodes ------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Matcher:
 
     def _delayed_rows(self, claims: Claims, positions: PositionsByLabel) -> Codes:
         codes = np.zeros(positions.count, dtype=np.int32)
-        chosen, others = _by_choice(claims)
+        chosen, others = _by_selected_node(claims)
         for claim in chosen:
             chosen_node = claim.metadata.annotations[ANN_SELECTED_NODE]
             codes[~is_node(positions.table, positions.rows, chosen_node)] = CONFLICT
@@ -207,8 +207,8 @@ class Matcher:
         for claim, missing in needed:
             undecided = missing & (codes == 0)
             if undecided.any():
-                answers = self._provisioning.rows(claim, positions)
-                codes[undecided] = answers[undecided]
+                provisioning_codes = self._provisioning.rows(claim, positions)
+                codes[undecided] = provisioning_codes[undecided]
         return codes
 
     def _match_rows(
@@ -252,7 +252,7 @@ class _Taken:
         return self._numbers.setdefault(name, len(self._numbers))
 
 
-def _by_choice(
+def _by_selected_node(
     claims: Claims,
 ) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
     """Delayed claims for which a node was chosen already, and the others by size."""

@@ -162,20 +162,20 @@ def _translated_affinity(
     volume: PersistentVolume, required: NodeSelector | None, csi_key: str
 ) -> NodeSelector | None:
     labels = volume.metadata.labels
-    asked = {
+    keys_in_terms = {
         expression.key
         for term in (required.node_selector_terms if required else ())
         for expression in term.match_expressions
     }
-    beta = _ZONE not in asked and (
-        _BETA_ZONE in asked or (_ZONE not in labels and _BETA_ZONE in labels)
+    beta = _ZONE not in keys_in_terms and (
+        _BETA_ZONE in keys_in_terms or (_ZONE not in labels and _BETA_ZONE in labels)
     )
     zone = _BETA_ZONE if beta else _ZONE
     renamed = {zone: csi_key, **({_BETA_REGION: _REGION} if beta else {})}
     terms = (
         tuple(_renamed(term, renamed) for term in required.node_selector_terms) if required else ()
     )
-    if zone not in asked and zone in labels:
+    if zone not in keys_in_terms and zone in labels:
         zones = sorted({each for each in labels[zone].split(_ZONE_SEPARATOR) if each})
         if not zones:
             msg = f"label {zone} of volume {volume.metadata.name} names no zone"

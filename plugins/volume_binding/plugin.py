@@ -1,4 +1,4 @@
-"""VolumeBinding: pods go where their volumes are, can be bound, or can be made (plugins.md 4.15).
+"""VolumeBinding: pods go where their volumes are, can be bound, or can be reservation (plugins.md 4.15).
 
 Filter finds a plan per node; Reserve assumes the chosen node's plan in memory, so that the next pod
 does not take the same volume; PreBind writes it and waits, without holding a binding slot, until
@@ -127,16 +127,16 @@ class VolumeBinding:
         if not found:
             return SKIP
         for name, ephemeral in found:
-            problem = self._problem(pod, name, ephemeral=ephemeral)
+            problem = self._claim_error(pod, name, ephemeral=ephemeral)
             if problem is not None:
                 return unresolvable(problem)
-        claims = self._matcher.sort_out(pod, [each.name for each in found])
+        claims = self._matcher.classify(pod, [each.name for each in found])
         if claims.immediate:
             return IMMEDIATE_UNBOUND
         state.write(_STATE, claims)
         return None
 
-    def _problem(self, pod: Pod, name: str, *, ephemeral: bool) -> str | None:
+    def _claim_error(self, pod: Pod, name: str, *, ephemeral: bool) -> str | None:
         """Why a claim cannot be used by the pod at all."""
         claim: PersistentVolumeClaim | None = self._matcher.claims.watched(
             name, pod.metadata.namespace
@@ -206,17 +206,17 @@ class VolumeBinding:
         plan = self.plan(state, table.node_info(row))
         if plan.code:
             return self.filter_status(state, pod, plan.code)
-        made = reserve(plan, node_name, self._matcher.volumes, self._matcher.claims)
-        if made is None:
+        reservation = reserve(plan, node_name, self._matcher.volumes, self._matcher.claims)
+        if reservation is None:
             return error(f"volumes for pod {pod.key} changed while they were reserved")
-        state.write(_RESERVATION, made)
+        state.write(_RESERVATION, reservation)
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Take the assumptions back."""
-        made: Reservation | None = state.get(_RESERVATION)
-        if made is not None:
-            release(made, self._matcher.volumes, self._matcher.claims)
+        reservation: Reservation | None = state.get(_RESERVATION)
+        if reservation is not None:
+            release(reservation, self._matcher.volumes, self._matcher.claims)
 
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
@@ -226,31 +226,31 @@ class VolumeBinding:
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Write the reservation, then wait until every claim is bound or the time is up."""
-        made: Reservation | None = state.get(_RESERVATION)
-        if made is None:
+        reservation: Reservation | None = state.get(_RESERVATION)
+        if reservation is None:
             return None
         api = self._handle.api
-        for write in made.writes:
-            answer = await api.patch(write.plural, write.name, write.namespace, write.body)
-            write.landed = answer.metadata.resource_version
+        for write in reservation.writes:
+            patched = await api.patch(write.plural, write.name, write.namespace, write.body)
+            write.resource_version = patched.metadata.resource_version
         progress = Progress(
             pod,
-            made,
-            get=self._seen,
+            reservation,
+            get=self._lookup,
             node_exists=lambda: self._handle.table.row_of(node_name) is not None,
             reachable=self._reachable_from(node_name),
         )
         try:
-            if await api.wait_for(progress.look, self._timeout):
+            if await api.wait_for(progress.check, self._timeout):
                 return None
         except BindingFailedError as problem:
             return error(f"binding volumes: {problem}")
         return error(
-            f"binding volumes: {unbound(made)} not bound within bindTimeoutSeconds "
+            f"binding volumes: {unbound(reservation)} not bound within bindTimeoutSeconds "
             f"({self._timeout:g})"
         )
 
-    def _seen(self, plural: str, name: str, namespace: str) -> Any | None:
+    def _lookup(self, plural: str, name: str, namespace: str) -> Any | None:
         return self._handle.listers[plural].get(name, namespace)
 
     def _reachable_from(self, node_name: str) -> Any:

@@ -49,10 +49,10 @@ class Provisioning:
         found = self._class(claim)
         if not _provisions(found) or not _allows(found.allowed_topologies, node):
             return CONFLICT
-        wanted = self._accounted(claim, found)
-        if wanted is None:
+        requested = self._accounted_bytes(claim, found)
+        if requested is None:
             return Provision(claim, None)
-        for capacity, selector in self._capacities(found, wanted):
+        for capacity, selector in self._capacities(found, requested):
             if selector.matches(node.labels):
                 return Provision(claim, capacity)
         return NO_SPACE
@@ -64,10 +64,10 @@ class Provisioning:
         if not _provisions(found):
             return np.full(count, CONFLICT, dtype=np.int32)
         codes = np.zeros(count, dtype=np.int32)
-        wanted = self._accounted(claim, found)
-        if wanted is not None:
+        requested = self._accounted_bytes(claim, found)
+        if requested is not None:
             reached: BoolColumn = np.zeros(count, dtype=np.bool_)
-            for _, selector in self._capacities(found, wanted):
+            for _, selector in self._capacities(found, requested):
                 reached[positions.of(selector.requirements)] = True
             codes[~reached] = NO_SPACE
         if found.allowed_topologies:
@@ -89,24 +89,24 @@ class Provisioning:
             raise PluginError(msg)
         return found
 
-    def _accounted(self, claim: PersistentVolumeClaim, found: StorageClass) -> int | None:
+    def _accounted_bytes(self, claim: PersistentVolumeClaim, found: StorageClass) -> int | None:
         """Bytes to find in capacity objects; None where nobody keeps account."""
-        wanted = requested_storage(claim)
-        if wanted is None:
+        requested = requested_storage(claim)
+        if requested is None:
             return None
         driver: CSIDriver | None = self._handle.listers["csidrivers"].get(found.provisioner)
-        return wanted if driver is not None and driver.spec.storage_capacity else None
+        return requested if driver is not None and driver.spec.storage_capacity else None
 
     def _capacities(
-        self, found: StorageClass, wanted: int
+        self, found: StorageClass, requested: int
     ) -> Iterator[tuple[CSIStorageCapacity, CompiledLabelSelector]]:
-        """Objects with room for `wanted` bytes, and the nodes they are for."""
+        """Objects with room for `requested` bytes, and the nodes they are for."""
         name = found.metadata.name
         for each in self._handle.listers["csistoragecapacities"].list():
             if each.storage_class_name != name or each.node_topology is None:
                 continue
             limit = capacity_limit(each)
-            if limit is None or limit < wanted:
+            if limit is None or limit < requested:
                 continue
             try:
                 selector = compile_label_selector(each.node_topology)

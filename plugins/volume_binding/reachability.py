@@ -67,10 +67,10 @@ class PositionsByLabel:
         ids = self.table.label_values(key).ids
         parts = []
         for value in requirement.values:
-            wanted = ids.get(value)
-            if wanted is not None:
-                first = np.searchsorted(values, wanted, side="left")
-                last = np.searchsorted(values, wanted, side="right")
+            value_id = ids.get(value)
+            if value_id is not None:
+                first = np.searchsorted(values, value_id, side="left")
+                last = np.searchsorted(values, value_id, side="right")
                 parts.append(order[first:last])
         if len(parts) == 1:
             return parts[0]

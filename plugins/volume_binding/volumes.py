@@ -32,7 +32,7 @@ from scheduler.framework import Handle
 _AVAILABLE: Final = "Available"
 _FILESYSTEM: Final = "Filesystem"
 _MAX_FITTING: Final = 16
-"""Kinds of claims whose volumes are remembered. Those of one pod, which a cycle asks about several
+"""Kinds of claims whose volumes are remembered. Those of one pod, which a cycle required about several
 times, and those of its template; a list may name every volume of a class."""
 
 
@@ -45,8 +45,8 @@ class Candidates(NamedTuple):
     others: Sequence[PersistentVolume]
 
 
-class _Wanted(NamedTuple):
-    """What a claim asks of a volume, but for the node."""
+class _Requirements(NamedTuple):
+    """What a claim required of a volume, but for the node."""
 
     class_name: str
     size: int
@@ -75,15 +75,15 @@ class FreeVolumes:
         self._sorted: dict[str, list[_Entry]] = {}
         self._claimed: dict[str, dict[str, _Entry]] = {}
         #: What fits claims that ask for the same, as of a version of the volumes.
-        self._fitting: dict[_Wanted, list[PersistentVolume]] = {}
+        self._fitting: dict[_Requirements, list[PersistentVolume]] = {}
         self._version = -1
         handle.subscriptions.on_object("persistentvolumes", self._changed)
 
     def candidates(self, claim: PersistentVolumeClaim) -> Candidates:
         """Volumes that fit a claim, but for the node. Raises SelectorError, QuantityError."""
         self._list()
-        wanted = requested_storage(claim) or 0
-        own = next(self._own(claim, wanted), None)
+        requested = requested_storage(claim) or 0
+        own = next(self._own(claim, requested), None)
         if own is not None:
             return Candidates(own, [])
         selector = (
@@ -91,9 +91,9 @@ class FreeVolumes:
             if claim.spec.selector is None
             else compile_label_selector(claim.spec.selector)
         )
-        asks = _Wanted(
+        required = _Requirements(
             claim_class(claim),
-            wanted,
+            requested,
             frozenset(claim.spec.access_modes),
             selector,
             claim.spec.volume_mode or _FILESYSTEM,
@@ -101,29 +101,29 @@ class FreeVolumes:
         )
         if self._version != self._volumes.version:
             self._fitting.clear()
-        found = self._fitting.get(asks)
+        found = self._fitting.get(required)
         if found is None:
-            found = [each for each in self._free_volumes(asks) if _fits(each, asks)]
+            found = [each for each in self._free_volumes(required) if _fits(each, required)]
             # Looking at them may have found assumptions that hold no longer.
             if self._version != self._volumes.version or len(self._fitting) >= _MAX_FITTING:
                 self._fitting.clear()
             self._version = self._volumes.version
-            self._fitting[asks] = found
+            self._fitting[required] = found
         return Candidates(None, found)
 
-    def _free_volumes(self, asks: _Wanted) -> Iterator[PersistentVolume]:
-        for entry in self._by_size(asks.class_name):
-            volume = self._volumes.get(entry.name) if entry.size >= asks.size else None
+    def _free_volumes(self, required: _Requirements) -> Iterator[PersistentVolume]:
+        for entry in self._by_size(required.class_name):
+            volume = self._volumes.get(entry.name) if entry.size >= required.size else None
             if volume is not None:
                 yield volume
 
-    def _own(self, claim: PersistentVolumeClaim, wanted: int) -> Iterator[PersistentVolume]:
+    def _own(self, claim: PersistentVolumeClaim, requested: int) -> Iterator[PersistentVolume]:
         for volume in self._reserved(claim):
             if (
                 bound_to(volume, claim)
-                and volume_size(volume) >= wanted
+                and volume_size(volume) >= requested
                 and volume_class(volume) == claim_class(claim)
-                and _alike(volume, claim)
+                and _same_modes(volume, claim)
             ):
                 yield volume
 
@@ -228,24 +228,25 @@ def volume_affinity(volume: PersistentVolume) -> CompiledNodeSelector | None:
     return compiled_affinity(affinity.required)
 
 
-def _fits(volume: PersistentVolume, asks: _Wanted) -> bool:
+def _fits(volume: PersistentVolume, required: _Requirements) -> bool:
     spec = volume.spec
     return (
         spec.claim_ref is None
         and volume.status.phase == _AVAILABLE
         and volume.metadata.deletion_timestamp is None
-        and (spec.volume_mode or _FILESYSTEM) == asks.volume_mode
-        and (spec.volume_attributes_class_name or "") == asks.attributes_class
-        and asks.modes.issubset(spec.access_modes)
-        and asks.selector.matches(volume.metadata.labels)
+        and (spec.volume_mode or _FILESYSTEM) == required.volume_mode
+        and (spec.volume_attributes_class_name or "") == required.attributes_class
+        and required.modes.issubset(spec.access_modes)
+        and required.selector.matches(volume.metadata.labels)
     )
 
 
-def _alike(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def _same_modes(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Whether mode and attributes class agree, and the volume is there to stay."""
-    spec, wanted = volume.spec, claim.spec
+    spec, requested = volume.spec, claim.spec
     return (
         volume.metadata.deletion_timestamp is None
-        and (spec.volume_mode or _FILESYSTEM) == (wanted.volume_mode or _FILESYSTEM)
-        and (spec.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
+        and (spec.volume_mode or _FILESYSTEM) == (requested.volume_mode or _FILESYSTEM)
+        and (spec.volume_attributes_class_name or "")
+        == (requested.volume_attributes_class_name or "")
     )

@@ -1,6 +1,6 @@
 """What VolumeBinding writes, and when the volume controller has done its part.
 
-Reserve makes a `Reservation` and assumes its objects; PreBind sends the patches; `look` is asked
+Reserve makes a `Reservation` and assumes its objects; PreBind sends the patches; `check` is asked
 again after every change of an object it names, until nothing is left to wait for.
 """
 
@@ -45,7 +45,7 @@ class Write:
     body: Mapping[str, Any]
     assumed: Any
     #: resourceVersion after the write; "" until then.
-    landed: str = ""
+    resource_version: str = ""
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ def reserved_volume(
     if ours and reference is not None and reference.uid == claim.metadata.uid:
         return None
     metadata = claim.metadata
-    made = ObjectReference(
+    created = ObjectReference(
         api_version="v1",
         kind="PersistentVolumeClaim",
         namespace=metadata.namespace,
@@ -118,9 +118,9 @@ def reserved_volume(
         resource_version=metadata.resource_version,
     )
     replaced = msgspec.structs.replace(
-        volume, spec=msgspec.structs.replace(volume.spec, claim_ref=made)
+        volume, spec=msgspec.structs.replace(volume.spec, claim_ref=created)
     )
-    # A reservation that the user made is not the controller's to undo.
+    # A reservation that the user created is not the controller's to undo.
     return replaced if ours else _with_annotation(replaced, ANN_BOUND_BY_CONTROLLER, "yes")
 
 
@@ -142,12 +142,12 @@ class Progress:
         self._reservation = reservation
         self._get = get
         self._reachable = reachable
-        self._landed = {
-            (write.plural, write.namespace, write.name): write.landed
+        self._versions = {
+            (write.plural, write.namespace, write.name): write.resource_version
             for write in reservation.writes
         }
 
-    def look(self) -> tuple[ObjectKey, ...]:
+    def check(self) -> tuple[ObjectKey, ...]:
         """Objects to wait for, none when all volumes are bound. Raises BindingFailedError."""
         metadata = self._pod.metadata
         pod: Pod | None = self._get(PODS, metadata.name, metadata.namespace)
@@ -225,9 +225,11 @@ class Progress:
     def _stale(self, item: PersistentVolume | PersistentVolumeClaim, plural: str) -> bool:
         """Whether the watch has not shown our write yet."""
         metadata = item.metadata
-        landed = self._landed.get((plural, metadata.namespace, metadata.name), "")
+        resource_version = self._versions.get((plural, metadata.namespace, metadata.name), "")
         seen = metadata.resource_version
-        return landed.isdecimal() and seen.isdecimal() and int(seen) < int(landed)
+        return (
+            resource_version.isdecimal() and seen.isdecimal() and int(seen) < int(resource_version)
+        )
 
 
 def unbound(reservation: Reservation) -> str:
