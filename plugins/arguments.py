@@ -1,9 +1,9 @@
-"""What plugin arguments have in common: how they are declared, checked and refused.
+"""Declaration and validation of plugin arguments.
 
 A plugin class names its arguments' Struct in `args_type` and may have a static method
 `validate_args`, which the configuration calls with decoded arguments so that every problem is
-reported at once with its YAML path. A plugin's constructor calls it again (`require_valid`), for
-those who build plugins without a configuration.
+reported at once with its YAML path. A plugin's constructor calls it again (`require_valid`),
+because plugins can also be built without a configuration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler.framework import ConfigurationError
 class Arguments(
     msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True, omit_defaults=False
 ):
-    """Base of argument Structs: camelCase in YAML, unknown fields refused.
+    """Base of argument Structs: camelCase in YAML, unknown fields rejected.
 
     Defaults that depend on other fields are filled in `__post_init__`.
     """

@@ -1,4 +1,4 @@
-"""DefaultBinder: tells the API server where the pod goes (plugins.md 4.17). No retries here."""
+"""DefaultBinder: creates the pod's Binding (upstream `default_binder.go`). It does not retry."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class DefaultBinder:
         self._handle = handle
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Success, or the status of a failure that is certain."""
+        """Return None on success, else the status of a definite failure."""
         return await self._handle.api.bind(pod, node_name, state.binding_annotations)

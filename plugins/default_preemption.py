@@ -1,13 +1,14 @@
-"""DefaultPreemption: evicts pods of lower priority for a pod that fits nowhere (plugins.md 5).
+"""DefaultPreemption: evicts pods of lower priority for a pod that fits on no node.
 
-The plugin says who may preempt and carries the decision out; the search for victims is the
-engine's (`Handle.preemption`). Evictions run in the background: PostFilter results with the
-nominated node at once, and the pod is kept out of the active queue until the last victim is going.
+Upstream: `default_preemption.go` and `preemption/executor.go`. The plugin decides which pods may
+preempt and carries out the decision; the engine searches for victims (`Handle.preemption`).
+Evictions run in the background: PostFilter returns the nominated node at once, and PreEnqueue keeps
+the pod out of the active queue until the last victim is terminating.
 
 Differences from upstream: by default only pods of this process's own profiles are victims
-(`victimSchedulers`); deletions carry the victim's UID, so a pod that took over the name is safe;
-with the gate SchedulerAsyncPreemption off evictions run in the background as well, only the gate
-in PreEnqueue is open then.
+(`victimSchedulers`); deletions carry the victim's UID, so a new pod of the same name is safe;
+with the feature gate SchedulerAsyncPreemption off, evictions still run in the background, but
+PreEnqueue does not hold the pod.
 """
 
 from __future__ import annotations
@@ -68,22 +69,22 @@ class DefaultPreemptionArgs(Arguments):
     """Arguments of DefaultPreemption. The first two are upstream's, with its defaults."""
 
     min_candidate_nodes_percentage: int = 10
-    """Of the nodes where preemption may help, how many percent to find victims on; 0 to 100."""
+    """Percentage of the potential nodes on which to search for victims, 0 to 100."""
 
     min_candidate_nodes_absolute: int = 100
-    """On how many nodes at least, 0 or more. Both zero is refused."""
+    """Minimum number of nodes to search, 0 or more. Both fields zero is an error."""
 
     victim_schedulers: Literal["Own", "All"] = "Own"
     """`Own`: only pods whose schedulerName is a profile of this process. `All`: as upstream."""
 
 
 class DefaultPreemption:
-    """Makes room for important pods."""
+    """Preempts pods of lower priority."""
 
     name: ClassVar[str] = plugin_names.DEFAULT_PREEMPTION
     args_type: ClassVar[type[DefaultPreemptionArgs]] = DefaultPreemptionArgs
     required_resources: ClassVar[tuple[str, ...]] = ("poddisruptionbudgets",)
-    #: What is awaited are extenders, and each of them has a limit of its own.
+    #: PostFilter awaits extenders only, and each extender has its own timeout.
     timeout: ClassVar[float] = math.inf
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
@@ -91,22 +92,22 @@ class DefaultPreemption:
         require_valid(self.validate_args(args))
         self._handle = handle
         self._asynchronous = handle.feature_gates.get(_GATE, True)
-        #: What the search is told; for those who look at its dry runs.
+        #: Arguments of the search; public for inspection of its dry runs.
         self.rules = PreemptionRules(
             args.min_candidate_nodes_percentage,
             args.min_candidate_nodes_absolute,
             own_victims_only=args.victim_schedulers == "Own",
         )
-        #: UIDs of pods with evictions under way, but for those whose last victim is known to go.
+        #: UIDs of pods with evictions under way, except those whose last victim is terminating.
         self._held: set[str] = set()
-        #: UID of every pod whose last victim is being evicted, to that victim.
+        #: UID of each pod whose last victim is being evicted, to that victim.
         self._last_victims: dict[str, Pod] = {}
-        #: The other way: UID of the victim to those of the pods.
+        #: Inverse: UID of the victim to the UIDs of the pods.
         self._pods_by_last_victim: dict[str, set[str]] = {}
 
     @staticmethod
     def validate_args(args: DefaultPreemptionArgs) -> Iterator[ArgumentProblem]:
-        """Both numbers in range, and not both zero."""
+        """Require both numbers in range, and not both zero."""
         percentage = args.min_candidate_nodes_percentage
         absolute = args.min_candidate_nodes_absolute
         first, second = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
@@ -122,14 +123,14 @@ class DefaultPreemption:
     # -- PreEnqueue ------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        """Keep the pod back while its victims have not all been told to go."""
+        """Hold the pod until all its victims are terminating."""
         return unresolvable(WAITING) if self._is_waiting(pod.metadata.uid) else None
 
     def held(self, changed: object) -> AbstractSet[str]:
-        """UIDs of those that wait, but for those whose last victim is `changed` and is going.
+        """UIDs of the held pods, except those whose last victim is `changed` and terminating.
 
-        Other events need not ask who else is going: when the API server has answered, whoever
-        waited for that victim waits no longer.
+        Only `changed` is checked: once the API server has confirmed an eviction, the pods that
+        waited for that victim are released anyway.
         """
         if isinstance(changed, Pod):
             for uid in self._pods_by_last_victim.get(changed.metadata.uid, ()):
@@ -145,7 +146,7 @@ class DefaultPreemption:
         return latest is not None and not latest.terminating
 
     def _wait_for_last_victim(self, uid: str, last: Pod) -> None:
-        """It is the last victim's turn."""
+        """Hold the pod until its last victim is terminating."""
         self._stop_waiting(uid)
         self._last_victims[uid] = last
         self._pods_by_last_victim.setdefault(last.metadata.uid, set()).add(uid)
@@ -166,9 +167,9 @@ class DefaultPreemption:
     def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterResult | Coroutine[Any, Any, PostFilterResult]:
-        """Find victims, have them evicted, nominate the node.
+        """Find victims, start their evictions, and nominate the node.
 
-        Where extenders have a say about victims, the result has to be awaited.
+        Returns a coroutine if extenders take part in the choice of victims.
         """
         victims: int | None = 0
         try:
@@ -205,7 +206,7 @@ class DefaultPreemption:
     def _apply(
         self, pod: Pod, finding: PreemptionFinding, info: QueuedPodInfo | None
     ) -> tuple[int, PostFilterResult]:
-        """Carry a finding out; the number of victims as well."""
+        """Apply a finding; return the number of victims and the result."""
         if finding.chosen is None:
             return 0, _no_candidate(finding)
         victims = self._start_evictions(pod, finding.chosen, info)
@@ -213,9 +214,9 @@ class DefaultPreemption:
         return victims, PostFilterResult(None, nominated, PostFilterOutcome.NOMINATED)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Deleted pods, so that the event reaches a gated preemptor; the hint itself never wakes.
+        """Register for deleted pods, so that the event reaches a held preemptor.
 
-        The plugins that rejected the pod decide whether it is worth another attempt.
+        The hint is SKIP: the plugins that rejected the pod decide whether to try it again.
         """
         event = ClusterEvent(EventResource.POD, ActionType.DELETE)
         return (
@@ -250,7 +251,7 @@ class DefaultPreemption:
     # -- actuation -------------------------------------------------------------------------------
 
     def _start_evictions(self, pod: Pod, candidate: Candidate, info: QueuedPodInfo | None) -> int:
-        """Begin the evictions; the number of victims, 0 if all of them are leaving already."""
+        """Start the evictions; return the number of victims, 0 if all are terminating already."""
         victims = [each for each in candidate.victims if not each.terminating]
         if not victims:
             return 0
@@ -264,12 +265,12 @@ class DefaultPreemption:
     async def _preempt(
         self, pod: Pod, node_name: str, victims: Sequence[Pod], info: QueuedPodInfo | None
     ) -> None:
-        """All but the last victim side by side, then the last one.
+        """Evict all victims but the last concurrently, then the last one.
 
-        When an eviction failed the outcome of the attempt, which is over, becomes ERROR in `info`.
+        A failed eviction changes the outcome of the finished attempt in `info` to ERROR.
 
-        The pod is activated when something failed, and also when the last victim was already_gone before:
-        its deletion was then seen while the gate was still closed.
+        The pod is activated after a failure, and also if the last victim was deleted before its
+        eviction: that deletion event arrived while PreEnqueue still held the pod.
         """
         uid, retry = pod.metadata.uid, True
         attempts = 0 if info is None else info.attempts
@@ -297,10 +298,7 @@ class DefaultPreemption:
             raise BaseExceptionGroup(msg, errors)
 
     async def _clear_lower_nominations(self, pod: Pod, node_name: str) -> list[BaseException]:
-        """Pods of lower priority cannot count on the node any more.
-
-        Other schedulers' pods keep what their status says: it is not ours to write.
-        """
+        """Clear the nominations of this scheduler's pods of lower priority for the node."""
         errors: list[BaseException] = []
         for other in self._handle.nominator.nominated_pods_for_node(node_name):
             if other.priority >= pod.priority or not other.status.nominated_node_name:
@@ -320,7 +318,7 @@ class DefaultPreemption:
     async def _evict(
         self, pod: Pod, node_name: str, victims: Sequence[Pod]
     ) -> tuple[bool, list[BaseException]]:
-        """Whether a victim was already_gone already, and what failed."""
+        """Return whether a victim did not exist any more, and the errors."""
         to_delete = []
         for each in victims:
             if self._rejected_before_bind(each):
@@ -337,7 +335,7 @@ class DefaultPreemption:
         return any(result is False for result in results), errors
 
     def _rejected_before_bind(self, victim: Pod) -> bool:
-        """A victim that is not bound yet needs no deletion: it goes back to the queue."""
+        """Whether the victim was stopped before binding; it returns to the queue undeleted."""
         uid = victim.metadata.uid
         waiting = self._handle.waiting_pod(uid)
         if waiting is not None and waiting.preempt(self.name, PREEMPTED):

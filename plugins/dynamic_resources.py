@@ -1,9 +1,8 @@
-"""DynamicResources, exact for pods without resource claims (plugins.md 4.18).
+"""DynamicResources, complete for pods without resource claims.
 
-Claims need an allocator that kubestow does not have. A pod with claims is refused in PreFilter
-rather than gated in PreEnqueue, because a gated pod gets neither condition nor event and its owner
-would not learn why it waits. For all other pods this plugin takes part only in PostFilter, as
-upstream.
+Upstream: `dynamicresources.go`. kubestow cannot allocate devices. PreFilter rejects a pod with
+claims. PreEnqueue does not: a gated pod gets neither condition nor event, so its owner would not
+learn the reason. For all other pods only PostFilter has an effect, as upstream.
 """
 
 from __future__ import annotations
@@ -50,17 +49,17 @@ _STATE: Final = plugin_names.DYNAMIC_RESOURCES
 
 
 class DynamicResourcesArgs(Arguments):
-    """Arguments of DynamicResources: read and checked as upstream does, without effect so far."""
+    """Arguments of DynamicResources: read and validated as upstream does, without effect so far."""
 
     filter_timeout: dt.timedelta = dt.timedelta(seconds=10)
-    """Longest search for devices on one node; 0 means no limit. Default 10s, as upstream."""
+    """Maximum time to search devices on one node; 0 means no limit. Default 10s, as upstream."""
 
     binding_timeout: dt.timedelta = dt.timedelta(seconds=600)
-    """Longest wait for devices to become ready before binding. Default 600s, as upstream."""
+    """Maximum wait for devices to become ready before binding. Default 600s, as upstream."""
 
 
 class DynamicResources:
-    """Stands in upstream's place, so that messages and extension points agree."""
+    """Implements upstream's extension points, so that messages and metrics agree."""
 
     name: ClassVar[str] = plugin_names.DYNAMIC_RESOURCES
     args_type: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
@@ -74,7 +73,7 @@ class DynamicResources:
 
     @staticmethod
     def validate_args(args: DynamicResourcesArgs) -> Iterator[ArgumentProblem]:
-        """Timeouts must make sense."""
+        """Require non-negative timeouts, and at least 1 s for binding."""
         if args.filter_timeout < dt.timedelta():
             yield invalid("filterTimeout", _shown(args.filter_timeout), "must be zero or positive")
         if args.binding_timeout < dt.timedelta(seconds=1):
@@ -83,13 +82,13 @@ class DynamicResources:
             )
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        """Lets every pod in, see above."""
+        """Admit every pod; see the module's docstring."""
         return None
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Refuse a pod with claims; skip all others."""
+        """Reject a pod with claims; skip all others."""
         claims = pod.signature.resource_claims
-        # PostFilter must be able to tell that PreFilter had its turn.
+        # Lets PostFilter see that PreFilter of this plugin ran.
         state.write(_STATE, bool(claims))
         if not claims:
             return SKIP
@@ -97,15 +96,15 @@ class DynamicResources:
         return replace(refusal, skip_post_filter=True)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Never reached with a pod that has claims."""
+        """Accept every node; PreFilter has rejected pods with claims."""
         return None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         return all_pass(rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """Asked for no code; the contract wants an answer all the same."""
+        """Return a status; never called, since no row is rejected."""
         return NO_CLAIMS
 
     def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
@@ -127,37 +126,36 @@ class DynamicResources:
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         return no_scores(rows)
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column:
-        """All zero stays zero."""
+        """Keep the zeros."""
         return default_normalize(scores)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """No claim to reserve."""
+        """Do nothing: there is no claim to reserve."""
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """No claim to give back."""
+        """Do nothing: there is no claim to release."""
 
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> PreBindPreFlightResult | Status | None:
-        """PreBind has nothing to do."""
+        """Skip PreBind: there is no claim."""
         return SKIP
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """No claim to write."""
+        """Do nothing: there is no claim to write."""
         return None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """None: a pod's claims cannot change, so no event makes a refused pod schedulable here.
+        """Register nothing: a pod's claims cannot change, so no event can help a rejected pod.
 
-        Upstream's registrations would also make the service watch claims, slices and classes in
-        vain.
+        Upstream's registrations would also make the service watch claims, slices and classes.
         """
         return ()
 

@@ -1,4 +1,4 @@
-"""ImageLocality: prefers nodes that have the pod's images (plugins.md 4.10).
+"""ImageLocality: prefers nodes that have the pod's images (upstream `image_locality.go`).
 
 An image's size counts in proportion to the share of nodes that have it, so that one node with a
 rare image does not attract every pod of a workload. A node's score therefore depends on other
@@ -55,7 +55,7 @@ class ImageLocality:
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         present = list(_present(pod, table.images, table.node_count))
         if not present:
             return np.full(len(rows), _scaled(0, pod.signature.images.containers), dtype=np.int64)
@@ -69,7 +69,7 @@ class ImageLocality:
 def _present(
     pod: Pod, states: Mapping[str, ImageState], node_count: int
 ) -> Iterator[tuple[ImageState, int]]:
-    """Images of the pod that some node has, once per reference, with their part of the total."""
+    """Yield the pod's images that some node has, once per reference, with their scaled bytes."""
     for reference in pod.signature.images.names:
         image = states.get(reference)
         if image is not None:
@@ -89,7 +89,7 @@ def _totals(
 
 
 def _scaled(total: int, containers: int) -> int:
-    # Image volumes add to the total, not to the number of containers, as upstream.
+    # As upstream, image volumes add to the total but not to the number of containers.
     most = MAX_CONTAINER_THRESHOLD * containers
     if most <= MIN_THRESHOLD:  # a pod without containers, which no API server admits
         return MAX_NODE_SCORE if total >= MIN_THRESHOLD else 0

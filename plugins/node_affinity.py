@@ -1,8 +1,8 @@
-"""NodeAffinity: nodeSelector, node affinity, and the profile's own affinity (plugins.md 4.6).
+"""NodeAffinity: nodeSelector, node affinity and the profile's added affinity.
 
-A pod made for one node (DaemonSets write such pods) carries that node in `Pod.pin`, outside of its
-signature. Whoever shares results through the signature must therefore leave pinned pods out; the
-reuse declarations below speak of the others.
+Upstream: `node_affinity.go`. A pod created for one node, as by a DaemonSet, has that node in
+`Pod.pin`, outside of its signature. Results shared by signature must therefore exclude pinned pods;
+the reuse rules below apply to all others.
 """
 
 from __future__ import annotations
@@ -65,12 +65,11 @@ class NodeAffinityArgs(Arguments):
     """Arguments of NodeAffinity."""
 
     added_affinity: NodeAffinityTerms | None = None
-    """Demanded of (required) or added for (preferred) every pod of the profile, on top of its own.
-    Default: none, so that only pods decide."""
+    """Node affinity of every pod of the profile, in addition to its own. Default: none."""
 
 
 class NodeAffinity:
-    """Matches pods with nodes by the nodes' labels and names."""
+    """Filters and scores nodes by their labels and names."""
 
     name: ClassVar[str] = plugin_names.NODE_AFFINITY
     args_type: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
@@ -86,7 +85,7 @@ class NodeAffinity:
 
     @staticmethod
     def validate_args(args: NodeAffinityArgs) -> Iterator[ArgumentProblem]:
-        """Every term of the added affinity must parse."""
+        """Require every term of the added affinity to parse."""
         required, preferred = _compile(args)
         for problem in required.errors if required else ():
             yield invalid(problem.path, problem.value, problem.reason)
@@ -98,13 +97,13 @@ class NodeAffinity:
     def pre_filter(
         self, state: CycleState, pod: Pod, table: NodeTableView
     ) -> PreFilterResult | Status | None:
-        """Skip when nothing is demanded; narrow to nodes that the required terms name."""
+        """Skip a pod without requirements; select the nodes that required terms name."""
         if pod.pin:
             return PreFilterResult(frozenset((pod.pin,)))
         signature = pod.signature
         required = signature.required_node_affinity
         if required is not None and required.errors:
-            # The reason is upstream's, which does not say what is wrong; so the message does.
+            # Upstream's reason omits the parse errors; the FailedScheduling message adds them.
             errors = "; ".join(map(str, required.errors))
             state.note_failure(errors, if_rejected_by=self.name)
         named = signature.named_nodes
@@ -118,7 +117,7 @@ class NodeAffinity:
         return PreFilterResult(named) if named else CONFLICT
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """The profile's affinity first, then the pod's; parse errors count as no match."""
+        """Check the profile's affinity, then the pod's; an invalid term matches nothing."""
         if self._added_required is not None and not self._added_required.matches(
             node.labels, node.name
         ):
@@ -126,7 +125,7 @@ class NodeAffinity:
         return None if matches_required(pod, node.labels, node.name) else MISMATCH
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         index = selector(table, rows)
         codes = np.zeros(len(rows), dtype=np.int32)
         required = pod.signature.required_node_affinity
@@ -140,20 +139,20 @@ class NodeAffinity:
         return codes
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The rejection by the profile's or by the pod's affinity."""
+        """Return the rejection by the profile's or by the pod's affinity."""
         return ENFORCED_MISMATCH if code == _ENFORCED_CODE else MISMATCH
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """Skip when nobody prefers anything; an Error when a preference cannot be parsed."""
+        """Skip without preferred terms; return an error if a term does not parse."""
         preferred = pod.signature.preferred_node_affinity
         if preferred is not None and preferred.error is not None:
             return error(str(preferred.error))
         return SKIP if preferred is None and self._added_preferred is None else None
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int | Status:
-        """Sum of the weights of matching terms, the profile's and the pod's."""
+        """Sum the weights of matching terms of the profile and of the pod."""
         try:
             return sum(each.score(node.labels, node.name) for each in self._preferences(pod))
         except SelectorError as problem:
@@ -162,7 +161,7 @@ class NodeAffinity:
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         index = selector(table, rows)
         scores = no_scores(rows)
         for preferred in self._preferences(pod):
@@ -177,17 +176,16 @@ class NodeAffinity:
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column:
-        """The best node becomes 100, unless none matches anything."""
+        """Scale the best score to 100; all stay 0 if no term matches."""
         return default_normalize(scores)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A matching node appears, or a node's labels begin to match."""
+        """Register for nodes that are added, or whose labels change, so that they match."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
                 self._after_node_change,
-                # Of pods without a pin; `Pod.pin` belongs to the key under which an answer is
-                # shared.
+                # Pinned pods do not share: `Pod.pin` is part of the key of shared results.
                 per_signature=True,
             ),
         )

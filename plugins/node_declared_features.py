@@ -1,6 +1,7 @@
-"""NodeDeclaredFeatures: pods that need a feature go where it is declared (plugins.md 4.19).
+"""NodeDeclaredFeatures: keeps pods off nodes that do not declare the features they need.
 
-Which features a pod needs is inferred from its spec (`PodSignature.required_features`).
+Upstream: `nodedeclaredfeatures.go`. `PodSignature.required_features` infers the features from the
+pod's spec.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ GATE: Final = "NodeDeclaredFeatures"
 
 
 class NodeDeclaredFeatures:
-    """Compares needed with declared features; names a pod does not need are ignored."""
+    """Compares the features a pod needs with those a node declares."""
 
     name: ClassVar[str] = plugin_names.NODE_DECLARED_FEATURES
     args_type: ClassVar[type[NoArgs]] = NoArgs
@@ -61,7 +62,7 @@ class NodeDeclaredFeatures:
         return None if node.declared_features.issuperset(self._needed(pod)) else MISSING_FEATURES
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         needed = self._needed(pod)
         if not needed:
             return all_pass(rows)
@@ -71,11 +72,11 @@ class NodeDeclaredFeatures:
         )
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The one rejection."""
+        """Return the only rejection there is."""
         return MISSING_FEATURES
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A node appears or declares otherwise, or the pod itself needs something else."""
+        """Register for changes of declared features, and of the pod's own needs."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(
@@ -94,7 +95,7 @@ class NodeDeclaredFeatures:
 
 
 def _after_node_change(_pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-    # As upstream: any difference counts, whether it helps this pod or not.
+    # As upstream (isSchedulableAfterNodeChange): any difference counts, helpful or not.
     return queue_if(old is None or old.status.declared_features != new.status.declared_features)
 
 

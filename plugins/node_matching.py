@@ -1,7 +1,7 @@
-"""Node selectors over label columns: the columnar form of `scheduler.api.node_selectors`.
+"""Node selectors over label columns, the columnar form of `scheduler.api.node_selectors`.
 
-Labels are compared as small value ids, so a selector costs a few array operations per requirement,
-whatever its values look like. Functions take `rows` and the `index` that `row_selection.selector`
+Labels are compared as value ids, so a selector costs a few array operations per requirement.
+Functions take `rows` and the `index` that `row_selection.selector`
 made of them, and return one bool per entry of `rows`.
 """
 
@@ -78,10 +78,10 @@ def node_selector_mask(
 def term_mask(
     term: CompiledNodeSelectorTerm, table: NodeTableView, rows: Rows, index: slice | Rows
 ) -> BoolColumn | bool:
-    """Nodes that satisfy every requirement, none when the term could not be parsed.
+    """Nodes that satisfy every requirement; none if the term did not parse.
 
-    True or False where that is so for all nodes: a pod may have thousands of terms about labels
-    that no node has.
+    Returns True or False instead of a column if all nodes have the same result: a pod may have
+    thousands of terms about labels that no node has.
     """
     row = _only_row(term, table)
     if row is not None:
@@ -105,7 +105,7 @@ def _term_mask(
 
 
 def _only_row(term: CompiledNodeSelectorTerm, table: NodeTableView) -> int | None:
-    """The row that a term names by its one field and nothing else, -1 for a node unknown."""
+    """Return the row of a term that is one node name, -1 if unknown; None for other terms."""
     if term.invalid or term.labels or len(term.fields) != 1:
         return None
     only = term.fields[0]
@@ -118,7 +118,7 @@ def _only_row(term: CompiledNodeSelectorTerm, table: NodeTableView) -> int | Non
 def requirement_mask(
     requirement: Requirement, table: NodeTableView, index: slice | Rows
 ) -> BoolColumn | bool:
-    """Nodes whose label satisfies one requirement; True or False where all or none do.
+    """Nodes whose label satisfies one requirement; True or False if all or none do.
 
     `NotIn` and `DoesNotExist` accept no label.
     """
@@ -184,7 +184,7 @@ def _compared(
 
 
 def _look_up(values: int, value_ids: list[int] | Rows, column: Int32Column) -> BoolColumn:
-    # One entry more than there are values: id -1, a missing label, reads the last one.
+    # The extra last entry is read by id -1, a missing label.
     table = np.zeros(values + 1, dtype=np.bool_)
     table[value_ids] = True
     found: BoolColumn = table[column]
@@ -193,8 +193,8 @@ def _look_up(values: int, value_ids: list[int] | Rows, column: Int32Column) -> B
 
 def _field_mask(requirement: Requirement, table: NodeTableView, rows: Rows) -> BoolColumn:
     if requirement.key != METADATA_NAME:
-        # No such field: it reads as empty text on every node.
+        # An unknown field has the value "" on every node.
         return np.full(len(rows), requirement.accepts(""), dtype=np.bool_)
-    # One value is all that a field requirement may have.
+    # A field requirement has exactly one value.
     mask = is_node(table, rows, requirement.values[0])
     return mask if requirement.operator == selectors.IN else ~mask

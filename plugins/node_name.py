@@ -1,7 +1,7 @@
-"""NodeName: a pod that names its node fits there only (plugins.md 4.3).
+"""NodeName: a pod with `spec.nodeName` fits on that node only (upstream `node_name.go`).
 
-Nothing is narrowed in PreFilter, as upstream: every node is filtered and says so. Pods from the
-API server that name a node are placed already, so this matters for replayed and simulated pods.
+As upstream there is no PreFilter, so every other node reports the rejection. Pods from the API
+server that name a node are bound already: only replayed and simulated pods get here.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class NodeName:
 
     name: ClassVar[str] = plugin_names.NODE_NAME
     args_type: ClassVar[type[NoArgs]] = NoArgs
-    # True of pods that name no node. Those that do are not shared work: like pinned pods they must
-    # be evaluated on their own, because the name belongs to the pod and not to its signature.
+    # Holds for pods that name no node. The others must be evaluated one by one, like pinned pods,
+    # because the name is not part of the signature.
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE)
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
@@ -53,16 +53,16 @@ class NodeName:
         return OTHER_NODE if required and required != node.name else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         required = pod.spec.node_name
         if not required:
             return all_pass(rows)
         return (~is_node(table, rows, required)).astype(np.int32)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The one rejection."""
+        """Return the only rejection there is."""
         return OTHER_NODE
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """The named node may appear."""
+        """Register for added nodes."""
         return (ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),)

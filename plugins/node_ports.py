@@ -1,7 +1,7 @@
-"""NodePorts: a host port can be given once per node, address and protocol (plugins.md 4.7).
+"""NodePorts: rejects nodes where a requested host port is in use (upstream `node_ports.go`).
 
-The table keeps holders by port, so a pod costs what its ports' holders cost, not the number of
-nodes.
+The table indexes holders by port, so the cost of a pod depends on the holders of its ports, not on
+the number of nodes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_FREE_PORT: Final = unschedulable("node(s) didn't have free ports for the requ
 
 
 class NodePorts:
-    """Compares wanted host ports with those in use."""
+    """Compares requested host ports with those in use."""
 
     name: ClassVar[str] = plugin_names.NODE_PORTS
     args_type: ClassVar[type[NoArgs]] = NoArgs
@@ -56,7 +56,7 @@ class NodePorts:
         return None if pod.signature.host_ports else SKIP
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Reject a node where a wanted port is taken."""
+        """Reject a node where a requested port is in use."""
         used = node.used_ports
         for ip, protocol, port in pod.signature.host_ports:
             holders = used.get((protocol, port))
@@ -65,7 +65,7 @@ class NodePorts:
         return None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         used = table.host_ports
         contested = [
             (ip, used[protocol, port])
@@ -90,7 +90,7 @@ class NodePorts:
     def filter_without_victims(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
-        """As `filter_rows`, without what victims hold."""
+        """`filter_rows` with the ports of each row's potential victims released."""
         taken = np.zeros(len(rows), dtype=np.int32)
         for ip, protocol, port in pod.signature.host_ports:
             for held, kept in table.remaining_ports(protocol, port).items():
@@ -99,11 +99,11 @@ class NodePorts:
         return taken
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The one rejection."""
+        """Return the only rejection there is."""
         return NO_FREE_PORT
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A pod that held a wanted port is gone, or a node appears."""
+        """Register for deleted pods that held a requested port, and for added nodes."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
@@ -115,7 +115,7 @@ class NodePorts:
 
 
 def _taken(holders: Mapping[str, int], ip: str) -> bool:
-    """Whether `ip` is taken, given who holds the port; the wildcard excludes every address."""
+    """Whether `holders` of a port exclude `ip`; the wildcard address excludes every other."""
     return bool(holders) and (ip == ANY_IP or ip in holders or ANY_IP in holders)
 
 

@@ -1,7 +1,7 @@
-"""NodeUnschedulable: keeps pods off cordoned nodes unless they tolerate that (plugins.md 4.4).
+"""NodeUnschedulable: keeps pods off cordoned nodes unless they tolerate the cordon.
 
-Only `spec.unschedulable` is read here; the taint that a controller adds to a cordoned node is
-TaintToleration's.
+Upstream: `node_unschedulable.go`. Only `spec.unschedulable` is read; TaintToleration evaluates the
+taint that a controller adds to a cordoned node.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ class NodeUnschedulable:
         return UNSCHEDULABLE
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         if tolerates_cordon(pod.signature.tolerations):
             return all_pass(rows)
         return table.unschedulable[selector(table, rows)].astype(np.int32)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The one rejection."""
+        """Return the only rejection there is."""
         return UNSCHEDULABLE
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A schedulable node appears, one is uncordoned, or the pod tolerates the cordon."""
+        """Register for schedulable and uncordoned nodes, and for the pod's own new tolerations."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),

@@ -1,7 +1,7 @@
-"""NodeVolumeLimits: a node takes so many volumes of each CSI driver (plugins.md 4.14).
+"""NodeVolumeLimits: limits the attached volumes per node and CSI driver (upstream `csi.go`).
 
-Kept of upstream's oddity: a volume that is still attached but used by no pod of the node counts
-once as attached and once more for the pod that asks for it.
+As upstream, a volume that is still attached but used by no pod of the node counts twice for a pod
+that uses it: as attached and as new.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class NodeVolumeLimits:
         return None if any(map(_may_count, pod.signature.spec.volumes)) else SKIP
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Reject a node that the pod's volumes would overfill."""
+        """Reject a node whose limit the pod's volumes would exceed."""
         csi_node: CSINode | None = self._handle.listers["csinodes"].get(node.name)
         try:
             new = self._resolver.of_pod(pod, csi_node, incoming=True)
@@ -110,7 +110,11 @@ class NodeVolumeLimits:
         return None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`. Raises VolumesError where a pod's volumes cannot be told."""
+        """Columnar form of `filter`.
+
+        Raises:
+            VolumesError: the volumes of a pod on a limited node cannot be determined.
+        """
         codes = all_pass(rows)
         try:
             # In-tree volumes count on nodes with a CSINode; only these have limits.
@@ -130,7 +134,7 @@ class NodeVolumeLimits:
         return codes
 
     def _overfull(self, new: Collection[CSIVolume]) -> BoolColumn:
-        """(capacity,): rows that the volumes would overfill."""
+        """(capacity,): rows whose limits the volumes would exceed."""
         attachments = self._attachments
         over: BoolColumn | None = None
         for driver in sorted({volume.driver for volume in new}):
@@ -142,7 +146,7 @@ class NodeVolumeLimits:
                     users = attachments.users.get(volume)
                     if users:
                         total[list(users)] -= 1
-            # A row where all of them are in use already adds nothing, however full it is.
+            # A row where all volumes are in use already passes, even above its limit.
             added = total > attachments.counts(driver)
             here = (limits >= 0) & (total > limits) & added
             over = here if over is None else over | here
@@ -192,7 +196,7 @@ class NodeVolumeLimits:
         return found
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """Too many volumes, a claim that is missing, or a driver that is not installed."""
+        """Return too many volumes, a missing claim, or a driver that is not installed."""
         if code == _TOO_MANY:
             return TOO_MANY
         try:
@@ -203,7 +207,7 @@ class NodeVolumeLimits:
         return unschedulable(NOT_INSTALLED.format(drivers[code - _FIRST_DRIVER]))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Limits rise, volumes go, or a claim of the pod appears."""
+        """Register for raised limits, released volumes, and added claims of the pod."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(EventResource.CSI_NODE, ActionType.ADD | ActionType.UPDATE),

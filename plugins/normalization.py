@@ -1,4 +1,4 @@
-"""The default normalisation of raw scores to 0..100 (plugins.md 3.7).
+"""Default normalization of raw scores to 0..100 (`normalize_score.go: DefaultNormalizeScore`).
 
 Division truncates towards zero as upstream's does; NumPy's `//` floors, which differs for negative
 scores.
@@ -12,7 +12,7 @@ from scheduler.framework import MAX_NODE_SCORE, Int64Column
 
 
 def default_normalize(scores: Int64Column, *, reverse: bool = False) -> Int64Column:
-    """Scale int64 `scores` so that the largest becomes 100; `reverse` turns the order round.
+    """Scale int64 `scores` so that the largest becomes 100; `reverse` inverts the order.
 
     When no score is above 0 nothing is scaled: plain returns the input, reverse gives 100 to all.
 

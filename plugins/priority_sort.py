@@ -1,4 +1,4 @@
-"""PrioritySort: higher priority first, then the pod that has waited longer (plugins.md 4.1)."""
+"""PrioritySort: orders pods by priority, then by waiting time (upstream `priority_sort.go`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scheduler.framework import Handle, NoArgs, QueuedPodInfo, plugin_names
 
 
 class PrioritySort:
-    """Orders the active queue; pods equal in both stay in the order the queue holds them."""
+    """Orders the active queue; pods equal in both keep the queue's order."""
 
     name: ClassVar[str] = plugin_names.PRIORITY_SORT
     args_type: ClassVar[type[NoArgs]] = NoArgs

@@ -1,4 +1,4 @@
-"""SchedulingGates: keeps a pod out of the active queue while it has gates (plugins.md 4.2)."""
+"""SchedulingGates: holds a pod while it has scheduling gates (upstream `scheduling_gates.go`)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class SchedulingGates:
         pass
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        """Gate the pod while it has gates."""
+        """Hold the pod while it has gates."""
         gates = pod.spec.scheduling_gates
         if not gates:
             return None
         return unresolvable(WAITING.format(gates=" ".join(gate.name for gate in gates)))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Only the pod's own loss of its gates helps."""
+        """Register for the removal of the pod's own gates."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),

@@ -1,6 +1,7 @@
-"""TaintToleration: NoSchedule and NoExecute taints reject, others cost (plugins.md 4.5).
+"""TaintToleration: NoSchedule and NoExecute taints reject, PreferNoSchedule taints cost score.
 
-Nodes with equal taint lists share an id, so tolerations are evaluated once per distinct list.
+Upstream: `taint_toleration.go`. Nodes with equal taint lists share an id, so tolerations are
+evaluated once per distinct list.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from scheduler.framework import (
     unresolvable,
 )
 
-# Generic on purpose: upstream names neither key nor value, and events aggregate by text.
+# As upstream, the reason names neither key nor value, so that events aggregate by text.
 UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
 
 COMPARISON_GATE: Final = "TaintTolerationComparisonOperators"
@@ -50,7 +51,7 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class TaintToleration:
-    """Holds the pod's tolerations against the node's taints."""
+    """Compares the pod's tolerations with the node's taints."""
 
     name: ClassVar[str] = plugin_names.TAINT_TOLERATION
     args_type: ClassVar[type[NoArgs]] = NoArgs
@@ -62,11 +63,11 @@ class TaintToleration:
         self._rules = TaintRules(handle)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Reject a node with a NoSchedule or NoExecute taint that nothing tolerates."""
+        """Reject a node with an untolerated NoSchedule or NoExecute taint."""
         return UNTOLERATED if self._rules.rejects(node.taints, pod.signature) else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         signature = pod.signature
         codes: Codes = self._per_taint_set(
             table, rows, np.int32, lambda taints: int(self._rules.rejects(taints, signature))
@@ -74,23 +75,23 @@ class TaintToleration:
         return codes
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The one rejection."""
+        """Return the only rejection there is."""
         return UNTOLERATED
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """Never skips, as upstream: with no taint anywhere every node scores 100."""
+        """Return None, as upstream: without any taint every node scores 100."""
         return None
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Number of PreferNoSchedule taints that nothing tolerates."""
+        """Count the untolerated PreferNoSchedule taints."""
         return self._rules.count_preferences(node.taints, pod.signature)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         signature = pod.signature
         scores: Int64Column = self._per_taint_set(
             table, rows, np.int64, lambda taints: self._rules.count_preferences(taints, signature)
@@ -100,11 +101,11 @@ class TaintToleration:
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column:
-        """Fewest taints become 100."""
+        """Scale the fewest taints to 100."""
         return default_normalize(scores, reverse=True)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A node without such taints appears, a node loses them, or the pod tolerates more."""
+        """Register for nodes that become tolerable, and for the pod's own new tolerations."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
@@ -130,7 +131,7 @@ class TaintToleration:
         dtype: type[np.int32 | np.int64],
         evaluate: Callable[[Sequence[Taint]], int],
     ) -> Any:
-        """`evaluate` once per distinct taint list, spread over the rows."""
+        """Evaluate once per distinct taint list and spread the results over the rows."""
         sets, column = table.taint_sets, table.taint_set
         if len(rows) <= FEW:
             return np.array([evaluate(sets[column.item(row)]) for row in rows], dtype=dtype)
@@ -168,7 +169,7 @@ class TaintRules:
 
 
 def tolerates_comparing(toleration: Toleration, taint: Taint) -> bool:
-    """`tolerates` with the operators of the comparison gate.
+    """Whether the toleration covers the taint; supports the operators of the comparison gate.
 
     `Lt`: the taint's value is below the toleration's; `Gt`: above. Both must be canonical 64-bit
     decimals.

@@ -1,8 +1,8 @@
-"""VolumeRestrictions: disks and claims that only one pod can use at a time (plugins.md 4.13).
+"""VolumeRestrictions: rejects nodes for disks and claims that only one pod may use at a time.
 
-Kept of upstream's oddities: a ReadWriteOncePod claim in use rejects every node, also the one where
-it is used; AddPod and RemovePod compare claim names without namespaces; a pod that PreFilter
-skipped does not notice a nominated pod that will use its claim.
+As upstream (`volume_restrictions.go`): a ReadWriteOncePod claim in use rejects every node,
+including the one where it is used; AddPod and RemovePod compare claim names without namespaces; a
+pod that PreFilter skipped is not checked against a nominated pod that will use its claim.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _DISK, _CLAIM = 1, 2
 
 @dataclass(slots=True)
 class _State:
-    """What PreFilter found out; changed by AddPod and RemovePod."""
+    """Result of PreFilter; AddPod and RemovePod change it."""
 
     #: Names of the pod's ReadWriteOncePod claims.
     exclusive: frozenset[str]
-    #: How many uses of them there are.
+    #: Number of claims in `exclusive` that other pods use.
     conflicts: int
 
     def clone(self) -> _State:
@@ -86,7 +86,7 @@ class VolumeRestrictions:
         self._pods = VolumePods()
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Find exclusive claims in use; skip a pod without them and without exclusive disks."""
+        """Find exclusive claims in use; skip a pod without such claims and exclusive disks."""
         volumes = pod.signature.spec.volumes
         if not volumes:
             return SKIP
@@ -137,7 +137,7 @@ class VolumeRestrictions:
         known.conflicts += sign * sum(name in known.exclusive for name in other.signature.claims)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Reject a node with a conflicting disk, or every node when a claim is taken."""
+        """Reject a node with a conflicting disk, or every node if a claim is in use."""
         disks = _exclusive_disks(pod)
         if disks and _conflicts(disks, node.pods):
             return DISK_CONFLICT
@@ -145,7 +145,7 @@ class VolumeRestrictions:
         return CLAIM_IN_USE if known.conflicts > 0 else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         known: _State = state.read(_STATE)
         disks = _exclusive_disks(pod)
         codes = all_pass(rows)
@@ -160,11 +160,11 @@ class VolumeRestrictions:
         return codes
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The disk is taken, or the claim."""
+        """Return the conflict of the disk or of the claim."""
         return DISK_CONFLICT if code == _DISK else CLAIM_IN_USE
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A pod goes, a node comes, or a claim of the pod appears."""
+        """Register for deleted pods, added nodes, and added claims of the pod."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
@@ -206,7 +206,7 @@ def _conflicts(disks: Sequence[Volume], pods: Iterable[Pod]) -> bool:
 
 
 def _conflict(one: Volume, other: Volume) -> bool:
-    """Whether two in-line volumes are the same disk and cannot be used at once."""
+    """Whether two in-line volumes are the same disk and exclude each other (`isVolumeConflict`)."""
     gce, other_gce = one.gce_persistent_disk, other.gce_persistent_disk
     if gce and other_gce and gce.pd_name == other_gce.pd_name:
         return not (gce.read_only and other_gce.read_only)

@@ -1,7 +1,7 @@
-"""VolumeZone: pods go to the zone and region that labels of their volumes name (plugins.md 4.16).
+"""VolumeZone: keeps pods in the zone and region of their volumes' labels.
 
-Claims of ephemeral volumes are not looked at. Kept of upstream's oddities: a volume's beta label is
-satisfied by a node's GA label, but not the other way round.
+As upstream (`volume_zone.go`), claims of ephemeral volumes are ignored, and a node's GA label
+satisfies a volume's beta label, but not vice versa.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _SEPARATOR: Final = "__"
 
 
 class _Requirement(NamedTuple):
-    """A label that a volume puts on its node."""
+    """A label that a volume requires of its node."""
 
     key: str
     values: frozenset[str]
@@ -87,7 +87,7 @@ class VolumeZone:
         self._handle = handle
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Collect what the pod's volumes demand; skip a pod without demands."""
+        """Collect the labels the pod's volumes require; skip a pod without any."""
         if not pod.signature.spec.volumes:
             return SKIP
         found = self._requirements(pod)
@@ -109,7 +109,7 @@ class VolumeZone:
         return tuple(found)
 
     def _volume(self, pod: Pod, name: str) -> PersistentVolume | Status | None:
-        """The volume of a claim; None for a claim that waits for its first consumer."""
+        """Return the volume of a claim, None if the claim waits for its first consumer."""
         if not name:
             return NO_CLAIM_NAME
         listers = self._handle.listers
@@ -137,7 +137,7 @@ class VolumeZone:
         return None if found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else NO_VOLUME_NAME
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Reject a node of another zone; a node without any topology label passes."""
+        """Reject a node of another zone or region; a node without topology labels passes."""
         required = self._state(state, pod)
         if isinstance(required, Status):
             return required
@@ -157,7 +157,7 @@ class VolumeZone:
         return self._requirements(pod) if known is None else known
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         required = self._state(state, pod)
         if isinstance(required, Status) or not required:
             return all_pass(rows)
@@ -177,11 +177,11 @@ class VolumeZone:
         return codes
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The one rejection."""
+        """Return the only rejection there is."""
         return ZONE_CONFLICT
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A class, node, claim or volume appears or changes in what is read here."""
+        """Register for added objects, and for changes of what the filter reads."""
         changed = ActionType.ADD | ActionType.UPDATE
         return (
             ClusterEventWithHint(
@@ -207,7 +207,7 @@ class VolumeZone:
 
 
 def topology_of(volume: PersistentVolume) -> list[_Requirement]:
-    """What a volume's zone and region labels demand; a label with an empty part demands nothing."""
+    """Parse a volume's zone and region labels; a label with an empty part is ignored."""
     found = []
     for key in TOPOLOGY_KEYS:
         text = volume.metadata.labels.get(key)

@@ -1,1 +1,1 @@
-"""InterPodAffinity: pods that want to be near other pods, or away from them."""
+"""InterPodAffinity: affinity and anti-affinity between pods."""

@@ -1,4 +1,4 @@
-"""Pods that the incoming pod's own terms are about, per row; thousands of terms in one walk."""
+"""Numbers of pods per row that match the incoming pod's own terms."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _anti(
 def add_preferred(
     own: OwnTerms, table: NodeTableView, sums: Sums, *, weighted: bool = True
 ) -> None:
-    """Add the pods that preferred terms are about, with the weights of these or just once each."""
+    """Add the pods that match preferred terms, with the terms' weights or once each."""
     if own.many_preferred:
         for key, terms in own.many_preferred.items():
             if sums.wants(key):

@@ -1,4 +1,4 @@
-"""Required terms: counts per topology pair, and what a pod more or less changes in them."""
+"""Required terms: counts per topology pair, and their changes when pods are added or removed."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from scheduler.framework import (
 AFFINITY: Final = 1
 """Filter code: the pod's own affinity is not met."""
 ANTI_AFFINITY: Final = 2
-"""Filter code: the pod's own anti-affinity objects."""
+"""Filter code: the pod's own anti-affinity is violated."""
 EXISTING_ANTI_AFFINITY: Final = 3
-"""Filter code: the anti-affinity of a pod that is there objects."""
+"""Filter code: the anti-affinity of an existing pod is violated."""
 
 
 class RequiredState:
-    """What Filter reads. `clone` is cheap."""
+    """State of Filter, cheap to clone (upstream `filtering.go: preFilterState`)."""
 
     __slots__ = (
         "affinity", "anti", "existing", "matches_itself", "namespace_labels", "own", "terms_by_pod",
@@ -56,11 +56,11 @@ class RequiredState:
         self.anti = Pairs()
         #: Anti-affinity terms of other pods that match this one.
         self.existing = Pairs()
-        #: By signature and namespace of other pods: what `terms_against` says of them.
+        #: Results of `terms_against` by signature and namespace of the other pod.
         self.terms_by_pod: dict[tuple[int, str], Mapping[str, int]] = {}
 
     def clone(self) -> RequiredState:
-        """A copy that may change on its own."""
+        """Return an independent copy."""
         other = RequiredState.__new__(RequiredState)
         other.own = self.own
         other.namespace_labels = self.namespace_labels
@@ -73,12 +73,12 @@ class RequiredState:
 
     @property
     def idle(self) -> bool:
-        """Whether no node can be turned down."""
+        """Whether no node can be rejected."""
         own = self.own
         return not own.required and not own.required_anti and not self.existing.total
 
     def code(self, node: NodeInfo) -> int:
-        """0, or the code of the first kind of term that turns the node down."""
+        """Return 0, or the code of the first kind of term that rejects the node."""
         labels = node.labels
         if self.own.required and not self._meets_affinity(labels):
             return AFFINITY
@@ -89,7 +89,7 @@ class RequiredState:
         return 0
 
     def codes(self, table: NodeTableView, rows: Rows) -> Codes:
-        """As `code`, for many rows."""
+        """Columnar form of `code`."""
         index = selector(table, rows)
         codes = np.zeros(len(rows), dtype=np.int32)
         for key in self.existing.keys:
@@ -101,7 +101,7 @@ class RequiredState:
         return codes
 
     def codes_without_victims(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> Codes:
-        """As `codes`, each row without those of its own pods that may go."""
+        """`codes` with each row's own potential victims removed."""
         index = selector(table, rows)
         codes = np.zeros(len(rows), dtype=np.int32)
         victims = self._victim_terms(pod, table)
@@ -117,7 +117,7 @@ class RequiredState:
         return codes
 
     def removal_sensitive(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> BoolColumn:
-        """Whether pods of a row that may go are counted anywhere."""
+        """Whether any potential victim of a row is counted."""
         columns: list[Column] = list(self._victim_terms(pod, table).values())
         columns += anti_victims(self.own, table).values()
         if self.own.required:
@@ -128,7 +128,7 @@ class RequiredState:
         return matter
 
     def change(self, other: Pod, against: Mapping[str, int], node: NodeInfo, by: int) -> None:
-        """`other`, with terms `against` this pod, came to (+1) or left (-1) `node`."""
+        """Add (+1) `other`, with its terms `against` this pod, to `node`, or remove it (-1)."""
         labels = node.labels
         for key, number in against.items():
             _change(self.existing, key, labels, by * number)
@@ -145,10 +145,9 @@ class RequiredState:
         table: NodeTableView,
         compiled: Callable[[Pod], PodAffinityTerms],
     ) -> Mapping[str, int]:
-        """How many anti-affinity terms of each topology key `other` has that match `pod`.
+        """Count by topology key the anti-affinity terms of `other` that match `pod`; cached.
 
-        A dry run takes the same pods out and puts them back on many nodes, and each may have
-        thousands of terms, so what they say is found out once.
+        Dry runs remove and add the same pods on many nodes, and each may have thousands of terms.
         """
         key = (other.signature.id, other.metadata.namespace)
         found = self.terms_by_pod.get(key)
@@ -184,7 +183,7 @@ class RequiredState:
         return near
 
     def _victim_terms(self, pod: Pod, table: TableWithoutVictims) -> dict[str, Column]:
-        """By topology key: anti-affinity terms against the pod that go with their owners."""
+        """By topology key: anti-affinity terms of potential victims against the pod."""
         victims = Sums(table)
         metadata = pod.metadata
         for term in table.victim_terms(metadata.namespace, metadata.labels, self.namespace_labels):
@@ -195,11 +194,11 @@ class RequiredState:
     def _affinity_mask_without_victims(
         self, table: TableWithoutVictims, index: slice | Rows
     ) -> BoolColumn:
-        """As `_affinity_mask`, each row without the pods that go; they may end a group, too."""
+        """`_affinity_mask` with each row's potential victims removed; that may empty the group."""
         victims = required_victims(self.own, table)
         keys = self.own.required_keys
         present = {key: table.label_column(key)[index] >= 0 for key in keys}
-        # A pod that goes was counted once per term whose label the node has.
+        # Each victim was counted once per term whose label the node has.
         total = self.affinity.total - victims[index] * sum(
             present[key].astype(np.int64) * terms for key, terms in keys.items()
         )
@@ -223,7 +222,7 @@ def required_state(
     if table.has_existing_pod_terms:
         _count_existing(state, pod, table)
     if own.required:
-        # One pod must match all terms: what is counted is their conjunction.
+        # One pod must match all terms, so their conjunction is counted.
         pods = required_pods(own, table)
         for key, terms in own.required_keys.items():
             state.affinity.add(table, key, pods if terms == 1 else pods * np.int64(terms))
@@ -252,7 +251,7 @@ def _holds(pairs: Pairs, key: str, labels: Mapping[str, str]) -> bool:
 
 
 def _where(pairs: Pairs, table: NodeTableView, key: str, index: slice | Rows) -> BoolColumn:
-    """Rows whose value of `key` has pods; id -1, no such label, reads the last entry: False."""
+    """Rows whose value of `key` has pods; id -1, a missing label, reads the last entry: False."""
     found: BoolColumn = pairs.positive(table, key)[table.label_column(key)[index]]
     return found
 
@@ -264,7 +263,7 @@ def _remaining(
     index: slice | Rows,
     victims: Column | None,
 ) -> Int64Column:
-    """Per row what its domain has without what goes from this row; 0 or less without the label."""
+    """Per row its domain's number without this row's victims; 0 or less without the label."""
     left: Int64Column = pairs.per_value(table, key)[table.label_column(key)[index]]
     return left if victims is None else left - victims[index]
 

@@ -1,7 +1,7 @@
-"""Pairs: numbers by topology pair, that is by label key and value of nodes.
+"""Numbers by topology pair, i.e. by label key and value of nodes.
 
-The numbers are arrays over the value ids of each key, shared by all copies; what a what-if changes
-is kept beside them, so that a copy costs little.
+The numbers are arrays over the value ids of each key, shared by all clones; changes of a what-if
+are kept apart, so that a clone is cheap.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Column = Int32Column | Int64Column
 """(capacity,): numbers per row."""
 
 _MAX_HELD: Final = 64
-"""Columns to hold before they are added up: each takes 4 bytes a node."""
+"""Columns to collect before they are added up; each takes 4 bytes a node."""
 _FEW_ROWS: Final = 16
-"""Up to so many nodes a walk over them is quicker than a column."""
+"""Up to this many nodes a loop is faster than a column."""
 
 
 class Sums:
-    """Adds up columns (capacity,) by topology key, the same one only once, however often it comes.
+    """Sums columns (capacity,) by topology key; equal columns are multiplied instead of added.
 
-    A pod may have thousands of terms: most are about labels of nodes, or of pods, that none has.
+    A pod may have thousands of terms, most of them about labels that no node or pod has.
     """
 
     __slots__ = ("_few", "_found", "_present", "_sums", "_table")
@@ -42,19 +42,19 @@ class Sums:
         self._present: dict[str, bool] = {}
         #: By key and identity of a column: its weight so far, and the column.
         self._found: dict[tuple[str, int], tuple[int, Column]] = {}
-        #: Never written to: they may be columns of the table.
+        #: Read-only: these may be columns of the table.
         self._sums: dict[str, Column] = {}
         self._few: dict[str, Int64Column] = {}
 
     def wants(self, key: str) -> bool:
-        """Whether any node has the topology key, so that a column for it counts at all."""
+        """Whether any node has the topology key; otherwise columns for it do not count."""
         present = self._present.get(key)
         if present is None:
             present = self._present[key] = bool(self._table.label_values(key).ids)
         return present
 
     def add(self, key: str, column: Column, weight: int = 1) -> None:
-        """Take a column in; it must not change before `columns` is called."""
+        """Add a column; it must not change before `columns` is called."""
         mark = (key, id(column))
         known = self._found.get(mark)
         if known is None and len(self._found) >= _MAX_HELD:
@@ -62,7 +62,7 @@ class Sums:
         self._found[mark] = (weight if known is None else known[0] + weight, column)
 
     def add_term(self, key: str, term: ExistingPodTerm, weight: int = 1) -> None:
-        """Take in the pods that have a term."""
+        """Add the pods that have a term."""
         if term.row_count > _FEW_ROWS:
             self.add(key, term.counts, weight)
             return
@@ -73,7 +73,7 @@ class Sums:
             total[row] += pods * weight
 
     def columns(self) -> dict[str, Column]:
-        """The sum of each topology key, to be read only."""
+        """Return the sum of each topology key, read-only."""
         self._fold()
         for key, total in self._few.items():
             self._put(key, total)
@@ -103,7 +103,7 @@ class Pairs:
         self.total = 0
 
     def clone(self) -> Pairs:
-        """A copy that may change on its own."""
+        """Return an independent copy."""
         other = Pairs()
         other._base = self._base
         other._values = self._values
@@ -113,13 +113,13 @@ class Pairs:
 
     @property
     def keys(self) -> list[str]:
-        """Keys with a number other than 0."""
+        """Topology keys with a number other than 0."""
         return [*dict.fromkeys([*self._base, *(key for key, _ in self._changes)])]
 
     def add(
         self, table: NodeTableView, key: str, per_row: Column
     ) -> None:  # fmt: skip
-        """Add a column (capacity,) to the pairs of its rows; rows without the key do not count."""
+        """Add a column (capacity,) to the pairs of its rows; rows without the key are ignored."""
         values = table.label_values(key)
         size = len(values.ids)
         index = selector(table, table.rows)
@@ -147,7 +147,7 @@ class Pairs:
         self.total += by
 
     def number(self, key: str, value: str) -> int:
-        """The number of one pair."""
+        """Return the number of one pair."""
         changed = self._changes.get((key, value), 0) if self._changes else 0
         base = self._base.get(key)
         if base is None:
@@ -156,7 +156,7 @@ class Pairs:
         return changed if value_id is None else int(base[value_id]) + changed
 
     def per_value(self, table: NodeTableView, key: str) -> Int64Column:
-        """Numbers by value id of `key`, and a last one, 0, for nodes without the key."""
+        """Return numbers by value id of `key`, and a last entry, 0, for nodes without the key."""
         base = self._base.get(key)
         changes = [(value, by) for (changed, value), by in self._changes.items() if changed == key]
         if base is not None and not changes:
@@ -170,6 +170,6 @@ class Pairs:
         return numbers
 
     def positive(self, table: NodeTableView, key: str) -> BoolColumn:
-        """Which values of `key` have a number above 0; the last entry, no such label, is False."""
+        """Return which values of `key` have a number above 0; the last entry is False."""
         above: BoolColumn = self.per_value(table, key) > 0
         return above

@@ -1,8 +1,8 @@
-"""InterPodAffinity (plugins.md 4.12): terms about other pods, and other pods' terms about this one.
+"""InterPodAffinity: a pod's terms about other pods, and other pods' terms about it.
 
-Results depend on the pods of the whole cluster and on the pod's own labels, so nothing is reused
-between pods. Nor does a cycle look at pods: the node table keeps counts per selector, and the
-terms of placed pods grouped by what they say.
+Upstream: `interpodaffinity/plugin.go`. Results depend on all pods of the cluster and on the pod's
+own labels, so nothing is reused between pods. A cycle does not visit pods: the node table keeps
+counts per selector, and groups of equal terms of placed pods.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class InterPodAffinityArgs(Arguments):
     """Arguments of InterPodAffinity."""
 
     hard_pod_affinity_weight: int = 1
-    """What a required affinity term of a placed pod adds to the score of its domain when it matches
-    the incoming pod, 0 to 100. Default 1: such pods attract each other a little."""
+    """Weight of a placed pod's required affinity term that matches the incoming pod, in the score
+    of its domain, 0 to 100. Default 1."""
 
     ignore_preferred_terms_of_existing_pods: bool = False
-    """For pods without preferred terms of their own, leave scores alone altogether, required terms
-    of placed pods included. Default: false."""
+    """Skip scoring for pods without preferred terms of their own, even if required terms of placed
+    pods match. Default: false."""
 
 
 class InterPodAffinity:
-    """Keeps pods near those they need and away from those they cannot stand."""
+    """Filters and scores nodes by the pods in their topology domains."""
 
     name: ClassVar[str] = plugin_names.INTER_POD_AFFINITY
     args_type: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
@@ -86,13 +86,13 @@ class InterPodAffinity:
 
     @staticmethod
     def validate_args(args: InterPodAffinityArgs) -> Iterator[ArgumentProblem]:
-        """The weight must be from 0 to 100."""
+        """Require a weight from 0 to 100."""
         weight = args.hard_pod_affinity_weight
         if not 0 <= weight <= _MAX_WEIGHT:
             yield invalid("hardPodAffinityWeight", weight, "not in valid range [0, 100]")
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Count; Skip when neither the pod nor any placed pod has something to say."""
+        """Count matching pods; skip if no term of the pod or of a placed pod can reject a node."""
         if not table.has_existing_pod_terms and not _has_terms(pod):
             return SKIP
         own = self._terms.own(pod)
@@ -105,14 +105,14 @@ class InterPodAffinity:
         return None
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """One pod more in the node's domains, with its own terms."""
+        """Add a pod and its terms to the node's domains."""
         self._change(state, pod, added, node, 1)
         return None
 
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
     ) -> Status | None:
-        """One pod less in the node's domains."""
+        """Remove a pod and its terms from the node's domains."""
         self._change(state, pod, removed, node, -1)
         return None
 
@@ -122,28 +122,28 @@ class InterPodAffinity:
         found.change(other, against, node, by)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Own affinity, own anti-affinity, then that of placed pods."""
+        """Check own affinity, own anti-affinity, then that of placed pods."""
         code = _required(state).code(node)
         return self.filter_status(state, pod, code) if code else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         return _required(state).codes(table, rows)
 
     def filter_without_victims(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
-        """As `filter_rows`, without the victims of each row."""
+        """`filter_rows` with the potential victims of each row removed."""
         return _required(state).codes_without_victims(pod, table, rows)
 
     def removal_sensitive_rows(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> BoolColumn:
-        """Rows with victims that are counted."""
+        """Rows whose potential victims are counted."""
         return _required(state).removal_sensitive(pod, table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """Which kind of term turned the node down."""
+        """Return the rejection by the kind of term."""
         if code == AFFINITY:
             return AFFINITY_UNMET
         return ANTI_AFFINITY_VIOLATED if code == ANTI_AFFINITY else EXISTING_VIOLATED
@@ -151,11 +151,11 @@ class InterPodAffinity:
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """Sum up weights; Skip when no pod contributes."""
+        """Sum weights; skip if no pod contributes."""
         prefers = _has_preferences(pod.signature.spec.affinity)
         if not prefers and (self._ignores_others or not table.has_existing_pod_terms):
-            # Without terms anywhere the pod's own required ones do not matter for the score, but
-            # upstream reads them and stumbles over what cannot be parsed.
+            # The pod's own required terms do not affect the score, but upstream parses them and
+            # fails on errors.
             return SKIP if self._ignores_others else self._skip_unless_broken(pod)
         own = self._terms.own(pod)
         if own.parsing_problem:
@@ -168,23 +168,23 @@ class InterPodAffinity:
         return None
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Sum of the weights that the node's domains have gathered."""
+        """Sum the weights of the node's domains."""
         return _preferred(state).score(node)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         return _preferred(state).scores(table, rows)
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column:
-        """The lowest score becomes 0, the highest 100."""
+        """Scale the lowest score to 0 and the highest to 100."""
         return normalized(scores)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Pods that terms speak of come, go or change; nodes change domains."""
+        """Register for pods that terms match, and for changes of topology domains."""
         return affinity_events(self._terms)
 
     def _skip_unless_broken(self, pod: Pod) -> Status:

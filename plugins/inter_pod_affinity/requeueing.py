@@ -1,7 +1,7 @@
-"""Which events may help a pod that InterPodAffinity rejected (queue-and-events.md section 8).
+"""Queueing hints of InterPodAffinity (`interpodaffinity/plugin.go: EventsToRegister`).
 
-As upstream, namespace selectors are held against no labels here, and of several anti-affinity terms
-all must match, though one suffices to reject.
+As upstream, namespace selectors are matched against an empty label set here, and of several
+anti-affinity terms all must match, though one suffices to reject.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 def affinity_events(terms: Terms) -> Sequence[ClusterEventWithHint]:
-    """The registrations."""
+    """Return the registrations."""
     hints = _Hints(terms)
     return (
         ClusterEventWithHint(
@@ -44,7 +44,7 @@ def affinity_events(terms: Terms) -> Sequence[ClusterEventWithHint]:
         ClusterEventWithHint(
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
             hints.after_node_change,
-            # Topology keys are all it reads, and they are the signature's.
+            # The hint reads only topology keys, which are part of the signature.
             per_signature=True,
         ),
     )
@@ -55,7 +55,7 @@ class _Hints:
         self._terms = terms
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """A required pod came, an required_anti one went, or the labels of the pod itself changed."""
+        """Queue if a matching pod appeared, an anti-affine one left, or the own labels changed."""
         if new is not None and same_pod(pod, new):
             return QueueingHint.QUEUE
         if not all(is_placed(each) for each in (old, new) if each is not None):
@@ -74,9 +74,9 @@ class _Hints:
         )
 
     def required_labels(self, pod: Pod) -> frozenset[Label] | None:
-        """Labels of which another pod has at least one if `after_pod_change` is to say QUEUE.
+        """Return labels of which another pod has at least one if `after_pod_change` says QUEUE.
 
-        Where the other pod goes and its own terms decide, `_provided_labels` knows nothing.
+        `_provided_labels` covers deleted pods whose own terms decide.
         """
         terms = self._terms.compiled(pod)
         required, required_anti = (
@@ -88,7 +88,7 @@ class _Hints:
         return required | required_anti
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        """The node entered a domain the pod may want, or left one it must avoid."""
+        """Queue if the node entered a domain of an affinity term or left an anti-affine one."""
         terms = self._terms.compiled(pod)
         if terms.errors:
             return QueueingHint.QUEUE
@@ -103,7 +103,7 @@ class _Hints:
 
 
 def _labels_of_one(terms: Sequence[AffinityTerm]) -> frozenset[Label] | None:
-    """Labels of which every pod that all terms match has one; the fewest that can be label_sets."""
+    """Return a minimal set of labels of which every pod that matches all terms has at least one."""
     if not terms:
         return frozenset()
     label_sets = [each.selector.needed_labels for each in terms]

@@ -1,4 +1,4 @@
-"""Preferred terms, the pod's own and those of others, as sums of weights per topology pair."""
+"""Preferred terms of the pod and of others, as sums of weights per topology pair."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scheduler.framework import (
 
 
 class PreferredState:
-    """What Score reads."""
+    """State of Score."""
 
     __slots__ = ("contributed", "pairs")
 
@@ -33,12 +33,12 @@ class PreferredState:
         self.contributed = False
 
     def score(self, node: NodeInfo) -> int:
-        """Sum over the node's labels; may be negative."""
+        """Return the sum over the node's labels; may be negative."""
         labels = node.labels
         return sum(self.pairs.number(key, labels[key]) for key in self.pairs.keys if key in labels)
 
     def scores(self, table: NodeTableView, rows: Rows) -> Int64Column:
-        """As `score`, for many rows."""
+        """Columnar form of `score`."""
         index = selector(table, rows)
         total = np.zeros(len(rows), dtype=np.int64)
         for key in self.pairs.keys:
@@ -53,7 +53,7 @@ def preferred_state(
     namespace_labels: Mapping[str, str],
     hard_weight: int,
 ) -> PreferredState:
-    """Sum up weights over placed pods, terminating ones included."""
+    """Sum weights over placed pods, including terminating ones."""
     state = PreferredState()
     metadata = pod.metadata
     others = table.existing_pod_terms(metadata.namespace, metadata.labels, namespace_labels)
@@ -74,7 +74,7 @@ def preferred_state(
 
 
 def _any_pod(own: OwnTerms, others: Sequence[ExistingPodTerm], table: NodeTableView) -> bool:
-    """Whether a pod on a node with the topology key takes part, where all weights sum up to 0."""
+    """Whether a pod on a node with the topology key contributes, although all sums are 0."""
     pods = Sums(table)
     add_preferred(own, table, pods, weighted=False)
     for term in others:
@@ -98,12 +98,12 @@ def _weight(term: ExistingPodTerm, hard_weight: int) -> int:
 
 
 def normalized(scores: Int64Column) -> Int64Column:
-    """Scale from the lowest to the highest score; all 0 when they are equal."""
+    """Scale from the lowest to the highest score; all 0 if they are equal."""
     lowest = int(scores.min()) if len(scores) else 0
     spread = int(scores.max()) - lowest if len(scores) else 0
     if not spread:
         return np.zeros(len(scores), dtype=np.int64)
-    # Divide first, as upstream does in float64, for the result is cut off.
+    # Divide first in float64, as upstream: the result is truncated.
     share = (scores - lowest).astype(np.float64) / float(spread)
     final: Int64Column = (float(MAX_NODE_SCORE) * share).astype(np.int64)
     return final

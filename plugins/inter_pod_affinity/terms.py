@@ -1,7 +1,8 @@
-"""What an incoming pod asks of other pods, with namespace selectors resolved (plugins.md 4.12).
+"""Terms of an incoming pod, with namespace selectors resolved.
 
-Upstream resolves a selector to names, and yet holds it against an empty label set later on. A
-selector that accepts a namespace without labels therefore covers every namespace.
+Upstream resolves a selector to names (`plugin.go: mergeAffinityTermNamespacesIfNotEmpty`) and later
+matches it against an empty label set as well. A selector that accepts a namespace without labels
+therefore covers every namespace.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class OwnTerm(NamedTuple):
     weight: int = 0
 
     def matches(self, pod: Pod) -> bool:
-        """Whether the term speaks of `pod`."""
+        """Whether the term matches `pod`."""
         namespaces, selector = self.pods
         if namespaces is not None and pod.metadata.namespace not in namespaces:
             return False
@@ -41,32 +42,32 @@ class OwnTerm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnTerms:
-    """All terms of the incoming pod; anti-affinity that is preferred has a negative weight."""
+    """All terms of the incoming pod; preferred anti-affinity has negative weights."""
 
     required: tuple[OwnTerm, ...]
     required_anti: tuple[OwnTerm, ...]
     preferred: tuple[OwnTerm, ...]
     parsing_problem: str
-    """Upstream's text when some list cannot be parsed, else empty."""
+    """Upstream's text if a list cannot be parsed, else empty."""
     required_keys: Mapping[str, int]
-    """Topology keys of `required`, and how many terms have each."""
+    """Topology keys of `required` with their numbers of terms."""
 
     many_required: ManyTerms | None
-    """`required` once more where they are very many, taken together."""
+    """`required` as a conjunction, if there are very many terms."""
     many_anti: Mapping[str, ManyTerms]
-    """`required_anti` once more where they are very many, by topology key."""
+    """`required_anti` by topology key, if there are very many terms."""
     many_preferred: Mapping[str, ManyTerms]
-    """As `many_anti`, of `preferred`."""
+    """`preferred` by topology key, if there are very many terms."""
 
     def all_required_match(self, pod: Pod) -> bool:
-        """Whether every required affinity term speaks of `pod`; False without terms."""
+        """Whether every required affinity term matches `pod`; False without terms."""
         if self.many_required is not None:
             metadata = pod.metadata
             return bool(self.many_required.matching(metadata.namespace, metadata.labels)[0])
         return bool(self.required) and all(each.matches(pod) for each in self.required)
 
     def anti_matching(self, pod: Pod) -> Mapping[str, int]:
-        """How many required anti-affinity terms of each topology key speak of `pod`."""
+        """Count by topology key the required anti-affinity terms that match `pod`."""
         if self.many_anti:
             namespace, labels = pod.metadata.namespace, pod.metadata.labels
             numbers = {
@@ -81,7 +82,7 @@ class OwnTerms:
 
 
 class Terms:
-    """Compiles terms; remembers them by signature and namespace until some namespace changes."""
+    """Compiles terms and caches them by signature and namespace until a namespace changes."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -89,16 +90,16 @@ class Terms:
         self._own: BoundedMemory[tuple[int, str], OwnTerms] = BoundedMemory(_MAX_BYTES)
 
     def compiled(self, pod: Pod) -> PodAffinityTerms:
-        """The terms as they stand in the pod, with namespace selectors unresolved."""
+        """Return the pod's terms with namespace selectors unresolved."""
         return pod.signature.pod_affinity_terms(pod.metadata.namespace)
 
     def own(self, pod: Pod) -> OwnTerms:
-        """The terms of an incoming pod."""
+        """Return the resolved terms of an incoming pod."""
         version = self._handle.table.version(NAMESPACES)
         if version != self._version:
             self._version = version
             self._own.clear()
-        # Not the signature itself: that of a large pod must go with its last pod.
+        # By id: a reference would keep the signature of a large pod alive.
         key = (pod.signature.id, pod.metadata.namespace)
         found = self._own.get(key)
         if found is None:
@@ -107,7 +108,7 @@ class Terms:
         return found
 
     def namespace_labels(self, pod: Pod) -> Mapping[str, str]:
-        """Labels of the pod's namespace; none when it is not known."""
+        """Return the labels of the pod's namespace; none if it is unknown."""
         namespace = self._handle.listers[NAMESPACES].get(pod.metadata.namespace)
         if namespace is None:
             return _NO_LABELS
@@ -155,7 +156,7 @@ class Terms:
 
 
 def _many_by_key(terms: Sequence[OwnTerm]) -> Mapping[str, ManyTerms]:
-    """The terms by topology key; nothing where they are few."""
+    """Group terms by topology key; empty if they are few."""
     if len(terms) <= MANY_TERMS:
         return {}
     by_key: dict[str, list[OwnTerm]] = {}

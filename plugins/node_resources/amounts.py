@@ -1,7 +1,8 @@
-"""Amounts of configured resources: of a pod, of a node, of a row.
+"""Amounts of configured resources of a pod, a node or a row.
 
-A scalar resource (extended, hugepages, ...) that the pod does not ask for takes no part in
-scoring; CPU, memory and ephemeral storage always do (plugins.md 4.8 and 4.9).
+A scalar resource (extended, hugepages, ...) that the pod does not request is not scored; CPU,
+memory and ephemeral storage always are (`resource_allocation.go: score`, and `PreScore` of both
+plugins).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Demand(NamedTuple):
     amount: int
     """Above 0."""
     bit: int
-    """What a shortage sets in the filter's mask."""
+    """Bit of the filter code that reports a shortage."""
 
 
 class Share(NamedTuple):
@@ -39,12 +40,12 @@ class Share(NamedTuple):
 
     name: str
     amount: int
-    """What the pod adds."""
+    """Amount the pod requests."""
     weight: int
 
 
 def shares(specs: Iterable[ResourceSpec], pod: Resources) -> list[Share]:
-    """Configured resources that take part, given what the pod asks for."""
+    """Return the configured resources that are scored for a pod with these requests."""
     taking_part = []
     for spec in specs:
         amount = amount_of(pod, spec.name)
@@ -54,7 +55,7 @@ def shares(specs: Iterable[ResourceSpec], pod: Resources) -> list[Share]:
 
 
 def amount_of(resources: Resources, name: str) -> int:
-    """The amount of one resource, 0 when absent."""
+    """Return the amount of one resource, 0 if absent."""
     match name:
         case "cpu":
             return resources.milli_cpu
@@ -68,7 +69,7 @@ def amount_of(resources: Resources, name: str) -> int:
 def amounts_in(
     table: NodeTableView, name: str, index: slice | Rows
 ) -> tuple[Int64Column, Int64Column]:
-    """(allocatable, requested) of a resource on some rows. Do not write to them."""
+    """Return (allocatable, requested) of a resource on some rows. Do not write to them."""
     native = NATIVE.get(name)
     if native is None:
         return table.scalar_amounts(name, index)
@@ -76,7 +77,7 @@ def amounts_in(
 
 
 def amounts_at(table: NodeTableView, name: str, row: int) -> tuple[int, int]:
-    """(allocatable, requested) of a resource on a row."""
+    """Return (allocatable, requested) of a resource on one row."""
     native = NATIVE.get(name)
     if native is None:
         return table.scalar_amounts_at(name, row)

@@ -1,4 +1,4 @@
-"""Arguments of the two plugins here, with upstream's defaults and checks."""
+"""Arguments of both resource plugins, with upstream's defaults and validation."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _NOT_A_NAME: Final = "must be a name or a DNS subdomain / a name"
 
 
 class ResourceSpec(Arguments):
-    """A resource that takes part in scoring."""
+    """A resource that is scored."""
 
     name: str = ""
     """Resource name, e.g. `cpu` or `example.com/gpu`."""
 
     weight: int = 0
-    """Share in the mean, 1 to 100. Default 1; 0 means the default, as upstream."""
+    """Weight in the mean, 1 to 100. Default 1; 0 means the default, as upstream."""
 
     def __post_init__(self) -> None:
         """Fill in the weight."""
@@ -60,7 +60,7 @@ class RequestedToCapacityRatioParameters(Arguments):
 
 
 class ScoringStrategy(Arguments):
-    """How NodeResourcesFit scores."""
+    """Scoring of NodeResourcesFit."""
 
     type: str = ""
     """One of `STRATEGY_TYPES`. No default; a whole strategy left out means LeastAllocated."""
@@ -69,7 +69,7 @@ class ScoringStrategy(Arguments):
     """Resources that count. Default: cpu and memory, equally."""
 
     requested_to_capacity_ratio: RequestedToCapacityRatioParameters | None = None
-    """Needed by that strategy, forbidden for the others."""
+    """Required for that strategy, forbidden for the others."""
 
     def __post_init__(self) -> None:
         """Fill in the resources."""
@@ -81,10 +81,10 @@ class NodeResourcesFitArgs(Arguments):
     """Arguments of NodeResourcesFit."""
 
     ignored_resources: tuple[str, ...] = ()
-    """Extended resources that the filter does not look at. Default: none."""
+    """Extended resources that the filter ignores. Default: none."""
 
     ignored_resource_groups: tuple[str, ...] = ()
-    """Prefixes (`example.com`) of extended resources not to look at. Default: none."""
+    """Prefixes (`example.com`) of extended resources that the filter ignores. Default: none."""
 
     scoring_strategy: ScoringStrategy | None = None
     """Default: LeastAllocated over cpu and memory, which spreads load."""
@@ -99,7 +99,7 @@ class NodeResourcesBalancedAllocationArgs(Arguments):
     """Arguments of NodeResourcesBalancedAllocation."""
 
     resources: tuple[ResourceSpec, ...] = ()
-    """Resources whose shares are to be even; every weight must be 1. Default: cpu and memory."""
+    """Resources to balance; every weight must be 1. Default: cpu and memory."""
 
     def __post_init__(self) -> None:
         """Fill in the resources."""
@@ -108,12 +108,12 @@ class NodeResourcesBalancedAllocationArgs(Arguments):
 
 
 def default_resources() -> tuple[ResourceSpec, ...]:
-    """What is looked at unless configured."""
+    """Return the resources scored by default."""
     return ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1)
 
 
 def fit_problems(args: NodeResourcesFitArgs) -> Iterator[ArgumentProblem]:
-    """What is wrong with the arguments of NodeResourcesFit."""
+    """Validate the arguments of NodeResourcesFit (`ValidateNodeResourcesFitArgs`)."""
     for index, name in enumerate(args.ignored_resources):
         if not is_qualified_name(name):
             yield invalid(f"ignoredResources[{index}]", name, _NOT_A_NAME)
@@ -130,7 +130,7 @@ def fit_problems(args: NodeResourcesFitArgs) -> Iterator[ArgumentProblem]:
 
 
 def balanced_problems(args: NodeResourcesBalancedAllocationArgs) -> Iterator[ArgumentProblem]:
-    """What is wrong with the arguments of NodeResourcesBalancedAllocation."""
+    """Validate the arguments of NodeResourcesBalancedAllocation."""
     seen: set[str] = set()
     for index, resource in enumerate(args.resources):
         path = f"resources[{index}]"
@@ -142,7 +142,7 @@ def balanced_problems(args: NodeResourcesBalancedAllocationArgs) -> Iterator[Arg
 
 
 def shape_problems(points: Sequence[ShapePoint], path: str) -> Iterator[ArgumentProblem]:
-    """What is wrong with a shape."""
+    """Validate a shape (`validation_pluginargs.go: validateFunctionShape`)."""
     if not points:
         yield required(path, "at least one point must be specified")
         return

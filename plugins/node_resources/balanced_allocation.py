@@ -1,8 +1,8 @@
-"""NodeResourcesBalancedAllocation: prefers nodes the pod makes more even (plugins.md 4.9).
+"""NodeResourcesBalancedAllocation: prefers nodes whose resource usage the pod balances.
 
-The score compares the balance with and without the pod: 75 means no change. Arithmetic is float64
-in upstream's order of operations, because a last bit can decide a truncation; `np.std` would add
-up differently.
+Upstream: `balanced_allocation.go`. The score compares the balance with and without the pod: 75
+means no change. Arithmetic is float64 in upstream's order of operations, because the last bit can
+decide a truncation; `np.std` adds in another order.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _UsageColumn(NamedTuple):
 
 
 class NodeResourcesBalancedAllocation:
-    """Scores the change of balance. Pods that ask for none of the resources are not scored."""
+    """Scores the change of balance. Pods that request none of the resources are not scored."""
 
     name: ClassVar[str] = plugin_names.NODE_RESOURCES_BALANCED_ALLOCATION
     args_type: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = (
@@ -75,17 +75,17 @@ class NodeResourcesBalancedAllocation:
 
     @staticmethod
     def validate_args(args: NodeResourcesBalancedAllocationArgs) -> Iterator[ArgumentProblem]:
-        """Names once, weights 1."""
+        """Require distinct names and weights of 1."""
         return balanced_problems(args)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """Skip a pod that asks for none of the resources."""
+        """Skip a pod that requests none of the resources."""
         return None if self._shares(pod) else SKIP
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """0 to 100, 75 for no change; 0 for a pod that PreScore would have skipped."""
+        """Return 0 to 100, 75 for no change; 0 for a pod that PreScore would have skipped."""
         allocatable, requested = node.allocatable, node.requested
         taking_part = self._shares(pod)
         if not taking_part:
@@ -104,7 +104,7 @@ class NodeResourcesBalancedAllocation:
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         taking_part = self._shares(pod)
         if not taking_part:
             return no_scores(rows)
@@ -125,7 +125,7 @@ class NodeResourcesBalancedAllocation:
         return _score_columns(columns, len(rows))
 
     def _shares(self, pod: Pod) -> list[Share]:
-        """Resources that take part; none when the pod asks for none of them."""
+        """Return the scored resources; none if the pod requests none of them."""
         taking_part = shares(self._resources, pod.signature.assigned)
         return taking_part if any(share.amount for share in taking_part) else []
 
@@ -140,7 +140,7 @@ def _score(usages: Sequence[_Usage]) -> int:
 
 
 def _evenness(fractions: Sequence[float]) -> int:
-    """100 for equal shares, down to 50 for the most uneven."""
+    """Return 100 for equal fractions, down to 50 for the most uneven."""
     count = len(fractions)
     deviation = 0.0
     if count == 2:
@@ -158,7 +158,7 @@ def _evenness(fractions: Sequence[float]) -> int:
 
 
 def _score_columns(usages: Sequence[_UsageColumn], count: int) -> Int64Column:
-    """A node leaves out what it does not have, so nodes are handled in groups with the same."""
+    """Score nodes in groups that have the same resources; resources a node lacks are left out."""
     having = np.zeros(count, dtype=np.int64)
     for position, usage in enumerate(usages):
         having |= (usage.allocatable != 0).astype(np.int64) << position
@@ -192,7 +192,7 @@ def _score_group(usages: Sequence[_UsageColumn], count: int) -> Int64Column:
 
 
 def _evenness_columns(fractions: Sequence[FloatColumn], count: int) -> Int64Column:
-    """As `_evenness`, with the same order of additions."""
+    """Columnar form of `_evenness`, with the same order of additions."""
     if len(fractions) < 2:
         return np.full(count, MAX_NODE_SCORE, dtype=np.int64)
     if len(fractions) == 2:

@@ -1,7 +1,7 @@
-"""NodeResourcesFit: enough free resources on the node, and how full it becomes (plugins.md 4.8).
+"""NodeResourcesFit: filters by free resources and scores the resulting usage (upstream `fit.go`).
 
 The filter reports every resource that is short, so its codes are bit masks: one bit for the number
-of pods, one for "not even an empty node would do", and one per resource the pod asks for, in the
+of pods, one for "does not fit on the empty node either", and one per requested resource, in the
 order in which reasons appear. A pod may name 20,000 resources: all scalar ones beyond
 `_MAX_REASONS` share the last bit, and names that no node has are decided once for all rows.
 
@@ -43,14 +43,14 @@ from scheduler.framework import (
 TOO_MANY_PODS: Final = "Too many pods"
 INSUFFICIENT: Final = "Insufficient {resource}"
 INSUFFICIENT_OTHERS: Final = "Insufficient other resources"
-"""Stands for all scalar resources beyond the first `_MAX_REASONS` that the pod names."""
+"""Reason for all scalar resources beyond the first `_MAX_REASONS` of the pod."""
 
 _POD_LIMIT: Final = 1
 _UNRESOLVABLE: Final = 2
 _FIRST_RESOURCE: Final = 4
 _MAX_REASONS: Final = 24
-"""Scalar resources with a bit of their own: with one more, for the others, codes stay below 2**30,
-from where on they are the engine's own."""
+"""Scalar resources with a bit of their own. With one more bit for the others, codes stay below
+2**30, where the engine's own codes begin."""
 _FIRST_SCALAR: Final = _FIRST_RESOURCE << len(NATIVE)
 _OTHERS: Final = _FIRST_SCALAR << _MAX_REASONS
 
@@ -58,15 +58,15 @@ _USAGE: Final = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE)
 
 
 class Needs(NamedTuple):
-    """What a pod needs of a node, as far as the nodes there are can tell apart."""
+    """Resources a pod needs, restricted to those that some node has."""
 
     demands: list[Demand]
     nowhere: int
-    """The mask of what no node has at all: a shortage of every row."""
+    """Bits of the resources that no node has: a shortage on every row."""
 
 
 class NodeResourcesFit:
-    """Filters by what is free and scores by how much of it the pod would use."""
+    """Compares the pod's requests with the node's free resources."""
 
     name: ClassVar[str] = plugin_names.NODE_RESOURCES_FIT
     args_type: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
@@ -86,15 +86,15 @@ class NodeResourcesFit:
 
     @staticmethod
     def validate_args(args: NodeResourcesFitArgs) -> Iterator[ArgumentProblem]:
-        """Names, weights and the strategy."""
+        """Validate names, weights and the strategy."""
         return fit_problems(args)
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Return None: the number of pods concerns every pod; the signature has its requests."""
+        """Return None: the pod limit concerns every pod, and the signature has the requests."""
         return None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Collect everything that is short."""
+        """Reject a node, with every resource that is short."""
         requests = pod.signature.requests
         mask = _POD_LIMIT if node.pod_count + 1 > node.allowed_pod_number else 0
         if not requests.empty:
@@ -107,7 +107,7 @@ class NodeResourcesFit:
         return _status(mask, requests) if mask else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         needs = self._needs(pod.signature.requests)
         if len(rows) <= FEW:
             return np.array(_masks(table, rows, needs), dtype=np.int32)
@@ -124,31 +124,31 @@ class NodeResourcesFit:
         return codes
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """Every shortage of the mask, in order."""
+        """Return a status with every shortage of the mask, in order."""
         return _status(code, pod.signature.requests)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """Never skips. What the pod counts with is in the signature already."""
+        """Return None; the signature has the amounts to score with."""
         return None
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """0 to 100 by the configured strategy."""
+        """Return 0 to 100 by the configured strategy."""
         return self._scorer.one(pod.signature.scoring, node)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         return self._scorer.rows(pod.signature.scoring, table, rows)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Room may appear when a pod goes or shrinks, or when a node comes or grows."""
+        """Register for pods that release resources, and for nodes that are added or grow."""
         return fit_events(self._demands)
 
     def _needs(self, requests: Resources) -> Needs:
-        """What must be free; remembered for the next node or victim."""
+        """Return what must be free; cached for the next node or victim."""
         known, sequence, needs = self._latest
         if known is requests and (not needs.nowhere or sequence == self._table.sequence):
             return needs
@@ -160,7 +160,7 @@ class NodeResourcesFit:
         return needs
 
     def _satisfiable(self, requests: Resources) -> Needs:
-        """The demands that some node can meet at all, and the shortage of all the others."""
+        """Separate the demands that some node offers from those that no node offers."""
         is_offered, nowhere = self._table.offers_scalar, 0
         demands = []
         for each in self._demands(requests):
@@ -171,7 +171,7 @@ class NodeResourcesFit:
         return Needs(demands, nowhere)
 
     def _demands(self, requests: Resources) -> Iterator[Demand]:
-        """Each amount above 0 that the pod asks for, in the order of reasons."""
+        """Yield each requested amount above 0, in the order of reasons."""
         bit = _FIRST_RESOURCE
         for name in NATIVE:
             amount = amount_of(requests, name)
@@ -198,7 +198,7 @@ def _shortage(amount: int, capacity: int, used: int, bit: int) -> int:
 
 
 def _masks(table: NodeTableView, rows: Rows, needs: Needs) -> list[int]:
-    """One mask per row in plain Python, quicker than NumPy for a few rows."""
+    """Return one mask per row in plain Python, faster than NumPy for a few rows."""
     pod_count, pod_limit = table.pod_count, table.pod_limit
     allocatable, requested = table.allocatable, table.requested
     masks = []

@@ -1,8 +1,8 @@
-"""When room may have appeared for a pod that NodeResourcesFit rejected (queue-and-events.md 8).
+"""Queueing hints of NodeResourcesFit (`fit.go: EventsToRegister`).
 
-As upstream, a node event is judged by whether the pod fits the node when empty. Unlike upstream,
-resources that the profile ignores are ignored here too, as the filter does: otherwise a pod that
-asks for one would sleep through the arrival of the node it waits for.
+As upstream (`isSchedulableAfterNodeChange`), a node event helps only if the pod fits the empty
+node. Unlike upstream, resources that the profile ignores are ignored here too, as in the filter:
+otherwise a pod that requests one would miss the arrival of a node.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from scheduler.framework import (
 )
 
 Demands = Callable[[Resources], Iterable[Demand]]
-"""From what a pod requests to what must be free for it."""
+"""Maps the requests of a pod to the resources that must be free."""
 
 
 def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
-    """The registrations of NodeResourcesFit, without those about device classes."""
+    """Return the registrations, without upstream's for device classes."""
 
     def after_scale_down(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
         if same_pod(pod, new):
@@ -38,7 +38,7 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
         return queue_if(freed)
 
     def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        # Asked twice: a pod may name so many resources that a list of them is not worth making.
+        # `demands` runs twice: for a pod with very many resources a list would cost more.
         requests = pod.signature.requests
         resources, pods = node_allocatable(new)
         if not fits_empty_node(demands(requests), resources, pods):
@@ -68,12 +68,12 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
 
 
 def fits_empty_node(needed: Iterable[Demand], allocatable: Resources, pods: int) -> bool:
-    """Whether a node of that size could take the pod if it had no other."""
+    """Whether the pod would fit on an empty node of that size."""
     return pods >= 1 and all(each.amount <= amount_of(allocatable, each.name) for each in needed)
 
 
 def grows(needed: Iterable[Demand], before: Resources, after: Resources) -> bool:
-    """Whether there is more of something needed."""
+    """Whether the amount of any needed resource grew."""
     return any(amount_of(after, each.name) > amount_of(before, each.name) for each in needed)
 
 

@@ -1,8 +1,8 @@
-"""How NodeResourcesFit scores a pod: the configured strategy over what node and pod use together.
+"""Scoring of NodeResourcesFit: the configured strategy over the usage of node and pod together.
 
-Upstream's oddity is kept in what callers pass as the pod (`PodSignature.scoring`): containers with
-defaults, pod-level requests ignored. CPU and memory of the node are its non-zero requests,
-everything else its plain ones.
+As upstream (`resource_allocation.go: calculatePodResourceRequest`), callers pass the pod's requests
+with defaults and without pod-level requests (`PodSignature.scoring`). For CPU and memory the node's
+non-zero requests count, for other resources its plain requests.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from scheduler.api.requests import Resources
 from scheduler.framework import MAX_NODE_SCORE, Int64Column, NodeInfo, NodeTableView, Rows
 
 _NON_ZERO: Final = frozenset({"cpu", "memory"})
-"""What pods that state no request count with here."""
+"""Resources for which pods without a request count with a default."""
 
 
 class Scorer:
-    """A strategy with the resources it looks at."""
+    """A strategy and the resources it scores."""
 
     def __init__(self, strategy: Strategy, resources: Sequence[ResourceSpec]) -> None:
         self._strategy = strategy
         self._resources = tuple(resources)
 
     def one(self, pod: Resources, node: NodeInfo) -> int:
-        """The score of one node, 0 to 100."""
+        """Return the score of one node, 0 to 100."""
         allocatable, requested = node.allocatable, node.requested
         milli_cpu, memory = node.non_zero_requested
         used = {"cpu": milli_cpu, "memory": memory}
@@ -58,7 +58,7 @@ class Scorer:
         )
 
     def rows(self, pod: Resources, table: NodeTableView, rows: Rows) -> Int64Column:
-        """The scores of many nodes."""
+        """Return the scores of many nodes."""
         taking_part = shares(self._resources, pod)
         if not taking_part:
             return no_scores(rows)
@@ -71,7 +71,7 @@ class Scorer:
 
 
 def scorer(strategy: ScoringStrategy | None) -> Scorer:
-    """The scorer of valid arguments."""
+    """Build the scorer for valid arguments."""
     if strategy is None:
         strategy = ScoringStrategy(type=LEAST_ALLOCATED)
     if strategy.type == LEAST_ALLOCATED:

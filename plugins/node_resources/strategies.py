@@ -1,8 +1,8 @@
 """Scoring strategies of NodeResourcesFit: from (requested, allocatable) per resource to 0..100.
 
-Each strategy exists once per form, over integers and over int64 columns, with the same arithmetic:
-int64, truncating, weights of resources that count (plugins.md 4.8). Amounts are clamped so that a
-product with 100 stays within 64 bits; no real node comes near.
+Upstream: `least_allocated.go`, `most_allocated.go` and `requested_to_capacity_ratio.go`. Integers
+and int64 columns use the same truncating arithmetic. Amounts are clamped so that a product with 100
+stays within 64 bits; no real node comes near.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Number = TypeVar("Number", int, Int64Column)
 
 
 class Strategy(Protocol):
-    """Combines resources into a node's score. An entry with allocatable 0 does not count."""
+    """Combines resources into a node's score. Entries with allocatable 0 are ignored."""
 
     def one(self, resources: Sequence[Amounts]) -> int:
-        """The score of one node."""
+        """Return the score of one node."""
         ...
 
     def column(self, resources: Sequence[AmountColumns]) -> Int64Column:
-        """The scores of many; `resources` is not empty."""
+        """Return the scores of many nodes; `resources` is not empty."""
         ...
 
 
@@ -42,7 +42,7 @@ class _WeightedMean:
     """Base of LeastAllocated and MostAllocated: truncated mean of the resources' scores."""
 
     def one(self, resources: Sequence[Amounts]) -> int:
-        """Sum of score times weight, divided by the sum of weights."""
+        """Return the sum of score times weight, divided by the sum of weights."""
         total = weights = 0
         for requested, allocatable, weight in resources:
             if allocatable:
@@ -52,7 +52,7 @@ class _WeightedMean:
         return total // weights if weights else 0
 
     def column(self, resources: Sequence[AmountColumns]) -> Int64Column:
-        """As `one`."""
+        """Columnar form of `one`."""
         total: Int64Column | int = 0
         weights: Int64Column | int = 0
         for requested, allocatable, weight in resources:
@@ -93,8 +93,8 @@ class MostAllocated(_WeightedMean):
 class RequestedToCapacityRatio:
     """Scores the used share by a broken line through configured points.
 
-    Two differences from the other strategies are upstream's: a resource that scores 0 is left out
-    of the mean, weight included, and the mean is rounded.
+    As upstream, and unlike the other strategies: a resource that scores 0 is left out of the mean,
+    including its weight, and the mean is rounded.
     """
 
     def __init__(self, points: Sequence[tuple[int, int]]) -> None:
@@ -103,7 +103,7 @@ class RequestedToCapacityRatio:
         self._score_column = np.array(self._scores, dtype=np.int64)
 
     def one(self, resources: Sequence[Amounts]) -> int:
-        """Rounded weighted mean of the resources that score above 0."""
+        """Return the rounded weighted mean of the resources that score above 0."""
         total = weights = 0
         for requested, allocatable, weight in resources:
             if allocatable:
@@ -115,7 +115,7 @@ class RequestedToCapacityRatio:
         return int(total / weights + 0.5) if weights else 0
 
     def column(self, resources: Sequence[AmountColumns]) -> Int64Column:
-        """As `one`."""
+        """Columnar form of `one`."""
         length = len(resources[0][0])
         total = np.zeros(length, dtype=np.int64)
         weights = np.zeros(length, dtype=np.int64)
@@ -130,7 +130,7 @@ class RequestedToCapacityRatio:
 
 
 def broken_linear(points: Sequence[tuple[int, int]], percent: int) -> int:
-    """The line's value at `percent`: flat outside the points, truncated towards zero between them.
+    """Return the line's value at `percent`: flat outside the points, truncated between them.
 
     >>> line = [(0, 2), (40, 10), (100, 0)]
     >>> [broken_linear(line, percent) for percent in (0, 20, 30, 40, 70, 100)]

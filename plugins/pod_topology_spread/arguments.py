@@ -1,4 +1,4 @@
-"""Arguments of PodTopologySpread, with upstream's defaults and checks."""
+"""Arguments of PodTopologySpread, with upstream's defaults and validation."""
 
 from __future__ import annotations
 
@@ -36,28 +36,29 @@ SYSTEM_CONSTRAINTS: Final = (
     TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=3),
     TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5),
 )
-"""What `defaultingType: System` stands for."""
+"""Constraints of `defaultingType: System` (`plugin.go: systemDefaultConstraints`)."""
 
 
 class PodTopologySpreadArgs(Arguments):
     """Arguments of PodTopologySpread."""
 
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    """For pods that have no constraint of their own; the selector is deduced from the pod's
-    Services and its controller. Only with `defaultingType: List`. Default: none."""
+    """Constraints of pods without their own; the selector is derived from the pod's Services and
+    its controller. Only with `defaultingType: List`. Default: none."""
 
     defaulting_type: str = ""
     """`System`, two built-in soft constraints over hostname and zone, or `List`, the constraints
-    given here. Default: System, which spreads what belongs together without being asked."""
+    given here. Default: System."""
 
     node_provisioning_timeout: timedelta | None = None
-    """With feature gate PodTopologySpreadFallbackMode: criterion NodeProvisioningFailed holds also
-    when nobody has set the condition NodeProvisioningInProgress this long after spreading first
-    turned the pod down. Greater than zero. Default: none, only the condition counts."""
+    """With feature gate PodTopologySpreadFallbackMode: criterion NodeProvisioningFailed also holds
+    if condition NodeProvisioningInProgress is still missing or Unknown this long after
+    PodTopologySpread first rejected the pod. Greater than zero. Default: none, only the condition
+    counts."""
 
     fallback_strategy: str = REPLACE
     """With the same gate: `Replace`, a constraint whose criteria hold is soft at once, or
-    `StrictFirst`, only if no node fits while it is hard. Default: Replace, as KEP-3990 has it;
+    `StrictFirst`, only if no node fits while it is hard. Default: Replace, as in KEP-3990;
     StrictFirst costs a second pass over the nodes."""
 
     def __post_init__(self) -> None:
@@ -67,12 +68,12 @@ class PodTopologySpreadArgs(Arguments):
 
     @property
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
-        """The default constraints in force."""
+        """Default constraints in force."""
         return SYSTEM_CONSTRAINTS if self.defaulting_type == SYSTEM else self.default_constraints
 
 
 def argument_problems(args: PodTopologySpreadArgs) -> Iterator[ArgumentProblem]:
-    """What is wrong with the arguments."""
+    """Validate the arguments (`validation_pluginargs.go: ValidatePodTopologySpreadArgs`)."""
     timeout = args.node_provisioning_timeout
     if timeout is not None and timeout <= timedelta():
         yield invalid(

@@ -1,7 +1,8 @@
-"""Which constraints a pod has: its own, or else the profile's defaults (plugins.md 4.11).
+"""Constraints of a pod: its own, or else the profile's defaults.
 
-A pod with any constraint of its own gets no default at all. The selector of the defaults is deduced
-from the Services that select the pod and from its controller; without either there are none.
+Upstream: `podtopologyspread/common.go`. A pod with any constraint of its own gets no default. The
+selector of the defaults is derived from the Services that select the pod and from its controller
+(`helper/spread.go: DefaultSelector`); a pod without either has no default constraints.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ OWNER_PLURALS: Final = {
 REQUIRED_RESOURCES: Final = ("services", *OWNER_PLURALS.values())
 
 _MAX_BYTES: Final = 8 << 20
-"""Of parsed constraints; those of some 1,000 ordinary signatures. Half as many for what is
-written."""
+"""Memory for parsed constraints, enough for about 1,000 ordinary signatures; half of it for
+`Written`."""
 _MAX_SELECTOR_BYTES: Final = 8 << 20
-"""Of deduced selectors and the labels they were deduced for; some 4,000 ordinary ones."""
+"""Memory for derived selectors with the labels they derive from; about 4,000 ordinary ones."""
 _BYTES_PER_SELECTOR: Final = 500
 _BYTES_PER_LABEL: Final = 170
-"""A label in a key, without its text."""
+"""Overhead of a label in a cache key, without its text."""
 _BYTES_PER_REQUIREMENT: Final = 900
-"""One of a selector; its text is that of the Service or controller."""
+"""Overhead of a selector's requirement; the Service or controller owns the text."""
 
 
 class Constraint(NamedTuple):
-    """One constraint, ready to count with."""
+    """A constraint with its compiled selector and upstream's defaults."""
 
     max_skew: int
     topology_key: str
@@ -66,12 +67,12 @@ class Constraint(NamedTuple):
     honors_taints: bool
 
     def matches(self, pod: Pod) -> bool:
-        """Whether the labels of a pod satisfy the selector; the namespace is not looked at."""
+        """Whether a pod's labels satisfy the selector; the namespace is ignored."""
         return self.selector.matches(pod.metadata.labels)
 
 
 class _Parsed(NamedTuple):
-    """Constraints of one kind, and the label keys to add for each."""
+    """Constraints of one kind, with the `matchLabelKeys` of each."""
 
     constraints: tuple[Constraint, ...]
     match_label_keys: tuple[tuple[str, ...], ...]
@@ -79,7 +80,7 @@ class _Parsed(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """What the constraints of one signature say; `excess` where they are too many to be read."""
+    """Constraints of one signature; `excess` is the error text if there are too many."""
 
     hard: _Parsed
     soft: _Parsed
@@ -87,9 +88,9 @@ class _Own(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The hard constraints of a pod as they were written, for whoever may soften them."""
+    """Topology keys and criteria of a pod's hard constraints, for the fallback."""
 
-    #: False: they are the profile's defaults.
+    #: Whether the constraints are the pod's own; False for the profile's defaults.
     own: bool
     #: Topology keys in the order of the constraints; unique.
     hard_keys: tuple[str, ...]
@@ -98,7 +99,7 @@ class Written(NamedTuple):
 
 
 class Constraints:
-    """Finds the constraints of pods; remembers what it parsed and deduced."""
+    """Finds the constraints of pods; caches parsed constraints and derived selectors."""
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._handle = handle
@@ -107,7 +108,7 @@ class Constraints:
         self._default_soft = self._parse(args.constraints, SCHEDULE_ANYWAY)
         self._default_written = _written(args.constraints, own=False)
         self._default_order = _order(args.constraints)
-        #: By signature, as its id: that of a large pod must go with its last pod.
+        #: By id of the signature: a reference would keep the signature of a large pod alive.
         self._parsed: BoundedMemory[int, _Own] = BoundedMemory(_MAX_BYTES)
         self._written: BoundedMemory[int, Written] = BoundedMemory(_MAX_BYTES // 2)
         self._services = ServiceSelectors()
@@ -121,24 +122,24 @@ class Constraints:
         return bool(self._default_hard.constraints)
 
     def excess(self, pod: Pod) -> str:
-        """What is said of a pod with more constraints than are read; empty for all others."""
+        """Return the error text of a pod with too many constraints; empty for all others."""
         signature = pod.signature
         return self._own(signature).excess if signature.spec.topology_spread_constraints else ""
 
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
-        """DoNotSchedule constraints, in the pod's order; SelectorError if one cannot be parsed."""
+        """Return DoNotSchedule constraints in the pod's order. Raises SelectorError."""
         if not pod.signature.spec.topology_spread_constraints:
-            return self._deduced(self._default_hard, pod)
+            return self._derived(self._default_hard, pod)
         return _of(self._own(pod.signature).hard, pod)
 
     def soft(self, pod: Pod) -> tuple[Constraint, ...]:
-        """ScheduleAnyway constraints; otherwise as `hard`."""
+        """Return ScheduleAnyway constraints in the pod's order. Raises SelectorError."""
         if not pod.signature.spec.topology_spread_constraints:
-            return self._deduced(self._default_soft, pod)
+            return self._derived(self._default_soft, pod)
         return _of(self._own(pod.signature).soft, pod)
 
     def written(self, pod: Pod) -> Written:
-        """The hard constraints' keys and criteria."""
+        """Return the keys and criteria of the hard constraints."""
         signature = pod.signature
         listed = signature.spec.topology_spread_constraints
         if not listed:
@@ -153,7 +154,7 @@ class Constraints:
     def divided(
         self, pod: Pod, soft_keys: Collection[str]
     ) -> tuple[tuple[Constraint, ...], tuple[Constraint, ...]]:
-        """Hard and soft constraints with the hard ones of `soft_keys` among the soft, in order."""
+        """Return (hard, soft), the hard constraints of `soft_keys` moved to soft, in order."""
         hard, soft = self.hard(pod), self.soft(pod)
         listed = pod.signature.spec.topology_spread_constraints
         order = _order(listed) if listed else self._default_order
@@ -194,7 +195,7 @@ class Constraints:
 
     # -- defaults --------------------------------------------------------------------------------
 
-    def _deduced(self, defaults: _Parsed, pod: Pod) -> tuple[Constraint, ...]:
+    def _derived(self, defaults: _Parsed, pod: Pod) -> tuple[Constraint, ...]:
         if not defaults.constraints:
             return ()
         selector = self._default_selector(pod)
@@ -238,7 +239,7 @@ class Constraints:
 
 
 def _of(parsed: _Parsed, pod: Pod) -> tuple[Constraint, ...]:
-    """The constraints as they read for a pod with its labels."""
+    """Return the constraints with the pod's own labels of `matchLabelKeys` added."""
     constraints, keys, problem = parsed
     if problem is not None:
         raise problem
@@ -256,7 +257,7 @@ def _of(parsed: _Parsed, pod: Pod) -> tuple[Constraint, ...]:
 
 
 def _bytes_of(labels: Mapping[str, str], selector: CompiledLabelSelector) -> int:
-    """Estimate of a deduced selector and its key: 64 labels may have 24 kB."""
+    """Estimate the bytes of a derived selector and its key: 64 labels may have 24 kB."""
     nbytes = _BYTES_PER_SELECTOR + _BYTES_PER_REQUIREMENT * len(selector.requirements)
     if len(labels) > MAX_PLAIN_LABELS:
         # The key has a digest of them.
@@ -265,7 +266,7 @@ def _bytes_of(labels: Mapping[str, str], selector: CompiledLabelSelector) -> int
 
 
 def _readable(selector: Any) -> CompiledLabelSelector:
-    """A controller's selector; one that cannot be parsed adds nothing, as upstream."""
+    """Compile a controller's selector; as upstream, one that does not parse adds nothing."""
     try:
         return compile_label_selector(selector)
     except SelectorError:

@@ -1,4 +1,4 @@
-"""The annotation that says when hard spread constraints may soften (KEP-3990 rules S1, S2, A45).
+"""The annotation with the fallback criteria of hard constraints (docs/topology-spread-fallback.md).
 
     value   = entry *( ";" entry )
     entry   = ( topologyKey / "*" ) "=" criterion *( "+" criterion )
@@ -6,8 +6,8 @@
 A stock API server drops the native field `fallbackCriteria`, but keeps metadata. The topology key
 names a hard constraint of a pod uniquely; `*` stands for every hard constraint that no entry names.
 
-Invariant: all or nothing. One mistake anywhere and no entry counts. Pure text in, mapping out: the
-scheduler and whoever validates manifests use the same function.
+Invariant: all or nothing. One mistake invalidates the whole annotation. The scheduler and the
+validation of manifests use the same function.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Criteria = tuple[str, ...]
 
 
 class FallbackAnnotationError(ValueError):
-    """The annotation is invalid as a whole; the text says what is wrong and what would be right."""
+    """The annotation is invalid as a whole; the text names the mistake and the correction."""
 
 
 def parse_fallback_annotation(value: str, hard_keys: Collection[str]) -> Mapping[str, Criteria]:
-    """Criteria by topology key, or by `*`, for a pod with these DoNotSchedule constraints.
+    """Parse criteria by topology key, or by `*`, for a pod with these DoNotSchedule constraints.
 
     >>> parse_fallback_annotation("zone=NodeProvisioningFailed + PreemptionFailed", ["zone"])
     {'zone': ('NodeProvisioningFailed', 'PreemptionFailed')}
 
     Raises:
-        FallbackAnnotationError: nothing of it may be used.
+        FallbackAnnotationError: no part of the annotation may be used.
     """
     if not value.strip():
         raise FallbackAnnotationError(
@@ -57,7 +57,7 @@ def parse_fallback_annotation(value: str, hard_keys: Collection[str]) -> Mapping
 def criteria_by_key(
     entries: Mapping[str, Criteria], hard_keys: Collection[str]
 ) -> Mapping[str, Criteria]:
-    """What parsed entries mean for each hard constraint, `*` resolved.
+    """Resolve `*`: return the criteria of each hard constraint that has any.
 
     >>> criteria_by_key({"*": ("PreemptionFailed",)}, ["zone"])
     {'zone': ('PreemptionFailed',)}

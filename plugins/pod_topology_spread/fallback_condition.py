@@ -1,8 +1,9 @@
-"""The pod condition in which the fallback keeps what must outlive the process (KEP-3990 rule S15).
+"""The pod condition that persists the fallback's state over restarts.
 
-Its message starts with `since=<RFC 3339>`, the time T0 of rule S5, in every state; while it is True
-the keys of the constraints that were soft follow, which is what the latch is restored from (S11).
-Written and read by the scheduler only, so its clock is compared with itself.
+Rule S15 of docs/topology-spread-fallback.md. In every state the message starts with
+`since=<RFC 3339>`, T0 of rule S5. While the status is True the keys of the soft constraints follow,
+from which the latch of rule S11 is restored. Only the scheduler writes and reads it, so T0 is
+compared with the clock that set it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CONDITION: Final = "kubestow.io/TopologySpreadFallback"
 AWAITING_CRITERIA: Final = "AwaitingCriteria"
 CRITERIA_MET: Final = "CriteriaMet"
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
-#: The message where criteria were taken away again.
+#: Message after all criteria were removed.
 NO_CRITERIA: Final = "no constraint has criteria"
 
 _SINCE: Final = re.compile(r"since=(\S+?)(?:;|$)")
@@ -33,13 +34,13 @@ def fallback_condition(
     *,
     invalid: str = "",
 ) -> Condition:
-    """The condition after an attempt.
+    """Build the condition after an attempt.
 
     Args:
         soft: topology keys that were treated as ScheduleAnyway, with the reason.
         awaited: keys of constraints that stayed hard, with the criteria that do not hold now.
-        since: T0, wall clock seconds; None when spreading never turned the pod down.
-        invalid: what is wrong with the annotation.
+        since: T0 in seconds since the epoch; None if PodTopologySpread never rejected the pod.
+        invalid: why the annotation is ignored; empty if it is valid.
     """
     parts = [] if since is None else [f"since={rfc3339(since)}"]
     if soft:
@@ -64,7 +65,7 @@ def fallback_condition(
 
 
 def condition_of(pod: Pod, kind: str) -> Condition | None:
-    """A condition of the pod, None when it has no such."""
+    """Return the pod's condition of a type, None if there is none."""
     for each in pod.status.conditions:
         if each.type == kind:
             return each
@@ -72,7 +73,7 @@ def condition_of(pod: Pod, kind: str) -> Condition | None:
 
 
 def persisted_since(condition: Condition | None) -> float | None:
-    """T0 as written; the last transition is the next best, for a message that somebody changed."""
+    """Return T0 from the message, else the last transition time; None if neither parses."""
     if condition is None:
         return None
     found = _SINCE.match(condition.message)
@@ -84,7 +85,7 @@ def persisted_since(condition: Condition | None) -> float | None:
 
 
 def persisted_soft_keys(condition: Condition | None, keys: Sequence[str]) -> frozenset[str]:
-    """Which of `keys` were soft in the last attempt of the process before."""
+    """Return those of `keys` that were soft in the last attempt of the previous process."""
     if condition is None or condition.status != "True":
         return frozenset()
     parts = condition.message.split("; ")
@@ -92,7 +93,7 @@ def persisted_soft_keys(condition: Condition | None, keys: Sequence[str]) -> fro
 
 
 def rfc3339(time: float) -> str:
-    """Whole seconds, rounded up: a wait read back is never shorter than it was.
+    """Format whole seconds, rounded up, so that a persisted wait never seems longer than it was.
 
     >>> rfc3339(0.5)
     '1970-01-01T00:00:01Z'

@@ -1,7 +1,7 @@
-"""Hard constraints: counts per domain, and what a pod more or less changes in them.
+"""Hard constraints: counts per domain, and their changes when pods are added or removed.
 
-Counts are arrays over the value ids of the topology label. They are shared by all copies of a
-state; what a what-if changes is kept beside them, so that a copy costs little.
+Upstream: `podtopologyspread/filtering.go`. Counts are arrays over the value ids of the topology
+label, shared by all clones of a state. Changes of a what-if are kept apart: a clone is cheap.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from scheduler.framework import (
 SKEWED: Final = 1
 """Filter code: the skew would be too large."""
 MISSING: Final = 2
-"""Filter code: the node has no such domain at all."""
+"""Filter code: the node lacks the topology label."""
 
 _NO_DOMAIN: Final = -1
 _NO_COUNT: Final = (1 << 31) - 1
 
 
 class Smallest:
-    """The two domains with the fewest pods, kept up to date as upstream does.
+    """The two domains with the fewest pods (upstream `filtering.go: criticalPaths`).
 
-    Only two are known: when the smallest grows past the second, a third may be smaller than both.
-    Upstream accepts that, since a what-if changes one node; so do we.
+    Only two are known: if the smallest grows past the second, a third may be smaller than both. As
+    upstream, this is accepted because a what-if changes one node.
     """
 
     __slots__ = ("count", "domain", "next_count", "next_domain")
@@ -59,13 +59,13 @@ class Smallest:
 
     @classmethod
     def of(cls, domains: Rows, counts: Int64Column) -> Smallest:
-        """The smallest of `domains`, whose counts are `counts`."""
+        """Build from `domains` and their `counts`."""
         if not len(domains):
             return cls()
         first = int(counts.argmin())
         if len(domains) == 1:
             return cls(int(domains[0]), int(counts[0]))
-        # Twice a minimum over what is left and right of the first is quicker than sorting.
+        # Two passes for the minimum are faster than sorting.
         others = counts.copy()
         others[first] = _NO_COUNT
         second = int(others.argmin())
@@ -74,7 +74,7 @@ class Smallest:
         )
 
     def update(self, domain: int, count: int) -> None:
-        """Take note that `domain` has `count` pods now."""
+        """Set the number of pods in `domain`."""
         if domain == self.domain:
             self.count = count
             if count > self.next_count:
@@ -90,7 +90,7 @@ class Smallest:
             self.next_domain, self.next_count = domain, count
 
     def clone(self) -> Smallest:
-        """A copy."""
+        """Return a copy."""
         return Smallest(self.domain, self.count, self.next_domain, self.next_count)
 
     def _swap(self) -> None:
@@ -99,7 +99,7 @@ class Smallest:
 
 
 class Domains:
-    """One constraint with its domains; nothing here changes once made."""
+    """One constraint with its domains; immutable."""
 
     __slots__ = ("constraint", "counts", "enough", "own", "values")
 
@@ -115,14 +115,14 @@ class Domains:
         self.values = values
         #: Pods per value id; the last entry, for nodes without the label, is 0.
         self.counts = counts
-        #: Whether there are as many domains as the constraint wants at least.
+        #: Whether there are at least `minDomains` domains.
         self.enough = registered >= constraint.min_domains
-        #: 1 when the incoming pod counts for itself.
+        #: 1 if the incoming pod matches the constraint's selector, else 0.
         self.own = own
 
 
 class HardState:
-    """What Filter reads. `clone` is cheap."""
+    """State of Filter, cheap to clone (upstream `filtering.go: preFilterState`)."""
 
     __slots__ = ("changes", "domains", "smallest")
 
@@ -138,7 +138,7 @@ class HardState:
         self.changes = changes
 
     def clone(self) -> HardState:
-        """A copy that may change on its own."""
+        """Return an independent copy."""
         return HardState(
             self.domains,
             [each.clone() for each in self.smallest],
@@ -146,11 +146,11 @@ class HardState:
         )
 
     def minimum(self, index: int) -> int:
-        """Pods in the smallest domain of a constraint, 0 while domains are too few."""
+        """Return the pods in the smallest domain, 0 if there are fewer than `minDomains`."""
         return self.smallest[index].count if self.domains[index].enough else 0
 
     def code(self, node: NodeInfo) -> int:
-        """0, or the code of the first constraint that turns the node down."""
+        """Return 0, or the code of the first constraint that rejects the node."""
         labels = node.labels
         for index, domain in enumerate(self.domains):
             constraint = domain.constraint
@@ -163,7 +163,7 @@ class HardState:
         return 0
 
     def codes(self, table: NodeTableView, rows: Rows) -> Codes:
-        """As `code`, for many rows."""
+        """Columnar form of `code`."""
         index = selector(table, rows)
         result: Codes | None = None
         for position, domain in enumerate(self.domains):
@@ -175,10 +175,10 @@ class HardState:
     def codes_without_victims(
         self, inclusion: Inclusion, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
-        """As `codes`, each row without those of its own pods that may go.
+        """`codes` with each row's own potential victims removed.
 
-        Removals make the row's own domain smaller and no other: the smallest count is then the
-        known one or the row's own, whichever of the two known domains it is.
+        Removals shrink the row's own domain only, so the smallest count is the known minimum or
+        the count of the row's own domain.
         """
         index = selector(table, rows)
         constraints = [each.constraint for each in self.domains]
@@ -202,14 +202,14 @@ class HardState:
         return result
 
     def removal_sensitive(self, pod: Pod, table: TableWithoutVictims, rows: Rows) -> BoolColumn:
-        """Whether pods of a row that may go match a constraint."""
+        """Whether any potential victim of a row matches a constraint."""
         sensitive: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
         for each in self.domains:
             sensitive |= _victim_counts(each.constraint, pod, table)[rows] > 0
         return sensitive
 
     def change(self, inclusion: Inclusion, pod: Pod, other: Pod, node: NodeInfo, by: int) -> None:
-        """`other` came to (+1) or left (-1) `node`. Upstream counts terminating pods here."""
+        """Add (+1) `other` to `node` or remove it (-1). As upstream, terminating pods count."""
         if other.metadata.namespace != pod.metadata.namespace:
             return
         labels = node.labels
@@ -232,7 +232,7 @@ class HardState:
         return base + self.changes[index].get(value_id, 0)
 
     def _codes_by_value(self, index: int) -> Codes:
-        """Per value id, and last for a missing label, the filter code."""
+        """Return the filter code per value id, and a last one for a missing label."""
         domain = self.domains[index]
         counts = self._counts(index)
         limit = domain.constraint.max_skew + self.minimum(index) - domain.own
@@ -241,7 +241,7 @@ class HardState:
         return codes_by_value
 
     def _counts(self, index: int) -> Int64Column:
-        """Pods per value id, with the changes; to be read only."""
+        """Return pods per value id, changes included; read-only."""
         counts = self.domains[index].counts
         if self.changes[index]:
             counts = counts.copy()
@@ -253,7 +253,7 @@ class HardState:
 def hard_state(
     constraints: tuple[Constraint, ...], inclusion: Inclusion, pod: Pod, table: NodeTableView
 ) -> HardState:
-    """Count pods per domain, over nodes that have all topology keys and that the policies admit."""
+    """Count pods per domain over nodes with all topology keys that the inclusion policies admit."""
     rows = table.rows
     index = selector(table, rows)
     keys = dict.fromkeys(each.topology_key for each in constraints)
@@ -276,7 +276,7 @@ def hard_state(
 
 
 def matching(constraint: Constraint, pod: Pod, table: NodeTableView) -> Int32Column:
-    """(capacity,): pods per row that count; an empty selector counts none, as upstream."""
+    """(capacity,): matching pods per row; as upstream, an empty selector matches none."""
     if constraint.selector.empty or constraint.selector.nothing:
         return np.zeros(table.capacity, dtype=np.int32)
     namespaces = frozenset((pod.metadata.namespace,))
@@ -284,13 +284,13 @@ def matching(constraint: Constraint, pod: Pod, table: NodeTableView) -> Int32Col
 
 
 def _victim_counts(constraint: Constraint, pod: Pod, table: TableWithoutVictims) -> Int32Column:
-    """(capacity,): pods per row whose removal a constraint notices, terminating ones included."""
+    """(capacity,): matching potential victims per row, including terminating ones."""
     namespaces = frozenset((pod.metadata.namespace,))
     return table.victim_counts((PodTerm(namespaces, constraint.selector),))
 
 
 def domain_counts(slots: Rows | Int32Column, values: int, pods: Int32Column) -> Int64Column:
-    """Sum `pods` by slot; slot `values` is for those that do not count, and reads 0."""
+    """Sum `pods` by slot; slot `values` is for rows that do not count, and its sum is 0."""
     # float64 is exact here: a row has far fewer than 2**53 pods.
     counts: Int64Column = np.bincount(slots, weights=pods, minlength=values + 1).astype(np.int64)
     counts[values] = 0

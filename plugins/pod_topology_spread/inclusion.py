@@ -1,6 +1,6 @@
-"""Inclusion policies: which nodes contribute domains and counts to a constraint.
+"""Inclusion policies: the nodes that contribute domains and counts to a constraint.
 
-They say nothing about whether the pod may go to a node; other plugins do.
+Upstream: `podtopologyspread/common.go: matchNodeInclusionPolicies`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Inclusion:
         self, constraints: Sequence[Constraint], pod: Pod, table: NodeTableView, rows: Rows,
         index: slice | Rows,
     ) -> list[BoolColumn | None]:  # fmt: skip
-        """Per constraint which of `rows` count; None: all of them."""
+        """Return per constraint which of `rows` count; None for all."""
         affinity = taints = None
         if any(each.honors_affinity for each in constraints):
             affinity = _affinity_mask(pod, table, rows, index)

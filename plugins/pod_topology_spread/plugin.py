@@ -1,7 +1,8 @@
-"""PodTopologySpread (plugins.md 4.11): hard constraints filter, soft ones score.
+"""PodTopologySpread: hard constraints filter, soft constraints score.
 
-Results depend on the pods of the whole cluster and on the pod's own labels, so nothing is reused
-between pods; counts per selector are kept by the node table, and a cycle only sums them by domain.
+Upstream: `podtopologyspread/plugin.go`. Results depend on all pods of the cluster and on the pod's
+own labels, so nothing is reused between pods. The node table keeps counts per selector; a cycle
+only sums them by domain.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ _OFF: Final = f"the pod has fallback criteria, which are ignored: feature gate {
 
 _HARD: Final = "PreFilterPodTopologySpread"
 _SOFT: Final = "PreScorePodTopologySpread"
-#: What was decided about fallback, and the constraints as divided by it; without the latter all
-#: are what they say.
+#: The fallback's decision, and the (hard, soft) constraints by it; without the latter the
+#: constraints apply as written.
 _DECISION: Final = "FallbackPodTopologySpread"
 _RELAXED: Final = "RelaxedPodTopologySpread"
 
 
 class PodTopologySpread:
-    """Keeps the difference between a node's domain and the emptiest one small."""
+    """Limits the difference in matching pods between topology domains."""
 
     name: ClassVar[str] = plugin_names.POD_TOPOLOGY_SPREAD
     args_type: ClassVar[type[PodTopologySpreadArgs]] = PodTopologySpreadArgs
@@ -95,11 +96,11 @@ class PodTopologySpread:
 
     @staticmethod
     def validate_args(args: PodTopologySpreadArgs) -> Iterator[ArgumentProblem]:
-        """Default constraints must be complete and without a selector."""
+        """Validate the arguments."""
         return argument_problems(args)
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Count pods per domain; Skip without hard constraints."""
+        """Count pods per domain; skip without hard constraints."""
         excess = self._constraints.excess(pod)
         if excess:
             return unresolvable(excess)
@@ -133,7 +134,7 @@ class PodTopologySpread:
         return relaxed[0]
 
     def relax(self, state: CycleState, pod: Pod) -> bool:
-        """With strategy StrictFirst: no node fits while all is hard, so soften what may be soft."""
+        """With strategy StrictFirst: whether to repeat the filters with the relaxed constraints."""
         decision: Decision | None = state.get(_DECISION)
         return (
             self._strict_first
@@ -143,46 +144,46 @@ class PodTopologySpread:
         )
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """One pod more in the node's domains."""
+        """Add a pod to the node's domains."""
         _hard(state).change(self._inclusion, pod, added, node, 1)
         return None
 
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
     ) -> Status | None:
-        """One pod less in the node's domains."""
+        """Remove a pod from the node's domains."""
         _hard(state).change(self._inclusion, pod, removed, node, -1)
         return None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """The first constraint that turns the node down decides."""
+        """Reject a node by the first constraint it violates."""
         code = _hard(state).code(node)
         return self.filter_status(state, pod, code) if code else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         return _hard(state).codes(table, rows)
 
     def filter_without_victims(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
-        """As `filter_rows`, without the victims of each row."""
+        """`filter_rows` with the potential victims of each row removed."""
         return _hard(state).codes_without_victims(self._inclusion, pod, table, rows)
 
     def removal_sensitive_rows(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> BoolColumn:
-        """Rows with victims that are counted."""
+        """Rows whose potential victims are counted."""
         return _hard(state).removal_sensitive(pod, table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """Too much skew, or no domain at all."""
+        """Return the rejection for the skew or for the missing label."""
         return MISSING_LABEL if code == MISSING else SKEWED
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """Count pods in the domains of feasible nodes; Skip without soft constraints."""
+        """Count pods in the domains of feasible nodes; skip without soft constraints."""
         relaxed = state.get(_RELAXED)
         try:
             constraints = self._constraints.soft(pod) if relaxed is None else relaxed[1]
@@ -198,33 +199,33 @@ class PodTopologySpread:
         return None
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Weighted number of matching pods in the node's domains: fewer is better."""
+        """Return the weighted number of matching pods in the node's domains; fewer is better."""
         return _soft(state).score(pod, node)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         return _soft(state).scores(table, rows)
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column:
-        """Turn the order round: the fewest pods become 100."""
+        """Invert the order: scale the fewest pods to 100."""
         return _soft(state).normalized(rows, scores)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Pods that count come, go or change; nodes change the domains."""
+        """Register for changes of counted pods and of domains, and for the fallback's events."""
         if self._fallback is None:
             return spread_events(self._constraints)
         return (*spread_events(self._constraints), *fallback_events(self._fallback))
 
     def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
-        """`kubestow.io/TopologySpreadFallback`, for pods with fallback criteria."""
+        """Return `kubestow.io/TopologySpreadFallback` for pods with fallback criteria."""
         return () if self._fallback is None else self._fallback.conditions(pod, info)
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """Which criteria hold, and what says so."""
+        """Explain the fallback: each criterion with its evidence."""
         if self._fallback is not None:
             return self._fallback.explain(pod)
         written = self._constraints.written(pod)

@@ -1,6 +1,6 @@
-"""Which events may help a pod that PodTopologySpread rejected (queue-and-events.md section 8).
+"""Queueing hints of PodTopologySpread (`podtopologyspread/plugin.go: EventsToRegister`).
 
-Only hard constraints matter. The functions take them, so that they know nothing of the plugin.
+Only hard constraints matter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HardConstraints = Callable[[Pod], Sequence[Constraint]]
 
 
 def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
-    """The registrations."""
+    """Return upstream's registrations."""
     hints = _Hints(constraints.hard)
     return (
         ClusterEventWithHint(
@@ -37,8 +37,7 @@ def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
                 | ActionType.UPDATE_POD_TOLERATION,
             ),
             hints.after_pod_change,
-            # Defaults are deduced from namespace, labels and controller; own constraints are read
-            # from signature and labels.
+            # Own constraints depend on signature and labels only; defaults also on the controller.
             per_signature=not constraints.any_hard_default,
         ),
         ClusterEventWithHint(
@@ -50,15 +49,14 @@ def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
                 | ActionType.UPDATE_NODE_TAINT,
             ),
             hints.after_node_change,
-            # Default constraints depend on namespace and labels too; own ones on the signature
-            # alone.
+            # Own constraints depend on the signature only; defaults also on namespace and labels.
             per_signature=not constraints.any_hard_default,
         ),
     )
 
 
 def fallback_events(fallback: Fallback) -> Sequence[ClusterEventWithHint]:
-    """The registrations of KEP-3990: the pod's own status and annotation, time, its own attempt."""
+    """Return registrations for the pod's own status, annotation and attempt, and for time."""
     hints = _FallbackHints(fallback)
     events = [
         ClusterEventWithHint(
@@ -77,28 +75,31 @@ def fallback_events(fallback: Fallback) -> Sequence[ClusterEventWithHint]:
 
 
 class _FallbackHints:
-    """Queue when the soft set would grow: at most one retry per constraint and outside change."""
+    """Hints that queue a pod if more constraints would be soft.
+
+    This limits retries to one per constraint and external change.
+    """
 
     def __init__(self, fallback: Fallback) -> None:
         self._fallback = fallback
 
     def after_own_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """Somebody set a condition of the pod, or its nominated node."""
+        """Queue after a change of the pod's conditions or nominated node."""
         own = new is not None and same_pod(pod, new)
         return queue_if(own and self._fallback.grows(pod))
 
     def after_annotation_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """Somebody set, repaired or removed the annotation of the pod."""
+        """Queue after a change of the pod's annotation."""
         own = new is not None and same_pod(pod, new)
         helps = own and (self._fallback.repaired(pod) or self._fallback.grows(pod))
         return queue_if(helps)
 
     def after_attempt(self, pod: Pod, old: None, info: object) -> QueueingHint:
-        """The pod's attempt was rejected; its outcome may be the criterion."""
+        """Queue after the pod's own rejected attempt, whose outcome may be the criterion."""
         return queue_if(self._fallback.grows(pod))
 
     def after_time(self, pod: Pod, old: None, new: None) -> QueueingHint:
-        """A while passed, perhaps the timeout."""
+        """Queue after the timeout."""
         return queue_if(self._fallback.grows_with_time(pod))
 
 
@@ -107,7 +108,7 @@ class _Hints:
         self._hard = hard
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """A pod that some constraint counts came or went, or one began or ceased to count."""
+        """Queue if a matching pod appeared or left, or a pod began or ceased to match."""
         for each in (old, new):
             if each is not None and not _involved(each, pod):
                 return QueueingHint.SKIP
@@ -118,7 +119,7 @@ class _Hints:
         return queue_if(one is not None and any(each.matches(one) for each in constraints))
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
-        """Domains change: a node with all topology keys came, went, moved or changed its taints."""
+        """Queue if a node with all topology keys came, left, or changed labels or taints."""
         keys = [each.topology_key for each in self._hard(pod)]
         had, has = _has_all(old, keys), _has_all(new, keys)
         if old is None or new is None or had != has:

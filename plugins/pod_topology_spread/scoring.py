@@ -1,6 +1,7 @@
 """Soft constraints: fewer matching pods in a node's domains score higher.
 
-Floating point follows upstream's order of operations, for scores are rounded.
+Upstream: `podtopologyspread/scoring.go`. Floating point follows its order of operations, because
+scores are rounded.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from scheduler.framework import (
 
 
 class Weighted(NamedTuple):
-    """One constraint with what its domains count."""
+    """One constraint with the counts of its domains."""
 
     constraint: Constraint
     #: ln(domains + 2).
@@ -42,12 +43,12 @@ class Weighted(NamedTuple):
     values: LabelValues
 
     def score(self, count: int) -> float:
-        """What `count` matching pods in the domain contribute."""
+        """Return the score of `count` matching pods in a domain (`scoring.go: scoreForCount`)."""
         return count * self.weight + (self.constraint.max_skew - 1)
 
 
 class SoftState:
-    """What Score and NormalizeScore read."""
+    """State of Score and NormalizeScore."""
 
     __slots__ = ("constraints", "ignored")
 
@@ -57,7 +58,7 @@ class SoftState:
         self.ignored = ignored
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
-        """Rounded sum over the constraints whose label the node has."""
+        """Return the rounded sum over the constraints whose label the node has."""
         if self.ignored is not None and self.ignored[node.row]:
             return 0
         total = 0.0
@@ -74,7 +75,7 @@ class SoftState:
         return math.floor(total + 0.5)
 
     def scores(self, table: NodeTableView, rows: Rows) -> Int64Column:
-        """As `score`, for many rows."""
+        """Columnar form of `score`."""
         index = selector(table, rows)
         total = np.zeros(len(rows), dtype=np.float64)
         for each in self.constraints:
@@ -84,7 +85,7 @@ class SoftState:
                 part = each.pods[index] * each.weight + offset
                 part[column < 0] = 0.0
             else:
-                # Per domain first: there are fewer of them than rows. The last is for no label.
+                # Domains are fewer than rows. The last entry is for a missing label.
                 per_domain = np.append(each.domains * each.weight + offset, 0.0)
                 part = per_domain[column]
             total += part
@@ -94,7 +95,7 @@ class SoftState:
         return scores
 
     def normalized(self, rows: Rows, scores: Int64Column) -> Int64Column:
-        """The least crowded node becomes 100; ignored nodes stay at 0."""
+        """Scale the fewest pods to 100; ignored nodes get 0."""
         if not len(scores):
             return scores
         if self.ignored is None:
@@ -111,7 +112,7 @@ def _normalized(scores: Int64Column, counting: Int64Column) -> Int64Column:
         return np.full(len(scores), MAX_NODE_SCORE, dtype=np.int64)
     top = largest + int(counting.min())
     if largest < len(scores):
-        # Division of int64 columns is slow, a look-up is not; scores are small.
+        # A look-up table is faster than dividing int64 columns; scores are small.
         table = MAX_NODE_SCORE * (top - np.arange(largest + 1, dtype=np.int64)) // largest
         found: Int64Column = table[scores]
         return found
@@ -140,13 +141,13 @@ def soft_state(
     *,
     require_all: bool,
 ) -> SoftState:
-    """Count pods by domain over all nodes, and how many domains feasible nodes have.
+    """Count pods by domain over all nodes, and the domains of feasible nodes.
 
-    `require_all`: nodes that lack one of the topology keys neither count nor score.
+    With `require_all`, nodes that lack one of the topology keys neither count nor score.
     """
     rows = table.rows
     index = selector(table, rows)
-    # Feasible rows are usually all rows, and then a view does.
+    # Feasible rows are usually all rows; a view is enough then.
     chosen = index if len(feasible) == len(rows) else feasible
     keys = dict.fromkeys(each.topology_key for each in constraints)
     columns = {key: table.label_column(key) for key in keys}
@@ -193,7 +194,7 @@ def _slots(column: Int32Column, missing: int) -> Int32Column:
 
 
 def _present(column: Int32Column, size: int, missing: int) -> BoolColumn:
-    """Which value ids occur; entry size + 1 stands for a domain of missing labels."""
+    """Return which value ids occur; entry size + 1 is the domain of missing labels."""
     found = np.zeros(size + 2, dtype=np.bool_)
     found[_slots(column, missing)] = True
     found[size] = False

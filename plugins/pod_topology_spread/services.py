@@ -1,7 +1,7 @@
-"""Which Services select a pod: looked up by label, for a namespace may have 10,000 Services.
+"""Services that select a pod, indexed by label because a namespace may have 10,000 Services.
 
-A Service is kept under one label of its selector. Invariant: whatever it is kept under, a pod that
-it selects has that label, so only the Services under a pod's own labels are held against the pod.
+A Service is indexed under one label of its selector. A pod that it selects has that label, so only
+the Services under a pod's own labels are compared with the pod.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from scheduler.api.workloads import Service
 
 _MAX_NAMESPACES: Final = 1024
-"""Whose Services are kept apart; each costs about 200 bytes a Service."""
+"""Namespaces to cache; each costs about 200 bytes per Service."""
 
 _Label = tuple[str, str]
 _Selectors = dict[_Label, list[Mapping[str, str]]]
 
 
 class ServiceSelectors:
-    """Selectors of Services by namespace. Never told of changes: it compares what it is given."""
+    """Selectors of Services by namespace; rebuilt when the given Services differ from the last."""
 
     __slots__ = ("_known",)
 
@@ -29,7 +29,7 @@ class ServiceSelectors:
     def merged(
         self, namespace: str, services: Iterable[Service], labels: Mapping[str, str]
     ) -> dict[str, str]:
-        """All labels that those of a namespace's `services` demand which select a pod."""
+        """Merge the selectors of the `services` of a namespace that select a pod with `labels`."""
         merged: dict[str, str] = {}
         selectors = self._of(namespace, list(services))
         if not selectors:
@@ -43,7 +43,7 @@ class ServiceSelectors:
 
     def _of(self, namespace: str, services: list[Service]) -> _Selectors:
         known = self._known.get(namespace)
-        # The same objects are equal at a glance.
+        # Comparing lists of identical objects is fast.
         if known is not None and known[0] == services:
             return known[1]
         selectors: _Selectors = {}

@@ -1,4 +1,4 @@
-"""Arguments of VolumeBinding, with upstream's defaults and checks."""
+"""Arguments of VolumeBinding, with upstream's defaults and validation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_SHAPE: Final = (
     ShapePoint(utilization=0, score=10),
     ShapePoint(utilization=100, score=0),
 )
-"""Upstream's default with the gate on: emptier storage is better."""
+"""Upstream's default with the gate on: prefers emptier storage."""
 
 _NOT_NEGATIVE: Final = "invalid BindTimeoutSeconds, should not be a negative value"
 _NEEDS_GATE: Final = (
@@ -27,7 +27,7 @@ class VolumeBindingArgs(Arguments):
     """Arguments of VolumeBinding."""
 
     bind_timeout_seconds: int = 600
-    """Longest wait for volumes to be bound, in seconds; 0 means no waiting. Default 600."""
+    """Maximum wait for volumes to be bound, in seconds; 0 means no waiting. Default 600."""
 
     shape: tuple[ShapePoint, ...] | None = None
     """Storage utilization to score, for the feature gate StorageCapacityScoring only. Default: none
@@ -35,7 +35,7 @@ class VolumeBindingArgs(Arguments):
 
 
 def binding_problems(args: VolumeBindingArgs) -> Iterator[ArgumentProblem]:
-    """What is wrong with the arguments, whatever gates are on."""
+    """Validate the arguments regardless of feature gates."""
     if args.bind_timeout_seconds < 0:
         yield invalid("bindTimeoutSeconds", args.bind_timeout_seconds, _NOT_NEGATIVE)
     if args.shape is not None:
@@ -43,7 +43,7 @@ def binding_problems(args: VolumeBindingArgs) -> Iterator[ArgumentProblem]:
 
 
 def gated_problems(args: VolumeBindingArgs, *, scoring: bool) -> Iterator[ArgumentProblem]:
-    """As `binding_problems`, and a shape needs the gate."""
+    """Validate the arguments; a shape requires the feature gate (`scoring`)."""
     yield from binding_problems(args)
     if args.shape is not None and not scoring:
         yield invalid("shape", f"{len(args.shape)} points", _NEEDS_GATE)

@@ -1,8 +1,8 @@
-"""AssumeCache: objects as they will be once our writes have landed.
+"""Objects as they will be after our writes (upstream `passive_assume_cache.go`).
 
-Invariant: an assumed object hides the one that was watched when it was assumed, and no other: as
-soon as a newer one arrives, or the object is deleted, the watch is right again, and the assumption
-is forgotten. Nothing has to be told when a write lands.
+Invariant: an assumed object replaces only the version that was watched when it was assumed. As soon
+as the watch delivers another version or the deletion, the assumption is dropped; completed writes
+need no notification.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
 
 class AssumeCache(Generic[T]):
-    """A lister's objects, with what one plugin has assumed about some of them."""
+    """A lister's objects, some replaced by one plugin's assumed versions."""
 
     def __init__(self, handle: Handle, plural: str) -> None:
         self._handle = handle
         self._plural = plural
         #: (namespace, name) to (watched object when assumed, assumed object).
         self._assumed: dict[tuple[str, str], tuple[T, T]] = {}
-        #: Another whenever `get` may answer something else than before.
+        #: Changes whenever the result of `get` may change.
         self.version = 0
         handle.subscriptions.on_object(plural, self._changed)
 
@@ -32,7 +32,7 @@ class AssumeCache(Generic[T]):
         return len(self._assumed)
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """The object as it is or will be, None when there is none."""
+        """Return the assumed or else the watched object, None if there is none."""
         watched = self.watched(name, namespace)
         entry = self._assumed.get((namespace, name))
         if entry is None:
@@ -44,18 +44,18 @@ class AssumeCache(Generic[T]):
         return entry[1]
 
     def watched(self, name: str, namespace: str = "") -> T | None:
-        """The object as last seen."""
+        """Return the object as last watched."""
         found: T | None = self._handle.listers[self._plural].get(name, namespace)
         return found
 
     def assumed(self) -> Iterator[T]:
-        """All that was assumed and still holds."""
+        """Yield the assumed objects that are still valid."""
         for (namespace, name), (_, assumed) in list(self._assumed.items()):
             if self.get(name, namespace) is assumed:
                 yield assumed
 
     def assume(self, assumed: T) -> bool:
-        """Let `assumed` hide the watched object; False when there is a newer one, or none."""
+        """Replace the watched object; return False if its version differs or it does not exist."""
         metadata = assumed.metadata
         watched = self.watched(metadata.name, metadata.namespace)
         if watched is None or _version(watched) != _version(assumed):
@@ -65,7 +65,7 @@ class AssumeCache(Generic[T]):
         return True
 
     def restore(self, assumed: T) -> None:
-        """Take an assumption back; nothing happens when another one has taken its place."""
+        """Drop an assumption unless a later one has replaced it."""
         key = assumed.metadata.namespace, assumed.metadata.name
         entry = self._assumed.get(key)
         if entry is not None and entry[1] is assumed:

@@ -1,8 +1,8 @@
-"""Attached volumes per node and driver, kept up to date so that limits cost a few array operations.
+"""Index of attached volumes per node and driver, so that limits cost a few array operations.
 
-Invariant: after `sync`, `row` holds what a walk over the row's pods and VolumeAttachments would
-give. Changes come from the table's change log (pods, nodes) and from object subscriptions (claims,
-volumes, classes, CSINodes, attachments); a row is read again only when one of them concerns it.
+Invariant: after `sync`, the index equals the result of a walk over all pods and VolumeAttachments.
+Changes come from the table's change log (pods, nodes) and from object subscriptions (claims,
+volumes, classes, CSINodes, attachments); a row is read again only after a change that concerns it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from scheduler.framework import Handle, Int64Column, NodeTableView
 NO_CLAIM_NAME: Final = "PersistentVolumeClaim had no name"
 
 _UNBOUND_PREFIX: Final = "kubestow.io:unbound-"
-"""Before `namespace/claim`, the handle of a claim without a volume; drivers make no such ones."""
+"""With `namespace/claim`, the handle of a claim without a volume; drivers use no such handles."""
 
 _MAX_DIRTY: Final = 10_000
-"""Beyond so many noted changes everything is read again, so that notes do not pile up."""
+"""Above this number of noted changes the index is rebuilt, which bounds the memory for notes."""
 
 
 class VolumesError(Exception):
-    """The volumes of a pod cannot be told; the text is for the pod's owner."""
+    """The volumes of a pod cannot be determined; the text is for the pod's owner."""
 
 
 class ClaimMissingError(VolumesError):
@@ -57,13 +57,13 @@ class ClaimMissingError(VolumesError):
 
 
 class VolumeResolver:
-    """Says which CSI volumes a pod uses, as far as they count."""
+    """Resolves a pod's volumes to the CSI volumes that count for limits."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     def of_pod(self, pod: Pod, csi_node: CSINode | None, *, incoming: bool) -> set[CSIVolume]:
-        """The pod's volumes on a node; in-tree ones count only where there is a CSINode.
+        """Return the pod's volumes on a node; in-tree volumes count only with a CSINode.
 
         Raises ClaimMissingError (incoming pods only) or VolumesError.
         """
@@ -114,7 +114,7 @@ class VolumeResolver:
         try:
             return translate_volume(volume)
         except ValueError:
-            # As upstream: what cannot be translated does not count.
+            # As upstream, a volume that cannot be translated does not count.
             return None
 
     def _unbound(self, claim: PersistentVolumeClaim, csi_node: CSINode | None) -> CSIVolume | None:
@@ -132,7 +132,7 @@ class VolumeResolver:
         return CSIVolume(driver, f"{_UNBOUND_PREFIX}{claim_key(claim)}")
 
     def of_attachment(self, attachment: VolumeAttachment) -> CSIVolume | None:
-        """The volume of a VolumeAttachment, None when it does not count."""
+        """Return the volume of a VolumeAttachment, None if it does not count."""
         name = attachment.spec.source.persistent_volume_name
         if not attachment.spec.attacher or name is None:
             return None
@@ -144,16 +144,16 @@ class VolumeResolver:
 
 @dataclass(slots=True)
 class NodeVolumes:
-    """What is attached to one node."""
+    """Volumes of one node."""
 
     #: Volumes that pods on the node use.
     used: set[CSIVolume] = field(default_factory=set)
-    #: Volumes by driver, those of VolumeAttachments included.
+    #: Number of volumes by driver, including those of VolumeAttachments.
     counts: dict[str, int] = field(default_factory=dict)
 
 
 class Attachments:
-    """The index. `sync` before reading; owned by NodeVolumeLimits."""
+    """The index, owned by NodeVolumeLimits. Call `sync` before reading."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -167,9 +167,9 @@ class Attachments:
         self._volume_nodes: dict[str, set[str]] = {}
         self._dirty_claims: set[str] = set()
         self._dirty_nodes: set[str] = set()
-        #: Rows whose pods' volumes cannot be told, with the reason.
+        #: Rows with pods whose volumes cannot be determined, with the reason.
         self.broken: dict[int, str] = {}
-        #: Volume to the rows where a pod uses it.
+        #: Volume to the rows whose pods use it.
         self.users: dict[CSIVolume, set[int]] = {}
         self._counts: dict[str, Int64Column] = {}
         self._limits: dict[str, Int64Column] = {}
@@ -188,7 +188,7 @@ class Attachments:
         return self._counts.setdefault(driver, np.zeros(self._capacity, dtype=np.int64))
 
     def limits(self, driver: str) -> Int64Column:
-        """(capacity,): how many volumes of a driver a row takes, -1 for no limit."""
+        """(capacity,): limit of a driver's volumes per row, -1 for no limit."""
         return self._limits.setdefault(driver, np.full(self._capacity, -1, dtype=np.int64))
 
     @property
@@ -204,7 +204,7 @@ class Attachments:
         return mask
 
     def of_node(self, name: str) -> Iterable[VolumeAttachment]:
-        """VolumeAttachments of a node."""
+        """Return the VolumeAttachments of a node."""
         if not self._built:
             self._list_attachments()
         return self._by_node.get(name, {}).values()
@@ -212,7 +212,7 @@ class Attachments:
     # -- following -------------------------------------------------------------------------------
 
     def sync(self, table: NodeTableView) -> None:
-        """Bring everything up to the present."""
+        """Apply all changes since the last call."""
         changed = self._pods.sync(table)
         whole = changed is None or not self._built or self._capacity != table.capacity
         if whole or len(self._dirty_claims) > _MAX_DIRTY or len(self._dirty_nodes) > _MAX_DIRTY:
@@ -311,7 +311,7 @@ class Attachments:
             self._dirty_nodes |= self._volume_nodes.get(volume.metadata.name, set())
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        # Rare, and unbound claims are not indexed by class.
+        # Forces a rebuild: changes are rare, and unbound claims are not indexed by class.
         self._capacity = -1
 
     def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
@@ -344,7 +344,7 @@ def node_volumes(
     attachments: Iterable[VolumeAttachment],
     csi_node: CSINode | None,
 ) -> NodeVolumes:
-    """What is attached to a node. Raises VolumesError for a pod whose volumes cannot be told."""
+    """Collect the volumes of a node. Raises VolumesError."""
     found = NodeVolumes()
     for pod in pods:
         if pod.signature.volumes:
@@ -360,7 +360,7 @@ def node_volumes(
 
 
 def limits_of(csi_node: CSINode | None) -> dict[str, int]:
-    """Driver to the number of volumes a node takes, for drivers that state one."""
+    """Return the limits by driver, for drivers that have one (`csi.go: getVolumeLimits`)."""
     if csi_node is None:
         return {}
     return {

@@ -1,6 +1,6 @@
-"""Claims of a pod, and what a claim says: facts that all volume plugins share (plugins.md 4.15).
+"""Claims of a pod and their properties, for all volume plugins.
 
-Pure functions over API objects; nothing here looks an object up.
+Pure functions of API objects, without look-ups.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class PodClaim(NamedTuple):
     """A claim that a pod uses, by name."""
 
     name: str
-    #: The claim was, or will be, made from the template in the pod.
+    #: Whether the claim is created from a template in the pod.
     ephemeral: bool
 
 
 def pod_claims(pod: Pod) -> Iterator[PodClaim]:
-    """The pod's claims in the order of its volumes, those of generic ephemeral volumes included."""
+    """Yield the pod's claims in the order of its volumes, including generic ephemeral volumes."""
     for volume in pod.signature.volumes:
         if volume.persistent_volume_claim is not None:
             yield PodClaim(volume.persistent_volume_claim.claim_name, ephemeral=False)
@@ -49,28 +49,28 @@ def pod_claims(pod: Pod) -> Iterator[PodClaim]:
 
 
 def ephemeral_claim_name(pod: Pod, volume: Volume) -> str:
-    """The name of the claim that the ephemeral volume controller makes."""
+    """Return the name of the claim that the ephemeral volume controller creates."""
     return f"{pod.metadata.name}-{volume.name}"
 
 
 def made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Whether `pod` is the controller of `claim`, as it must be of an ephemeral one."""
+    """Whether `pod` is the controller of `claim`, as required for an ephemeral volume."""
     owner = next((each for each in claim.metadata.owner_references if each.controller), None)
     return owner is not None and owner.uid == pod.metadata.uid
 
 
 def not_owner(claim: PersistentVolumeClaim, pod: Pod) -> str:
-    """The text for an ephemeral claim that belongs to somebody else."""
+    """Return the error text for an ephemeral claim that has another owner."""
     return NOT_OWNER.format(claim=claim_key(claim), pod=pod.key)
 
 
 def claim_key(claim: PersistentVolumeClaim) -> str:
-    """`namespace/name`."""
+    """Return `namespace/name`."""
     return f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
 def claim_class(claim: PersistentVolumeClaim) -> str:
-    """The name of the claim's class, "" for none; the old annotation wins."""
+    """Return the claim's class, "" for none; the beta annotation takes precedence."""
     annotated = claim.metadata.annotations.get(ANN_STORAGE_CLASS)
     return claim.spec.storage_class_name or "" if annotated is None else annotated
 
@@ -81,12 +81,12 @@ def fully_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> int | None:
-    """Requested bytes, None when the claim requests none. Raises QuantityError."""
+    """Return the requested bytes, None if the claim requests none. Raises QuantityError."""
     return storage_of(claim.spec.resources.requests)
 
 
 def storage_of(amounts: Mapping[str, RawQuantity]) -> int | None:
-    """The bytes of `storage` in a resource list."""
+    """Return the bytes of `storage` in a resource list, None if absent. Raises QuantityError."""
     raw = amounts.get(_STORAGE)
     return None if raw is None else value(raw)
 
@@ -94,7 +94,7 @@ def storage_of(amounts: Mapping[str, RawQuantity]) -> int | None:
 def after_own_claim(
     pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> QueueingHint:
-    """Hint: a claim that a volume of the pod names appeared or changed; not for ephemeral ones."""
+    """Hint: queue if the pod names the added or changed claim; ignores ephemeral volumes."""
     own = (
         new.metadata.namespace == pod.metadata.namespace
         and new.metadata.name in pod.signature.claims
@@ -105,7 +105,7 @@ def after_own_claim(
 def after_any_own_claim(
     pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> QueueingHint:
-    """Hint: as `after_own_claim`, claims of ephemeral volumes included."""
+    """Hint: `after_own_claim`, including claims of ephemeral volumes."""
     own = new.metadata.namespace == pod.metadata.namespace and any(
         claim.name == new.metadata.name for claim in pod_claims(pod)
     )
@@ -113,13 +113,13 @@ def after_any_own_claim(
 
 
 def claims_named(pod: Pod) -> set[tuple[str, str]]:
-    """Namespace and name of the claims that volumes of the pod name; not those to be made."""
+    """Return (namespace, name) of the claims that the pod names, without ephemeral ones."""
     namespace = pod.metadata.namespace
     return {(namespace, claim) for claim in pod.signature.claims}
 
 
 def _required_keys(pod: Pod) -> set[tuple[str, str]] | None:
-    # The name of an ephemeral volume's claim is not the signature's.
+    # The claim name of an ephemeral volume depends on the pod's name, not on its signature.
     if any(each.ephemeral is not None for each in pod.signature.volumes):
         return None
     return claims_named(pod)
@@ -132,4 +132,4 @@ def _provided_keys(
 
 
 OWN_CLAIM_KEYS: Final = HintKeys(_required_keys, _provided_keys)
-"""For both hints above."""
+"""Keys of `after_own_claim` and `after_any_own_claim`."""

@@ -1,8 +1,8 @@
-"""Which volumes a pod gets on a node: bound ones, static matches, provisioning (plugins.md 4.15).
+"""Volumes of a pod on a node: bound volumes, static matches, provisioning.
 
-The scalar form (`one`) gives the plan for a node, the columnar form (`rows`) the same verdict for
-many. Both follow upstream's order: bound claims; claims with a chosen node; then the others by
-size, each taking the smallest volume left.
+Upstream: `binder.go: FindPodVolumes`. The scalar form (`one`) returns the plan for a node, the
+columnar form (`rows`) the codes for many. Both follow upstream's order: bound claims; claims with a
+selected node; then the others by size, each taking the smallest volume left.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from scheduler.api.storage import CSINode, PersistentVolume, PersistentVolumeCla
 from scheduler.framework import BoolColumn, Codes, Handle, NodeInfo, PluginError, Rows
 
 WRONG_NODE, NO_VOLUME = 1, 8
-"""With CONFLICT and NO_SPACE, bits of the plugin's codes."""
+"""Bits of the plugin's codes, with CONFLICT and NO_SPACE of `provisioning.py`."""
 
 _UNMATCHED: Final = -1
 _CLOSED: Final = -2
 
 
 class Binding(NamedTuple):
-    """A claim and the volume it is to be bound to."""
+    """A claim and the volume to bind it to."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume
@@ -52,27 +52,27 @@ class Binding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """A pod's claims by what they need."""
+    """A pod's claims by state."""
 
     bound: tuple[PersistentVolumeClaim, ...] = ()
     #: Unbound claims that wait for their first consumer.
     delayed: tuple[PersistentVolumeClaim, ...] = ()
-    #: Unbound claims that do not: the volume controller must bind them first.
+    #: Other unbound claims, which the volume controller must bind first.
     immediate: tuple[PersistentVolumeClaim, ...] = ()
 
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be done for a pod on one node."""
+    """Bindings and provisions for a pod on one node."""
 
-    #: Bits of reasons against the node; 0 when it will do.
+    #: Bits of the reasons to reject the node; 0 if it is accepted.
     code: int = 0
     bindings: list[Binding] = field(default_factory=list)
     provisions: list[Provision] = field(default_factory=list)
 
 
 class Matcher:
-    """Finds volumes, in the light of what has been assumed."""
+    """Matches claims with volumes, assumed objects included."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -84,7 +84,7 @@ class Matcher:
         self._provisioning = Provisioning(handle)
 
     def classify(self, pod: Pod, names: list[str]) -> Claims:
-        """The pod's claims by kind; names that repeat count once. Raises PluginError."""
+        """Sort the pod's claims by state, each name once. Raises PluginError."""
         bound, delayed, immediate = [], [], []
         for name in dict.fromkeys(names):
             claim = self.claims.get(name, pod.metadata.namespace)
@@ -112,7 +112,7 @@ class Matcher:
     # -- one node --------------------------------------------------------------------------------
 
     def one(self, claims: Claims, node: NodeInfo) -> Plan:
-        """The plan for a node, or the reasons against it."""
+        """Return the plan for a node."""
         plan = Plan(self._bound_on(claims, node))
         if claims.delayed:
             self._delayed_on(claims, node, plan)
@@ -156,7 +156,7 @@ class Matcher:
     # -- many nodes ------------------------------------------------------------------------------
 
     def rows(self, claims: Claims, positions: PositionsByLabel) -> Codes:
-        """The code of each row, as `Plan.code`."""
+        """Return `Plan.code` of each row."""
         codes = np.zeros(positions.count, dtype=np.int32)
         if claims.bound:
             self._bound_rows(claims, positions, codes)
@@ -175,7 +175,7 @@ class Matcher:
                 codes[(codes == 0) & ~reached] = WRONG_NODE
 
     def _reached(self, volume: PersistentVolume, positions: PositionsByLabel) -> BoolColumn | None:
-        """Rows a bound volume accepts, None for all; migration is a matter of each node."""
+        """Return the rows a bound volume accepts, None for all; migration depends on the node."""
         plugin = plugin_of_source(volume.spec)
         if plugin and any(
             migrated_on(plugin, each) for each in self._handle.listers["csinodes"].list()
@@ -214,7 +214,7 @@ class Matcher:
     def _match_rows(
         self, claim: PersistentVolumeClaim, positions: PositionsByLabel, taken: _Taken
     ) -> BoolColumn:
-        """Rows where the claim gets a volume; notes which in `taken`."""
+        """Return the rows where the claim gets a volume; adds the choice to `taken`."""
         choice = np.full(positions.count, _UNMATCHED, dtype=np.int64)
         candidates = self._free.candidates(claim)
         left = positions.count
@@ -241,21 +241,21 @@ class Matcher:
 
 
 class _Taken:
-    """Volumes that earlier claims of the pod took, per row."""
+    """Volumes taken by earlier claims of the pod, per row."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self.choices: list[Rows] = []
 
     def number(self, name: str) -> int:
-        """A number for a volume."""
+        """Return the number of a volume."""
         return self._numbers.setdefault(name, len(self._numbers))
 
 
 def _by_selected_node(
     claims: Claims,
 ) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
-    """Delayed claims for which a node was chosen already, and the others by size."""
+    """Return the delayed claims with a selected node, and the others by size."""
     chosen = [each for each in claims.delayed if ANN_SELECTED_NODE in each.metadata.annotations]
     others = [each for each in claims.delayed if ANN_SELECTED_NODE not in each.metadata.annotations]
     return chosen, sorted(others, key=lambda claim: requested_storage(claim) or 0)

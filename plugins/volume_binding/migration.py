@@ -1,7 +1,7 @@
-"""CSI migration: in-tree volumes under the name, handle and topology of their CSI driver.
+"""CSI migration: translation of in-tree volumes to driver, handle and topology of CSI.
 
-Only what scheduling reads is translated: driver and handle for counting, node affinity for placing
-(plugins.md 4.14 and 4.15). Nothing is looked up and nothing is changed.
+Upstream: module k8s.io/csi-translation-lib. Only driver and handle (for limits) and node affinity
+are translated. Pure functions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DRIVERS: Final[Mapping[str, str]] = {
 """In-tree plugin to CSI driver, for the plugins whose volumes are counted."""
 
 MIGRATABLE: Final = frozenset((*DRIVERS, AZURE_FILE, VSPHERE))
-"""In-tree plugins that have a CSI driver at all."""
+"""In-tree plugins that have a CSI driver."""
 
 _TOPOLOGY_KEYS: Final[Mapping[str, str]] = {
     AWS_EBS: "topology.ebs.csi.aws.com/zone",
@@ -56,14 +56,14 @@ _GCE_UNKNOWN: Final = "UNSPECIFIED"
 
 
 class CSIVolume(NamedTuple):
-    """A volume as CSI names it."""
+    """A CSI volume."""
 
     driver: str
     handle: str
 
 
 def plugin_of_source(source: Volume | PersistentVolumeSpec) -> str:
-    """The in-tree plugin of a pod's in-line volume or a PersistentVolume, "" when it has none."""
+    """Return the in-tree plugin of an in-line volume or a PersistentVolume, "" for none."""
     if source.aws_elastic_block_store is not None:
         return AWS_EBS
     if source.gce_persistent_disk is not None:
@@ -83,17 +83,17 @@ def plugin_of_source(source: Volume | PersistentVolumeSpec) -> str:
 
 
 def translate_inline(volume: Volume) -> CSIVolume | None:
-    """An in-line in-tree volume as CSI sees it; None when it is not counted.
+    """Translate an in-line in-tree volume; None if it is not counted.
 
-    Raises ValueError for an EBS volume ID that cannot be read.
+    Raises ValueError for an EBS volume ID that does not parse.
     """
     return _translate(volume, zones=())
 
 
 def translate_volume(volume: PersistentVolume) -> CSIVolume | None:
-    """An in-tree PersistentVolume as CSI sees it; None when it is not counted.
+    """Translate an in-tree PersistentVolume; None if it is not counted.
 
-    Raises ValueError for an identifier that cannot be read.
+    Raises ValueError for an identifier that does not parse.
     """
     labels = volume.metadata.labels
     text = labels.get(_BETA_ZONE) or labels.get(_ZONE) or ""
@@ -108,7 +108,7 @@ def migrated_on(plugin: str, csi_node: CSINode | None) -> bool:
 
 
 def node_affinity(volume: PersistentVolume, csi_node: CSINode | None) -> NodeSelector | None:
-    """The required node affinity of a volume as it holds on a node; None when any node will do."""
+    """Return a volume's required node affinity as translated for a node; None for any node."""
     affinity = volume.spec.node_affinity
     required = affinity.required if affinity is not None else None
     plugin = plugin_of_source(volume.spec)
@@ -137,7 +137,7 @@ def _translate(source: Volume | PersistentVolumeSpec, *, zones: Sequence[str]) -
 
 
 def _ebs_handle(volume_id: str) -> str:
-    """`vol-1` from `vol-1` or `aws://zone/vol-1`."""
+    """Return `vol-1` for `vol-1` or `aws://zone/vol-1`."""
     if not volume_id.startswith(_EBS_SCHEME):
         return volume_id
     handle = volume_id.removeprefix(_EBS_SCHEME).partition("/")[2].strip("/")

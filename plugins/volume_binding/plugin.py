@@ -1,9 +1,9 @@
-"""VolumeBinding: pods go where their volumes are, can be bound, or can be reservation (plugins.md 4.15).
+"""VolumeBinding: accepts nodes where the pod's volumes are, or can be bound or provisioned.
 
-Filter finds a plan per node; Reserve assumes the chosen node's plan in memory, so that the next pod
-does not take the same volume; PreBind writes it and waits, without holding a binding slot, until
-the volume controller or a provisioner has done the rest. What was written stays written when the
-pod fails after all: as upstream, the next attempt finds it there.
+Upstream: `volume_binding.go`, `binder.go`. Filter makes a plan per node. Reserve assumes the plan
+of the chosen node, so that the next pod does not take the same volume. PreBind writes the plan and
+waits, without holding a binding slot, for the volume controller or the provisioner. As upstream,
+writes are not undone if the pod fails later; the next attempt uses them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _LOST: Final = "Lost"
 
 
 class VolumeBinding:
-    """Binds claims that wait for their first consumer, and respects those bound already."""
+    """Binds claims that wait for their first consumer, and respects bound claims."""
 
     name: ClassVar[str] = plugin_names.VOLUME_BINDING
     args_type: ClassVar[type[VolumeBindingArgs]] = VolumeBindingArgs
@@ -99,7 +99,7 @@ class VolumeBinding:
     # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
     score_reuse: ClassVar[ReuseRule | None] = NEVER
-    #: Without its gate PreScore skips every pod.
+    #: True without the gate, because PreScore then skips every pod.
     pre_score_reusable: bool
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
@@ -114,13 +114,13 @@ class VolumeBinding:
 
     @staticmethod
     def validate_args(args: VolumeBindingArgs) -> Iterator[ArgumentProblem]:
-        """The timeout, and the signature if there is one."""
+        """Validate the timeout and the shape."""
         return binding_problems(args)
 
     # -- PreFilter, Filter -----------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Look at the claims; skip a pod without any."""
+        """Classify the claims; skip a pod without any."""
         if not pod.signature.spec.volumes:
             return SKIP
         found = list(pod_claims(pod))
@@ -137,7 +137,7 @@ class VolumeBinding:
         return None
 
     def _claim_error(self, pod: Pod, name: str, *, ephemeral: bool) -> str | None:
-        """Why a claim cannot be used by the pod at all."""
+        """Return why the pod cannot use a claim on any node, None if it can."""
         claim: PersistentVolumeClaim | None = self._matcher.claims.watched(
             name, pod.metadata.namespace
         )
@@ -152,20 +152,20 @@ class VolumeBinding:
         return None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Reject a node where some volume cannot be had."""
+        """Reject a node where a volume is not available."""
         code = self.plan(state, node).code
         return self.filter_status(state, pod, code) if code else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Columnar form of `filter`."""
         return self._matcher.rows(state.read(_STATE), PositionsByLabel(table, rows))
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """All reasons whose bits are set."""
+        """Return all reasons whose bits are set."""
         return unresolvable(*(reason for bit, reason in REASONS if code & bit))
 
     def plan(self, state: CycleState, node: NodeInfo) -> Plan:
-        """What the pod of this attempt would get on a node; PreFilter must have succeeded."""
+        """Return the plan for a node in this attempt; PreFilter must have succeeded."""
         claims: Claims = state.read(_STATE)
         return self._matcher.one(claims, node)
 
@@ -174,20 +174,20 @@ class VolumeBinding:
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """Skip unless the gate is on and there is something to bind or to provision."""
+        """Skip unless the gate is on and there are claims to bind or to provision."""
         if self._scorer is None:
             return SKIP
         claims: Claims = state.get(_STATE) or _NO_CLAIMS
         return None if claims.delayed else SKIP
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """How well the node's storage would be used."""
+        """Return 0 to 100 for the resulting usage of the node's storage."""
         return 0 if self._scorer is None else self._scorer.score(self.plan(state, node))
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         return np.array(
             [self.score(state, pod, table.node_info(row)) for row in rows.tolist()], dtype=np.int64
         )
@@ -195,7 +195,7 @@ class VolumeBinding:
     # -- Reserve, PreBind ------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Assume what the plan for the node changes."""
+        """Assume the changes of the node's plan."""
         claims: Claims = state.get(_STATE) or _NO_CLAIMS
         if not claims.delayed:
             return None
@@ -213,7 +213,7 @@ class VolumeBinding:
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Take the assumptions back."""
+        """Drop the assumptions."""
         reservation: Reservation | None = state.get(_RESERVATION)
         if reservation is not None:
             release(reservation, self._matcher.volumes, self._matcher.claims)
@@ -225,7 +225,7 @@ class VolumeBinding:
         return SKIP if state.get(_RESERVATION) is None else _PARALLEL
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Write the reservation, then wait until every claim is bound or the time is up."""
+        """Write the reservation, then wait until every claim is bound or the timeout expires."""
         reservation: Reservation | None = state.get(_RESERVATION)
         if reservation is None:
             return None
@@ -264,5 +264,5 @@ class VolumeBinding:
         return reachable
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """See `requeueing`."""
+        """Return the registrations of `requeueing.py`."""
         return volume_binding_events()

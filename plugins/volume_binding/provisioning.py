@@ -1,4 +1,7 @@
-"""Whether a volume could be provisioned for a claim on a node: provisioner, topology, capacity."""
+"""Possibility to provision a volume for a claim on a node: provisioner, topology, capacity.
+
+Upstream: `binder.go: checkVolumeProvisions`.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +30,25 @@ from scheduler.api.storage import (
 from scheduler.framework import BoolColumn, Codes, Handle, NodeInfo, PluginError
 
 CONFLICT, NO_SPACE = 2, 4
-"""As codes of the plugin: nothing to bind here; provisioning would not have the space."""
+"""Bits of the plugin's codes: no volume to bind or provision; not enough storage."""
 
 
 class Provision(NamedTuple):
-    """A claim that a provisioner is to serve on the chosen node."""
+    """A claim to provision on the chosen node."""
 
     claim: PersistentVolumeClaim
-    #: The object that promised the space, None where nobody keeps account of it.
+    #: The object that reports the space, None if the driver does not track capacity.
     capacity: CSIStorageCapacity | None
 
 
 class Provisioning:
-    """Answers for one node and for many."""
+    """Checks provisioning for one node or for many."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     def one(self, claim: PersistentVolumeClaim, node: NodeInfo) -> Provision | int:
-        """How to provision on a node, or the code that says why not."""
+        """Return the provision on a node, or the code of the obstacle."""
         found = self._class(claim)
         if not _provisions(found) or not _allows(found.allowed_topologies, node):
             return CONFLICT
@@ -58,7 +61,7 @@ class Provisioning:
         return NO_SPACE
 
     def rows(self, claim: PersistentVolumeClaim, positions: PositionsByLabel) -> Codes:
-        """A code per position: 0 where a volume could be provisioned."""
+        """Return a code per position: 0 if a volume could be provisioned."""
         found = self._class(claim)
         count = positions.count
         if not _provisions(found):
@@ -90,7 +93,7 @@ class Provisioning:
         return found
 
     def _accounted_bytes(self, claim: PersistentVolumeClaim, found: StorageClass) -> int | None:
-        """Bytes to find in capacity objects; None where nobody keeps account."""
+        """Return the bytes to find in capacity objects; None without capacity tracking."""
         requested = requested_storage(claim)
         if requested is None:
             return None
@@ -100,7 +103,7 @@ class Provisioning:
     def _capacities(
         self, found: StorageClass, requested: int
     ) -> Iterator[tuple[CSIStorageCapacity, CompiledLabelSelector]]:
-        """Objects with room for `requested` bytes, and the nodes they are for."""
+        """Yield objects with at least `requested` bytes, and their node selectors."""
         name = found.metadata.name
         for each in self._handle.listers["csistoragecapacities"].list():
             if each.storage_class_name != name or each.node_topology is None:
@@ -111,7 +114,7 @@ class Provisioning:
             try:
                 selector = compile_label_selector(each.node_topology)
             except SelectorError:
-                # As upstream: an object that cannot be read offers nothing.
+                # As upstream, an object that does not parse has no capacity.
                 continue
             yield each, selector
 

@@ -1,8 +1,8 @@
 """Positions of rows whose labels satisfy requirements, cheap for many small selectors.
 
 A local volume names one host: comparing a column of 5,000 value ids for each of 5,000 volumes would
-cost more than all the rest. The first `In` requirement picks its rows from an index over the label,
-made once per call of a filter; only these are compared with the other requirements.
+dominate the cost. The first `In` requirement selects its rows from an index over the label, built
+once per call of a filter; only these rows are compared with the other requirements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler.framework import BoolColumn, Int32Column, NodeTableView, Rows
 
 
 class PositionsByLabel:
-    """Answers about `rows`; positions index them. Lives for one call of a filter."""
+    """Selects positions in `rows` by label; used within one call of a filter."""
 
     def __init__(self, table: NodeTableView, rows: Rows) -> None:
         self.table = table
@@ -29,7 +29,7 @@ class PositionsByLabel:
         self._sorted: dict[str, tuple[Rows, Int32Column]] = {}
 
     def of(self, requirements: Sequence[Requirement]) -> Rows:
-        """Positions of rows that satisfy every requirement."""
+        """Return the positions of rows that satisfy every requirement."""
         picked = next((each for each in requirements if each.operator == IN), None)
         if picked is None:
             mask = np.ones(self.count, dtype=np.bool_)
@@ -45,18 +45,18 @@ class PositionsByLabel:
         return found
 
     def reached(self, affinity: CompiledNodeSelector) -> Rows:
-        """Positions of rows that satisfy a volume's node affinity."""
+        """Return the positions of rows that satisfy a volume's node affinity."""
         terms = affinity.terms
         if len(terms) == 1 and not terms[0].invalid:
             return self.of(terms[0].labels)
         return np.flatnonzero(self.mask(affinity))
 
     def mask(self, affinity: CompiledNodeSelector) -> BoolColumn:
-        """As `reached`, one bool per position."""
+        """`reached` as one bool per position."""
         return node_selector_mask(affinity, self.table, self.rows, self.index)
 
     def _having(self, requirement: Requirement) -> Rows:
-        """Positions whose label has one of the values."""
+        """Return the positions whose label has one of the values."""
         key = requirement.key
         known = self._sorted.get(key)
         if known is None:

@@ -1,4 +1,4 @@
-"""Events that may help a pod whose volumes could not be had (queue-and-events.md section 8)."""
+"""Queueing hints of VolumeBinding (`volume_binding.go: EventsToRegister`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHANGED = ActionType.ADD | ActionType.UPDATE
 
 
 def volume_binding_events() -> Sequence[ClusterEventWithHint]:
-    """What VolumeBinding registers."""
+    """Return the registrations."""
     return (
         ClusterEventWithHint(
             ClusterEvent(EventResource.STORAGE_CLASS, _CHANGED), _after_class, per_signature=True
@@ -65,7 +65,7 @@ def _migrated(csi_node: CSINode) -> str | None:
 
 
 def _after_driver(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:
-    # Upstream looks at in-line CSI volumes only, though these are never provisioned.
+    # As upstream, only in-line CSI volumes count, although these are never provisioned.
     used = any(
         each.csi is not None and each.csi.driver == new.metadata.name
         for each in pod.signature.volumes

@@ -1,4 +1,7 @@
-"""Score of VolumeBinding: how full the storage of a node would be (gate StorageCapacityScoring)."""
+"""Score of VolumeBinding: usage of a node's storage (feature gate StorageCapacityScoring).
+
+Upstream: `scorer.go: buildScorerFunction`.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ _FULL = 100
 
 
 class StorageScorer:
-    """Turns a plan into 0 to 100."""
+    """Scores a plan, 0 to 100."""
 
     def __init__(self, shape: Sequence[ShapePoint]) -> None:
         scale = MAX_NODE_SCORE // MAX_SHAPE_SCORE
         self._points = tuple((point.utilization, point.score * scale) for point in shape)
 
     def score(self, plan: Plan) -> int:
-        """The mean over storage classes, rounded; 0 without any amounts to compare."""
+        """Return the rounded mean over storage classes; 0 without amounts to compare."""
         amounts = _static(plan) if plan.bindings else _dynamic(plan)
         if not amounts:
             return 0
@@ -39,7 +42,7 @@ class StorageScorer:
 
 
 def _static(plan: Plan) -> dict[str, tuple[int, int]]:
-    """(requested, capacity) by class, both summed over the volumes to bind."""
+    """Return (requested, capacity) by class, both summed over the volumes to bind."""
     amounts: dict[str, tuple[int, int]] = {}
     for claim, volume in plan.bindings:
         name = volume_class(volume)
@@ -52,7 +55,7 @@ def _static(plan: Plan) -> dict[str, tuple[int, int]]:
 
 
 def _dynamic(plan: Plan) -> dict[str, tuple[int, int]]:
-    """As `_static` for volumes to provision; the capacity is one object's, however many use it."""
+    """`_static` for volumes to provision; the capacity of a shared object counts once."""
     amounts: dict[str, tuple[int, int]] = {}
     for claim, source in plan.provisions:
         if source is None:

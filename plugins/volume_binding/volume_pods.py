@@ -1,7 +1,7 @@
-"""VolumePods: which rows hold pods with volumes, followed through the table's change log.
+"""Index of pods with volumes by row, updated from the table's change log.
 
-Invariant: after `sync`, `by_row` and `claim_users` are what a walk over all pods would give. The
-walk itself happens only at the first use, and when the change log no longer reaches back.
+Invariant: after `sync`, `by_row` and `claim_users` equal the result of a walk over all pods. The
+walk happens at the first use only, and when the change log does not reach back far enough.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _COLUMNS = Columns.USAGE | Columns.EXISTENCE
 
 
 class VolumePods:
-    """Owned by one plugin; made for cycles in which pods with volumes are scheduled."""
+    """The index, owned by one plugin. Call `sync` before reading."""
 
     def __init__(self) -> None:
         self._sequence = -1
-        #: Row to its pods that have any volume scheduling reads. Rows without one are absent.
+        #: Row to its pods with volumes that affect scheduling; rows without such pods are absent.
         self.by_row: dict[int, tuple[Pod, ...]] = {}
         #: `namespace/claim` to row to number of volumes; claims of ephemeral volumes do not count.
         self.claim_users: dict[str, dict[int, int]] = {}
 
     def sync(self, table: NodeTableView) -> Iterable[int] | None:
-        """Follow the table; the rows that were read again, None for all."""
+        """Apply changes of the table; return the rows that were read again, None for all."""
         changed = table.changed_rows(self._sequence, _COLUMNS) if self._sequence >= 0 else None
         self._sequence = table.sequence
         if changed is None:

@@ -1,7 +1,7 @@
-"""Which PersistentVolumes could serve a claim: the part of matching that no node has a say in.
+"""PersistentVolumes that fit a claim, regardless of the node.
 
-`FreeVolumes` follows the volumes through a subscription, so that a claim is compared with the free
-volumes of its class only, smallest first; bound ones, usually the many, are never looked at.
+`FreeVolumes` indexes volumes from a subscription, so that a claim is compared only with the free
+volumes of its class, smallest first; bound volumes, usually the majority, are never visited.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from scheduler.framework import Handle
 _AVAILABLE: Final = "Available"
 _FILESYSTEM: Final = "Filesystem"
 _MAX_FITTING: Final = 16
-"""Kinds of claims whose volumes are remembered. Those of one pod, which a cycle required about several
-times, and those of its template; a list may name every volume of a class."""
+"""Requirements whose fitting volumes are cached: those of the current pod, queried several times
+per cycle, and of its template. A list may contain every volume of a class."""
 
 
 class Candidates(NamedTuple):
     """Volumes for a claim."""
 
-    #: A volume that was reserved for the claim: no other one will do.
+    #: The volume reserved for the claim, which excludes all others.
     own: PersistentVolume | None
-    #: The others, smallest first; to be read only.
+    #: Other volumes, smallest first; read-only.
     others: Sequence[PersistentVolume]
 
 
 class _Requirements(NamedTuple):
-    """What a claim required of a volume, but for the node."""
+    """Requirements of a claim that do not depend on the node."""
 
     class_name: str
     size: int
@@ -58,13 +58,13 @@ class _Requirements(NamedTuple):
 
 class _Entry(NamedTuple):
     size: int
-    #: Order of arrival, which decides between volumes of one size.
+    #: Order of arrival, which breaks ties of size.
     order: int
     name: str
 
 
 class FreeVolumes:
-    """Volumes by class while nobody claims them, and by claim once somebody does."""
+    """Index of free volumes by class and of reserved volumes by claim."""
 
     def __init__(self, handle: Handle, volumes: AssumeCache[PersistentVolume]) -> None:
         self._handle = handle
@@ -74,13 +74,13 @@ class FreeVolumes:
         self._free: dict[str, dict[str, _Entry]] = {}
         self._sorted: dict[str, list[_Entry]] = {}
         self._claimed: dict[str, dict[str, _Entry]] = {}
-        #: What fits claims that ask for the same, as of a version of the volumes.
+        #: Fitting volumes by requirements, valid for `_version` of the volumes.
         self._fitting: dict[_Requirements, list[PersistentVolume]] = {}
         self._version = -1
         handle.subscriptions.on_object("persistentvolumes", self._changed)
 
     def candidates(self, claim: PersistentVolumeClaim) -> Candidates:
-        """Volumes that fit a claim, but for the node. Raises SelectorError, QuantityError."""
+        """Return volumes that fit a claim on some node. Raises SelectorError, QuantityError."""
         self._list()
         requested = requested_storage(claim) or 0
         own = next(self._own(claim, requested), None)
@@ -104,7 +104,7 @@ class FreeVolumes:
         found = self._fitting.get(required)
         if found is None:
             found = [each for each in self._free_volumes(required) if _fits(each, required)]
-            # Looking at them may have found assumptions that hold no longer.
+            # The look-ups may have dropped stale assumptions, which changes the version.
             if self._version != self._volumes.version or len(self._fitting) >= _MAX_FITTING:
                 self._fitting.clear()
             self._version = self._volumes.version
@@ -132,7 +132,7 @@ class FreeVolumes:
             volume = self._volumes.get(entry.name)
             if volume is not None:
                 yield volume
-        # Another pod with the same claim may have reserved one that the watch still shows as free.
+        # Another pod with the same claim may have reserved a volume that is still watched as free.
         yield from self._volumes.assumed()
 
     def _by_size(self, class_name: str) -> list[_Entry]:
@@ -188,7 +188,7 @@ class FreeVolumes:
 
 
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume is reserved for a claim; a reservation without UID is for any such name."""
+    """Whether a volume is reserved for a claim; without a UID any claim of that name matches."""
     reference = volume.spec.claim_ref
     return (
         reference is not None
@@ -198,13 +198,13 @@ def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def volume_class(volume: PersistentVolume) -> str:
-    """The name of the volume's class, "" for none; the old annotation wins."""
+    """Return the volume's class, "" for none; the beta annotation takes precedence."""
     annotated = volume.metadata.annotations.get(ANN_STORAGE_CLASS)
     return volume.spec.storage_class_name if annotated is None else annotated
 
 
 def volume_size(volume: PersistentVolume) -> int:
-    """Capacity in bytes; 0 when it is not stated or cannot be read."""
+    """Return the capacity in bytes; 0 if it is absent or does not parse."""
     try:
         return storage_of(volume.spec.capacity) or 0
     except QuantityError:
@@ -213,7 +213,7 @@ def volume_size(volume: PersistentVolume) -> int:
 
 @lru_cache(maxsize=4096)
 def compiled_affinity(required: NodeSelector) -> CompiledNodeSelector:
-    """A volume's required node affinity; it is compared with labels of nodes, never fields."""
+    """Compile a volume's required node affinity for the labels of nodes, without field terms."""
     return CompiledNodeSelector(
         CompiledNodeSelectorTerm(term.labels, (), term.error)
         for term in compile_node_selector(required).terms
@@ -221,7 +221,7 @@ def compiled_affinity(required: NodeSelector) -> CompiledNodeSelector:
 
 
 def volume_affinity(volume: PersistentVolume) -> CompiledNodeSelector | None:
-    """The node affinity of a volume as it is written; None when any node will do."""
+    """Return the untranslated node affinity of a volume; None for any node."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return None
@@ -242,7 +242,7 @@ def _fits(volume: PersistentVolume, required: _Requirements) -> bool:
 
 
 def _same_modes(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether mode and attributes class agree, and the volume is there to stay."""
+    """Whether volume mode and attributes class match, and the volume is not being deleted."""
     spec, requested = volume.spec, claim.spec
     return (
         volume.metadata.deletion_timestamp is None

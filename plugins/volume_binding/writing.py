@@ -1,7 +1,8 @@
-"""What VolumeBinding writes, and when the volume controller has done its part.
+"""Writes of VolumeBinding, and the progress of the volume controller.
 
-Reserve makes a `Reservation` and assumes its objects; PreBind sends the patches; `check` is asked
-again after every change of an object it names, until nothing is left to wait for.
+Upstream: `binder.go: AssumePodVolumes, BindPodVolumes`. Reserve creates a `Reservation` and assumes
+its objects. PreBind sends the patches and calls `check` after every change of a returned object
+until it returns none.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ NODES: Final = "nodes"
 
 
 class BindingFailedError(Exception):
-    """The volumes cannot be bound on the chosen node; the pod is to be scheduled again."""
+    """The volumes cannot be bound on the chosen node; the pod must be scheduled again."""
 
 
 @dataclass(slots=True)
 class Write:
-    """A patch, and the object as it will be then."""
+    """A patch and the resulting object."""
 
     plural: str
     name: str
     namespace: str
     body: Mapping[str, Any]
     assumed: Any
-    #: resourceVersion after the write; "" until then.
+    #: resourceVersion after the write; "" before.
     resource_version: str = ""
 
 
 @dataclass(slots=True)
 class Reservation:
-    """What was assumed for a pod."""
+    """Assumed objects of a pod, with their writes."""
 
     node_name: str
     #: (volume name, claim) of static bindings.
@@ -66,7 +67,7 @@ def reserve(
     volumes: AssumeCache[PersistentVolume],
     claims: AssumeCache[PersistentVolumeClaim],
 ) -> Reservation | None:
-    """Assume a plan; None, with nothing assumed, when an object of it has changed meanwhile."""
+    """Assume a plan; return None, with nothing assumed, if one of its objects has changed."""
     reservation = Reservation(node_name)
     for claim, volume in plan.bindings:
         reserved = reserved_volume(volume, claim)
@@ -94,7 +95,7 @@ def release(
     volumes: AssumeCache[PersistentVolume],
     claims: AssumeCache[PersistentVolumeClaim],
 ) -> None:
-    """Take every assumption back; what was written stays written."""
+    """Drop every assumption; completed writes are not undone."""
     for write in reservation.writes:
         cache: AssumeCache[Any] = volumes if write.plural == VOLUMES else claims
         cache.restore(write.assumed)
@@ -103,7 +104,7 @@ def release(
 def reserved_volume(
     volume: PersistentVolume, claim: PersistentVolumeClaim
 ) -> PersistentVolume | None:
-    """The volume reserved for a claim, None when it is already, down to the claim's UID."""
+    """Return the volume reserved for a claim, None if it is already, with the claim's UID."""
     reference = volume.spec.claim_ref
     ours = bound_to(volume, claim)
     if ours and reference is not None and reference.uid == claim.metadata.uid:
@@ -120,12 +121,12 @@ def reserved_volume(
     replaced = msgspec.structs.replace(
         volume, spec=msgspec.structs.replace(volume.spec, claim_ref=created)
     )
-    # A reservation that the user created is not the controller's to undo.
+    # Without the annotation, the volume controller does not undo a user's reservation.
     return replaced if ours else _with_annotation(replaced, ANN_BOUND_BY_CONTROLLER, "yes")
 
 
 class Progress:
-    """Tells how far the binding of one pod's volumes has come."""
+    """Progress of binding one pod's volumes (upstream `binder.go: checkBindings`)."""
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class Progress:
         node_exists: Callable[[], bool],
         reachable: Callable[[PersistentVolume], bool],
     ) -> None:
-        """`get(plural, name, namespace)` gives an object as last seen."""
+        """`get(plural, name, namespace)` returns an object as last watched."""
         self._node_exists = node_exists
         self._pod = pod
         self._reservation = reservation
@@ -148,7 +149,7 @@ class Progress:
         }
 
     def check(self) -> tuple[ObjectKey, ...]:
-        """Objects to wait for, none when all volumes are bound. Raises BindingFailedError."""
+        """Return the objects to wait for, none once all are bound. Raises BindingFailedError."""
         metadata = self._pod.metadata
         pod: Pod | None = self._get(PODS, metadata.name, metadata.namespace)
         if pod is None or pod.metadata.uid != metadata.uid:
@@ -178,7 +179,7 @@ class Progress:
             return keys
         self._check_node(volume)
         if claim.spec.volume_name not in {"", name}:
-            # Whatever is bound to it, nobody has asked whether this node reaches that.
+            # Whether this node can access that other volume has not been checked.
             raise BindingFailedError(
                 f'claim "{claim.metadata.name}" was bound to pv "{claim.spec.volume_name}" '
                 f'instead of "{name}"'
@@ -223,7 +224,7 @@ class Progress:
             )
 
     def _stale(self, item: PersistentVolume | PersistentVolumeClaim, plural: str) -> bool:
-        """Whether the watch has not shown our write yet."""
+        """Whether the watch has not delivered our write yet."""
         metadata = item.metadata
         resource_version = self._versions.get((plural, metadata.namespace, metadata.name), "")
         seen = metadata.resource_version
@@ -233,7 +234,7 @@ class Progress:
 
 
 def unbound(reservation: Reservation) -> str:
-    """The reservation's claims, for messages."""
+    """Return the reservation's claims, for messages."""
     claims = [claim for _, claim in reservation.bindings] + reservation.provisions
     return ", ".join(sorted(map(claim_key, claims)))
 
