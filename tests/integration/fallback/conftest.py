@@ -20,7 +20,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 async def native() -> AsyncIterator[EmbeddedCluster]:
-    """As `cluster`, with an API server that knows the field `fallbackCriteria`."""
+    """`cluster` with an API server that supports the field `fallbackCriteria`."""
     async with EmbeddedCluster(controllers=(), seed=1, personality="native") as running:
         _priorities(running)
         yield running

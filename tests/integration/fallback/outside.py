@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def until(look: Callable[[], T], what: str) -> T:
-    """What `look` says as soon as it is truthy.
+    """Poll `look` and return its first truthy value.
 
     Raises:
         AssertionError: it never was.
@@ -90,17 +90,17 @@ class Server:
         _stop(self._process, signal.SIGTERM)
 
     def __call__(
-        self, verb: str, path: str, body: Json | None = None, content: str = "application/json"
+        self, method: str, path: str, body: Json | None = None, content: str = "application/json"
     ) -> Json:
-        """One request; an answer other than 2xx or 404 fails the test."""
+        """Send one request; fail on a status other than 2xx or 404."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)
         with contextlib.closing(connection):
             text = None if body is None else json.dumps(body)
-            connection.request(verb, path, text, {"Content-Type": content})
-            answer = connection.getresponse()
-            found: Json = json.loads(answer.read())
-            assert answer.status < 300 or answer.status == 404, (verb, path, found)
-            return found if answer.status < 300 else {}
+            connection.request(method, path, text, {"Content-Type": content})
+            response = connection.getresponse()
+            found: Json = json.loads(response.read())
+            assert response.status < 300 or response.status == 404, (method, path, found)
+            return found if response.status < 300 else {}
 
     @contextlib.contextmanager
     def scheduler(self, name: str = "kubestow") -> Iterator[Callable[[], None]]:

@@ -1,4 +1,4 @@
-"""What the scenarios play on: zones Z1 and Z2, spread pods of app `a`, time that the test moves.
+"""Setup of the scenarios: zones Z1 and Z2, spread pods of app `a`, a clock that the test moves.
 
     async with staged(cluster) as stage:
         stage.uneven()

@@ -10,7 +10,7 @@ from tests.integration.fallback.stage import BACKOFF, PF, ZONE, Stage, spread, s
 async def preempt_while_soft(stage: Stage) -> None:
     """Z2 is out of reach. In Z1, which spreading forbids, `slow` can be evicted, but takes time.
 
-    Attempt 1 is strict and preempts in vain; then `slow` comes, and attempt 2 is soft and evicts.
+    Attempt 1 is strict and finds no victims; then `slow` comes, and attempt 2 is soft and evicts.
     """
     stage.create(zone_node("z1", "Z1"), zone_node("z2", "Z2"))
     stage.running("r1", "z1", priorityClassName="higher")
@@ -51,7 +51,7 @@ async def test_a23_what_preemption_nominated_while_soft_is_not_given_up(
             stage.wiring.scheduling.queue.activate([stage.newest("p")])
             await stage.attempted("p", attempt)
             assert nominated(cluster) == "z1", "a strict attempt would have given it up"
-            assert victims(cluster) == {"slow"}, "nobody else dies"
+            assert victims(cluster) == {"slow"}, "no other pod is evicted"
         stage.patch("slow", {"metadata": {"finalizers": None}})
         delete_if_there(cluster, "slow")
         await stage.bound("p", "z1")

@@ -218,4 +218,4 @@ async def test_a41_a_tick_examines_only_what_spreading_rejected(cluster: Embedde
         before = queue.statistics().hint_calls
         queue.tick_time_hints()
         assert queue.statistics().hint_calls == before
-        assert queue.next_wakeup() is None, "nobody waits for time"
+        assert queue.next_wakeup() is None, "no pod waits for time"

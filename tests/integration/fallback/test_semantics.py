@@ -98,7 +98,7 @@ async def test_a06_preemption_in_vain_softens_the_next_attempt(cluster: Embedded
         assert stage.place("p") == "backoff"
         await stage.bound("p", "z1")
         assert stage.attempts("p") == 2
-        assert find(cluster, "full") is not None, "nobody was evicted"
+        assert find(cluster, "full") is not None, "no pod was evicted"
 
 
 async def test_a07_preemption_that_helps_keeps_it_strict(cluster: EmbeddedCluster) -> None:

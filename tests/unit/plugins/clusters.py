@@ -1,7 +1,7 @@
-"""Small clusters, a handle for plugins, and short ways to ask a plugin about every node.
+"""Small clusters, a handle for plugins, and functions that evaluate a plugin on every node.
 
-`verdicts` and `raw_scores` ask in both forms and insist that they agree, so every table in these
-tests checks the scalar and the columnar code at once.
+`statuses` and `raw_scores` evaluate both forms and assert that they agree, so every table in these
+tests checks the scalar and the columnar code.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Objects:
         self._callbacks: list[tuple[str, Callable[[Any | None, Any | None], None]]] = []
 
     def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
-        """As `framework.Subscriptions`."""
+        """Subscribe, as in `framework.Subscriptions`."""
         self._callbacks.append((plural, callback))
 
     def publish(self, plural: str, old: Any | None, new: Any | None) -> None:
-        """Tell those who subscribed."""
+        """Call the subscribers."""
         for wanted, callback in self._callbacks:
             if wanted == plural:
                 callback(old, new)
@@ -154,7 +154,7 @@ def pod(spec: dict[str, Any] | None = None, **parts: Any) -> Pod:
     return made
 
 
-def verdicts(plugin: Any, cluster: Cluster, pod: Pod) -> dict[str, Status | None]:
+def statuses(plugin: Any, cluster: Cluster, pod: Pod) -> dict[str, Status | None]:
     """The plugin's Filter for every node, in both forms; None means that the node passes."""
     state, table = CycleState(), cluster.table
     if hasattr(plugin, "pre_filter"):
@@ -172,7 +172,7 @@ def rejected(plugin: Any, cluster: Cluster, pod: Pod) -> dict[str, tuple[str, ..
     """Reasons by rejected node."""
     return {
         name: status.reasons
-        for name, status in verdicts(plugin, cluster, pod).items()
+        for name, status in statuses(plugin, cluster, pod).items()
         if status is not None
     }
 
@@ -193,8 +193,8 @@ def raw_scores(plugin: Any, cluster: Cluster, pod: Pod) -> list[int]:
 def final_scores(plugin: Any, cluster: Cluster, pod: Pod) -> list[int]:
     """Normalised scores of all nodes."""
     raw = np.array(raw_scores(plugin, cluster, pod), dtype=np.int64)
-    answer = plugin.normalize_scores(CycleState(), pod, cluster.table, cluster.table.rows, raw)
-    return cast("list[int]", answer.tolist())
+    normalized = plugin.normalize_scores(CycleState(), pod, cluster.table, cluster.table.rows, raw)
+    return cast("list[int]", normalized.tolist())
 
 
 def hint(plugin: Any, event: ClusterEvent, pod: Pod, old: Any, new: Any) -> bool:

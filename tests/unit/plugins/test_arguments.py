@@ -1,4 +1,4 @@
-"""Defaults and checks of the resource plugins' arguments: framework-cycle-config.md 7.5."""
+"""Defaults and validation of the resource plugins' arguments (`validation_pluginargs.go`)."""
 
 from __future__ import annotations
 

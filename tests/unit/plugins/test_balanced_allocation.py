@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: facts of plugins.md 4.9. CPU in millicores, memory in bytes."""
+"""NodeResourcesBalancedAllocation: upstream's scores. CPU in millicores, memory in bytes."""
 
 from __future__ import annotations
 

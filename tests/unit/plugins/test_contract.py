@@ -73,7 +73,7 @@ QUICK = settings(
     max_examples=60,
     deadline=None,
     derandomize=True,
-    # Shrinking takes minutes, and a violation names plugin, node and answers anyway.
+    # Shrinking takes minutes, and a violation names plugin, node and results anyway.
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -1,4 +1,4 @@
-"""DefaultBinder passes the binding to the handle's writer and its answer back."""
+"""DefaultBinder passes the binding to the handle's writer and returns its status."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tests.unit.plugins.clusters import Cluster, pod
 
 
 class Writer:
-    def __init__(self, answer: Status | None) -> None:
-        self.answer = answer
+    def __init__(self, status: Status | None) -> None:
+        self.status = status
         self.bound: list[tuple[str, str, Mapping[str, str] | None]] = []
 
     async def bind(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
     ) -> Status | None:
         self.bound.append((pod.uid, node_name, annotations))
-        return self.answer
+        return self.status
 
 
-@pytest.mark.parametrize("answer", [None, error("conflict")])
-async def test_bind(answer: Status | None) -> None:
-    writer = Writer(answer)
+@pytest.mark.parametrize("status", [None, error("conflict")])
+async def test_bind(status: Status | None) -> None:
+    writer = Writer(status)
     plugin = DefaultBinder(None, Cluster().handle(api=writer))
 
-    assert await plugin.bind(CycleState(), pod(), "node-1") is answer
+    assert await plugin.bind(CycleState(), pod(), "node-1") is status
     assert writer.bound == [("u", "node-1", None)]
 
 

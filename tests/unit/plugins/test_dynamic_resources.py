@@ -1,4 +1,4 @@
-"""DynamicResources for pods without claims, and its refusal of others (plugins.md 4.18)."""
+"""DynamicResources for pods without claims, and its rejection of others."""
 
 from __future__ import annotations
 

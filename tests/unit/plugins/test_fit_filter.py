@@ -1,4 +1,4 @@
-"""NodeResourcesFit as a filter: facts of plugins.md 4.8.
+"""NodeResourcesFit as a filter: upstream's `fit.go`.
 
 The node has 10m CPU, 20 bytes of memory, 20 of ephemeral storage, 5 example.com/aaa, 5
 hugepages-2Mi and room for 32 pods, unless a test says otherwise.
@@ -16,7 +16,7 @@ from scheduler.api import Pod
 from scheduler.cache import NodeTable
 from scheduler.framework import Code, CycleState
 from tests.unit.api.objects import container
-from tests.unit.plugins.clusters import Cluster, node, pod, verdicts
+from tests.unit.plugins.clusters import Cluster, node, pod, statuses
 
 AAA, BBB, NATIVE, HUGE = (
     "example.com/aaa",
@@ -74,7 +74,7 @@ def outcome(
     nodes = [node("n", allocatable=allocatable or SIZE), *(node(f"x{i}") for i in range(5))]
     cluster = Cluster(nodes, {"n": placed})
     plugin = NodeResourcesFit(args, cluster.handle())
-    status = verdicts(plugin, cluster, wanted)["n"]
+    status = statuses(plugin, cluster, wanted)["n"]
     alone = plugin.filter_rows(CycleState(), wanted, cluster.table, cluster.table.rows[:1])
     assert status == (
         plugin.filter_status(CycleState(), wanted, int(alone[0])) if alone[0] else None
@@ -288,11 +288,11 @@ def test_a_node_that_brings_a_missing_resource_is_noticed() -> None:
     cluster = Cluster([node("small", allocatable=SIZE)])
     plugin = NodeResourcesFit(None, cluster.handle())
     wanted = cluster.intern(asking(dict.fromkeys(names, 1)))
-    assert verdicts(plugin, cluster, wanted)["small"] is not None
+    assert statuses(plugin, cluster, wanted)["small"] is not None
 
     cluster.cache.set_node(node("large", allocatable={**SIZE, **dict.fromkeys(names, 1)}))
 
-    found = verdicts(plugin, cluster, wanted)
+    found = statuses(plugin, cluster, wanted)
     assert found["large"] is None
     assert found["small"] is not None
 

@@ -1,4 +1,4 @@
-"""When NodeResourcesFit wakes a pod: queue-and-events.md section 8."""
+"""Queueing hints of NodeResourcesFit, as upstream's `fit.go`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeResourcesFit as a score: facts of plugins.md 4.8. CPU in millicores, memory in bytes."""
+"""Scores of NodeResourcesFit (`resource_allocation.go`). CPU in millicores, memory in bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ImageLocality: facts of plugins.md 4.10. Images are named after their size in MB (2^20 bytes)."""
+"""ImageLocality: upstream's `image_locality.go`. Images are named after their size in MiB."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ EXPECTED_POINTS = {
     "DefaultBinder": "bind",
     "NodeDeclaredFeatures": "preFilter filter",
 }
-"""framework-cycle-config.md 7.4."""
+"""As the methods that upstream's plugins implement."""
 
 
 def test_extension_points_are_upstreams() -> None:

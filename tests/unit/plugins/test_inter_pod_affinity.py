@@ -72,7 +72,7 @@ def refused(made: Cluster, incoming: Pod) -> dict[str, str]:
 
 
 def sits_out(made: Cluster, incoming: Pod, args: InterPodAffinityArgs | None = None) -> str:
-    """The phases in which the plugin answers Skip."""
+    """Return the phases in which the plugin returns Skip."""
     plugin = InterPodAffinity(args, made.handle())
     made.intern(incoming)
     filtering = plugin.pre_filter(CycleState(), incoming, made.table)
@@ -89,8 +89,8 @@ def final(made: Cluster, incoming: Pod, args: InterPodAffinityArgs | None = None
     assert scores.tolist() == [
         plugin.score(state, incoming, table.node_info(row)) for row in table.rows.tolist()
     ]
-    answer: list[int] = plugin.normalize_scores(state, incoming, table, table.rows, scores).tolist()
-    return answer
+    result: list[int] = plugin.normalize_scores(state, incoming, table, table.rows, scores).tolist()
+    return result
 
 
 def test_without_any_terms_the_plugin_sits_out() -> None:
@@ -205,13 +205,13 @@ def test_terms_that_cannot_be_parsed_reject_the_pod_and_name_their_list() -> Non
     made = cluster()
     plugin = InterPodAffinity(None, made.handle())
     incoming = made.intern(asking(near=[term("{bad}")], far=[weighted(1, "{bad}")]))
-    answer = plugin.pre_filter(CycleState(), incoming, made.table)
-    assert answer is not None
-    assert answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    assert answer.message.startswith(
+    result = plugin.pre_filter(CycleState(), incoming, made.table)
+    assert result is not None
+    assert result.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert result.message.startswith(
         "parsing pod: [requiredAffinityTerms: [0].labelSelector.matchLabels[app]"
     )
-    assert ", preferredAntiAffinityTerms: [0].podAffinityTerm.labelSelector." in answer.message
+    assert ", preferredAntiAffinityTerms: [0].podAffinityTerm.labelSelector." in result.message
     scoring = plugin.pre_score(CycleState(), incoming, made.table, made.table.rows)
     assert scoring is not None
     assert scoring.code is Code.ERROR
@@ -465,7 +465,7 @@ def test_what_the_terms_of_a_victim_say_is_found_out_once_however_many(
 
 
 def absent(index: int) -> dict[str, Any]:
-    """A selector that every pod matches but for those that nobody has made."""
+    """A selector that every existing pod matches."""
     return {"matchExpressions": [{"key": f"k{index}", "operator": "DoesNotExist"}]}
 
 

@@ -100,12 +100,12 @@ def expected_code(cluster: Cluster, pod: Pod, node: NodeInfo) -> str | None:
             any(together(node, where, each.topology_key) for where in fitting)
             for each in own.required
         )
-        nobody = not any(
+        no_match = not any(
             each.topology_key in where.labels for where in fitting for each in own.required
         )
         itself = all(speaks_of(cluster, each, pod, own=True) for each in own.required)
         has_keys = all(each.topology_key in node.labels for each in own.required)
-        if not has_keys or not (met or (nobody and itself)):
+        if not has_keys or not (met or (no_match and itself)):
             return "node(s) didn't match pod affinity rules"
     for each in own.required_anti:
         if any(
@@ -130,11 +130,11 @@ def test_filter_equals_a_walk_over_pods(seed: int) -> None:
     cluster.intern(pod)
     assume(not terms_of(pod).errors)
     plugin, state = InterPodAffinity(None, cluster.handle()), CycleState()
-    answer = plugin.pre_filter(state, pod, cluster.table)
-    assert answer is None or answer.skip
+    result = plugin.pre_filter(state, pod, cluster.table)
+    assert result is None or result.skip
     for row in cluster.table.rows.tolist():
         node = cluster.table.node_info(row)
-        status = None if answer is not None else plugin.filter(state, pod, node)
+        status = None if result is not None else plugin.filter(state, pod, node)
         reason = None if status is None else status.message
         assert reason == expected_code(cluster, pod, node)
 
@@ -172,14 +172,14 @@ def test_scores_equal_a_walk_over_pods(seed: int, args: InterPodAffinityArgs) ->
     own, table = terms_of(pod), cluster.table
     assume(not own.errors)
     plugin, state = InterPodAffinity(args, cluster.handle()), CycleState()
-    answer = plugin.pre_score(state, pod, table, table.rows)
+    result = plugin.pre_score(state, pod, table, table.rows)
     parts = [each for each in contributions(cluster, pod, args) if each[1] in each[0].labels]
     ignoring = args.ignore_preferred_terms_of_existing_pods
     if not parts or (ignoring and not own.preferred and not own.preferred_anti):
-        assert answer is not None
-        assert answer.skip
+        assert result is not None
+        assert result.skip
         return
-    assert answer is None
+    assert result is None
     scores = plugin.score_rows(state, pod, table, table.rows)
     expected = [
         sum(weight for where, key, weight in parts if together(table.node_info(row), where, key))

@@ -1,4 +1,4 @@
-"""NodeAffinity: facts of plugins.md 3.2 and 4.6, and its hints."""
+"""NodeAffinity: upstream's `node_affinity.go`, and its hints."""
 
 from __future__ import annotations
 
@@ -298,16 +298,16 @@ def test_a_pinned_pod_fits_its_node_only() -> None:
 def test_pre_filter(asking: Pod, expected: Any) -> None:
     cluster = Cluster()
 
-    answer = NodeAffinity(None, cluster.handle()).pre_filter(CycleState(), asking, cluster.table)
+    result = NodeAffinity(None, cluster.handle()).pre_filter(CycleState(), asking, cluster.table)
 
     if isinstance(expected, set):
-        assert answer == PreFilterResult(frozenset(expected))
+        assert result == PreFilterResult(frozenset(expected))
     elif expected == "conflict":
-        assert isinstance(answer, Status)
-        assert answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        assert answer.reasons == ("pod affinity terms conflict",)
+        assert isinstance(result, Status)
+        assert result.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        assert result.reasons == ("pod affinity terms conflict",)
     else:
-        assert answer is (SKIP if expected == "skip" else None)
+        assert result is (SKIP if expected == "skip" else None)
 
 
 def test_an_added_required_affinity_is_never_skipped() -> None:
@@ -390,9 +390,9 @@ def test_an_invalid_preference_is_an_error() -> None:
     asking = preferring((1, labels(expression("{bad}", "Exists"))))
 
     status = plugin.pre_score(CycleState(), asking, cluster.table, cluster.table.rows)
-    answer = plugin.score(CycleState(), asking, cluster.table.node_info(0))
+    result = plugin.score(CycleState(), asking, cluster.table.node_info(0))
 
-    for found in (status, answer):
+    for found in (status, result):
         assert isinstance(found, Status)
         assert found.code is Code.ERROR
         assert found.message.startswith('[0].matchExpressions[0].key: Invalid value: "{bad}"')

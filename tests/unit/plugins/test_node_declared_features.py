@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: facts of plugins.md 4.19 and its hints."""
+"""NodeDeclaredFeatures: upstream's `nodedeclaredfeatures.go`, and its hints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.api import Pod
 from scheduler.framework import SKIP, ActionType, ClusterEvent, Code, CycleState, EventResource
 from scheduler.framework.events import NODE_ADD
 from tests.unit.api.objects import container
-from tests.unit.plugins.clusters import Cluster, hint, node, pod, verdicts
+from tests.unit.plugins.clusters import Cluster, hint, node, pod, statuses
 
 RESTART = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES = "UserNamespacesHostNetworkSupport"
@@ -40,7 +40,7 @@ def needy(uid: str = "u") -> Pod:
 def test_filter(declared: list[str], passes: bool) -> None:
     cluster = Cluster([node("n", declaredFeatures=declared)])
 
-    status = verdicts(NodeDeclaredFeatures(None, cluster.handle()), cluster, needy())["n"]
+    status = statuses(NodeDeclaredFeatures(None, cluster.handle()), cluster, needy())["n"]
 
     assert (status is None) is passes
     if status is not None:
@@ -57,7 +57,7 @@ def test_pre_filter(asking: Pod, gate: bool, skips: bool) -> None:
     plugin = NodeDeclaredFeatures(None, cluster.handle(NodeDeclaredFeatures=gate))
 
     assert plugin.pre_filter(CycleState(), asking, cluster.table) is (SKIP if skips else None)
-    assert (verdicts(plugin, cluster, asking)["n"] is None) is skips
+    assert (statuses(plugin, cluster, asking)["n"] is None) is skips
 
 
 def test_hints() -> None:

@@ -1,4 +1,4 @@
-"""NodeName: facts of plugins.md 4.3."""
+"""NodeName: upstream's `node_name.go`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from plugins import NodeName
 from scheduler.framework import Code
 from scheduler.framework.events import NODE_ADD, NODE_DELETE
-from tests.unit.plugins.clusters import Cluster, hint, node, pod, verdicts
+from tests.unit.plugins.clusters import Cluster, hint, node, pod, statuses
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tests.unit.plugins.clusters import Cluster, hint, node, pod, verdicts
 def test_filter(wanted: str, passing: list[str]) -> None:
     cluster = Cluster([node("a"), node("b")])
 
-    found = verdicts(NodeName(None, cluster.handle()), cluster, pod({"nodeName": wanted}))
+    found = statuses(NodeName(None, cluster.handle()), cluster, pod({"nodeName": wanted}))
 
     assert [name for name, status in found.items() if status is None] == passing
     for status in filter(None, found.values()):

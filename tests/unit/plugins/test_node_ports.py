@@ -1,4 +1,4 @@
-"""NodePorts: facts of plugins.md 4.7 and its hints."""
+"""NodePorts: upstream's `node_ports.go`, and its hints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.api import Pod
 from scheduler.framework import SKIP, Code, CycleState
 from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULED_POD_DELETE
 from tests.unit.api.objects import container
-from tests.unit.plugins.clusters import Cluster, hint, node, pod, verdicts
+from tests.unit.plugins.clusters import Cluster, hint, node, pod, statuses
 
 
 def port(text: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_filter(used: list[str], wanted: list[str], free: bool) -> None:
     nodes = [node("n"), *(node(f"free-{index}") for index in range(5))]
     cluster = Cluster(nodes, {"n": [wanting(*used)]})
 
-    found = verdicts(NodePorts(None, cluster.handle()), cluster, wanting(*wanted))
+    found = statuses(NodePorts(None, cluster.handle()), cluster, wanting(*wanted))
 
     assert all(status is None for name, status in found.items() if name != "n")
     assert (found["n"] is None) is free
@@ -72,7 +72,7 @@ def test_few_rows_are_answered_like_many(held: str) -> None:
     cluster = Cluster([node("a"), node("b")], {"b": [wanting(held)]})
     plugin = NodePorts(None, cluster.handle())
 
-    found = verdicts(plugin, cluster, wanting("TCP/127.0.0.1/80"))
+    found = statuses(plugin, cluster, wanting("TCP/127.0.0.1/80"))
 
     assert [name for name, status in found.items() if status] == ["b"]
 
@@ -82,9 +82,9 @@ def test_a_released_port_is_free_again() -> None:
     plugin = NodePorts(None, cluster.handle())
     holder = cluster.place(wanting("TCP//80"), "n")
 
-    assert verdicts(plugin, cluster, wanting("TCP//80"))["n"] is not None
+    assert statuses(plugin, cluster, wanting("TCP//80"))["n"] is not None
     cluster.cache.remove_pod(holder)
-    assert verdicts(plugin, cluster, wanting("TCP//80"))["n"] is None
+    assert statuses(plugin, cluster, wanting("TCP//80"))["n"] is None
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_a_released_port_is_free_again() -> None:
 def test_pre_filter(asking: Pod, skips: bool) -> None:
     cluster = Cluster()
 
-    answer = NodePorts(None, cluster.handle()).pre_filter(CycleState(), asking, cluster.table)
+    result = NodePorts(None, cluster.handle()).pre_filter(CycleState(), asking, cluster.table)
 
-    assert answer is (SKIP if skips else None)
+    assert result is (SKIP if skips else None)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: facts of plugins.md 4.4 and its hints."""
+"""NodeUnschedulable: upstream's `node_unschedulable.go`, and its hints."""
 
 from __future__ import annotations
 

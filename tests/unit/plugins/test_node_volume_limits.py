@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: so many volumes per driver and node (plugins.md 4.14)."""
+"""NodeVolumeLimits: limits of volumes per driver and node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from tests.unit.plugins.clusters import Cluster, hint, node, pod, verdicts
+from tests.unit.plugins.clusters import Cluster, hint, node, pod, statuses
 from tests.unit.plugins.volume_objects import (
     add,
     attachment,
@@ -49,8 +49,8 @@ def cluster_with(*objects: Any, placed: tuple[Pod, ...] = ()) -> Cluster:
     return cluster
 
 
-def answer(cluster: Cluster, asking: Pod, **gates: bool) -> Status | None:
-    found = verdicts(NodeVolumeLimits(None, cluster.handle(**gates)), cluster, asking)
+def filtered(cluster: Cluster, asking: Pod, **gates: bool) -> Status | None:
+    found = statuses(NodeVolumeLimits(None, cluster.handle(**gates)), cluster, asking)
     return found["n"]
 
 
@@ -69,16 +69,16 @@ def answer(cluster: Cluster, asking: Pod, **gates: bool) -> Status | None:
 def test_bound_claims(limit: int | None, placed: Any, asking: Pod, fits: bool) -> None:
     placed = tuple(using(*each.signature.claims) for each in placed)
     cluster = cluster_with(csi_node("n", {DRIVER: limit}), placed=placed)
-    assert answer(cluster, asking) == (None if fits else TOO_MANY)
+    assert filtered(cluster, asking) == (None if fits else TOO_MANY)
 
 
 def test_only_volumes_of_the_driver_count() -> None:
     objects = (claim("o", "vo"), volume("vo", spec=csi("h0", "other.example.com")))
     limited = csi_node("n", {DRIVER: 1})
     cluster = cluster_with(*objects, limited, placed=(using("o"),))
-    assert answer(cluster, using("b0")) is None
-    assert answer(cluster, using("b0", "b1")) is TOO_MANY
-    assert answer(cluster_with(*objects, limited, placed=(using("b0"),)), using("o")) is None
+    assert filtered(cluster, using("b0")) is None
+    assert filtered(cluster, using("b0", "b1")) is TOO_MANY
+    assert filtered(cluster_with(*objects, limited, placed=(using("b0"),)), using("o")) is None
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_only_volumes_of_the_driver_count() -> None:
 def test_claims_without_a_csi_volume(pending: Any, objects: Any, counted: bool) -> None:
     cluster = cluster_with(pending, *objects, csi_node("n", {DRIVER: 1}), placed=(using("p"),))
     # The same claim counts once; another one is one too many if this one counts.
-    assert answer(cluster, using("p", "p")) is None
-    assert (answer(cluster, using("b0")) is TOO_MANY) is counted
+    assert filtered(cluster, using("p", "p")) is None
+    assert (filtered(cluster, using("b0")) is TOO_MANY) is counted
 
 
 def test_in_tree_volumes_count_where_there_is_a_csi_node() -> None:
@@ -114,21 +114,21 @@ def test_in_tree_volumes_count_where_there_is_a_csi_node() -> None:
         storage_class("ebs", "kubernetes.io/aws-ebs"),
     )
     cluster = cluster_with(*objects, csi_node("n", {EBS: 1}), placed=(using("t"),))
-    assert answer(cluster, using("pending")) is TOO_MANY
-    assert answer(cluster, with_volumes(disk)) is None
-    assert answer(cluster, using("same")) is None
+    assert filtered(cluster, using("pending")) is TOO_MANY
+    assert filtered(cluster, with_volumes(disk)) is None
+    assert filtered(cluster, using("same")) is None
     other = {"awsElasticBlockStore": {"volumeID": "aws://zone/vol-2"}}
-    assert answer(cluster, with_volumes(other)) is TOO_MANY
-    assert answer(cluster_with(*objects, placed=(using("t"),)), using("pending")) is None
+    assert filtered(cluster, with_volumes(other)) is TOO_MANY
+    assert filtered(cluster_with(*objects, placed=(using("t"),)), using("pending")) is None
 
 
 def test_attachments_count_too() -> None:
     attached = tuple(attachment(f"a{i}", "n", f"v{i}", DRIVER) for i in range(2))
-    assert answer(cluster_with(csi_node("n", {DRIVER: 2}), *attached), using("b3")) is TOO_MANY
-    assert answer(cluster_with(csi_node("n", {DRIVER: 2}), attached[0]), using("b3")) is None
+    assert filtered(cluster_with(csi_node("n", {DRIVER: 2}), *attached), using("b3")) is TOO_MANY
+    assert filtered(cluster_with(csi_node("n", {DRIVER: 2}), attached[0]), using("b3")) is None
     used = cluster_with(csi_node("n", {DRIVER: 2}), *attached, placed=(using("b0"),))
-    assert answer(used, using("b1")) is TOO_MANY, "upstream's oddity: b1 counts twice"
-    assert answer(used, using("b0")) is None
+    assert filtered(used, using("b1")) is TOO_MANY, "upstream's oddity: b1 counts twice"
+    assert filtered(used, using("b0")) is None
 
 
 def test_index_follows_every_kind_of_change() -> None:
@@ -136,7 +136,7 @@ def test_index_follows_every_kind_of_change() -> None:
     plugin = NodeVolumeLimits(None, cluster.handle())
 
     def full(asking: str = "b3") -> bool:
-        return verdicts(plugin, cluster, using(asking))["n"] is TOO_MANY
+        return statuses(plugin, cluster, using(asking))["n"] is TOO_MANY
 
     assert not full()
     placed = cluster.place(using("later"), "n")
@@ -163,26 +163,26 @@ def test_index_follows_every_kind_of_change() -> None:
 
 def test_missing_and_foreign_claims() -> None:
     cluster = cluster_with(csi_node("n", {DRIVER: 9}))
-    assert answer(cluster, using("gone")) == unresolvable(
+    assert filtered(cluster, using("gone")) == unresolvable(
         'looking up PVC default/gone: persistentvolumeclaim "gone" not found'
     )
-    assert answer(cluster, ephemeral("e")) == unresolvable(
+    assert filtered(cluster, ephemeral("e")) == unresolvable(
         'looking up PVC default/p-e: persistentvolumeclaim "p-e" not found'
     )
     add(cluster, owned("p-e", "another"))
     foreign = "PVC default/p-e was not created for pod default/p .pod is not owner."
     with pytest.raises(VolumesError, match=foreign):
-        answer(cluster, ephemeral("e"))
+        filtered(cluster, ephemeral("e"))
     add(cluster, owned("p-e"))
-    assert answer(cluster, ephemeral("e")) is None
+    assert filtered(cluster, ephemeral("e")) is None
     with pytest.raises(VolumesError, match="PersistentVolumeClaim had no name"):
-        answer(cluster, using(""))
+        filtered(cluster, using(""))
 
 
 def test_a_broken_pod_matters_only_on_nodes_with_limits() -> None:
     broken = owned("p-e", "another")
     cluster = cluster_with(broken, placed=(ephemeral("e"),))
-    assert answer(cluster, using("b0")) is None
+    assert filtered(cluster, using("b0")) is None
     add(cluster, csi_node("n", {DRIVER: 9}))
     plugin, state = NodeVolumeLimits(None, cluster.handle()), CycleState()
     with pytest.raises(VolumesError, match="not owner"):
@@ -205,7 +205,7 @@ def test_a_broken_pod_matters_only_on_nodes_with_limits() -> None:
 def test_missing_drivers(driver: Any, installed: Any, gate: bool, rejected: bool) -> None:
     cluster = cluster_with(driver, csi_node("n", installed))
     status = unschedulable(f"{DRIVER} CSI driver is not installed on the node")
-    assert answer(cluster, using("b0"), **{GATE: gate}) == (status if rejected else None)
+    assert filtered(cluster, using("b0"), **{GATE: gate}) == (status if rejected else None)
 
 
 @pytest.mark.parametrize(

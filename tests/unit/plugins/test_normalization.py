@@ -1,4 +1,4 @@
-"""The table of plugins.md 3.7."""
+"""Default normalization, as upstream's `normalize_score.go`."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def cluster(*counts: int, **metadata: Any) -> Cluster:
 
 
 def refused(made: Cluster, *constraints: dict[str, Any], **more: Any) -> str:
-    """Names of the nodes that are turned down, in one word."""
+    """Return the names of the rejected nodes, concatenated."""
     plugin = PodTopologySpread(None, made.handle())
     return "".join(sorted(rejected(plugin, made, made.intern(asking(*constraints, **more)))))
 
@@ -77,8 +77,8 @@ def final(made: Cluster, *constraints: dict[str, Any], among: str = "abxy") -> l
     assert scores.tolist() == [
         plugin.score(state, incoming, table.node_info(row)) for row in rows.tolist()
     ]
-    answer: list[int] = plugin.normalize_scores(state, incoming, table, rows, scores).tolist()
-    return answer
+    result: list[int] = plugin.normalize_scores(state, incoming, table, rows, scores).tolist()
+    return result
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_a_selector_that_cannot_be_parsed_is_an_error_that_names_the_field() -> 
     for kind in (constraint, soft):
         incoming = made.intern(asking(kind(labelSelector=broken)))
         state = CycleState()
-        answers = (
+        statuses = (
             plugin.pre_filter(state, incoming, made.table),
             plugin.pre_score(state, incoming, made.table, made.table.rows),
         )
-        (problem,) = [each for each in answers if each is not None and each.code is Code.ERROR]
+        (problem,) = [each for each in statuses if each is not None and each.code is Code.ERROR]
         assert 'matchLabels[app].values[0][app]: Invalid value: "{bad}"' in problem.message
 
 
@@ -217,12 +217,12 @@ def test_default_constraints_need_a_service_that_selects_something(
     made = cluster(1, 0, 0, 0)
     plugin = PodTopologySpread(HARD_LIST, made.handle())
     incoming = made.intern(asking())
-    answer = plugin.pre_filter(CycleState(), incoming, made.table)
-    assert answer is not None
-    assert answer.skip
+    result = plugin.pre_filter(CycleState(), incoming, made.table)
+    assert result is not None
+    assert result.skip
     made.add_object("services", service(selector))
-    answer = plugin.pre_filter(CycleState(), incoming, made.table)
-    assert (answer is None) == applies
+    result = plugin.pre_filter(CycleState(), incoming, made.table)
+    assert (result is None) == applies
 
 
 def test_default_constraints_take_the_selector_of_the_controller() -> None:
@@ -244,20 +244,20 @@ def test_any_constraint_of_its_own_rids_a_pod_of_defaults() -> None:
     made = cluster(1, 0, 0, 0)
     made.add_object("services", service({"app": "a"}))
     plugin = PodTopologySpread(HARD_LIST, made.handle())
-    answer = plugin.pre_filter(CycleState(), made.intern(asking(soft())), made.table)
-    assert answer is not None
-    assert answer.skip
+    result = plugin.pre_filter(CycleState(), made.intern(asking(soft())), made.table)
+    assert result is not None
+    assert result.skip
 
 
 def test_plain_pods_sit_out() -> None:
     made = cluster(1, 0, 0, 0)
     plugin, incoming = PodTopologySpread(None, made.handle()), made.intern(asking())
-    for answer in (
+    for result in (
         plugin.pre_filter(CycleState(), incoming, made.table),
         plugin.pre_score(CycleState(), incoming, made.table, made.table.rows),
     ):
-        assert answer is not None
-        assert answer.skip
+        assert result is not None
+        assert result.skip
 
 
 # -- arguments -----------------------------------------------------------------------------------

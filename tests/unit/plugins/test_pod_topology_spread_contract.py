@@ -94,8 +94,8 @@ def test_filter_equals_a_walk_over_pods(seed: int, args: PodTopologySpreadArgs) 
     cluster.intern(pod)
     hard, _ = hard_and_soft(cluster, pod, args)
     plugin, state = PodTopologySpread(args, cluster.handle()), CycleState()
-    answer = plugin.pre_filter(state, pod, cluster.table)
-    assert (answer is not None) == (not hard)
+    result = plugin.pre_filter(state, pod, cluster.table)
+    assert (result is not None) == (not hard)
     assume(hard)
     keys = [each.topology_key for each in hard]
     domains = [walk(cluster, pod, each, keys) for each in hard]
@@ -128,8 +128,8 @@ def test_scores_equal_a_walk_over_pods(seed: int, args: PodTopologySpreadArgs) -
     chosen = maker.random.sample(rows, maker.random.randint(1, len(rows)))
     feasible = np.array(sorted(chosen), dtype=np.intp)
     plugin, state = PodTopologySpread(args, cluster.handle()), CycleState()
-    answer = plugin.pre_score(state, pod, table, feasible)
-    assert (answer is not None) == (not soft)
+    result = plugin.pre_score(state, pod, table, feasible)
+    assert (result is not None) == (not soft)
     assume(soft)
     strict = bool(pod.spec.topology_spread_constraints) or args.defaulting_type == "List"
     keys = [each.topology_key for each in soft]

@@ -1,4 +1,4 @@
-"""PrioritySort: facts of plugins.md 4.1."""
+"""PrioritySort: upstream's `priority_sort.go`."""
 
 from __future__ import annotations
 

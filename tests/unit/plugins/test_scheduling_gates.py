@@ -1,4 +1,4 @@
-"""SchedulingGates: facts of plugins.md 4.2 and its registration."""
+"""SchedulingGates: upstream's `scheduling_gates.go`, and its registration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TaintToleration: facts of plugins.md 3.3 and 4.5, and its hints."""
+"""TaintToleration: upstream's `taint_toleration.go`, and its hints."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.unit.plugins.clusters import (
     node,
     pod,
     raw_scores,
+    statuses,
     taint,
-    verdicts,
 )
 
 GATE = "TaintTolerationComparisonOperators"
@@ -64,7 +64,7 @@ def exists(key: str = "", effect: str = "") -> dict[str, str]:
 def test_filter(taints: list[str], tolerations: list[dict[str, str]], passes: bool) -> None:
     cluster = Cluster([node("n", taints=[taint(each) for each in taints])])
 
-    status = verdicts(TaintToleration(None, cluster.handle()), cluster, tolerating(*tolerations))[
+    status = statuses(TaintToleration(None, cluster.handle()), cluster, tolerating(*tolerations))[
         "n"
     ]
 
@@ -98,8 +98,8 @@ def test_comparison_operators_need_their_gate(
     on = TaintToleration(None, cluster.handle(**{GATE: True}))
     off = TaintToleration(None, cluster.handle())
 
-    assert (verdicts(on, cluster, asking)["n"] is None) is tolerated
-    assert verdicts(off, cluster, asking)["n"] is not None
+    assert (statuses(on, cluster, asking)["n"] is None) is tolerated
+    assert statuses(off, cluster, asking)["n"] is not None
 
 
 @pytest.mark.parametrize(

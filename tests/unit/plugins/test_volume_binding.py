@@ -1,4 +1,4 @@
-"""VolumeBinding: where volumes are, can be bound, or can be made (plugins.md 4.15)."""
+"""VolumeBinding: nodes where volumes are, can be bound or provisioned."""
 
 from __future__ import annotations
 

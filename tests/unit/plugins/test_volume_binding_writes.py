@@ -29,7 +29,7 @@ BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
 class Api:
-    """Applies patches, and answers waits: each step changes the world, then `look` is asked."""
+    """Applies patches and serves waits: each step changes objects, then calls `check`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

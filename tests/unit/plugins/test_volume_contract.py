@@ -155,8 +155,8 @@ def build(cluster: Cluster) -> list[Any]:
     ]
 
 
-def answers(plugin: Any, cluster: Cluster, asking: Any) -> Any:
-    """What a plugin says of every node, in the columnar form."""
+def codes_of(plugin: Any, cluster: Cluster, asking: Any) -> Any:
+    """Return the columnar codes of every node."""
     state, table = CycleState(), cluster.table
     found = plugin.pre_filter(state, asking, table)
     if isinstance(found, Status):
@@ -182,7 +182,7 @@ def test_what_is_kept_equals_a_fresh_look(
     placed: list[Any] = []
     for _ in range(8):
         for old, fresh in zip(kept, build(cluster), strict=True):
-            assert answers(old, cluster, asking) == answers(fresh, cluster, asking)
+            assert codes_of(old, cluster, asking) == codes_of(fresh, cluster, asking)
         match data.draw(one_of("object", "object", "place", "remove", "node")):
             case "object":
                 add(cluster, data.draw(st.one_of(volumes_called(*VOLUMES), attachments, things)))

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks and claims that only one pod can use (plugins.md 4.13)."""
+"""VolumeRestrictions: disks and claims that only one pod may use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from plugins.volume_restrictions import CLAIM_IN_USE, DISK_CONFLICT, VolumeRestrictions
 from scheduler.api import Pod
 from scheduler.framework import SKIP, ActionType, ClusterEvent, CycleState, unresolvable
-from tests.unit.plugins.clusters import Cluster, hint, node, pod, verdicts
+from tests.unit.plugins.clusters import Cluster, hint, node, pod, statuses
 from tests.unit.plugins.volume_objects import add, claim, using, with_volumes
 
 RWOP = ("ReadWriteOncePod",)
@@ -59,7 +59,7 @@ def test_disks(held: dict[str, Any], wanted: dict[str, Any], conflict: bool) -> 
     cluster = Cluster([node("free"), node("n")], {"n": [pod(), with_volumes(held)]})
     plugin = VolumeRestrictions(None, cluster.handle())
 
-    found = verdicts(plugin, cluster, with_volumes(wanted))
+    found = statuses(plugin, cluster, with_volumes(wanted))
 
     assert found == {"free": None, "n": DISK_CONFLICT if conflict else None}
 
@@ -68,10 +68,10 @@ def test_a_disk_is_free_again_when_its_pod_is_gone() -> None:
     cluster = Cluster([node("n")])
     holder = cluster.place(with_volumes(gce()), "n")
     plugin = VolumeRestrictions(None, cluster.handle())
-    assert verdicts(plugin, cluster, with_volumes(gce()))["n"] is DISK_CONFLICT
+    assert statuses(plugin, cluster, with_volumes(gce()))["n"] is DISK_CONFLICT
 
     cluster.cache.remove_pod(holder)
-    assert verdicts(plugin, cluster, with_volumes(gce()))["n"] is None
+    assert statuses(plugin, cluster, with_volumes(gce()))["n"] is None
 
 
 def pre_filter(cluster: Cluster, asking: Pod) -> Any:
@@ -100,7 +100,7 @@ def test_an_exclusive_claim_in_use_rejects_every_node() -> None:
     add(cluster, claim("alone", modes=RWOP))
     plugin = VolumeRestrictions(None, cluster.handle())
 
-    found = verdicts(plugin, cluster, using("alone"))
+    found = statuses(plugin, cluster, using("alone"))
     assert found == {"n": CLAIM_IN_USE, "m": CLAIM_IN_USE}
 
 

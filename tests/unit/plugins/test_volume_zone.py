@@ -1,4 +1,4 @@
-"""VolumeZone: a volume's topology labels against the node's (plugins.md 4.16)."""
+"""VolumeZone: topology labels of volumes and nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from plugins.volume_zone import ZONE_CONFLICT, VolumeZone
 from scheduler.framework import SKIP, ActionType, ClusterEvent, CycleState, Status, unresolvable
-from tests.unit.plugins.clusters import Cluster, hint, node, pod, verdicts
+from tests.unit.plugins.clusters import Cluster, hint, node, pod, statuses
 from tests.unit.plugins.volume_objects import add, claim, storage_class, using, volume
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -44,25 +44,25 @@ def bound(nodes: dict[str, dict[str, str]], **labels: str) -> tuple[Cluster, Vol
 )
 def test_labels(on_volume: dict[str, str], on_node: dict[str, str], fits: bool) -> None:
     cluster, plugin = bound({"n": on_node}, **on_volume)
-    assert verdicts(plugin, cluster, using("c")) == {"n": None if fits else ZONE_CONFLICT}
+    assert statuses(plugin, cluster, using("c")) == {"n": None if fits else ZONE_CONFLICT}
 
 
 def test_every_row_is_judged_by_its_own_labels() -> None:
     cluster, plugin = bound({"a": {ZONE: "a"}, "b": {ZONE: "b"}, "none": {}}, **{ZONE: "a"})
-    found = verdicts(plugin, cluster, using("c"))
+    found = statuses(plugin, cluster, using("c"))
     assert [name for name, status in found.items() if status] == ["b"]
 
 
 def test_without_state_the_answer_is_found_again() -> None:
     cluster, plugin = bound({"a": {ZONE: "a"}, "b": {ZONE: "b"}}, **{ZONE: "a"})
-    answers = [
+    statuses = [
         plugin.filter(CycleState(), using("c"), cluster.table.node_info(row)) for row in (0, 1)
     ]
-    assert answers == [None, ZONE_CONFLICT]
+    assert statuses == [None, ZONE_CONFLICT]
 
 
 @pytest.mark.parametrize(
-    ("objects", "name", "answer"),
+    ("objects", "name", "expected"),
     [
         ((), "", unresolvable("PersistentVolumeClaim had no name")),
         ((), "c", unresolvable('persistentvolumeclaim "c" not found')),
@@ -93,11 +93,11 @@ def test_without_state_the_answer_is_found_again() -> None:
         ((claim("c", "v"), volume("v", labels={ZONE: "a"})), "c", None),
     ],
 )
-def test_pre_filter(objects: tuple[Any, ...], name: str, answer: Status | None) -> None:
+def test_pre_filter(objects: tuple[Any, ...], name: str, expected: Status | None) -> None:
     cluster = Cluster([node("n")])
     add(cluster, *objects)
     plugin = VolumeZone(None, cluster.handle())
-    assert plugin.pre_filter(CycleState(), using(name), cluster.table) == answer
+    assert plugin.pre_filter(CycleState(), using(name), cluster.table) == expected
 
 
 def test_pods_without_claims_are_skipped() -> None:

@@ -66,7 +66,7 @@ class Clock:
 
 @dataclass
 class Handle:
-    """As much of `framework.Handle` as the plugin reads; it is its own nominator and recorder."""
+    """The parts of `framework.Handle` that the plugin uses, nominator and recorder included."""
 
     cluster: Cluster
     clock: Clock = field(default_factory=Clock)
@@ -154,7 +154,7 @@ class Bench:
     # -- the pod ---------------------------------------------------------------------------------
 
     def change(self, **status: Any) -> Pod:
-        """The watch delivers another status."""
+        """Deliver another status of the pod."""
         pod = msgspec.structs.replace(
             self.pod, status=msgspec.structs.replace(self.pod.status, **status)
         )
@@ -168,7 +168,7 @@ class Bench:
         self.pod = self.info.pod = self.cluster.intern(pod)
 
     def set(self, kind: str, status: str, reason: str = "", message: str = "") -> None:
-        """A condition of the pod."""
+        """Set a condition of the pod."""
         others = [each for each in self.pod.status.conditions if each.type != kind]
         made = Condition(type=kind, status=status, reason=reason, message=message)
         self.change(conditions=(*others, made))
@@ -180,12 +180,12 @@ class Bench:
         self.info.attempts += 1
         self.state = CycleState(self.clock.now())
         self.state.info = self.info
-        answer = self.plugin.pre_filter(self.state, self.pod, self.cluster.table)
-        self.skipped = answer is SKIP
-        return answer
+        status = self.plugin.pre_filter(self.state, self.pod, self.cluster.table)
+        self.skipped = status is SKIP
+        return status
 
     def fits(self) -> list[str]:
-        """The nodes that the plugin's Filter lets through, in the attempt begun last."""
+        """Return the nodes that pass the plugin's Filter in the last begun attempt."""
         table = self.cluster.table
         if self.skipped:
             return [table.names[row] for row in table.rows.tolist()]
@@ -193,7 +193,7 @@ class Bench:
         return [table.names[row] for row in table.rows[codes == 0].tolist()]
 
     def soft(self) -> list[str]:
-        """Keys that fell back in the attempt begun last."""
+        """Return the keys that fell back in the last begun attempt."""
         annotations = self.state.binding_annotations or {}
         found = annotations.get("kubestow.io/topology-spread-fallback-applied", "")
         return found.split(",") if found else []
@@ -201,38 +201,38 @@ class Bench:
     def reject(
         self, outcome: PostFilterOutcome = PostFilterOutcome.FAILED, *plugins: str
     ) -> QueueingHint:
-        """The attempt fails; what the plugin makes of its outcome. By default it rejected."""
+        """Fail the attempt, by default by this plugin; return the hint for its outcome."""
         self.reject_without_hints(outcome, *plugins)
         return self.hint(ATTEMPT_OUTCOME)
 
     def reject_without_hints(self, outcome: PostFilterOutcome, *plugins: str) -> None:
-        """The attempt fails, and nobody asks the plugin."""
+        """Fail the attempt without calling hints."""
         self.info.clear_rejectors()
         self.info.unschedulable_plugins = set(plugins or (NAME,))
         self.info.post_filter = outcome
         self.info.timestamp = self.clock.now()
 
     def attempt_without_hints(self) -> None:
-        """A whole attempt that is rejected, and nobody asks the plugin."""
+        """Run a whole rejected attempt without calling hints."""
         self.begin()
         self.reject_without_hints(PostFilterOutcome.FAILED)
 
     def attempt(self, outcome: PostFilterOutcome = PostFilterOutcome.FAILED) -> list[str]:
-        """A whole attempt that is rejected; the keys that were soft in it."""
+        """Run a whole rejected attempt; return the keys that were soft in it."""
         self.begin()
         soft = self.soft()
         self.reject(outcome)
         return soft
 
     def next(self) -> list[str]:
-        """The keys that are soft in the next attempt, which goes no further."""
+        """Begin the next attempt; return its soft keys."""
         self.begin()
         return self.soft()
 
     # -- questions -------------------------------------------------------------------------------
 
     def hint(self, event: ClusterEvent = OWN_STATUS) -> QueueingHint:
-        """What the plugin's registration for `event` answers for the pod."""
+        """Return the hint of the plugin's registration for `event`."""
         old: Any = None if event in (ATTEMPT_OUTCOME, TIME_TICK) else self.pod
         new: Any = {ATTEMPT_OUTCOME: self.info, TIME_TICK: None}.get(event, self.pod)
         for each in self.plugin.events_to_register():
@@ -241,12 +241,12 @@ class Bench:
         raise AssertionError(f"nothing registered for {event.label}")
 
     def condition(self) -> Condition | None:
-        """The plugin's condition as it should be now."""
+        """Return the plugin's current condition."""
         found = self.plugin.pod_conditions(self.pod, self.info)
         return found[0] if found else None
 
     def restart(self) -> None:
-        """Another process takes over: the pod is what it is, the memory is gone."""
+        """Replace plugin and queue record, as by a restart."""
         made = self.condition()
         if made is not None:
             self.set(CONDITION, made.status, made.reason, made.message)

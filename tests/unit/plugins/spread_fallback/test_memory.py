@@ -1,4 +1,4 @@
-"""T0 (S5), the latch (S11, S12), restarts (S15), and what people are told."""
+"""State: T0 (rule S5), the latch (S11, S12), restarts (S15), and reports."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a25_without_the_condition_there_is_nothing_to_restore() -> None:
     assert bench.next() == []
 
 
-# -- what is said --------------------------------------------------------------------------------
+# -- reports ------------------------------------------------------------------------------------
 
 
 def test_s15_the_condition_through_a_pods_life() -> None:

@@ -1,4 +1,4 @@
-"""The truth table (design 1.2), rule by rule, and the corner cases (1.5), attempt by attempt."""
+"""The rules of docs/topology-spread-fallback.md: truth table, rule by rule, corner cases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Outcome = PostFilterOutcome
 TIMEOUT = 300.0
 QUEUE, STAYS = QueueingHint.QUEUE, QueueingHint.SKIP
 EVERY_OUTCOME = tuple(Outcome)
-IN_VAIN = (Outcome.FAILED, Outcome.INELIGIBLE, Outcome.NO_PLUGIN, Outcome.ERROR)
+FAILED_PREEMPTION = (Outcome.FAILED, Outcome.INELIGIBLE, Outcome.NO_PLUGIN, Outcome.ERROR)
 
 
 # -- the truth table -----------------------------------------------------------------------------
@@ -45,7 +45,7 @@ IN_VAIN = (Outcome.FAILED, Outcome.INELIGIBLE, Outcome.NO_PLUGIN, Outcome.ERROR)
         ((NPF,), ("False",), (None, False, True), EVERY_OUTCOME, True),
         ((PF,), ("", "False", "True"), (False, True), (Outcome.NOT_RUN,), False),
         ((PF,), ("", "False", "True"), (False, True), (Outcome.NOMINATED,), False),
-        ((PF,), ("", "False", "True"), (False, True), IN_VAIN, True),
+        ((PF,), ("", "False", "True"), (False, True), FAILED_PREEMPTION, True),
         ((NPF, PF), ("False",), (False, True), (Outcome.FAILED,), True),
         ((NPF, PF), ("False",), (False, True), (Outcome.NOMINATED,), False),
         ((NPF, PF), ("",), (False,), (Outcome.FAILED,), False),
@@ -259,7 +259,7 @@ def test_s10_the_criteria_are_judged_anew_in_every_attempt() -> None:
 
 
 def test_grows_is_idempotent() -> None:
-    """The hot-loop guard of 1.4: what was soft already wakes nobody, however often it is told."""
+    """Guard against hot loops: constraints that were soft already queue no pod, however often."""
     bench = Bench(constraint(ZONE, NPF))
     bench.attempt()
     bench.set(PROVISIONING, "False")
@@ -302,7 +302,7 @@ def test_s16_without_the_gate_nothing_is_remembered_or_said() -> None:
 
 
 def test_s16_explain_says_that_the_gate_is_off() -> None:
-    """Who forgot the gate looks there: nothing else says anything."""
+    """The explanation names the gate; nothing else reports it."""
     off = "feature gate PodTopologySpreadFallbackMode is off"
     for criteria, annotation in (((), "zone=Nope"), ((NPF,), None)):
         bench = Bench(constraint(ZONE, *criteria), annotation=annotation, gate=False)

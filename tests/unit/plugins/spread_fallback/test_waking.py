@@ -1,4 +1,4 @@
-"""What must hold whatever happens: hints and attempts agree, and nobody is woken for nothing."""
+"""Invariants: hints and attempts agree, and no pod is queued without need."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def test_a_pod_is_woken_exactly_when_more_would_be_soft(steps: list[tuple[str, A
             bench.info.gate_openings = 0
             bench.attempt()
         last = set(bench.soft())
-        answers = {bench.hint(OWN_STATUS), bench.hint(TIME_TICK), bench.hint(OWN_STATUS)}
-        assert len(answers) == 1, "asking changes nothing"
+        hints = {bench.hint(OWN_STATUS), bench.hint(TIME_TICK), bench.hint(OWN_STATUS)}
+        assert len(hints) == 1, "a hint changes nothing"
         grown = set(bench.attempt()) - last
-        assert answers == {QueueingHint.QUEUE if grown else QueueingHint.SKIP}
+        assert hints == {QueueingHint.QUEUE if grown else QueueingHint.SKIP}
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -92,7 +92,7 @@ def test_retries_are_bounded_by_what_could_grow(flaps: list[str]) -> None:
         if bench.hint(OWN_STATUS) is QueueingHint.QUEUE:
             retries += 1
             bench.attempt()
-            assert bench.hint(OWN_STATUS) is QueueingHint.SKIP, "what is soft wakes nobody"
+            assert bench.hint(OWN_STATUS) is QueueingHint.SKIP, "soft constraints queue no pod"
     changes = sum(one != other for one, other in zip(["", *flaps], flaps, strict=False))
     assert retries <= changes
 
