@@ -10,8 +10,8 @@ from scheduler.client.binding import BOUND, BindOutcome, BindResult, PodMovedOnE
 from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.errors import ConnectionFailed, RequestError
 from scheduler.extenders.extender import ExtenderError, Extenders, display_name
-from scheduler.extenders.protocol import binding_answer, binding_request
-from scheduler.extenders.transport import ExtenderCallError, ServiceOutside
+from scheduler.extenders.protocol import binding_request, parse_binding_response
+from scheduler.extenders.transport import ExtenderCallError, HttpExtenderTransport
 from scheduler.framework import SKIP, Status, error
 from scheduler.metrics import SchedulerMetrics
 
@@ -22,7 +22,7 @@ class ExtenderBinder:
     def __init__(
         self,
         extenders: Extenders,
-        outside: ServiceOutside,
+        outside: HttpExtenderTransport,
         dispatcher: Dispatcher,
         metrics: SchedulerMetrics,
         *,
@@ -71,7 +71,7 @@ class ExtenderBinder:
             return BindResult(BindOutcome.UNBOUND, held_back)
         body = binding_request(pod, node_name)
         try:
-            await self._outside.ask(extender, extender.bind_verb, body, binding_answer)
+            await self._outside.send(extender, extender.bind_verb, body, parse_binding_response)
         except ExtenderError as error:
             failed.append(error)
             unknown = ConnectionFailed("POST", display_name(extender), str(error), sent=True)

@@ -25,8 +25,8 @@ from scheduler.extenders.protocol import (
     Victims,
     nodes_request,
     parse_filter_response,
+    parse_preemption_response,
     parse_prioritize_response,
-    preemption_answer,
     preemption_request,
 )
 from scheduler.framework import MAX_NODE_SCORE, Code, Status
@@ -50,7 +50,7 @@ class TooLateError(Exception):
 class ExtenderTransport(Protocol):
     """What a suspended cycle waits for. The service implements it."""
 
-    async def ask(
+    async def send(
         self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
     ) -> T:
         """Send `body` and return what `read` makes of the answer.
@@ -60,7 +60,7 @@ class ExtenderTransport(Protocol):
         """
         ...
 
-    async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
+    async def gather(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
         """Run all at once; an exception takes the place of a result."""
         ...
 
@@ -74,12 +74,12 @@ class ExtenderTransport(Protocol):
         ...
 
     def log_ignored_failure(
-        self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError
+        self, extender: Extender, verb: str, pod: Pod, error: ExtenderError
     ) -> None:
         """An extender's failure changes nothing but the log."""
         ...
 
-    def odd_scores(self, extender: Extender, oddity: str) -> None:
+    def log_unusual_scores(self, extender: Extender, unusual: str) -> None:
         """An extender's scores are used, although they are unusual; said once."""
         ...
 
@@ -149,15 +149,15 @@ class Extenders:
         self, pod: Pod, candidates: Sequence[Candidate]
     ) -> Coroutine[Any, Any, list[Candidate]] | None:
         """Implements `CandidateReview`: None when no extender has a say about victims."""
-        asked = [each for each in self.interested(pod) if each.preempt_verb]
-        return self._reviewed(pod, candidates, asked) if asked else None
+        interested = [each for each in self.interested(pod) if each.preempt_verb]
+        return self._send_candidates(pod, candidates, interested) if interested else None
 
-    async def _reviewed(
-        self, pod: Pod, candidates: Sequence[Candidate], asked: Sequence[Extender]
+    async def _send_candidates(
+        self, pod: Pod, candidates: Sequence[Candidate], interested: Sequence[Extender]
     ) -> list[Candidate]:
         outside, left = self.outside, list(candidates)
         body = outside.pod_bytes(pod)
-        for extender in asked:
+        for extender in interested:
             if not left:
                 break
             whole = not extender.node_cache_capable
@@ -171,17 +171,17 @@ class Extenders:
             read = partial(self._candidates, extender)
             verb = extender.preempt_verb
             try:
-                left = await outside.ask(extender, verb, request, read)
+                left = await outside.send(extender, verb, request, read)
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
                 outside.log_ignored_failure(extender, verb, pod, error)
         return left
 
-    def _candidates(self, extender: Extender, answer: bytes) -> list[Candidate]:
+    def _candidates(self, extender: Extender, result: bytes) -> list[Candidate]:
         """Candidates from an answer. Raises MalformedResponseError."""
         found = []
-        for name, victims in preemption_answer(answer).items():
+        for name, victims in parse_preemption_response(result).items():
             pods = self._victims(extender, name, victims)
             if pods:
                 found.append(Candidate(name, pods, victims.pdb_violations))
@@ -232,52 +232,52 @@ class ExtenderRound:
         Raises:
             ExtenderError: an extender failed that is not ignorable.
         """
-        refusals = FailedNodes()
+        failed_nodes = FailedNodes()
         for extender in self._filters:
             if not names:
                 break
-            read = partial(_filter_answer, names, extender.node_cache_capable)
+            read = partial(_parse_filter_response, names, extender.node_cache_capable)
             body = self._request(extender, names)
             verb = extender.filter_verb
             try:
-                answer = await self._outside.ask(extender, verb, body, read)
+                result = await self._outside.send(extender, verb, body, read)
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
                 self._outside.log_ignored_failure(extender, verb, self._pod, error)
                 continue
-            passing = frozenset(answer.passing)
+            passing = frozenset(result.passing)
             for name in names:
                 if name not in passing:
-                    status = _status(name, answer.failed, answer.unresolvable)
+                    status = _failed_status(name, result.failed, result.unresolvable)
                     if status is not None:
-                        refusals.statuses[name] = status
-            names = answer.passing
-        return names, refusals
+                        failed_nodes.statuses[name] = status
+            names = result.passing
+        return names, failed_nodes
 
     async def prioritize(self, names: Sequence[str]) -> Mapping[str, int]:
         """What to add to the totals of nodes; nothing for nodes that are absent."""
         if not self._scorers:
             return {}
         read = partial(_parse_prioritize_response, names)
-        answers = await self._outside.together(
+        results = await self._outside.gather(
             [
-                self._outside.ask(each, each.prioritize_verb, self._request(each, names), read)
+                self._outside.send(each, each.prioritize_verb, self._request(each, names), read)
                 for each in self._scorers
             ]
         )
         scores: dict[str, int] = {}
-        for extender, answer in zip(self._scorers, answers, strict=True):
-            if isinstance(answer, ExtenderError):
+        for extender, result in zip(self._scorers, results, strict=True):
+            if isinstance(result, ExtenderError):
                 self._outside.log_ignored_failure(
-                    extender, extender.prioritize_verb, self._pod, answer
+                    extender, extender.prioritize_verb, self._pod, result
                 )
-            elif isinstance(answer, BaseException):
-                raise answer
+            elif isinstance(result, BaseException):
+                raise result
             else:
-                if answer.oddity:
-                    self._outside.odd_scores(extender, answer.oddity)
-                for name, score in answer.scores.items():
+                if result.unusual:
+                    self._outside.log_unusual_scores(extender, result.unusual)
+                for name, score in result.scores.items():
                     scores[name] = scores.get(name, 0) + score * extender.weight * _SCALE
         return {name: max(-_MAX_SCORE, min(score, _MAX_SCORE)) for name, score in scores.items()}
 
@@ -329,7 +329,7 @@ def _mentioned(container: Container) -> set[str]:
     return {*(resources.requests or ()), *(resources.limits or ())}
 
 
-def _filter_answer(names: Sequence[str], by_name: bool, body: bytes) -> Any:
+def _parse_filter_response(names: Sequence[str], by_name: bool, body: bytes) -> Any:
     return parse_filter_response(body, names, names=by_name)
 
 
@@ -337,12 +337,12 @@ def _parse_prioritize_response(names: Sequence[str], body: bytes) -> PrioritizeR
     return parse_prioritize_response(body, names)
 
 
-def _status(
-    name: str, refused: Mapping[str, str], unresolvable: Mapping[str, str]
+def _failed_status(
+    name: str, failed: Mapping[str, str], unresolvable: Mapping[str, str]
 ) -> Status | None:
     """Why a node did not pass; None when the extender did not say."""
     text = unresolvable.get(name)
     if text is not None:
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
-    text = refused.get(name)
+    text = failed.get(name)
     return None if text is None else Status(Code.UNSCHEDULABLE, (text,))

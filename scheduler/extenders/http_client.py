@@ -30,10 +30,10 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """What an answer may have on top of the size of its request: an extender that sends nodes back
 sends no more than it was given."""
 
-_VERB: Final = "POST"
+_METHOD: Final = "POST"
 
 
-_NOBODY: Final = frozenset(
+_PROXY_ERRORS: Final = frozenset(
     (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 )
 """What proxies say in the place of an extender that they cannot reach."""
@@ -49,7 +49,7 @@ class ExtenderStatusError(RequestError):
     @property
     def unreachable(self) -> bool:
         """Whether that says nothing about the request, only that the extender is away."""
-        return self.status in _NOBODY
+        return self.status in _PROXY_ERRORS
 
 
 class ExtenderResponseTooLarge(RequestError):  # noqa: N818  (says what happened)
@@ -150,7 +150,7 @@ class ExtenderHttp:
         contexts = client_tls(self._tls) if url.scheme == "https" else None
         self._session = RenewedSession(contexts, _open_session)
         self._timeout = timeout
-        self._most = max_response_bytes
+        self._max_response_bytes = max_response_bytes
 
     async def __aenter__(self) -> Self:
         return self
@@ -188,16 +188,16 @@ class ExtenderHttp:
             ) as response:
                 if response.status != HTTPStatus.OK:
                     text = f"failed {verb} with extender at URL {url}, code {response.status}"
-                    raise ExtenderStatusError(_VERB, url, text, response.status)
+                    raise ExtenderStatusError(_METHOD, url, text, response.status)
                 return await self._read(response, url, len(body))
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             _raise(url, self._timeout, error)
 
     async def _read(self, response: aiohttp.ClientResponse, url: str, sent: int) -> bytes:
-        limit = self._most + sent
+        limit = self._max_response_bytes + sent
         content = await read_body(response, limit)
         if content is None:
-            raise ExtenderResponseTooLarge(_VERB, url, f"the answer is longer than {limit} bytes")
+            raise ExtenderResponseTooLarge(_METHOD, url, f"the answer is longer than {limit} bytes")
         return content
 
 
@@ -212,5 +212,5 @@ def _open_session(context: ResumingContext | None) -> aiohttp.ClientSession:
 
 def _raise(url: str, seconds: float, error: Exception) -> NoReturn:
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
-        raise_mapped(_VERB, url, TimeoutError(f"no answer within {seconds:g}s"))
-    raise_mapped(_VERB, url, error)
+        raise_mapped(_METHOD, url, TimeoutError(f"no answer within {seconds:g}s"))
+    raise_mapped(_METHOD, url, error)

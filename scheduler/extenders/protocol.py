@@ -23,7 +23,7 @@ MIN_EXTENDER_SCORE: Final = 0
 MAX_EXTENDER_SCORE: Final = 10
 """Extenders score from 0 to 10; plugins from 0 to 100."""
 
-_SHOWN_NAMES: Final = 3
+_MAX_QUOTED_NAMES: Final = 3
 
 
 class MalformedResponseError(Exception):
@@ -40,7 +40,7 @@ class PrioritizeResponse:
 
     scores: dict[str, int]
     #: What is unusual about the first entry that is; empty when none is.
-    oddity: str = ""
+    unusual: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def parse_filter_response(body: bytes, given: Sequence[str], *, names: bool) -> 
     unknown = [name for name in passing if name not in known]
     if unknown:
         raise MalformedResponseError(
-            f"claims a filtered node {_shown(unknown)} which is not found in the input node list"
+            f"claims a filtered node {_quoted(unknown)} which is not found in the input node list"
         )
     return FilterResponse(
         tuple(dict.fromkeys(passing)),
@@ -161,25 +161,25 @@ def parse_prioritize_response(body: bytes, given: Sequence[str]) -> PrioritizeRe
     """
     known = frozenset(given)
     scores: dict[str, int] = {}
-    oddity = ""
+    unusual = ""
     for index, entry in enumerate(_decoded(body, list[dict[str, msgspec.Raw]] | None) or ()):
         members = {key.lower(): value for key, value in entry.items()}
         where = f"[{index}]."
         host = _member(members, "Host", str | None, where) or ""
         score = _member(members, "Score", int | None, where) or 0
         if host not in known:
-            oddity = oddity or f"scores a node {_shown([host])} that it was not asked about"
+            unusual = unusual or f"scores a node {_quoted([host])} that it was not asked about"
             continue
         if not MIN_EXTENDER_SCORE <= score <= MAX_EXTENDER_SCORE:
-            oddity = oddity or (
+            unusual = unusual or (
                 f'gives node "{host}" the score {score}, which is not in the range of '
                 f"[{MIN_EXTENDER_SCORE}, {MAX_EXTENDER_SCORE}]"
             )
         scores[host] = score
-    return PrioritizeResponse(scores, oddity)
+    return PrioritizeResponse(scores, unusual)
 
 
-def preemption_answer(body: bytes) -> dict[str, Victims]:
+def parse_preemption_response(body: bytes) -> dict[str, Victims]:
     """Read ExtenderPreemptionResult: node name to what is left of its victims."""
     members = _members(body)
     nodes = _member(
@@ -199,7 +199,7 @@ def preemption_answer(body: bytes) -> dict[str, Victims]:
     return found
 
 
-def binding_answer(body: bytes) -> None:
+def parse_binding_response(body: bytes) -> None:
     """Read ExtenderBindingResult. Raises ExtenderResultError when the extender could not bind."""
     _raise_reported(_members(body))
 
@@ -228,8 +228,8 @@ def _raise_reported(members: Mapping[str, msgspec.Raw]) -> None:
         raise ExtenderResultError(text)
 
 
-def _shown(names: Sequence[str]) -> str:
+def _quoted(names: Sequence[str]) -> str:
     """A few names, quoted; long ones are cut."""
-    shown = ", ".join(f'"{name[:253]}"' for name in names[:_SHOWN_NAMES])
-    more = len(names) - _SHOWN_NAMES
+    shown = ", ".join(f'"{name[:253]}"' for name in names[:_MAX_QUOTED_NAMES])
+    more = len(names) - _MAX_QUOTED_NAMES
     return f"{shown} and {more} more" if more > 0 else shown

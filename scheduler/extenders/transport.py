@@ -35,11 +35,11 @@ _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-_MOMENT: Final = 1.0
+_CLEANUP_TIMEOUT: Final = 1.0
 """Seconds that work which was cancelled may take to clean up when the process ends."""
 
 
-def extender_clients(extenders: Sequence[Extender]) -> list[ExtenderHttp]:
+def http_clients(extenders: Sequence[Extender]) -> list[ExtenderHttp]:
     """A client for each extender.
 
     Raises:
@@ -48,19 +48,19 @@ def extender_clients(extenders: Sequence[Extender]) -> list[ExtenderHttp]:
     problems = [f"{path}: {message}" for path, message in extender_problems(extenders)]
     if problems:
         raise ConfigurationError(problems)
-    return [_client(extender) for extender in extenders]
+    return [_http_client(extender) for extender in extenders]
 
 
 def extender_problems(extenders: Sequence[Extender]) -> Iterator[tuple[str, str]]:
     """What keeps extenders from being called: a YAML path and a sentence each."""
     for index, extender in enumerate(extenders):
         try:
-            _client(extender)
+            _http_client(extender)
         except ClientConfigurationError as error:
             yield f"extenders[{index}]", str(error)
 
 
-def _client(extender: Extender) -> ExtenderHttp:
+def _http_client(extender: Extender) -> ExtenderHttp:
     timeout = extender.http_timeout.total_seconds()
     return ExtenderHttp(extender.url_prefix, timeout=timeout, tls=_tls(extender))
 
@@ -121,7 +121,7 @@ def _verbs(extender: Extender) -> Sequence[str]:
     return [verb for verb in verbs if verb]
 
 
-class ServiceOutside:
+class HttpExtenderTransport:
     """Implements `engine.extenders.ExtenderTransport`."""
 
     def __init__(
@@ -142,90 +142,90 @@ class ServiceOutside:
         self._metrics = metrics
         self._stores = stores
         #: What was cancelled and has not ended yet.
-        self._late: set[asyncio.Future[Any]] = set()
-        self._peers: dict[int, ExtenderClient] = {}
+        self._abandoned: set[asyncio.Future[Any]] = set()
+        self._clients: dict[int, ExtenderClient] = {}
         #: Extenders whose unusual scores were reported.
-        self._odd: set[str] = set()
-        for extender, http in zip(extenders, extender_clients(extenders), strict=True):
+        self._reported_scores: set[str] = set()
+        for extender, http in zip(extenders, http_clients(extenders), strict=True):
             breaker = partial(
                 CircuitBreaker, clock.monotonic, failures=failures, cool_down=cool_down
             )
-            peer = self._peers[id(extender)] = ExtenderClient(extender, http, breaker)
-            for verb in peer.breakers:
-                metrics.extender_circuit(peer.name, verb, open=False)
+            client = self._clients[id(extender)] = ExtenderClient(extender, http, breaker)
+            for verb in client.breakers:
+                metrics.extender_circuit(client.name, verb, open=False)
 
     async def close(self) -> None:
         """Close all connections; wait a moment for work that was given up."""
-        if self._late:
-            await asyncio.wait(self._late, timeout=_MOMENT)
-        for peer in self._peers.values():
-            await peer.http.close()
+        if self._abandoned:
+            await asyncio.wait(self._abandoned, timeout=_CLEANUP_TIMEOUT)
+        for client in self._clients.values():
+            await client.http.close()
 
     # -- calls -----------------------------------------------------------------------------------
 
-    async def ask(
+    async def send(
         self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
     ) -> T:
         """Send `body` and return what `read` makes of the answer. Raises ExtenderError."""
-        peer = self._peers[id(extender)]
-        breaker = peer.breakers[verb]
+        client = self._clients[id(extender)]
+        breaker = client.breakers[verb]
         if not breaker.allows():
-            self._metrics.extender_not_called(peer.name, verb)
+            self._metrics.extender_not_called(client.name, verb)
             raise ExtenderCallError(
-                f"extender {peer.http.url(verb)} is not called: it failed {breaker.failures} times "
+                f"extender {client.http.url(verb)} is not called: it failed {breaker.failures} times "
                 f"in a row, the next try is in {math.ceil(breaker.remaining())}s",
                 None,
             )
         started, result = self._clock.monotonic(), "error"
         try:
-            answer = read(await peer.http.post(verb, body))
+            response = read(await client.http.post(verb, body))
             result = "success"
         except ExtenderResultError as error:
             # It answered as it should, so there is nothing to break.
-            self._succeeded(peer, verb)
-            raise ExtenderCallError(_about(peer, verb, error), error) from error
+            self._succeeded(client, verb)
+            raise ExtenderCallError(_error_text(client, verb, error), error) from error
         except (RequestError, MalformedResponseError) as error:
-            text = _about(peer, verb, error)
-            if _answered(error):
+            text = _error_text(client, verb, error)
+            if _responded(error):
                 # An answer that is no use may be this pod's fault, and others must not pay for it.
-                self._succeeded(peer, verb)
+                self._succeeded(client, verb)
             else:
-                self._failed(peer, verb, text)
+                self._failed(client, verb, text)
             raise ExtenderCallError(text, error) from error
         except Exception as error:
             # Peer boundary: whatever else an answer can provoke must cost this call only.
-            self._succeeded(peer, verb)
-            text = _about(peer, verb, MalformedResponseError(repr(error)))
+            self._succeeded(client, verb)
+            text = _error_text(client, verb, MalformedResponseError(repr(error)))
             raise ExtenderCallError(text, MalformedResponseError(text)) from error
         except BaseException:
             breaker.abandoned()
             raise
         finally:
             elapsed = self._clock.monotonic() - started
-            self._metrics.extender_request(peer.name, verb, result, elapsed)
-        self._succeeded(peer, verb)
-        return answer
+            self._metrics.extender_request(client.name, verb, result, elapsed)
+        self._succeeded(client, verb)
+        return response
 
-    def _succeeded(self, peer: ExtenderClient, verb: str) -> None:
-        if peer.breakers[verb].succeeded():
-            self._metrics.extender_circuit(peer.name, verb, open=False)
-            _log.info("extender answers again", extender=peer.name, verb=verb)
+    def _succeeded(self, client: ExtenderClient, verb: str) -> None:
+        if client.breakers[verb].succeeded():
+            self._metrics.extender_circuit(client.name, verb, open=False)
+            _log.info("extender answers again", extender=client.name, verb=verb)
 
-    def _failed(self, peer: ExtenderClient, verb: str, text: str) -> None:
-        breaker = peer.breakers[verb]
+    def _failed(self, client: ExtenderClient, verb: str, text: str) -> None:
+        breaker = client.breakers[verb]
         if breaker.failed():
-            self._metrics.extender_circuit(peer.name, verb, open=True)
+            self._metrics.extender_circuit(client.name, verb, open=True)
             _log.error(
                 "extender keeps failing and is not called for a while",
-                extender=peer.name,
+                extender=client.name,
                 verb=verb,
                 failures=breaker.failures,
                 next_try_in=math.ceil(breaker.remaining()),
-                ignorable=peer.extender.ignorable,
+                ignorable=client.extender.ignorable,
                 error=text,
             )
 
-    async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
+    async def gather(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
         """Run all at once."""
         results: Sequence[T | BaseException] = await asyncio.gather(*work, return_exceptions=True)
         return results
@@ -238,7 +238,7 @@ class ServiceOutside:
         finally:
             if not task.done():
                 task.cancel()
-                self._late.add(task)
+                self._abandoned.add(task)
                 task.add_done_callback(self._ended)
         if not done:
             raise TooLateError
@@ -247,15 +247,15 @@ class ServiceOutside:
         return task.result()
 
     def _ended(self, task: asyncio.Future[Any]) -> None:
-        self._late.discard(task)
+        self._abandoned.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.warning("work that was given up failed", error=repr(task.exception()))
 
     def log_ignored_failure(
-        self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError
+        self, extender: Extender, verb: str, pod: Pod, error: ExtenderError
     ) -> None:
         """Log that an extender's failure was ignored."""
-        if isinstance(problem, ExtenderCallError) and problem.cause is None:
+        if isinstance(error, ExtenderCallError) and error.cause is None:
             # The breaker opened with a line of its own.
             return
         _log.warning(
@@ -263,15 +263,15 @@ class ServiceOutside:
             extender=display_name(extender),
             verb=verb,
             pod=pod.key,
-            error=str(problem),
+            error=str(error),
         )
 
-    def odd_scores(self, extender: Extender, oddity: str) -> None:
+    def log_unusual_scores(self, extender: Extender, unusual: str) -> None:
         """Log unusual scores, once for each extender."""
         name = display_name(extender)
-        if name not in self._odd:
-            self._odd.add(name)
-            _log.warning("unusual scores of an extender are used", extender=name, oddity=oddity)
+        if name not in self._reported_scores:
+            self._reported_scores.add(name)
+            _log.warning("unusual scores of an extender are used", extender=name, unusual=unusual)
 
     # -- objects ---------------------------------------------------------------------------------
 
@@ -288,11 +288,11 @@ class ServiceOutside:
     def statistics(self) -> Mapping[str, Any]:
         """State and failures in a row, by extender and verb."""
         return {
-            peer.name: {
+            client.name: {
                 verb: {"state": breaker.state.value, "failures": breaker.failures}
-                for verb, breaker in peer.breakers.items()
+                for verb, breaker in client.breakers.items()
             }
-            for peer in self._peers.values()
+            for client in self._clients.values()
         }
 
 
@@ -304,19 +304,21 @@ def _encoded(pod: Pod) -> bytes:
     return msgspec.json.encode({"metadata": pod.metadata, "spec": pod.spec, "status": pod.status})
 
 
-def _answered(problem: RequestError | MalformedResponseError) -> bool:
+def _responded(error: RequestError | MalformedResponseError) -> bool:
     """Whether the extender itself gave an answer, be it a useless one."""
-    if isinstance(problem, ExtenderStatusError):
-        return not problem.unreachable
-    return isinstance(problem, MalformedResponseError)
+    if isinstance(error, ExtenderStatusError):
+        return not error.unreachable
+    return isinstance(error, MalformedResponseError)
 
 
-def _about(peer: ExtenderClient, verb: str, problem: RequestError | MalformedResponseError) -> str:
-    url = peer.http.url(verb)
-    text = str(problem)
-    if isinstance(problem, RequestError):
-        text = text.removeprefix(f"{problem.method} {problem.path}: ")
-        if isinstance(problem, ExtenderStatusError):
+def _error_text(
+    client: ExtenderClient, verb: str, error: RequestError | MalformedResponseError
+) -> str:
+    url = client.http.url(verb)
+    text = str(error)
+    if isinstance(error, RequestError):
+        text = text.removeprefix(f"{error.method} {error.path}: ")
+        if isinstance(error, ExtenderStatusError):
             # Upstream's words, which name URL and verb.
             return text
     return f'extender "{url}": {text}'

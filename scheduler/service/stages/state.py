@@ -8,7 +8,7 @@ from scheduler.api.signatures.interner import PodSignatures
 from scheduler.cache import Cache
 from scheduler.engine import WaitingPods
 from scheduler.extenders.extender import Extenders
-from scheduler.extenders.transport import ServiceOutside
+from scheduler.extenders.transport import HttpExtenderTransport
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.inbox import Inbox
@@ -30,7 +30,7 @@ class State:
     waiting_pods: WaitingPods
     background: BackgroundTasks
     inbox: Inbox
-    extender_transport: ServiceOutside
+    extender_transport: HttpExtenderTransport
     extenders: Extenders
 
 
@@ -39,7 +39,7 @@ def build_state(connections: Connections) -> State:
     settings = connections.configuration.options
     extenders = connections.configuration.effective.extenders
     cache, listers, subscriptions = Cache(), StoreListers(), SubscriptionBoard()
-    transport = ServiceOutside(
+    transport = HttpExtenderTransport(
         extenders,
         clock=connections.clock,
         metrics=connections.metrics,

@@ -31,7 +31,7 @@ class Told:
         self.passed: list[str] = []
         self.odd: list[str] = []
 
-    async def ask(
+    async def send(
         self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
     ) -> T:
         call = json.loads(body)
@@ -45,7 +45,7 @@ class Told:
         except MalformedResponseError as error:
             raise ExtenderError(str(error)) from error
 
-    async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
+    async def gather(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
         results: list[T | BaseException] = []
         for each in work:
             try:
@@ -62,8 +62,8 @@ class Told:
     ) -> None:
         self.passed.append(str(problem))
 
-    def odd_scores(self, extender: Extender, oddity: str) -> None:
-        self.odd.append(oddity)
+    def log_unusual_scores(self, extender: Extender, unusual: str) -> None:
+        self.odd.append(unusual)
 
     def pod_bytes(self, pod: Pod) -> bytes:
         return json.dumps({"metadata": {"name": pod.metadata.name}}).encode()

@@ -17,12 +17,12 @@ from scheduler.extenders.protocol import (
     MalformedResponseError,
     PrioritizeResponse,
     Victims,
-    binding_answer,
     binding_request,
     nodes_request,
+    parse_binding_response,
     parse_filter_response,
+    parse_preemption_response,
     parse_prioritize_response,
-    preemption_answer,
     preemption_request,
 )
 from scheduler.framework.preemption import Candidate
@@ -141,8 +141,8 @@ def test_no_garbage_gets_through_as_anything_but_a_refusal(body: bytes) -> None:
     for read in (
         lambda: parse_filter_response(body, ["a"], names=True),
         lambda: parse_prioritize_response(body, ["a"]),
-        lambda: preemption_answer(body),
-        lambda: binding_answer(body),
+        lambda: parse_preemption_response(body),
+        lambda: parse_binding_response(body),
     ):
         # Any other exception fails the test.
         with suppress(MalformedResponseError):
@@ -164,10 +164,10 @@ def test_scores() -> None:
         (b'[{"Host":"z","Score":1}]', {}, 'scores a node "z" that it was not asked about'),
     ],
 )
-def test_unusual_scores(body: bytes, scores: dict[str, int], oddity: str) -> None:
+def test_unusual_scores(body: bytes, scores: dict[str, int], unusual: str) -> None:
     answer = parse_prioritize_response(body, ["a", "b"])
     assert answer.scores == scores
-    assert oddity in answer.oddity
+    assert unusual in answer.unusual
 
 
 @pytest.mark.parametrize(
@@ -189,17 +189,17 @@ def test_victims() -> None:
         b'{"NodeNameToMetaVictims":{"a":{"Pods":[{"UID":"u"},{"uid":"v"}],"NumPDBViolations":2},'
         b'"b":{"Pods":null},"c":null}}'
     )
-    assert preemption_answer(body) == {
+    assert parse_preemption_response(body) == {
         "a": Victims(("u", "v"), 2),
         "b": Victims(),
         "c": Victims(),
     }
-    assert preemption_answer(b'{"NodeNameToMetaVictims":null}') == {}
+    assert parse_preemption_response(b'{"NodeNameToMetaVictims":null}') == {}
 
 
 def test_what_an_extender_reports_itself_is_told_apart() -> None:
-    binding_answer(b'{"Error":""}')
+    parse_binding_response(b'{"Error":""}')
     with pytest.raises(ExtenderResultError, match="full"):
-        binding_answer(b'{"error":"full"}')
+        parse_binding_response(b'{"error":"full"}')
     with pytest.raises(ExtenderResultError, match="full"):
         parse_filter_response(b'{"Error":"full","NodeNames":["unknown"]}', [], names=True)
