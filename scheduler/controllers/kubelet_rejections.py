@@ -1,11 +1,11 @@
-"""Finds out which of our pods were rejected by their kubelet, and by which reason.
+"""Finds the pods of ours that their kubelet rejected, and the reasons.
 
-A rejected pod ends as Failed, and the watch, which leaves finished pods out, only says that it is
-gone, with its last state before that. So a bound pod of ours that goes without having run, and
-without anybody having deleted it, is read once more; the API server keeps it for a while. Such pods
-are rare: others are seen Running first.
+A rejected pod ends as Failed. The watch, which excludes finished pods, delivers its removal with
+the state before that. So a bound pod of ours that leaves the watch without having run and without a
+deletion is read once more; the API server keeps it for a while. Such pods are rare, since others
+are seen Running first.
 
-Reads only, within a rate limit of its own; what cannot be read is no rejection.
+Reads only, within a rate limit of its own; a pod that cannot be read is not counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scheduler.metrics import SchedulerMetrics
 _log = structlog.get_logger(__name__)
 
 MAX_READS: Final = 100
-"""Pods looked at at once; when more vanish at a time (a relist), the rest is not looked at."""
+"""Concurrent reads; when more pods vanish at a time (a relist), the rest is not read."""
 
 LACK: Final = "OutOf"
 """OutOfcpu, OutOfmemory, OutOfpods, OutOfephemeral-storage, and OutOf with any other resource."""
@@ -61,13 +61,13 @@ REASONS: Final = frozenset(
 """`status.reason` of a pod that its kubelet did not admit, as of v1.36."""
 
 REJECTED: Final = "Pod was rejected"
-"""How the message of a rejection begins; tells reasons that are newer than the list above."""
+"""Prefix of a rejection's message; tells rejections by reasons newer than the list above."""
 
 OTHER: Final = "other"
 
 
 def rejection_reason(pod: Pod) -> str:
-    """The reason by which the kubelet rejected a pod, as the metric has it; empty if it did not."""
+    """Return the reason of a kubelet's rejection, as a label; empty if the pod was admitted."""
     status = pod.status
     if status.phase != "Failed":
         return ""
@@ -77,7 +77,7 @@ def rejection_reason(pod: Pod) -> str:
 
 
 class RejectedPods:
-    """Told about pods that go; tells metrics and `KubeletRejections`. One event loop."""
+    """Counts rejected pods and adds them to `KubeletRejections`. Touched from one event loop."""
 
     def __init__(
         self,
@@ -101,32 +101,32 @@ class RejectedPods:
         self._reading = 0
 
     def gone(self, pod: Pod) -> None:
-        """A bound pod of ours left the watch, in this last state."""
+        """Check a bound pod of ours that left the watch in this state."""
         if pod.status.phase == "Failed":
-            self._judge(pod, pod)
+            self._record(pod, pod)
         elif pod.status.phase in ("", "Pending") and not pod.terminating:
             if self._reading >= MAX_READS:
                 return
             self._reading += 1
-            self._start(self._look(pod), f"look after {pod.key}")
+            self._start(self._read(pod), f"read {pod.key}")
 
     def node_gone(self, name: str) -> None:
-        """A node was deleted."""
+        """Forget a deleted node."""
         self._rejections.forget_node(name)
 
-    async def _look(self, pod: Pod) -> None:
+    async def _read(self, pod: Pod) -> None:
         try:
             found = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
         except RequestError as error:
-            # Most often 404: deleted in the meantime, by whoever made it.
-            _log.debug("cannot look after a pod", pod=pod.key, error=str(error))
+            # Most often 404: its owner has deleted it meanwhile.
+            _log.debug("cannot read a pod", pod=pod.key, error=str(error))
         else:
             if found.metadata.uid == pod.metadata.uid:
-                self._judge(pod, found)
+                self._record(pod, found)
         finally:
             self._reading -= 1
 
-    def _judge(self, pod: Pod, final: Pod) -> None:
+    def _record(self, pod: Pod, final: Pod) -> None:
         reason = rejection_reason(final)
         if not reason:
             return

@@ -17,7 +17,7 @@ from scheduler.metrics import SchedulerMetrics
 
 
 class ExtenderBinder:
-    """Binds through an extender, where one wants to."""
+    """Binds through an extender interested in the pod."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class ExtenderBinder:
         *,
         precondition: Callable[[Pod], str] | None = None,
     ) -> None:
-        """`precondition` runs when a request is about to leave; a reason keeps it from leaving."""
+        """Wire the binder; a text returned by `precondition` stops a request about to be sent."""
         self._extenders = extenders
         self._outside = outside
         self._dispatcher = dispatcher
@@ -36,9 +36,9 @@ class ExtenderBinder:
         self._precondition = precondition
 
     async def bind(self, pod: Pod, node_name: str) -> Status | None:
-        """Have an extender bind; returns when the outcome is certain. `SKIP`: use the Bind plugins.
+        """Bind through an extender; return when the outcome is certain, or `SKIP` if none binds.
 
-        A failure that may have bound the pod after all is settled by a GET, as for our own binds.
+        A failed request that may have bound the pod is settled by a GET, as for our own binds.
         """
         for extender in self._extenders.binders(pod):
             failed: list[ExtenderError] = []
@@ -67,8 +67,8 @@ class ExtenderBinder:
     ) -> BindResult | RequestError:
         reason = "" if self._precondition is None else self._precondition(pod)
         if reason:
-            held_back = ConnectionFailed("POST", display_name(extender), reason, sent=False)
-            return BindResult(BindOutcome.UNBOUND, held_back)
+            not_sent = ConnectionFailed("POST", display_name(extender), reason, sent=False)
+            return BindResult(BindOutcome.UNBOUND, not_sent)
         body = binding_request(pod, node_name)
         try:
             await self._outside.send(extender, extender.bind_verb, body, parse_binding_response)

@@ -1,7 +1,7 @@
-"""CircuitBreaker: stops calling a peer that keeps failing, and tries again after a while.
+"""CircuitBreaker: stops calls of a peer that keeps failing, and probes it after a cool-down.
 
-Invariant: while it is open nothing is sent; when the cool-down is over exactly one call goes
-through at a time, and its outcome decides. The clock is handed in; nothing here waits.
+Invariant: while it is open nothing is sent; when the cool-down is over one call goes through at a
+time, and its outcome decides. The clock is injected; nothing here waits.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from enum import Enum
 
 
 class BreakerState(Enum):
-    """What happens to calls."""
+    """State of a breaker."""
 
     CLOSED = "closed"
-    """They are made."""
+    """Calls are made."""
     OPEN = "open"
-    """They are not, until the cool-down is over."""
+    """No call is made until the cool-down is over."""
     PROBING = "probing"
-    """One is under way after the cool-down; others are not made."""
+    """The cool-down is over and one call is under way; no other is made."""
 
 
 class CircuitBreaker:
-    """Counts consecutive failures of one peer."""
+    """Counter of consecutive failures of one peer."""
 
     def __init__(self, monotonic: Callable[[], float], *, failures: int, cool_down: float) -> None:
         """Open after `failures` in a row, 1 or more, for `cool_down` seconds."""
@@ -34,7 +34,7 @@ class CircuitBreaker:
         self.state = BreakerState.CLOSED
 
     def allows(self) -> bool:
-        """Whether a call may be made now; report its outcome if so."""
+        """Whether a call may be made now; if so, its outcome must be reported."""
         if self.state is BreakerState.CLOSED:
             return True
         if self.state is BreakerState.PROBING or self._monotonic() < self._open_until:
@@ -43,7 +43,7 @@ class CircuitBreaker:
         return True
 
     def remaining(self) -> float:
-        """Seconds until the next call may be made; 0 when one may be now."""
+        """Return the seconds until the next call may be made; 0 when it may be made now."""
         if self.state is BreakerState.CLOSED:
             return 0.0
         return max(0.0, self._open_until - self._monotonic())
@@ -54,14 +54,14 @@ class CircuitBreaker:
         return self._failed
 
     def succeeded(self) -> bool:
-        """A call succeeded; whether that closed the breaker."""
+        """Record a success; True when it closed the breaker."""
         closed = self.state is not BreakerState.CLOSED
         self._failed = 0
         self.state = BreakerState.CLOSED
         return closed
 
     def failed(self) -> bool:
-        """A call failed; whether that opened the breaker, which was closed before."""
+        """Record a failure; True when it opened a breaker that was closed."""
         self._failed += 1
         was = self.state
         if was is BreakerState.CLOSED and self._failed < self._limit:
@@ -71,6 +71,6 @@ class CircuitBreaker:
         return was is BreakerState.CLOSED
 
     def abandoned(self) -> None:
-        """A call ended without an outcome (it was cancelled): another one may probe."""
+        """Record a call that was cancelled: another one may probe."""
         if self.state is BreakerState.PROBING:
             self.state = BreakerState.OPEN

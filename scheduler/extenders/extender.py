@@ -1,11 +1,11 @@
-"""HTTP extenders: which have a say about a pod, and what their answers mean.
+"""HTTP extenders in a scheduling cycle: which are interested in a pod, and what responses mean.
 
-Follows framework-cycle-config.md 2.10, 2.11, 5.6 and 7.6. The core sends nothing: requests go to an
-`ExtenderTransport` that the service implements, and whoever awaits the coroutines here is suspended
-until it has an answer.
+Follows upstream's `extender.go` and `schedule_one.go: findNodesThatPassExtenders`,
+`prioritizeNodes`. Nothing here does I/O: requests go to an `ExtenderTransport`, which the service
+implements, and the scheduling cycle is suspended until the response is there.
 
-Invariants: extenders filter one after the other, each what the one before left; an ignorable one
-that fails is passed over; a pod that an extender is not interested in never waits for it.
+Invariants: extenders filter one after the other, each the nodes that the one before let pass; the
+failure of an ignorable one is ignored; a pod never waits for an extender not interested in it.
 """
 
 from __future__ import annotations
@@ -36,65 +36,65 @@ T = TypeVar("T")
 
 _SCALE: Final = MAX_NODE_SCORE // MAX_EXTENDER_SCORE
 _MAX_SCORE: Final = 1 << 60
-"""Where the sum of weighted scores ends: weights may be any int64, totals are int64 as well."""
+"""Bound of the sum of weighted scores: weights may be any int64, totals are int64 as well."""
 
 
 class ExtenderError(Exception):
-    """A call of an extender failed; the text names its URL, the verb, and what was wrong."""
+    """A failed call of an extender; the text names its URL, the verb, and the reason."""
 
 
 class TooLateError(Exception):
-    """Work took longer than it may."""
+    """Work exceeded its timeout. Not TimeoutError, which the work itself may raise."""
 
 
 class ExtenderTransport(Protocol):
-    """What a suspended cycle waits for. The service implements it."""
+    """Requests that a suspended cycle waits for. The service implements it."""
 
     async def send(
         self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
     ) -> T:
-        """Send `body` and return what `read` makes of the answer.
+        """Send `body` and return the response as decoded by `read`.
 
         Raises:
-            ExtenderError: no answer, one that is no success, or one that `read` refuses.
+            ExtenderError: no response, an unsuccessful one, or one that `read` cannot decode.
         """
         ...
 
     async def gather(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
-        """Run all at once; an exception takes the place of a result."""
+        """Run all concurrently; an exception takes the place of a result."""
         ...
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:
-        """Await `work`, whose own errors come through.
+        """Await `work`; errors of its own propagate.
 
         Raises:
             TooLateError: `seconds` are over; the work is cancelled, but not waited for.
-            RuntimeError: the work was cancelled, not by us.
+            RuntimeError: the work was cancelled by something else.
         """
         ...
 
     def log_ignored_failure(
         self, extender: Extender, verb: str, pod: Pod, error: ExtenderError
     ) -> None:
-        """An extender's failure changes nothing but the log."""
+        """Log the failure of an ignorable extender."""
         ...
 
     def log_unusual_scores(self, extender: Extender, unusual: str) -> None:
-        """An extender's scores are used, although they are unusual; said once."""
+        """Log, once for each extender, that unusual scores are used."""
         ...
 
     def pod_bytes(self, pod: Pod) -> bytes:
-        """A pod's JSON as the API server sent it."""
+        """Return a pod's JSON as the API server sent it."""
         ...
 
     def node_bytes(self, name: str) -> bytes:
-        """A node's JSON as the API server sent it."""
+        """Return a node's JSON as the API server sent it."""
         ...
 
 
 @dataclass(slots=True)
 class FailedNodes:
-    """Why extenders turned nodes down, by node name."""
+    """The statuses of nodes that extenders rejected, by node name."""
 
     statuses: dict[str, Status] = field(default_factory=dict)
 
@@ -120,7 +120,11 @@ class Extenders:
         return bool(self._all)
 
     def interested(self, pod: Pod) -> tuple[Extender, ...]:
-        """Those that want to be asked about a pod, in the order they are asked."""
+        """Return the extenders that manage a resource of the pod, in the order of calls.
+
+        An extender without managed resources is interested in every pod (`extender.go:
+        IsInterested`).
+        """
         if not self._all:
             return ()
         mentioned: frozenset[str] | None = None
@@ -134,21 +138,21 @@ class Extenders:
         return tuple(found)
 
     def consultation(self, pod: Pod) -> ExtenderRound:
-        """What one attempt at a pod asks extenders."""
+        """Return the calls of one scheduling attempt."""
         return ExtenderRound(pod, self.interested(pod), self.outside)
 
     def binders(self, pod: Pod) -> tuple[Extender, ...]:
-        """Extenders that bind the pod instead of the Bind plugins."""
+        """Return the extenders that bind the pod instead of the Bind plugins."""
         return tuple(each for each in self.interested(pod) if each.bind_verb)
 
     def suspends(self, pod: Pod) -> bool:
-        """Whether some extender may be asked in the pod's scheduling cycle."""
+        """Whether some extender may be called in the pod's scheduling cycle."""
         return any(map(sends_pod, self.interested(pod)))
 
     def review(
         self, pod: Pod, candidates: Sequence[Candidate]
     ) -> Coroutine[Any, Any, list[Candidate]] | None:
-        """Implements `CandidateReview`: None when no extender has a say about victims."""
+        """Implement `CandidateReview`; None when no interested extender handles preemption."""
         interested = [each for each in self.interested(pod) if each.preempt_verb]
         return self._send_candidates(pod, candidates, interested) if interested else None
 
@@ -179,7 +183,7 @@ class Extenders:
         return left
 
     def _candidates(self, extender: Extender, result: bytes) -> list[Candidate]:
-        """Candidates from an answer. Raises MalformedResponseError."""
+        """Return the candidates in a response. Raises MalformedResponseError."""
         found = []
         for name, victims in parse_preemption_response(result).items():
             pods = self._victims(extender, name, victims)
@@ -204,7 +208,7 @@ class Extenders:
 
 
 class ExtenderRound:
-    """What extenders say in one attempt. The bytes they are sent do not change meanwhile."""
+    """The calls of extenders in one attempt. The bytes that are sent do not change meanwhile."""
 
     def __init__(
         self, pod: Pod, interested: Sequence[Extender], outside: ExtenderTransport
@@ -227,7 +231,7 @@ class ExtenderRound:
         return bool(self._scorers)
 
     async def filter(self, names: Sequence[str]) -> tuple[Sequence[str], FailedNodes]:
-        """The names left, and why the others are not.
+        """Return the names of nodes that pass all filters, and the statuses of the others.
 
         Raises:
             ExtenderError: an extender failed that is not ignorable.
@@ -256,7 +260,7 @@ class ExtenderRound:
         return names, failed_nodes
 
     async def prioritize(self, names: Sequence[str]) -> Mapping[str, int]:
-        """What to add to the totals of nodes; nothing for nodes that are absent."""
+        """Return the weighted scores to add to the totals of nodes; 0 for absent nodes."""
         if not self._scorers:
             return {}
         read = partial(_parse_prioritize_response, names)
@@ -293,7 +297,7 @@ class ExtenderRound:
 
 
 def display_name(extender: Extender) -> str:
-    """The extender in messages, metrics and the log: its URL, without a password in it."""
+    """Return the extender's URL without credentials, for messages, metrics and the log."""
     scheme, separator, rest = extender.url_prefix.partition("://")
     authority, slash, path = rest.partition("/")
     return f"{scheme}{separator}{authority.rpartition('@')[2]}{slash}{path}"
@@ -316,7 +320,7 @@ def sends_victims(extender: Extender) -> bool:
 
 
 def mentioned_resources(pod: Pod) -> frozenset[str]:
-    """Resources that some container names in its requests or limits, be it with 0."""
+    """Return the resources named in requests or limits of any container, even with 0."""
     spec = pod.spec
     found: set[str] = set()
     for container in (*spec.containers, *spec.init_containers):
@@ -340,7 +344,7 @@ def _parse_prioritize_response(names: Sequence[str], body: bytes) -> PrioritizeR
 def _failed_status(
     name: str, failed: Mapping[str, str], unresolvable: Mapping[str, str]
 ) -> Status | None:
-    """Why a node did not pass; None when the extender did not say."""
+    """Return the status of a node that did not pass; None when the extender gave no reason."""
     text = unresolvable.get(name)
     if text is not None:
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))

@@ -1,9 +1,8 @@
 """POST to an HTTP extender: TLS settings, one session per extender, limits of time and size.
 
-Knows HTTP, not what extenders do: bytes go in and come out, and everything that goes wrong is a
-`RequestError` that tells whether the extender may have acted. TLS, redirects and the proxy of the
-environment are upstream's (framework-cycle-config.md 7.6): the URL's scheme decides whether there
-is any TLS.
+Bodies are opaque bytes here. Every failure is a `RequestError` that tells whether the extender may
+have acted. TLS, redirects and the proxy of the environment are as upstream's (`extender.go:
+makeTransport`): the URL's scheme decides whether TLS is used.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from scheduler.client.proxy_transport import raise_mapped
 from scheduler.client.sessions import RenewedSession, read_body
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
-"""What an answer may have on top of the size of its request: an extender that sends nodes back
-sends no more than it was given."""
+"""Bound of a response's size beyond that of its request: an extender returns at most the nodes that
+it was sent."""
 
 _METHOD: Final = "POST"
 
@@ -36,11 +35,11 @@ _METHOD: Final = "POST"
 _PROXY_ERRORS: Final = frozenset(
     (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 )
-"""What proxies say in the place of an extender that they cannot reach."""
+"""Statuses that a proxy sends in the place of an extender that it cannot reach."""
 
 
 class ExtenderStatusError(RequestError):
-    """The extender answered with a status that is not 200."""
+    """A response with a status other than 200."""
 
     def __init__(self, verb: str, path: str, text: str, status: int) -> None:
         super().__init__(verb, path, text)
@@ -48,17 +47,17 @@ class ExtenderStatusError(RequestError):
 
     @property
     def unreachable(self) -> bool:
-        """Whether that says nothing about the request, only that the extender is away."""
+        """Whether a proxy could not reach the extender; the request itself may be fine."""
         return self.status in _PROXY_ERRORS
 
 
-class ExtenderResponseTooLarge(RequestError):  # noqa: N818  (says what happened)
-    """The answer went past every sensible size and was given up."""
+class ExtenderResponseTooLarge(RequestError):  # noqa: N818  (names the event)
+    """A response that exceeds the size limit; the rest of it is not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderTLS:
-    """How to speak TLS. Data is base64 and beats files; empty means not given."""
+    """TLS settings. Data is base64 and takes precedence over files; empty means not set."""
 
     #: `enableHTTPS`: without an authority the extender's certificate is not verified.
     lenient: bool = False
@@ -73,10 +72,10 @@ class ExtenderTLS:
 
 
 def client_tls(tls: ExtenderTLS, clock: Clock | None = None) -> ClientTls:
-    """The TLS contexts behind the settings; files are read again when they change.
+    """Return TLS contexts for the settings; files are read again when they change.
 
     Raises:
-        ConfigurationError: they contradict each other, or a file or key cannot be used.
+        ConfigurationError: the settings contradict each other, or a file or key is unusable.
     """
     authority = bool(tls.ca_file or tls.ca_data)
     if tls.insecure and authority:
@@ -105,7 +104,7 @@ def _pem(data: str, file: str) -> Pem | None:
 
 
 class ExtenderHttp:
-    """Sends requests to one extender. The session opens with the first request."""
+    """Client of one extender. The session opens with the first request."""
 
     def __init__(
         self,
@@ -116,10 +115,10 @@ class ExtenderHttp:
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """Prepare; nothing is sent.
+        """Prepare the client; nothing is sent.
 
         Raises:
-            ConfigurationError: `prefix` is no HTTP URL, or TLS or the proxy cannot work.
+            ConfigurationError: `prefix` is no HTTP URL, or TLS or proxy settings are unusable.
         """
         prefix = prefix.rstrip("/")
         try:
@@ -144,9 +143,9 @@ class ExtenderHttp:
         self._proxy = proxy.with_user(None) if proxy is not None else None
         if proxy is not None and proxy.user:
             secret = aiohttp.encode_basic_auth(proxy.user, proxy.password or "")
-            # A tunnel is asked for by itself; otherwise the proxy reads the request.
-            asked = self._proxy_headers if url.scheme == "https" else self._headers
-            asked["Proxy-Authorization"] = secret
+            # For https the CONNECT request carries the credentials, otherwise the request itself.
+            headers = self._proxy_headers if url.scheme == "https" else self._headers
+            headers["Proxy-Authorization"] = secret
         contexts = client_tls(self._tls) if url.scheme == "https" else None
         self._session = RenewedSession(contexts, _open_session)
         self._timeout = timeout
@@ -163,14 +162,14 @@ class ExtenderHttp:
         await self._session.close()
 
     def url(self, verb: str) -> str:
-        """Where requests of `verb` go, for people."""
+        """Return the URL of `verb` without credentials, for messages."""
         return f"{self._shown}/{verb}"
 
     async def post(self, verb: str, body: bytes) -> bytes:
-        """Send JSON and return the answer's body.
+        """Send JSON and return the response's body.
 
         Raises:
-            RequestError: no whole answer with status 200 within the limits.
+            RequestError: no complete response with status 200 within the limits.
         """
         url = self.url(verb)
         try:
@@ -180,7 +179,7 @@ class ExtenderHttp:
                 data=body,
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=self._timeout),
-                # Elsewhere, what is meant for the proxy could reach somebody else.
+                # A redirect would send the proxy's credentials to another host.
                 allow_redirects="Proxy-Authorization" not in self._headers,
                 proxy=self._proxy,
                 proxy_headers=self._proxy_headers,

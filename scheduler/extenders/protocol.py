@@ -1,9 +1,8 @@
-"""What HTTP extenders are sent and what they answer (framework-cycle-config.md 7.7).
+"""Bodies of requests to HTTP extenders and of their responses (`extender/v1/types.go`).
 
-Requests are put together from the bytes of pods and nodes as the API server sent them, so that an
-extender sees every field. Answers are read leniently in the case of their keys, as Go does, and
-strictly in everything else: whatever does not fit is an `MalformedResponseError` that says what was
-wrong. Pure: nothing here knows HTTP.
+Requests are assembled from the bytes of pods and nodes as the API server sent them, so that an
+extender sees every field. Responses are decoded with case-insensitive keys, as in Go, and strictly
+otherwise: anything else raises `MalformedResponseError` with the reason. Pure; no HTTP here.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ _MAX_QUOTED_NAMES: Final = 3
 
 
 class MalformedResponseError(Exception):
-    """An answer that cannot be used; the text says why."""
+    """A response that cannot be used; the text gives the reason."""
 
 
 class ExtenderResultError(MalformedResponseError):
-    """The extender answered properly, and said that it failed."""
+    """A well-formed response in which the extender reports an error of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeResponse:
-    """How an extender scores the nodes it was given."""
+    """An extender's scores, by node name (`HostPriorityList`)."""
 
     scores: dict[str, int]
-    #: What is unusual about the first entry that is; empty when none is.
+    #: Description of the first unusual entry; empty if there is none.
     unusual: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterResponse:
-    """What an extender made of the nodes it was given."""
+    """An extender's split of the nodes it was sent (`ExtenderFilterResult`)."""
 
     #: Names of the nodes that pass, in the extender's order.
     passing: tuple[str, ...] = ()
@@ -55,7 +54,7 @@ class FilterResponse:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """What an extender left of the victims on a node."""
+    """The victims that an extender kept on a node."""
 
     uids: tuple[str, ...] = ()
     pdb_violations: int = 0
@@ -77,7 +76,7 @@ class _NodeList(msgspec.Struct):
 
 
 def nodes_request(pod: bytes, names: Sequence[str], nodes: Iterable[bytes] | None) -> bytes:
-    """The body of `filter` and `prioritize`; `nodes` None sends names (nodeCacheCapable)."""
+    """Return the body of `filter` and `prioritize`; without `nodes`, names (nodeCacheCapable)."""
     if nodes is None:
         listed, named = b"null", msgspec.json.encode(names)
     else:
@@ -88,7 +87,7 @@ def nodes_request(pod: bytes, names: Sequence[str], nodes: Iterable[bytes] | Non
 def preemption_request(
     pod: bytes, candidates: Iterable[tuple[Candidate, Sequence[bytes] | None]]
 ) -> bytes:
-    """The body of `preempt`: candidates with their victims' bytes, or None for UIDs only."""
+    """Return the body of `preempt`: candidates with their victims' bytes, or None for UIDs."""
     whole: list[bytes] = []
     short: list[bytes] = []
     for candidate, victims in candidates:
@@ -113,7 +112,7 @@ def _object(members: Sequence[bytes]) -> bytes:
 
 
 def binding_request(pod: Pod, node_name: str) -> bytes:
-    """The body of `bind`."""
+    """Return the body of `bind`."""
     metadata = pod.metadata
     return msgspec.json.encode(
         {
@@ -125,13 +124,13 @@ def binding_request(pod: Pod, node_name: str) -> bytes:
     )
 
 
-# -- answers --------------------------------------------------------------------------------------
+# -- responses ------------------------------------------------------------------------------------
 
 
 def parse_filter_response(body: bytes, given: Sequence[str], *, names: bool) -> FilterResponse:
-    """Read ExtenderFilterResult. `names`: of an extender that is nodeCacheCapable.
+    """Decode ExtenderFilterResult; with `names`, of an extender that is nodeCacheCapable.
 
-    Raises MalformedResponseError, for nodes that were not `given` as well.
+    Raises MalformedResponseError, also for nodes that are not among those `given`.
     """
     members = _members(body)
     _raise_reported(members)
@@ -154,7 +153,7 @@ def parse_filter_response(body: bytes, given: Sequence[str], *, names: bool) -> 
 
 
 def parse_prioritize_response(body: bytes, given: Sequence[str]) -> PrioritizeResponse:
-    """Read HostPriorityList. Raises MalformedResponseError.
+    """Decode HostPriorityList. Raises MalformedResponseError.
 
     Scores outside 0 to 10 count as they are, and nodes that were not sent are left out, both as in
     kube-scheduler (`schedule_one.go: prioritizeNodes`).
@@ -180,7 +179,10 @@ def parse_prioritize_response(body: bytes, given: Sequence[str]) -> PrioritizeRe
 
 
 def parse_preemption_response(body: bytes) -> dict[str, Victims]:
-    """Read ExtenderPreemptionResult: node name to what is left of its victims."""
+    """Decode ExtenderPreemptionResult: the remaining victims by node name.
+
+    Raises MalformedResponseError.
+    """
     members = _members(body)
     nodes = _member(
         members, "NodeNameToMetaVictims", dict[str, dict[str, msgspec.Raw] | None] | None
@@ -200,7 +202,7 @@ def parse_preemption_response(body: bytes) -> dict[str, Victims]:
 
 
 def parse_binding_response(body: bytes) -> None:
-    """Read ExtenderBindingResult. Raises ExtenderResultError when the extender could not bind."""
+    """Check ExtenderBindingResult. Raises ExtenderResultError when the extender did not bind."""
     _raise_reported(_members(body))
 
 
@@ -229,7 +231,7 @@ def _raise_reported(members: Mapping[str, msgspec.Raw]) -> None:
 
 
 def _quoted(names: Sequence[str]) -> str:
-    """A few names, quoted; long ones are cut."""
+    """Return a few names, quoted; long names are truncated."""
     shown = ", ".join(f'"{name[:253]}"' for name in names[:_MAX_QUOTED_NAMES])
     more = len(names) - _MAX_QUOTED_NAMES
     return f"{shown} and {more} more" if more > 0 else shown

@@ -1,8 +1,8 @@
-"""HTTP extenders of a running process: which are called, and which are not any more.
+"""Calls of HTTP extenders, each within its timeout and behind a circuit breaker.
 
-Implements the engine's `ExtenderTransport`: a suspended scheduling cycle waits here. Every call has
-the extender's `httpTimeout`; after some failures in a row a circuit breaker keeps further calls
-from being made, so that an extender that hangs cannot hold up scheduling for long.
+Implements `ExtenderTransport`, on which a suspended scheduling cycle waits. Every call has the
+extender's `httpTimeout`; after some consecutive failures a circuit breaker stops further calls, so
+that an extender that hangs cannot delay scheduling for long.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _CLEANUP_TIMEOUT: Final = 1.0
-"""Seconds that work which was cancelled may take to clean up when the process ends."""
+"""Seconds for cancelled work to clean up when the process ends."""
 
 
 def http_clients(extenders: Sequence[Extender]) -> list[ExtenderHttp]:
-    """A client for each extender.
+    """Return a client for each extender.
 
     Raises:
-        ConfigurationError: with everything that keeps one from being called.
+        ConfigurationError: lists every reason why an extender cannot be called.
     """
     problems = [f"{path}: {message}" for path, message in extender_problems(extenders)]
     if problems:
@@ -52,7 +52,7 @@ def http_clients(extenders: Sequence[Extender]) -> list[ExtenderHttp]:
 
 
 def extender_problems(extenders: Sequence[Extender]) -> Iterator[tuple[str, str]]:
-    """What keeps extenders from being called: a YAML path and a sentence each."""
+    """Yield a YAML path and a message for each extender that cannot be called."""
     for index, extender in enumerate(extenders):
         try:
             _http_client(extender)
@@ -81,7 +81,7 @@ def _tls(extender: Extender) -> ExtenderTLS:
 
 
 class ExtenderCallError(ExtenderError):
-    """A failed call, and what is known about its effect."""
+    """A failed call and its cause; None when the circuit breaker stopped it."""
 
     def __init__(self, text: str, cause: RequestError | MalformedResponseError | None) -> None:
         super().__init__(text)
@@ -89,7 +89,7 @@ class ExtenderCallError(ExtenderError):
 
     @property
     def never_sent(self) -> bool:
-        """Whether the extender certainly did not hear of it."""
+        """Whether the extender certainly did not receive the request."""
         if self.cause is None:
             return True
         return isinstance(self.cause, RequestError) and not self.cause.outcome_unknown
@@ -98,7 +98,7 @@ class ExtenderCallError(ExtenderError):
 class ExtenderClient:
     """One extender: its client, its name, and a breaker for each verb.
 
-    A verb that works says nothing about another one that hangs.
+    Each verb has its own, since one may work while another hangs.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ExtenderClient:
 
 
 def _verbs(extender: Extender) -> Sequence[str]:
-    """The verbs it supports, as paths."""
+    """Return the verbs that the extender supports, as paths."""
     verbs = (
         extender.filter_verb,
         extender.prioritize_verb,
@@ -122,7 +122,7 @@ def _verbs(extender: Extender) -> Sequence[str]:
 
 
 class HttpExtenderTransport:
-    """Implements `engine.extenders.ExtenderTransport`."""
+    """Implements `ExtenderTransport` over HTTP. Touched from one event loop."""
 
     def __init__(
         self,
@@ -134,14 +134,14 @@ class HttpExtenderTransport:
         cool_down: float,
         stores: Callable[[str], Any],
     ) -> None:
-        """`failures` in a row keep a verb from being called for `cool_down` seconds.
+        """Stop calling a verb for `cool_down` seconds after `failures` in a row.
 
-        `stores(plural)` is the lister that keeps the raw bytes of nodes and pods.
+        `stores(plural)` returns the lister that keeps the raw bytes of nodes or pods.
         """
         self._clock = clock
         self._metrics = metrics
         self._stores = stores
-        #: What was cancelled and has not ended yet.
+        #: Cancelled work that has not ended yet.
         self._abandoned: set[asyncio.Future[Any]] = set()
         self._clients: dict[int, ExtenderClient] = {}
         #: Extenders whose unusual scores were reported.
@@ -155,7 +155,7 @@ class HttpExtenderTransport:
                 metrics.extender_circuit(client.name, verb, open=False)
 
     async def close(self) -> None:
-        """Close all connections; wait a moment for work that was given up."""
+        """Close all connections after cancelled work had time to clean up."""
         if self._abandoned:
             await asyncio.wait(self._abandoned, timeout=_CLEANUP_TIMEOUT)
         for client in self._clients.values():
@@ -166,14 +166,14 @@ class HttpExtenderTransport:
     async def send(
         self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
     ) -> T:
-        """Send `body` and return what `read` makes of the answer. Raises ExtenderError."""
+        """Send `body` and return the response as decoded by `read`. Raises ExtenderError."""
         client = self._clients[id(extender)]
         breaker = client.breakers[verb]
         if not breaker.allows():
             self._metrics.extender_not_called(client.name, verb)
             raise ExtenderCallError(
-                f"extender {client.http.url(verb)} is not called: it failed {breaker.failures} times "
-                f"in a row, the next try is in {math.ceil(breaker.remaining())}s",
+                f"extender {client.http.url(verb)} is not called: it failed {breaker.failures} "
+                f"times in a row, the next try is in {math.ceil(breaker.remaining())}s",
                 None,
             )
         started, result = self._clock.monotonic(), "error"
@@ -181,19 +181,19 @@ class HttpExtenderTransport:
             response = read(await client.http.post(verb, body))
             result = "success"
         except ExtenderResultError as error:
-            # It answered as it should, so there is nothing to break.
+            # The extender works; it reports that it failed for this pod.
             self._succeeded(client, verb)
             raise ExtenderCallError(_error_text(client, verb, error), error) from error
         except (RequestError, MalformedResponseError) as error:
             text = _error_text(client, verb, error)
             if _responded(error):
-                # An answer that is no use may be this pod's fault, and others must not pay for it.
+                # This pod may have provoked a useless response; other pods must not pay for it.
                 self._succeeded(client, verb)
             else:
                 self._failed(client, verb, text)
             raise ExtenderCallError(text, error) from error
         except Exception as error:
-            # Peer boundary: whatever else an answer can provoke must cost this call only.
+            # Peer boundary: whatever a response provokes must fail this call only.
             self._succeeded(client, verb)
             text = _error_text(client, verb, MalformedResponseError(repr(error)))
             raise ExtenderCallError(text, MalformedResponseError(text)) from error
@@ -226,12 +226,12 @@ class HttpExtenderTransport:
             )
 
     async def gather(self, work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T | BaseException]:
-        """Run all at once."""
+        """Run all concurrently."""
         results: Sequence[T | BaseException] = await asyncio.gather(*work, return_exceptions=True)
         return results
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:
-        """Await `work` with a limit; work that does not heed its cancellation is left behind."""
+        """Await `work` with a timeout; work that ignores its cancellation is left behind."""
         task = asyncio.ensure_future(work)
         try:
             done, _ = await asyncio.wait((task,), timeout=None if math.isinf(seconds) else seconds)
@@ -254,9 +254,8 @@ class HttpExtenderTransport:
     def log_ignored_failure(
         self, extender: Extender, verb: str, pod: Pod, error: ExtenderError
     ) -> None:
-        """Log that an extender's failure was ignored."""
+        """Log the failure of an ignorable extender, unless its breaker logged it already."""
         if isinstance(error, ExtenderCallError) and error.cause is None:
-            # The breaker opened with a line of its own.
             return
         _log.warning(
             "extender passed over",
@@ -276,17 +275,17 @@ class HttpExtenderTransport:
     # -- objects ---------------------------------------------------------------------------------
 
     def pod_bytes(self, pod: Pod) -> bytes:
-        """A pod as the server sent it; what we know of it, if that is gone already."""
+        """Return a pod as the server sent it, or its known fields if it is deleted already."""
         metadata = pod.metadata
         return _raw(self._stores("pods"), metadata.name, metadata.namespace) or _encoded(pod)
 
     def node_bytes(self, name: str) -> bytes:
-        """A node as the server sent it; its name, if it is gone already."""
+        """Return a node as the server sent it, or just its name if it is deleted already."""
         found = _raw(self._stores("nodes"), name)
         return found or msgspec.json.encode({"metadata": {"name": name}})
 
     def statistics(self) -> Mapping[str, Any]:
-        """State and failures in a row, by extender and verb."""
+        """Return state and consecutive failures by extender and verb."""
         return {
             client.name: {
                 verb: {"state": breaker.state.value, "failures": breaker.failures}
@@ -305,7 +304,7 @@ def _encoded(pod: Pod) -> bytes:
 
 
 def _responded(error: RequestError | MalformedResponseError) -> bool:
-    """Whether the extender itself gave an answer, be it a useless one."""
+    """Whether the extender itself responded, if only with an error."""
     if isinstance(error, ExtenderStatusError):
         return not error.unreachable
     return isinstance(error, MalformedResponseError)
@@ -319,6 +318,6 @@ def _error_text(
     if isinstance(error, RequestError):
         text = text.removeprefix(f"{error.method} {error.path}: ")
         if isinstance(error, ExtenderStatusError):
-            # Upstream's words, which name URL and verb.
+            # Upstream's text, which names URL and verb.
             return text
     return f'extender "{url}": {text}'

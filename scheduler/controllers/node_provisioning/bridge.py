@@ -1,9 +1,9 @@
-"""The bridge: autoscalers' events in, pod condition NodeProvisioningInProgress out (KEP-3990, 1.8).
+"""The bridge: autoscalers' events in, pod condition NodeProvisioningInProgress out (KEP-3990).
 
-The thin part: reflectors, one task that asks `Decisions` what to write, one task per write. It runs
-in the leader and every write passes the leader fence. It follows events only while a pod needs it.
-The scheduler never depends on it: without permission to read events, or whatever else goes wrong
-here, it reports itself degraded, tries again with growing delays, and everything else goes on.
+The I/O around `Decisions`: reflectors, one task that plans patches, one task per write. It runs in
+the leader, and every write passes the leader fence. It follows events only while a pod needs it.
+The scheduler never depends on it: after a failure, such as a missing permission to read events, it
+reports itself degraded and tries again with growing delays.
 """
 
 from __future__ import annotations
@@ -52,63 +52,63 @@ _log = structlog.get_logger(__name__)
 COMPONENT: Final = "manifests/components/node-provisioning-bridge"
 
 ENTRY_GRACE: Final = 300.0
-"""How long events are followed after the last pod that needed them: pods come in groups, and each
-start lists all events anew."""
+"""Seconds for which events are followed after the last pod that needed them: pods come in groups,
+and each start lists all events anew."""
 
 RESTART_SECONDS: Final = 30.0
-"""Before another try after an error that nobody expected."""
+"""Seconds before a restart after an unexpected error."""
 
 TIMESTAMP_SECONDS: Final = 1.0
-"""How far a timestamp of whole seconds may lie before the event."""
+"""Seconds by which a timestamp of whole seconds may precede the event."""
 
 EVENT_WATCH_SECONDS: Final = (60.0, 120.0)
-"""How long each watch of events lasts. Without bookmarks, a peer that is gone is noticed only after
-that; and a quiet watch must be resumed before the API server compacts what it starts from, which
-happens every five minutes."""
+"""Bounds of the duration of a watch of events. Without bookmarks, a lost peer is noticed only when
+the watch ends; and a quiet watch must be resumed before the API server compacts the version that it
+starts from, which happens every five minutes."""
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 
 
 class BridgeMetrics(Protocol):
-    """What the bridge reports; `metrics.facets` implements it."""
+    """Metrics of the bridge; `scheduler.metrics.recorders.BridgeRecorder` implements it."""
 
     def patched(self, status: str, reason: str, source: str) -> None:
-        """A pod's condition was written."""
+        """Count a pod's condition that was written."""
         ...
 
     def event_lag(self, seconds: float) -> None:
-        """An event arrived this long after it happened."""
+        """Observe the age of an event on arrival."""
         ...
 
     def conflicting_managers(self, pods: int) -> None:
-        """How many pods were left to another writer."""
+        """Set the number of pods left to another manager."""
         ...
 
     def degraded(self, degraded: bool) -> None:
-        """Whether events cannot be read."""
+        """Set whether events cannot be read."""
         ...
 
     def active(self, active: bool) -> None:
-        """Whether events are followed."""
+        """Set whether events are followed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeOptions:
-    """When it runs and how it watches."""
+    """Options of when the bridge runs and how it watches."""
 
-    #: Follow events although no pod needs them.
+    #: Follow events even if no pod needs them.
     always: bool = False
     status: StatusObject = field(default_factory=StatusObject)
-    #: Seconds without a byte after which a watch is cut.
+    #: Seconds without a byte after which a watch is closed.
     idle_timeout: float = 70.0
     linger: float = ENTRY_GRACE
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeStatistics:
-    """State now, for the debug page and tests."""
+    """Current state, for the debug page and tests."""
 
     active: bool
     degraded: str | None
@@ -147,7 +147,7 @@ class NodeProvisioningBridge:
     # -- what it sees ------------------------------------------------------------------------------
 
     def pod(self, _old: Pod | None, new: Pod | None) -> None:
-        """A pod changed; for `SubscriptionBoard.on_object`."""
+        """Take in a changed pod; for `Subscriptions.on_object`."""
         if new is not None:
             self._decisions.pod_changed(new)
         elif _old is not None:
@@ -158,22 +158,22 @@ class NodeProvisioningBridge:
             self._wake.set()
 
     def node(self, old: Node | None, new: Node | None) -> None:
-        """A node changed; for `SubscriptionBoard.on_object`."""
+        """Take in a changed node; for `Subscriptions.on_object`."""
         if old is None and new is not None:
             self._decisions.node_added(*self._wall_and_monotonic(new.metadata.creation_timestamp))
 
     def _wall_and_monotonic(self, timestamp: str | None) -> tuple[float, float]:
-        """A moment of the past as wall and monotonic time; without a timestamp, now."""
+        """Return a past timestamp as wall and monotonic time; without one, the current time."""
         wall, now = self._clock.now(), self._clock.monotonic()
         time = parse_time(timestamp or "")
         return (wall, now) if time is None else (time, now - max(0.0, wall - time))
 
     def health(self) -> str | None:
-        """Why the bridge cannot do its work, or None. The scheduler is ready either way."""
+        """Return why the bridge is degraded, or None. The scheduler is ready either way."""
         return self._degraded
 
     def statistics(self) -> BridgeStatistics:
-        """State now."""
+        """Return the current state."""
         return BridgeStatistics(
             active=bool(self._following),
             degraded=self._degraded,
@@ -184,7 +184,7 @@ class NodeProvisioningBridge:
     # -- the task ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until cancelled, or until another writer of the condition makes it superfluous."""
+        """Run until cancelled, or until another manager of the condition makes it superfluous."""
         while not self._decisions.stopped:
             self._decisions.begin()
             try:
@@ -216,7 +216,7 @@ class NodeProvisioningBridge:
         )
 
     async def _wait(self, until: float) -> None:
-        """Wait for news, at most until then."""
+        """Wait for a change, at most until `until`."""
         delay = until - self._clock.monotonic()
         try:
             async with asyncio.timeout(None if delay == NEVER else max(0.0, delay)):
@@ -228,7 +228,7 @@ class NodeProvisioningBridge:
     # -- following events --------------------------------------------------------------------------
 
     def _follow_as_needed(self, group: asyncio.TaskGroup, now: float) -> float:
-        """Begin or end; when to look again."""
+        """Begin or end following events; return when to check again."""
         if self._decisions.needed or self._options.always:
             self._needed_at = now
             if not self._following:
@@ -293,7 +293,7 @@ class NodeProvisioningBridge:
         return stream
 
     def _follow_claims(self, group: asyncio.TaskGroup) -> None:
-        """Watch Karpenter's node claims, which tell of machines that no event about a pod names."""
+        """Watch Karpenter's node claims: machines that no event about a pod names."""
         reflector = Reflector(
             self._client,
             NODE_CLAIMS,
@@ -305,11 +305,11 @@ class NodeProvisioningBridge:
 
         def on_contact(error: RequestError | None) -> None:
             if isinstance(error, ApiError) and error.status in (_FORBIDDEN, _NOT_FOUND):
-                # Optional. `_claims` stays set, so that it is not tried again before the next time
-                # that events are followed.
+                # Optional. `_claims` stays set, so that the watch is not tried again before events
+                # are followed the next time.
                 task.cancel()
                 _log.info(
-                    "not watching Karpenter's node claims: verdicts rest on its events alone",
+                    "not watching Karpenter's node claims: conditions rest on its events alone",
                     status=error.status,
                     component=COMPONENT,
                 )
@@ -352,7 +352,7 @@ class NodeProvisioningBridge:
             self._metrics.event_lag(age)
 
     def _contact_changed(self) -> None:
-        """A stream was opened or failed."""
+        """Update the health after a stream was opened or failed."""
         self._wake.set()
         failed = [(each, each.error) for each in self._streams if each.error is not None]
         if not failed:
@@ -367,15 +367,15 @@ class NodeProvisioningBridge:
         else:
             self._set_degraded(f"cannot follow events {stream.selector}: {error}")
 
-    def _set_degraded(self, trouble: str | None) -> None:
-        if trouble == self._degraded:
+    def _set_degraded(self, reason: str | None) -> None:
+        if reason == self._degraded:
             return
-        self._degraded = trouble
-        self._metrics.degraded(trouble is not None)
-        if trouble is None:
-            _log.info("node provisioning bridge is well again")
+        self._degraded = reason
+        self._metrics.degraded(reason is not None)
+        if reason is None:
+            _log.info("node provisioning bridge has recovered")
         else:
-            _log.warning("node provisioning bridge is degraded", reason=trouble)
+            _log.warning("node provisioning bridge is degraded", reason=reason)
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -418,7 +418,7 @@ class NodeProvisioningBridge:
         )
 
     async def _may_write(self, patch: Patch) -> bool:
-        """Ask the server who wrote the condition that is there."""
+        """Read the pod, to see whether another manager wrote its condition."""
         metadata = patch.pod.metadata
         answer = await self._client.request("GET", PODS.path(metadata.name, metadata.namespace))
         try:
@@ -440,7 +440,7 @@ class NodeProvisioningBridge:
 
 
 class _Stream:
-    """One watch, and how it is doing."""
+    """One watch of events and its last error."""
 
     def __init__(self, selector: str, changed: Callable[[], None]) -> None:
         self.selector = selector
@@ -450,10 +450,10 @@ class _Stream:
 
     @property
     def settled(self) -> bool:
-        """Whether its first list is in, or it is in trouble: then the others go on without it."""
+        """Whether its first list is complete, or it failed and the others go on without it."""
         return self.reflector.has_synced or self.error is not None
 
     def contact(self, error: RequestError | None) -> None:
-        """For the reflector."""
+        """Take the outcome of the reflector's last request."""
         self.error = error
         self._changed()

@@ -1,7 +1,7 @@
-"""Which pods want the condition: those with the criterion NodeProvisioningFailed somewhere.
+"""ConditionSelector: the pods that need the condition, for the criterion NodeProvisioningFailed.
 
-Pure. Being generous is safe here: an annotation that PodTopologySpread refuses keeps its pod
-strict whatever the condition says.
+Pure. Selecting too many is safe: a pod whose annotation PodTopologySpread rejects keeps its hard
+constraints whatever the condition is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scheduler.api.pod import Pod
 
 
 def profiles_that_fall_back_by_default(profiles: Iterable[ResolvedProfile]) -> Iterator[str]:
-    """Scheduler names of profiles whose default constraints carry the criterion."""
+    """Yield the scheduler names of profiles whose default constraints have the criterion."""
     for profile in profiles:
         args = profile.args.get("PodTopologySpread")
         if isinstance(args, PodTopologySpreadArgs) and any(
@@ -25,10 +25,13 @@ def profiles_that_fall_back_by_default(profiles: Iterable[ResolvedProfile]) -> I
 
 
 class ConditionSelector:
-    """Answers for pods of our scheduler names that have no node."""
+    """Predicate for pods of our scheduler names that have no node."""
 
     def __init__(self, *, every_pod: bool, by_default: Collection[str] = ()) -> None:
-        """`by_default`: profiles whose default constraints carry the criterion."""
+        """Select every pod, or those with the criterion.
+
+        `by_default` names the profiles whose default constraints have it.
+        """
         self._every_pod = every_pod
         self._by_default = frozenset(by_default)
 

@@ -1,9 +1,9 @@
 """Decisions of the bridge: events and pods go in, patches of one condition come out.
 
-Pure: no I/O, no clock. Invariants: at most one patch per pod is under way; a pod is patched only
-when status or reason change, or its message at most once a minute; a pod that has a node, is
-gated, finished or on its way out is left alone; what another writer set is not overwritten before
-somebody has looked who it was (`Patch.verify`).
+Pure: no I/O, no clock. Invariants: at most one patch per pod is under way; a pod is patched when
+status or reason change, and for its message at most once a minute; a pod that has a node, is gated,
+finished or terminating is not patched; a condition that another manager may have written is not
+overwritten before its manager was read from the server (`Patch.verify`).
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from scheduler.controllers.node_provisioning.sources import (
 )
 
 MESSAGE_SECONDS: Final = 60.0
-"""Between two patches of a pod that change nothing but words."""
+"""Seconds between two patches of a pod that change its message only."""
 
 MAX_CONFLICTS: Final = 3
 """Pods with another writer after which the bridge ends for good."""
 
 RETRY_SECONDS: Final = (1.0, 60.0)
-"""First and longest wait after a patch that failed; doubled in between."""
+"""First and longest delay after a failed patch; doubled in between."""
 
 OWN_WRITES: Final = 8
-"""Latest conditions of a pod that we recognise as our own when the watch brings them back."""
+"""Latest conditions of a pod that are recognised as our own when the watch delivers them."""
 
 MAX_IN_FLIGHT: Final = 2
-"""Patches at once. Few, for they share their slots with those of PodScheduled, without which no
-autoscaler sees a pod; and what waits here is decided anew when its turn comes."""
+"""Concurrent patches. Few, since they share slots with those of PodScheduled, without which no
+autoscaler sees a pod; and a pod that waits here is evaluated anew when its turn comes."""
 
 MAX_TARGETS: Final = 10_000
 """Failed node groups and claims remembered before those past the deadline are dropped."""
@@ -62,10 +62,10 @@ NEVER: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One condition to write. `verify`: first look whether somebody else writes it.
+    """One condition to write; with `verify`, only if no other manager writes it.
 
-    `seen_without`: we have led since the pod had no such condition, so what it has now and we did
-    not write is not ours, whatever it looks like.
+    `seen_without`: the pod had no such condition while we led, so a condition that we did not write
+    is not ours, whatever its reason.
     """
 
     pod: Pod
@@ -77,7 +77,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class DuePatches:
-    """What to write now, and when to ask again if nothing happens before."""
+    """The patches to write now, and when to plan again if nothing happens before."""
 
     patches: tuple[Patch, ...]
     wake: float
@@ -85,7 +85,7 @@ class DuePatches:
 
 @dataclass(slots=True)
 class _Writes:
-    """What we wrote about one pod."""
+    """Our writes of one pod's condition."""
 
     last: Condition | None = None
     at: float = 0.0
@@ -96,7 +96,7 @@ class _Writes:
 
 @dataclass(frozen=True, slots=True)
 class DecisionStatistics:
-    """Sizes and counters now."""
+    """Current sizes and counters."""
 
     pods: int
     wanted: int
@@ -107,7 +107,7 @@ class DecisionStatistics:
 
 
 class Decisions:
-    """State of the bridge. Touched from one event loop; times are monotonic seconds."""
+    """State of the bridge. Touched from one event loop; times are monotonic, in seconds."""
 
     def __init__(
         self,
@@ -121,11 +121,11 @@ class Decisions:
         """Prepare.
 
         Args:
-            names: scheduler names we serve; other pods are never touched.
-            wanted: whether the condition matters for a pod.
-            status: what cluster-autoscaler's own events are about.
+            names: our scheduler names; other pods are never touched.
+            wanted: whether a pod needs the condition.
+            status: the ConfigMap of cluster-autoscaler's events about node groups.
             limits: when a promise of nodes counts as broken.
-            backs_off: whether another writer of the condition makes us stop.
+            backs_off: whether the bridge stops for another manager of the condition.
         """
         self._names = frozenset(names)
         self._wanted_by = wanted
@@ -144,15 +144,15 @@ class Decisions:
         # Pods seen without the condition since we lead, that is, since the first plan.
         self._leading = False
         self._seen_without: set[str] = set()
-        # Pods to look at, in the order in which they came up.
+        # Pods to evaluate, in the order in which they changed.
         self._dirty: dict[str, None] = {}
         self._timers: list[tuple[float, str]] = []
-        # The earliest timer of each pod: a later one is only set when that has run.
+        # The earliest timer of each pod: a later one is only set after that has fired.
         self._timer_of: dict[str, float] = {}
 
     @property
     def needed(self) -> bool:
-        """Whether some pod waits for which the condition matters."""
+        """Whether some pending pod needs the condition."""
         return bool(self._wanted)
 
     @property
@@ -162,21 +162,21 @@ class Decisions:
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody else evidently sets the condition in this cluster."""
+        """Whether another manager evidently writes the condition in this cluster."""
         return self._conflicts_seen >= MAX_CONFLICTS
 
     @property
     def conflicting_managers(self) -> int:
-        """Pods left to another writer so far."""
+        """Return the number of pods left to another manager so far."""
         return self._conflicts_seen
 
     @property
     def has_work(self) -> bool:
-        """Whether `plan` has something to look at, timers apart."""
+        """Whether `plan` has pods to evaluate, timers aside."""
         return bool(self._dirty)
 
     def statistics(self) -> DecisionStatistics:
-        """Sizes and counters now."""
+        """Return current sizes and counters."""
         return DecisionStatistics(
             pods=len(self._pods),
             wanted=len(self._wanted),
@@ -189,7 +189,7 @@ class Decisions:
     # -- pods --------------------------------------------------------------------------------------
 
     def pod_changed(self, pod: Pod) -> None:
-        """A pod appeared or changed."""
+        """Take in a new or changed pod."""
         uid = pod.uid
         if pod.spec.node_name or pod.spec.scheduler_name not in self._names or _finished(pod):
             if uid in self._pods or uid in self._observed:
@@ -209,7 +209,7 @@ class Decisions:
             self._seen_without.add(pod.uid)
 
     def forget(self, uid: str) -> None:
-        """A pod is gone, bound, or not the one we thought."""
+        """Drop a pod that is deleted, bound or replaced."""
         self._pods.pop(uid, None)
         self._observed.pop(uid, None)
         self._writes.pop(uid, None)
@@ -221,7 +221,7 @@ class Decisions:
     # -- events ------------------------------------------------------------------------------------
 
     def event_changed(self, event: CoreEvent, now: float, age: float = 0.0) -> Signal | None:
-        """An event appeared or changed, `age` seconds ago; what it says, if we care."""
+        """Take in an event that changed `age` seconds ago; return its signal, if it has one."""
         signal = read_event(event, self._status)
         if signal is None:
             return None
@@ -236,21 +236,21 @@ class Decisions:
         return signal
 
     def node_added(self, time: float, since: float) -> None:
-        """A node joined the cluster; it may be an autoscaler's. Wall and monotonic time."""
+        """Take in a new node, which may be an autoscaler's; `time` is wall, `since` monotonic."""
         for source in SUSPECT_WINDOWS:
             self._add_scale_up(ScaleUp(source, "", time), since)
 
     def claim_created(self, name: str, time: float, since: float) -> None:
-        """Karpenter created a node claim."""
+        """Take in a node claim that Karpenter created."""
         self._add_scale_up(ScaleUp(KARPENTER, name, time), since)
 
     def claim_deleted(self, name: str, time: float, since: float) -> None:
-        """A node claim was deleted, which is how Karpenter gives a machine up that never comes."""
+        """Take in a deletion, which is how Karpenter abandons a machine that never comes."""
         message = f"node claim {name} was deleted"
         self._add_failure(TargetFailure(KARPENTER, name, time, message), since)
 
     def _add_scale_up(self, scale_up: ScaleUp, since: float) -> None:
-        # No pod is looked at for that: it only puts off what a pod's timer would find.
+        # No pod needs an evaluation now: a scale-up only extends what a pod's timer will find.
         self._evidence.scale_ups.add(scale_up, since, self._limits.provisioning_deadline)
 
     def _add_failure(self, failure: TargetFailure, since: float) -> None:
@@ -260,7 +260,7 @@ class Decisions:
         failures.add(failure, since)
         for uid, by_source in self._observed.items():
             observed = by_source.get(failure.source)
-            # What failed may also be what came after the failure of the pod's own targets.
+            # The target may also be one requested after the failure of the pod's own targets.
             if observed is not None and observed.newest.provisioning:
                 self._dirty[uid] = None
 
@@ -277,14 +277,14 @@ class Decisions:
         self._dirty[signal.uid] = None
 
     def event_deleted(self, event: CoreEvent) -> None:
-        """An event's time to live is over; what it said of a pod that waits is still true."""
+        """Drop an expired event of an unknown pod; for a pending pod it remains true."""
         uid = event.involved_object.uid
         if uid not in self._pods:
             self._observed.pop(uid, None)
             self._dirty.pop(uid, None)
 
     def forget_events(self) -> None:
-        """Nobody listens any more; listening again begins with what there is by then."""
+        """Drop all events: the watches have ended, and new ones begin with a full list."""
         self._observed.clear()
         self._evidence = Evidence(Failures(), ScaleUps())
         self._karpenter_promised = False
@@ -295,13 +295,14 @@ class Decisions:
     # -- patches -----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Patches that were under way have ended, and will not be answered."""
+        """Forget patches under way, whose outcome will not be reported after a restart."""
         self._under_way.clear()
 
     def plan(self, now: float, wall: str) -> DuePatches:
-        """What to write now, `MAX_IN_FLIGHT` at most; `wall` (RFC 3339) stamps transitions.
+        """Return the patches to write now; `wall` (RFC 3339) stamps transitions.
 
-        Each patch must be answered by `written`, `failed`, `concede` or `forget`.
+        At most `MAX_IN_FLIGHT` are under way. The outcome of each must be reported by `written`,
+        `failed`, `concede` or `forget`.
         """
         if not self._leading:
             self._leading = True
@@ -327,7 +328,7 @@ class Decisions:
         if pod is None or uid not in self._wanted or uid in self._conflicting:
             return None
         if uid in self._under_way:
-            return None  # looked at again when the patch is answered
+            return None  # evaluated again when the outcome of its patch is reported
         desired, changes_at = evaluate_all(
             self._observed.get(uid, {}), self._evidence, self._limits, now
         )
@@ -350,7 +351,7 @@ class Decisions:
             heapq.heappush(self._timers, (at, uid))
 
     def written(self, patch: Patch, now: float) -> None:
-        """The patch is in."""
+        """Record a successful patch."""
         uid = patch.pod.uid
         if uid not in self._under_way:
             return  # forgotten meanwhile
@@ -360,7 +361,7 @@ class Decisions:
         self._end_patch(uid)
 
     def failed(self, patch: Patch, now: float) -> None:
-        """The patch was not sent, or refused for a reason that may pass."""
+        """Record a patch that was not sent, or that the server rejected for now."""
         uid = patch.pod.uid
         if uid not in self._under_way:
             return
@@ -368,12 +369,12 @@ class Decisions:
         first, longest = RETRY_SECONDS
         writes.retry_at = now + min(longest, first * 2.0 ** min(writes.failed, 10))
         writes.failed += 1
-        # It may have arrived all the same.
+        # The server may have applied it all the same.
         writes.own.append(_content(patch.condition))
         self._end_patch(uid)
 
     def concede(self, patch: Patch) -> None:
-        """Another manager writes the condition of this pod: it is theirs."""
+        """Leave the condition of this pod to the manager that writes it."""
         uid = patch.pod.uid
         if uid in self._under_way:
             self._under_way.discard(uid)
@@ -386,7 +387,7 @@ class Decisions:
 
 
 def _due(base: Condition | None, desired: DesiredCondition, writes: _Writes, now: float) -> float:
-    """When the pod should be patched; infinite when it says already what it should."""
+    """Return when to patch the pod; infinite if its condition is as desired."""
     if base is not None and (base.status, base.reason) == (desired.status, desired.reason):
         if base.message == desired.message:
             return NEVER

@@ -1,7 +1,7 @@
-"""Who writes the condition NodeProvisioningInProgress of a pod, as `managedFields` tells.
+"""The manager of a pod's condition NodeProvisioningInProgress, from `managedFields`.
 
-Pure. An autoscaler that sets the condition itself is better informed than we are, so the bridge
-steps aside for it. A server that keeps no managedFields leaves the reason to go by.
+Pure. An autoscaler that sets the condition itself is better informed than the bridge, which then
+leaves it alone. Where the server keeps no managedFields, the condition's reason decides.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OwnedStatus(Object):
 
 
 class OwnedPod(Object):
-    """A pod as far as the question goes who wrote the condition."""
+    """The fields of a pod that tell which manager wrote the condition."""
 
     metadata: OwnedMeta = msgspec.field(default_factory=OwnedMeta)
     status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
@@ -58,10 +58,10 @@ def read_owned_pod(data: bytes) -> OwnedPod:
 
 
 def other_writer(pod: OwnedPod, *, seen_without: bool = False) -> str | None:
-    """The manager other than us that writes the condition; None when there is none.
+    """Return the manager other than us that writes the condition; None if there is none.
 
-    Where the server records nobody, a condition that came up before our eyes is not ours, and one
-    that was there before is if its reason is (`seen_without`).
+    Where the server records no manager: a condition that appeared while we watched the pod
+    (`seen_without`) is not ours; one that was there before is ours if its reason is one of ours.
     """
     condition = find(pod.status.conditions)
     if condition is None:
@@ -73,7 +73,7 @@ def other_writer(pod: OwnedPod, *, seen_without: bool = False) -> str | None:
 
 
 def find(conditions: Sequence[Condition]) -> Condition | None:
-    """The condition, or None."""
+    """Return the condition NodeProvisioningInProgress, or None."""
     return next((each for each in conditions if each.type == CONDITION), None)
 
 
@@ -81,6 +81,5 @@ def _writes(fields: dict[str, Any]) -> bool:
     below: Any = fields
     for key in ("f:status", "f:conditions", _KEY):
         below = below.get(key) if isinstance(below, dict) else None
-    # An empty entry, or one with the key only, is what stays with a manager whose values another
-    # one has replaced.
+    # A manager whose values another one replaced keeps an empty entry, or one with the key only.
     return isinstance(below, dict) and bool(below.keys() - {".", "f:type"})

@@ -1,8 +1,8 @@
-"""What autoscalers say in Kubernetes Events, as signals (KEP-3990 design, 1.8).
+"""Signals: the parts of autoscalers' Kubernetes Events that the bridge uses.
 
-Pure: text in, record out. Messages are matched by substrings: their fragments come in random order,
-and repeats carry a prefix. What is not understood is no signal, which is safe: nothing is ever
-inferred from silence.
+Pure: text in, record out. Messages are matched by substrings, since their fragments come in random
+order and repeats have a prefix. An event that is not understood gives no signal, which is safe:
+nothing is inferred from silence. docs/node-provisioning-bridge.md has the mapping.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLUSTER_AUTOSCALER: Final = "cluster-autoscaler"
 KARPENTER: Final = "karpenter"
 
 COMBINED: Final = "(combined from similar events): "
-"""What client-go puts before the message once ten variants came within ten minutes."""
+"""Prefix that client-go puts before the message after ten variants within ten minutes."""
 
 MAX_MESSAGE_LENGTH: Final = 1024
 """Characters of a condition's message; events hold no more either."""
@@ -52,7 +52,7 @@ REASONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PodSignal:
-    """An autoscaler said something about one pod."""
+    """An autoscaler's event about one pod."""
 
     source: str
     namespace: str
@@ -67,13 +67,13 @@ class PodSignal:
     provisioning: bool
     reason: str
     message: str
-    #: What was asked to grow for the pod: node groups, or node claims.
+    #: The node groups or node claims that are to bring nodes for the pod.
     targets: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class TargetFailure:
-    """A node group or node claim did not deliver; no pod is named."""
+    """The failure of a node group or node claim to bring a node; it names no pod."""
 
     source: str
     target: str
@@ -83,7 +83,7 @@ class TargetFailure:
 
 @dataclass(frozen=True, slots=True)
 class ScaleUp:
-    """A node group or node claim was asked for nodes; it is not known for which pods."""
+    """A request for nodes to a node group or node claim; it names no pod."""
 
     source: str
     target: str
@@ -95,14 +95,14 @@ Signal = PodSignal | TargetFailure | ScaleUp
 
 @dataclass(frozen=True, slots=True)
 class StatusObject:
-    """The ConfigMap that cluster-autoscaler's own events are about."""
+    """The ConfigMap that cluster-autoscaler's events about node groups regard."""
 
     namespace: str = "kube-system"
     name: str = "cluster-autoscaler-status"
 
 
 def read_event(event: CoreEvent, status: StatusObject) -> Signal | None:
-    """The signal in an event; None when it has none, or comes from anybody else."""
+    """Return the signal in an event; None if it has none or is not an autoscaler's."""
     time = event_time(event)
     if time is None:
         return None
@@ -127,7 +127,7 @@ def read_event(event: CoreEvent, status: StatusObject) -> Signal | None:
 
 
 def event_time(event: CoreEvent) -> float | None:
-    """When it was last seen: `series.lastObservedTime`, else `lastTimestamp`, else `eventTime`."""
+    """Return the epoch seconds of `series.lastObservedTime`, `lastTimestamp` or `eventTime`."""
     series = event.series.last_observed_time if event.series is not None else None
     for text in (series, event.last_timestamp, event.event_time):
         if text:
@@ -136,7 +136,7 @@ def event_time(event: CoreEvent) -> float | None:
 
 
 def parse_time(text: str) -> float | None:
-    """RFC 3339 as seconds since the epoch; None when it cannot be read.
+    """Return an RFC 3339 time as seconds since the epoch; None if it is malformed.
 
     >>> parse_time("1970-01-01T00:00:01.5Z")
     1.5
@@ -206,13 +206,13 @@ _POD_READERS: Final = {CLUSTER_AUTOSCALER: _of_cluster_autoscaler, KARPENTER: _o
 
 
 def _fragments(message: str) -> list[str]:
-    """What follows the colon of "pod didn't trigger scale-up: ...", piece by piece."""
+    """Return the fragments after the colon of "pod didn't trigger scale-up: ..."."""
     rest = message.partition(":")[2].strip()
     return [each.strip() for each in rest.split(", ")] if rest else []
 
 
 def _detail(reason: str, message: str) -> str:
-    """The event's words, their order made stable, so that equal news gives an equal message."""
+    """Return the message with its fragments sorted, so that equal news gives an equal message."""
     if reason == "NotTriggerScaleUp":
         return ", ".join(sorted(_fragments(message))) or "there is no node group"
     return message

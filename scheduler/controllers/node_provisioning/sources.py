@@ -1,16 +1,17 @@
-"""What each autoscaler said last about each pod, and what that amounts to at a moment.
+"""The newest signal of each autoscaler about a pod, and the condition that follows from it.
 
 Pure, and independent of the order in which events arrive: the newest event per pod and autoscaler
-counts, and at equal times the one that says nodes are coming. Failures of node groups and claims
-are kept apart from pods and joined when asked, for they come from another watch.
+counts, and at equal times the one that promises nodes. Failures of node groups and claims are kept
+apart from pods and joined in `evaluate`, for they come from another watch.
 
-Both autoscalers leave out repeated events about a pod, so a promise that was broken may have been
-renewed without a word. A verdict therefore waits for longer than an autoscaler may be silent, and
-for longer still while anything else shows that nodes are coming (`ScaleUps`).
+A promise is a signal that nodes are coming; a refusal, that none will. Both autoscalers suppress
+repeated events about a pod, so a broken promise may have been renewed without an event. Status
+False is therefore delayed for longer than an autoscaler may be silent, and for longer still while
+anything else shows that nodes are coming (`ScaleUps`).
 
-Two clocks: events are ordered by the autoscaler's; durations run on ours, monotonic, from `since`:
-the event's age when we heard of it before that moment, and never after it. So a clock that is ahead
-only delays a verdict.
+Two clocks: events are ordered by the autoscaler's. Durations run on ours, monotonic, from `since`,
+which lies the event's age before its arrival and never after it; so a clock of the autoscaler that
+is ahead only delays status False.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from scheduler.controllers.node_provisioning.signals import (
 )
 
 MAX_FAILURES: Final = 256
-"""Failures remembered per node group. Losing the oldest only delays a verdict."""
+"""Failures remembered per node group. Losing the oldest only delays status False."""
 
 
 SUSPECT_WINDOWS: Final = {CLUSTER_AUTOSCALER: 330.0, KARPENTER: 180.0}
@@ -50,7 +51,7 @@ PROVISION_SECONDS: Final = 900.0
 MAX_SCALE_UPS: Final = 10_000
 
 MAX_PROMISES: Final = 32
-"""Promises about one pod remembered for each autoscaler; losing some only delays a verdict."""
+"""Promises about one pod remembered per autoscaler; losing some only delays status False."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +64,31 @@ class Limits:
     provisioning_deadline: float = 1200.0
 
     def window(self, source: str) -> float:
-        """How long after the failure of all its targets an autoscaler may still try again."""
+        """Return how long after the failure of all targets an autoscaler may try again."""
         return SUSPECT_WINDOWS[source] if self.suspect_window is None else self.suspect_window
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredCondition:
-    """What the condition should say; `message` names the autoscaler's words."""
+    """The condition that a pod should have; `message` quotes the autoscaler's event."""
 
     provisioning: bool
     reason: str
     message: str
     source: str
-    #: Event time of what it rests on.
+    #: Time of the event behind it, by the autoscaler's clock.
     time: float
 
     @property
     def status(self) -> str:
-        """As in the condition."""
+        """Return `status` of the condition."""
         return "True" if self.provisioning else "False"
 
 
 class ObservedSignal:
-    """What one autoscaler said about one pod.
+    """The newest signal of one autoscaler about one pod, and the promises that led to it.
 
-    `newest` is the event that counts, `since` the monotonic time from which it has been true.
+    `since` is the monotonic time from which `newest` has been true.
     """
 
     __slots__ = ("_last_refusal", "_promises", "newest", "since")
@@ -102,7 +103,7 @@ class ObservedSignal:
         self._note(first)
 
     def add(self, signal: PodSignal, since: float) -> bool:
-        """Take in an event; returns whether it is the newest now. The order of calls is free."""
+        """Add a signal; True if it is the newest now. The order of calls does not matter."""
         self._note(signal)
         if _rank(signal) <= _rank(self.newest):
             return False
@@ -116,7 +117,7 @@ class ObservedSignal:
                 if last < self._last_refusal:
                     del self._promises[key]
         elif signal.time >= self._last_refusal:
-            # A node claim has a name of its own, so what names the same ones is a repeat.
+            # Node claims have unique names, so a promise of the same ones is a repeat.
             key = signal.targets if signal.source == KARPENTER and signal.targets else signal.time
             first, last = self._promises.get(key, (signal.first_time, signal.time))
             self._promises[key] = min(first, signal.first_time), max(last, signal.time)
@@ -124,10 +125,9 @@ class ObservedSignal:
                 del self._promises[sorted(self._promises, key=self._promises.__getitem__)[1]]
 
     def promised_since(self, deadline: float) -> float:
-        """The monotonic time of the first promise of the run that `newest` belongs to.
+        """Return the monotonic time of the first promise of the run that `newest` belongs to.
 
-        A refusal ends a run, and so does its deadline: only a promise made after that begins
-        another.
+        A refusal ends a run, and so does its deadline; a promise made after that begins another.
         """
         starts = sorted(max(first, self._last_refusal) for first, _ in self._promises.values())
         run = starts[0] if starts else self.newest.time
@@ -138,7 +138,7 @@ class ObservedSignal:
 
 
 class Failures:
-    """When which node group or node claim failed. One instance for all autoscalers."""
+    """Failures by node group and node claim. One instance for all autoscalers."""
 
     def __init__(self) -> None:
         self._by_target: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
@@ -147,20 +147,20 @@ class Failures:
         return len(self._by_target)
 
     def add(self, failure: TargetFailure, since: float) -> None:
-        """Remember one; the same event again changes nothing."""
+        """Add a failure; the same event again has no effect."""
         known = self._by_target.setdefault((failure.source, failure.target), [])
         if not any(time == failure.time for time, _, _ in known):
             insort(known, (failure.time, since, failure.message))
             del known[:-MAX_FAILURES]
 
     def first_after(self, source: str, target: str, time: float) -> tuple[float, str] | None:
-        """Since when, and with which words, `target` failed at or after `time`; None: not."""
+        """Return since when and with which message `target` failed at or after `time`, or None."""
         known = self._by_target.get((source, target), [])
         index = bisect_left(known, (time,))
         return known[index][1:] if index < len(known) else None
 
     def forget_before(self, time: float) -> None:
-        """Drop what we heard of before `time`."""
+        """Drop failures that arrived before `time`."""
         for key, known in tuple(self._by_target.items()):
             known[:] = [each for each in known if each[1] >= time]
             if not known:
@@ -169,7 +169,7 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time that an autoscaler has for another try after all targets of a promise failed."""
+    """The time an autoscaler has for another try after all targets of a promise failed."""
 
     source: str
     #: Monotonic times of the promise and of the last failure, and the latest end.
@@ -181,7 +181,7 @@ class Window:
 
 
 class ScaleUps:
-    """When nodes were asked for, or came, without an event about a pod. One for all autoscalers."""
+    """Requests for nodes, and new nodes, without an event about a pod. One for all autoscalers."""
 
     def __init__(self) -> None:
         #: By autoscaler: monotonic time, target ("" for a node that came), autoscaler's time.
@@ -190,7 +190,7 @@ class ScaleUps:
         }
 
     def add(self, scale_up: ScaleUp, since: float, keep: float) -> None:
-        """Remember one, and forget those that are `keep` seconds older."""
+        """Add a scale-up, and drop those that are `keep` seconds older."""
         known = self._known[scale_up.source]
         entry = since, scale_up.target, scale_up.time
         index = bisect_left(known, (since - SCALE_UP_SECONDS,))
@@ -201,10 +201,10 @@ class ScaleUps:
         del known[: max(bisect_left(known, (known[-1][0] - keep,)), len(known) - MAX_SCALE_UPS)]
 
     def extend(self, window: Window, failures: Failures) -> float:
-        """The end of a window that is as long as nodes may be coming, `window.last` at most.
+        """Return the end of the window, extended while nodes may be coming; at most `window.last`.
 
-        A target that was asked for nodes may bring them until it fails, or for `PROVISION_SECONDS`;
-        after each failure the autoscaler has the length of the window to try another.
+        A requested target may bring nodes until it fails, or for `PROVISION_SECONDS`; after each
+        failure the autoscaler has the length of the window to try another.
         """
         known = self._known[window.source]
         end = window.begin + window.length
@@ -225,7 +225,7 @@ def _rank(signal: PodSignal) -> tuple[float, bool, str, str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known beside the events about pods."""
+    """Evidence other than events about pods."""
 
     failures: Failures
     scale_ups: ScaleUps
@@ -234,7 +234,7 @@ class Evidence:
 def evaluate(
     observed: ObservedSignal, evidence: Evidence, limits: Limits, now: float
 ) -> tuple[DesiredCondition, float]:
-    """What one autoscaler's newest word amounts to now, and when that may change by itself."""
+    """Return the condition that one autoscaler's signal implies, and when time may change it."""
     signal = observed.newest
     plain = DesiredCondition(
         signal.provisioning, signal.reason, signal.message, signal.source, signal.time
@@ -258,20 +258,20 @@ def evaluate(
 
 
 def merge(desired: Iterable[DesiredCondition]) -> DesiredCondition | None:
-    """True if any autoscaler promises nodes; else False if one says no; else nothing."""
+    """Return the newest promise if there is one, else the newest refusal, else None."""
     return max(desired, key=lambda each: (each.provisioning, each.time), default=None)
 
 
 def evaluate_all(
     by_source: Mapping[str, ObservedSignal], evidence: Evidence, limits: Limits, now: float
 ) -> tuple[DesiredCondition | None, float]:
-    """The verdict over all autoscalers, and when it may change by itself."""
+    """Return the condition that all autoscalers' signals imply, and when time may change it."""
     judged = [evaluate(each, evidence, limits, now) for each in by_source.values()]
     return merge(each for each, _ in judged), min((at for _, at in judged), default=math.inf)
 
 
 def _all_failed(signal: PodSignal, failures: Failures) -> tuple[float, str] | None:
-    """Since when everything asked to grow for the pod has failed, and the last such words."""
+    """Return since when all targets of a promise have failed, and the last message; else None."""
     last: tuple[float, str] | None = None
     for target in signal.targets:
         failed = failures.first_after(signal.source, target, signal.time)

@@ -157,7 +157,7 @@ def test_scores() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "scores", "oddity"),
+    ("body", "scores", "unusual"),
     [
         (b'[{"Host":"a","Score":11}]', {"a": 11}, 'gives node "a" the score 11'),
         (b'[{"Host":"a","Score":-1}]', {"a": -1}, "not in the range of [0, 10]"),
