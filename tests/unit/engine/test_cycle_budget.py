@@ -223,9 +223,9 @@ def test_looking_at_a_pod_outside_of_a_cycle_has_no_budget() -> None:
 class Late(Told):
     """Answers when the test goes on."""
 
-    async def ask(self, *arguments: Any) -> Any:
+    async def send(self, *arguments: Any) -> Any:
         await _suspended()
-        return await super().ask(*arguments)
+        return await super().send(*arguments)
 
 
 @types.coroutine
