@@ -20,9 +20,10 @@ from scheduler.api.signatures.interner import PodSignatures
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Evaluator, Framework, WaitingPods
 from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.framework import QueuedPodInfo
 from scheduler.queue.nominator import QueueNominator
-from scheduler.service.handle import ServiceWhatIf, SubscriptionBoard
+from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.listers import StoreListers
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
 
@@ -84,7 +85,7 @@ class _Handle:
         self.listers = world.listers
         self.feature_gates = gates
         self.subscriptions = SubscriptionBoard()
-        self.what_if = ServiceWhatIf(world.cache)
+        self.what_if = FrameworkWhatIf(world.cache)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """There is one profile."""

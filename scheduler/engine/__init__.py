@@ -7,6 +7,9 @@ from scheduler.engine.engine import (
     Attempt,
     Engine,
 )
+from scheduler.engine.errors import (
+    AttemptError,
+)
 from scheduler.engine.examination import (
     Examination,
     NodeScore,
@@ -25,7 +28,6 @@ from scheduler.engine.preemption.evaluator import (
     Evaluator,
 )
 from scheduler.engine.runtime import (
-    AttemptError,
     Framework,
 )
 from scheduler.engine.schedule_one import (

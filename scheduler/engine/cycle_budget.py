@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from scheduler.engine.runtime import AttemptError
+from scheduler.engine.errors import AttemptError
 from scheduler.framework import error
 
 T = TypeVar("T")

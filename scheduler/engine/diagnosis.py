@@ -18,77 +18,75 @@ ABSENT_DEFAULT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
 @dataclass(slots=True)
-class RowVerdicts:
-    """The rejected rows of one search: which plugin (index) rejected each, with which code."""
+class RejectedRows:
+    """The rejected rows of one search: the filter that rejected each, and with which code."""
 
     rows: Rows
-    #: Index into the profile's Filter plugins, per entry of `rows`.
-    plugins: np.ndarray
+    #: intp, per entry of `rows`: index into the profile's Filter plugins.
+    filters: np.ndarray
+    #: int32, per entry of `rows`.
     codes: Codes
-    #: (plugin index, code) to the status, attributed to its plugin.
+    #: (filter index, code) to the status, attributed to its plugin.
     status_of: Callable[[int, int], Status]
-    #: Statuses that no (plugin, code) pair expresses, by row; they win over the arrays.
-    explicit: dict[int, Status] = field(default_factory=dict)
     _groups: list[tuple[Status, int]] | None = field(default=None, init=False, repr=False)
 
     def groups(self) -> list[tuple[Status, int]]:
-        """Every distinct status and the number of nodes that have it; do not modify the answer."""
+        """Return each distinct status and its number of nodes; do not modify the result."""
         if self._groups is None:
             self._groups = self._grouped()
         return self._groups
 
     def _grouped(self) -> list[tuple[Status, int]]:
-        found: list[tuple[Status, int]] = [(status, 1) for status in self.explicit.values()]
-        plugins, codes = self.plugins, self.codes
-        if self.explicit:
-            keep = ~np.isin(self.rows, list(self.explicit))
-            plugins, codes = plugins[keep], codes[keep]
-        if not len(plugins):
+        found: list[tuple[Status, int]] = []
+        filters, codes = self.filters, self.codes
+        if not len(filters):
             return found
-        for plugin, count in enumerate(np.bincount(plugins)):
+        for index, count in enumerate(np.bincount(filters)):
             if not count:
                 continue
-            mine = codes if count == len(codes) else codes[plugins == plugin]
+            mine = codes if count == len(codes) else codes[filters == index]
             lowest, highest = int(mine.min()), int(mine.max())
             if lowest == highest:
-                found.append((self.status_of(plugin, lowest), int(count)))
+                found.append((self.status_of(index, lowest), int(count)))
                 continue
             values, counts = np.unique(mine, return_counts=True)
             found += [
-                (self.status_of(plugin, int(value)), int(number))
+                (self.status_of(index, int(value)), int(number))
                 for value, number in zip(values, counts, strict=True)
             ]
         return found
 
+    def by_status(self) -> Iterator[tuple[Status, Rows]]:
+        """Yield each pair of filter and code as its status, with the rows that have it."""
+        pairs = (self.filters.astype(np.int64) << 32) | self.codes.astype(np.int64)
+        for pair in np.unique(pairs).tolist():
+            yield self.status_of(pair >> 32, pair & 0xFFFFFFFF), self.rows[pairs == pair]
+
 
 class TableStatuses(NodeToStatus):
-    """NodeToStatus over `RowVerdicts`, built when first read."""
+    """NodeToStatus over `RejectedRows`, built when first read."""
 
-    __slots__ = ("_built", "_table", "_verdicts")
+    __slots__ = ("_built", "_rejected", "_table")
 
     def __init__(
-        self, verdicts: RowVerdicts, table: NodeTableView, absent: Status = ABSENT_DEFAULT
+        self, rejected: RejectedRows, table: NodeTableView, absent: Status = ABSENT_DEFAULT
     ) -> None:
         super().__init__({}, absent)
-        self._verdicts = verdicts
+        self._rejected = rejected
         self._table = table
         self._built = False
 
     def _build(self) -> dict[str, Status]:
         if not self._built:
             self._built = True
-            verdicts, names = self._verdicts, self._table.names
-            statuses = self._statuses
-            for row, plugin, code in zip(
-                verdicts.rows.tolist(),
-                verdicts.plugins.tolist(),
-                verdicts.codes.tolist(),
+            rejected, names = self._rejected, self._table.names
+            for row, index, code in zip(
+                rejected.rows.tolist(),
+                rejected.filters.tolist(),
+                rejected.codes.tolist(),
                 strict=True,
             ):
-                if row not in verdicts.explicit:
-                    statuses.setdefault(names[row], verdicts.status_of(plugin, code))
-            for row, status in verdicts.explicit.items():
-                statuses[names[row]] = status
+                self._statuses.setdefault(names[row], rejected.status_of(index, code))
         return self._statuses
 
     def __len__(self) -> int:
@@ -116,21 +114,13 @@ class TableStatuses(NodeToStatus):
 
     def rows_for_code(self, code: Code) -> Rows:
         """Rows of nodes whose status has `code`, ascending; quick unless `absent` has it."""
-        verdicts, table = self._verdicts, self._table
         if self._built or self.absent.code is code:
+            table = self._table
             names = [table.names[row] for row in table.rows.tolist()]
             found = [table.row_of(name) for name in self.nodes_for_code(names, code)]
             return np.array(found, dtype=np.intp)
-        chosen = np.zeros(len(verdicts.rows), dtype=np.bool_)
-        own = np.isin(verdicts.rows, list(verdicts.explicit))
-        pairs = (verdicts.plugins.astype(np.int64) << 32) | verdicts.codes.astype(np.int64)
-        for pair in np.unique(pairs[~own]).tolist():
-            if verdicts.status_of(pair >> 32, pair & 0xFFFFFFFF).code is code:
-                chosen |= pairs == pair
-        chosen &= ~own
-        rows = verdicts.rows[chosen].tolist()
-        rows += [row for row, status in verdicts.explicit.items() if status.code is code]
-        return np.array(sorted(rows), dtype=np.intp)
+        parts = [rows for status, rows in self._rejected.by_status() if status.code is code]
+        return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.intp)
 
 
 @dataclass(slots=True)
@@ -140,7 +130,7 @@ class Diagnosis:
     #: Nodes in the cluster; 1 for a rejection by Reserve or Permit.
     node_count: int
     statuses: NodeToStatus = field(default_factory=NodeToStatus)
-    verdicts: RowVerdicts | None = None
+    rejected: RejectedRows | None = None
     unschedulable_plugins: set[str] = field(default_factory=set)
     pending_plugins: set[str] = field(default_factory=set)
     pre_filter_message: str = ""
@@ -199,8 +189,8 @@ class Diagnosis:
         return counts
 
     def _groups(self) -> list[tuple[Status, int]]:
-        if self.verdicts is not None:
-            return self.verdicts.groups()
+        if self.rejected is not None:
+            return self.rejected.groups()
         return [(status, 1) for _, status in self.statuses.explicit()]
 
 

@@ -16,6 +16,7 @@ from scheduler.cache.cache import CacheError
 from scheduler.engine import failure
 from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
 from scheduler.engine.diagnosis import Diagnosis, FitError
+from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import (
     FINISHED_LATE,
@@ -23,19 +24,19 @@ from scheduler.engine.metrics import (
     SET_ASIDE,
     EngineMetrics,
     NoMetrics,
+    PointTimer,
 )
 from scheduler.engine.overruns import Overruns
-from scheduler.engine.recheck import filter_again
-from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.recheck import filter_assumed, filter_changed_node
+from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import (
-    AlgorithmOptions,
     NoNodesError,
     RandomSource,
     ScheduleResult,
     SchedulingAlgorithm,
     Unschedulable,
 )
-from scheduler.engine.suspended_cycle import SuspendedAlgorithm
 from scheduler.engine.waiting import WaitingPod, WaitingPods
 from scheduler.extenders.extender import Extenders
 from scheduler.framework import (
@@ -48,7 +49,6 @@ from scheduler.framework import (
     QueuedPodInfo,
     Status,
 )
-from scheduler.framework.status import status_or_none
 
 _METRICS_SAMPLE = 10
 _EXITS = (KeyboardInterrupt, SystemExit)
@@ -123,24 +123,21 @@ class Engine:
         self.algorithms: dict[str, SchedulingAlgorithm] = {}
         for name, framework in frameworks.items():
             percentage = framework.percentage_of_nodes_to_score
-            options: AlgorithmOptions = {
-                "clock": clock,
-                "random": random,
-                "metrics": self._metrics,
-                "percentage": percentage_of_nodes_to_score if percentage is None else percentage,
-                "reuse": reuse,
-                "plugin_time_budget": plugin_time_budget,
-                "cycle_budget": self._budget,
-            }
-            self.algorithms[name] = (
-                SuspendedAlgorithm(framework, cache.table, nominator, extenders, **options)
-                if extenders is not None and (extenders or framework.asynchronous)
-                else SchedulingAlgorithm(framework, cache.table, nominator, **options)
+            self.algorithms[name] = SchedulingAlgorithm(
+                framework,
+                cache.table,
+                nominator,
+                extenders,
+                clock=clock,
+                random=random,
+                metrics=self._metrics,
+                percentage=percentage_of_nodes_to_score if percentage is None else percentage,
+                reuse=reuse,
+                plugin_time_budget=plugin_time_budget,
+                cycle_budget=self._budget,
             )
         #: Whether `suspends` can be true of any pod.
-        self.may_suspend = any(
-            isinstance(each, SuspendedAlgorithm) for each in self.algorithms.values()
-        )
+        self.may_suspend = any(each.may_suspend for each in self.algorithms.values())
 
     def attempt(self, info: QueuedPodInfo) -> Attempt:
         """The whole scheduling cycle: search, score, assume, reserve, permit."""
@@ -148,9 +145,8 @@ class Engine:
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt
-        algorithm = self.algorithms[attempt.framework.profile_name]
         try:
-            _conclude(attempt, algorithm.schedule(attempt.state, attempt.pod))
+            run_synchronously(self._schedule(attempt))
         except _EXITS:
             raise
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
@@ -159,6 +155,22 @@ class Engine:
         if attempt.result is not None:
             self._commit(attempt)
         return attempt
+
+    async def _schedule(self, attempt: Attempt) -> None:
+        """Run the cycle up to the choice of a node, or to the end of PostFilter."""
+        framework = attempt.framework
+        algorithm = self.algorithms[framework.profile_name]
+        outcome = await algorithm.schedule(attempt.state, attempt.pod)
+        if isinstance(outcome, Unschedulable):
+            attempt.failure = failure.from_fit_error(
+                outcome.error,
+                outcome.nominating,
+                outcome.post_filter,
+                attempt.state,
+                framework.unschedulable_reason(attempt.pod),
+            )
+        else:
+            attempt.result = outcome
 
     def _begin(self, info: QueuedPodInfo) -> Attempt:
         clock, pod = self._clock, info.pod
@@ -247,7 +259,7 @@ class Engine:
         if not self.may_suspend:
             return False
         algorithm = self.algorithms.get(pod.spec.scheduler_name)
-        return isinstance(algorithm, SuspendedAlgorithm) and algorithm.suspends(pod)
+        return algorithm is not None and algorithm.suspends(pod)
 
     async def decide(self, info: QueuedPodInfo) -> Attempt:
         """The first half of a cycle that may be suspended: to the choice of a node, or PostFilter.
@@ -260,10 +272,8 @@ class Engine:
         if attempt.failure is not None:
             return attempt
         attempt.sequence = self.cache.table.sequence
-        algorithm = self.algorithms[attempt.framework.profile_name]
-        assert isinstance(algorithm, SuspendedAlgorithm)
         try:
-            await self._budget.metered(_decided(attempt, algorithm))
+            await self._budget.metered(self._schedule(attempt))
         except Exception as error:  # noqa: BLE001 - cycle boundary
             attempt.failure = self._failed(attempt, error)
         self._measure(attempt, limit)
@@ -275,10 +285,15 @@ class Engine:
         If the chosen node changed since `decide` began it is filtered again first.
         """
         assert attempt.result is not None
-        algorithm = self.algorithms[attempt.framework.profile_name]
-        assert isinstance(algorithm, SuspendedAlgorithm)
         try:
-            algorithm.check_again(attempt.state, attempt.pod, attempt.result, attempt.sequence)
+            filter_changed_node(
+                attempt.framework,
+                self.cache.table,
+                attempt.state,
+                attempt.pod,
+                attempt.result,
+                attempt.sequence,
+            )
         except _EXITS:
             raise
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
@@ -321,7 +336,7 @@ class Engine:
         if not self.cache.is_assumed(attempt.info.uid):
             return None
         try:
-            status = filter_again(
+            status = filter_assumed(
                 attempt.framework, self.cache.table, attempt.info.pod, attempt.pod, attempt.state
             )
         except _EXITS:
@@ -336,76 +351,39 @@ class Engine:
         return self.cache.forget_pod(attempt.pod.metadata.uid)
 
     def unreserve(self, attempt: Attempt) -> None:
-        """Unreserve of all Reserve plugins, in reverse order, whatever happened before."""
-        for plugin in reversed(attempt.framework.reserve):
-            unreserve: Callable[..., None] | None = getattr(plugin, "unreserve", None)
-            if unreserve is None:
-                continue
-            try:
-                unreserve(attempt.state, attempt.pod, attempt.node_name)
-            except Exception as error:  # noqa: BLE001 - plugin boundary
-                if self._on_plugin_error is not None:
-                    self._on_plugin_error(plugin.name, "Unreserve", attempt.pod, error)
+        """Run Unreserve of all Reserve plugins, in reverse order, whatever happened before."""
+        attempt.framework.run_unreserve(
+            attempt.state, attempt.pod, attempt.node_name, self._on_plugin_error
+        )
 
     def _reserve(self, attempt: Attempt) -> Failure | None:
-        if not attempt.framework.reserve:
+        framework = attempt.framework
+        if not framework.reserve:
             return None
-        started = self._clock.monotonic()
-        status, problem = self._run_reserve(attempt)
-        self._observe("Reserve", status, attempt, started)
-        return problem
-
-    def _run_reserve(self, attempt: Attempt) -> tuple[Status | None, Failure | None]:
-        for plugin in attempt.framework.reserve:
-            try:
-                status = status_or_none(
-                    plugin.reserve(attempt.state, attempt.pod, attempt.node_name)
-                )
-            except Exception as error:  # noqa: BLE001 - plugin boundary
-                text = f'running Reserve plugin "{plugin.name}": {error}'
-                return None, failure.from_error(failed(text, error, plugin.name))
-            if status is None or status.success:
-                continue
-            if status.rejected:
-                return status, rejected_on_node(status.by(plugin.name), attempt.node_name)
-            text = f'running Reserve plugin "{plugin.name}": {status.message}'
-            return status, failure.from_error(failed(text, None, plugin.name))
-        return None, None
+        with self._point("Reserve", attempt) as point:
+            status = framework.run_reserve(attempt.state, attempt.pod, attempt.node_name)
+            if status is None:
+                return None
+            point.status = status.code.label
+        return rejected_on_node(status, attempt.node_name)
 
     def _permit(self, attempt: Attempt) -> Failure | None:
-        if not attempt.framework.permit:
+        framework = attempt.framework
+        if not framework.permit:
             return None
-        started = self._clock.monotonic()
-        timeouts: dict[str, float] = {}
-        for plugin in attempt.framework.permit:
-            try:
-                answer: tuple[Status | None, float] = plugin.permit(
-                    attempt.state, attempt.pod, attempt.node_name
-                )
-                status, timeout = status_or_none(answer[0]), float(answer[1])
-            except Exception as error:  # noqa: BLE001 - plugin boundary
-                text = f'running Permit plugin "{plugin.name}": {error}'
-                return failure.from_error(failed(text, error, plugin.name))
-            if status is None or status.success:
-                continue
-            if status.code is Code.WAIT:
-                timeouts[plugin.name] = timeout
-                continue
-            self._observe("Permit", status, attempt, started)
-            if status.rejected:
-                return rejected_on_node(status.by(plugin.name), attempt.node_name)
-            text = f'running Permit plugin "{plugin.name}": {status.message}'
-            return failure.from_error(failed(text, None, plugin.name))
-        if timeouts:
-            attempt.waiting = WaitingPod(attempt.pod, timeouts, self._clock)
-            self.waiting_pods.add(attempt.waiting)
-        self._observe("Permit", Status(Code.WAIT) if timeouts else None, attempt, started)
+        with self._point("Permit", attempt) as point:
+            status, timeouts = framework.run_permit(attempt.state, attempt.pod, attempt.node_name)
+            if status is not None:
+                point.status = status.code.label
+                return rejected_on_node(status, attempt.node_name)
+            if timeouts:
+                point.status = Code.WAIT.label
+                attempt.waiting = WaitingPod(attempt.pod, timeouts, self._clock)
+                self.waiting_pods.add(attempt.waiting)
         return None
 
-    def _observe(self, point: str, status: Status | None, attempt: Attempt, started: float) -> None:
-        label = "Success" if status is None else status.code.label
-        elapsed = self._clock.monotonic() - started
-        self._metrics.extension_point(point, label, attempt.framework.profile_name, elapsed)
+    def _point(self, point: str, attempt: Attempt) -> PointTimer:
+        return self.algorithms[attempt.framework.profile_name].stopwatch.points[point]
 
     def statistics(self) -> Mapping[str, Any]:
         """Reuse statistics by profile, and the number of waiting pods."""
@@ -417,23 +395,6 @@ class Engine:
             "waiting_pods": len(self.waiting_pods),
             "templates_over_budget": len(self._overruns.known),
         }
-
-
-async def _decided(attempt: Attempt, algorithm: SuspendedAlgorithm) -> None:
-    _conclude(attempt, await algorithm.schedule_suspended(attempt.state, attempt.pod))
-
-
-def _conclude(attempt: Attempt, outcome: ScheduleResult | Unschedulable) -> None:
-    if isinstance(outcome, Unschedulable):
-        attempt.failure = failure.from_fit_error(
-            outcome.error,
-            outcome.nominating,
-            outcome.post_filter,
-            attempt.state,
-            attempt.framework.unschedulable_reason(attempt.pod),
-        )
-    else:
-        attempt.result = outcome
 
 
 def rejected_on_node(status: Status, node_name: str) -> Failure:

@@ -17,11 +17,14 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.diagnosis import Diagnosis, FitError, status_reasons
-from scheduler.engine.runtime import AttemptError, Framework
+from scheduler.engine.diagnosis import Diagnosis, status_reasons
+from scheduler.engine.errors import AttemptError
+from scheduler.engine.node_statuses import NodeStatuses
+from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
-from scheduler.engine.search import NodeStatuses, PreFilterNodes, Search
-from scheduler.framework import CycleState, Int64Column, Nominator, Rows, Status, unresolvable
+from scheduler.engine.search import Search, rejected_by_pre_filter
+from scheduler.framework import CycleState, Int64Column, Nominator, Rows, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,74 +183,48 @@ class _EverySearch(Search):
     def examine(self, state: CycleState, pod: Pod, examples: int) -> _Answers:
         """The verdicts of all nodes; AttemptError when a plugin fails."""
         table = self._table
+        names = table.names
         groups = _Groups(examples)
-        try:
-            narrowing = self._pre_filter(state, pod, None, Diagnosis(node_count=table.node_count))
-        except FitError as unfit:
-            rejected = unfit.diagnosis.statuses.absent
-            plugins = unfit.diagnosis.unschedulable_plugins
-            groups.add(_attributed(rejected, plugins), [table.names[row] for row in table.rows])
+        left = run_synchronously(self._framework.run_pre_filter(state, pod, table))
+        if left.rejections:
+            diagnosis = rejected_by_pre_filter(left, Diagnosis(table.node_count)).diagnosis
+            status = _attributed(diagnosis.statuses.absent, diagnosis.unschedulable_plugins)
+            groups.add(status, [names[row] for row in table.rows])
             return _Answers(np.zeros(0, dtype=np.intp), groups.sorted())
-        rows = table.rows if narrowing.names is None else self._rows_of(narrowing.names)
-        if narrowing.names is not None:
-            groups.add(*self._left_out(narrowing, rows))
-        verdicts = self._evaluate(state, pod, rows)
-        crowded = self._ask_the_rest(state, pod, verdicts)
-        self._group(state, pod, verdicts, crowded, groups)
-        feasible = np.flatnonzero(verdicts.verdict == 0)
-        return _Answers(feasible, groups.sorted(), self._nominated_node(state, pod))
+        rows = table.rows
+        if left.names is not None:
+            rows = self._rows_of(left.names)
+            others = [names[row] for row in np.setdiff1d(table.rows, rows)]
+            groups.add(_attributed(left.left_out(), left.plugins), others)
+        statuses = self.filtering.evaluate(state, pod, rows)
+        only_nominated = self._filter_the_rest(state, pod, statuses)
+        for status, rejected in self.rejected(state, pod, statuses).by_status():
+            beside = np.isin(rejected, only_nominated)
+            groups.add(status, [names[row] for row in rejected[~beside]])
+            groups.add(status, [names[row] for row in rejected[beside]], only_nominated=True)
+        feasible = np.flatnonzero(statuses.rejected_by == 0)
+        row = self._fitting_nominated_row(state, pod)
+        return _Answers(feasible, groups.sorted(), "" if row is None else names[row])
 
-    def _left_out(self, narrowing: PreFilterNodes, rows: Rows) -> tuple[Status, list[str]]:
-        names = self._table.names
-        others = np.setdiff1d(self._table.rows, rows)
-        plugins = sorted(set(narrowing.plugins))
-        status = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}]")
-        return _attributed(status, plugins), [names[row] for row in others]
+    def _filter_the_rest(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> list[int]:
+        """Run scalar filters, then filters beside nominated pods.
 
-    def _ask_the_rest(self, state: CycleState, pod: Pod, verdicts: NodeStatuses) -> frozenset[int]:
-        """Scalar plugins, then nominated pods; the rows that fit but for nominated pods."""
-        verdict, explicit = verdicts.verdict, verdicts.explicit
+        Returns the rows that would fit without the pods nominated to them.
+        """
+        rejected_by = statuses.rejected_by
         if self.filtering.scalar:
-            for row in verdicts.rows.tolist():
-                known, status = self.filtering.ask_scalar(state, pod, row, int(verdict[row]))
+            for row in statuses.rows.tolist():
+                index, status = self.filtering.filter_scalar(state, pod, row, int(rejected_by[row]))
                 if status is not None:
-                    verdict[row], explicit[row] = known, status
-        crowded = set()
+                    statuses.reject(row, index, status)
+        only_nominated = []
         for row in self._nominated_rows(pod).tolist():
-            known = int(verdict[row])
-            if known == 0 or known > self.filtering.first_pod_dependent:
-                self._recheck_with_nominated(state, pod, row, verdicts)
-                if known == 0 and verdict[row]:
-                    crowded.add(row)
-        return frozenset(crowded)
-
-    def _group(
-        self,
-        state: CycleState,
-        pod: Pod,
-        verdicts: NodeStatuses,
-        crowded: frozenset[int],
-        groups: _Groups,
-    ) -> None:
-        names, verdict, explicit = self._table.names, verdicts.verdict, verdicts.explicit
-        for row, status in explicit.items():
-            groups.add(status, [names[row]], only_nominated=row in crowded)
-        rejected = np.array(
-            [row for row in verdicts.rows[verdict[verdicts.rows] != 0] if row not in explicit],
-            dtype=np.intp,
-        )
-        for plugin in np.unique(verdict[rejected]).tolist():
-            index = plugin - 1
-            mine = rejected[verdict[rejected] == plugin]
-            codes = verdicts.codes[index][mine]
-            for code in np.unique(codes).tolist():
-                status = self.filtering.status_of(state, pod, index, code)
-                groups.add(status, [names[row] for row in mine[codes == code]])
-
-    def _nominated_node(self, state: CycleState, pod: Pod) -> str:
-        name = pod.status.nominated_node_name
-        row = self._table.row_of(name) if name else None
-        return name if row is not None and self._nominated_fits(state, pod, row) else ""
+            before = int(rejected_by[row])
+            if before == 0 or before > self.filtering.first_pod_dependent:
+                self._reject_beside_nominated(state, pod, row, statuses)
+                if before == 0 and rejected_by[row]:
+                    only_nominated.append(row)
+        return only_nominated
 
 
 def _attributed(status: Status, plugins: set[str] | list[str]) -> Status:
@@ -290,6 +267,7 @@ class _Ranking:
     """Scores feasible nodes, without reuse."""
 
     def __init__(self, framework: Framework, table: NodeTable) -> None:
+        self._framework = framework
         self._scoring = Scoring(framework, table)
         self._table = table
 
@@ -304,7 +282,7 @@ class _Ranking:
         columns: dict[str, tuple[Int64Column, Int64Column, Int64Column]] = {}
         total = np.zeros(len(feasible), dtype=np.int64)
         try:
-            scoring.pre_score(state, pod, feasible, None)
+            self._framework.run_pre_score(state, pod, self._table, feasible)
             for slot in scoring.slots:
                 if slot.name in state.skip_score:
                     continue

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.diagnosis import FitError
-from scheduler.engine.runtime import AttemptError
+from scheduler.engine.errors import AttemptError
 from scheduler.framework import (
     CLEAR_NOMINATION,
     CycleState,

@@ -8,7 +8,7 @@ first plugin in profile order that rejects a node is the one that is reported.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,25 +16,22 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.diagnosis import RowVerdicts
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.nominated_pods_fit import OWN_CODES
+from scheduler.engine.node_statuses import NodeStatuses
+from scheduler.engine.plugin_calls import FEW_ROWS, FILTER_ROWS, FILTER_STATUS, call, call_rows
 from scheduler.engine.result_cache import (
     NOT_A_NODE,
     CachedResult,
-    NarrowCodes,
+    filter_index_type,
     narrow_zeros,
-    verdict_type,
     wide_enough,
 )
-from scheduler.engine.runtime import AttemptError, Framework, call_filter, failed
+from scheduler.engine.runtime import Framework, call_filter
 from scheduler.framework import Codes, Columns, CycleState, ReuseRule, Rows, Status
-from scheduler.framework.status import status_or_none
 
 _EXISTENCE = int(Columns.EXISTENCE)
 #: Above this share of changed rows a full evaluation is cheaper than picking rows.
 _FULL_REFRESH_SHARE = 4
-_SMALL = 32
 #: Entries of the change log to walk, beside one a node, before a full evaluation is cheaper.
 _MAX_ENTRIES = 256
 #: Groups that depend on the pods of a node, nominated ones included.
@@ -100,7 +97,7 @@ class Filtering:
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
         self.slots = filter_slots(framework)
-        self._verdict_type = verdict_type(len(self.slots))
+        self._verdict_type = filter_index_type(len(self.slots))
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._uncacheable = tuple(
             slot for slot in self.slots if slot.columnar and not slot.reusable
@@ -133,7 +130,7 @@ class Filtering:
         changes = table.change_log.since(entry.sequence, most) if entry.sequence >= 0 else None
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.sequence = -1
-        if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
+        if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + FEW_ROWS:
             changes = None
         if changes is None:
             self._evaluate_all(entry, state, pod, active)
@@ -175,7 +172,7 @@ class Filtering:
         self, entry: CachedResult, slot: FilterSlot, state: CycleState, pod: Pod
     ) -> None:
         rows = self._table.rows
-        codes = self._ask(slot, state, pod, rows)
+        codes = self._call(slot, state, pod, rows)
         if codes.any():
             column = narrow_zeros(entry.capacity, codes)
             column[rows] = codes
@@ -209,17 +206,17 @@ class Filtering:
             if not picked:
                 continue
             rows = np.array(picked, dtype=np.intp)
-            codes = self._ask(slot, state, pod, rows)
+            codes = self._call(slot, state, pod, rows)
             column = entry.codes[slot.index]
             if column is None:
                 # For a few rows plain Python is quicker than NumPy.
-                if not (any(codes.tolist()) if len(picked) <= _SMALL else codes.any()):
+                if not (any(codes.tolist()) if len(picked) <= FEW_ROWS else codes.any()):
                     continue
                 column = narrow_zeros(entry.capacity, codes)
             else:
                 column = wide_enough(column, codes)
             entry.codes[slot.index] = column
-            if len(picked) > _SMALL:
+            if len(picked) > FEW_ROWS:
                 differs = column[rows] != codes
                 column[rows] = codes
                 touched.update(dict.fromkeys(rows[differs].tolist()))
@@ -231,10 +228,10 @@ class Filtering:
         return list(touched)
 
     def _judge(self, entry: CachedResult, active: list[FilterSlot], rows: list[int]) -> None:
-        if len(rows) > _SMALL:
+        if len(rows) > FEW_ROWS:
             self._judge_all(entry, active)
             return
-        valid, verdict = self._table.valid, entry.verdict
+        valid, verdict = self._table.valid, entry.rejected_by
         columns = [(slot.index, entry.codes[slot.index]) for slot in active]
         for row in rows:
             new = 0 if valid[row] else NOT_A_NODE
@@ -257,7 +254,7 @@ class Filtering:
             if column is not None:
                 verdict[column != 0] = slot.index + 1
         verdict[~self._table.valid] = NOT_A_NODE
-        entry.verdict = verdict
+        entry.rejected_by = verdict
         entry.feasible = None
         entry.groups = None
         entry.normalized_dirty = True
@@ -265,7 +262,7 @@ class Filtering:
     # -- everything else -------------------------------------------------------------------------
 
     def reuse_only(self, state: CycleState) -> bool:
-        """Whether `CachedResult.verdict` is the whole truth in this cycle.
+        """Whether `CachedResult.rejected_by` is the whole truth in this cycle.
 
         So it is when every plugin that must be asked each time sat out in PreFilter.
         """
@@ -285,53 +282,44 @@ class Filtering:
         """`named_versions` of reusable plugins."""
         return named_versions(self._reusable, self._table)
 
-    def filter_uncacheable(
-        self, state: CycleState, pod: Pod, verdict: np.ndarray, codes: dict[int, NarrowCodes]
-    ) -> None:
-        """Ask columnar plugins without reuse, on rows not rejected earlier; changes `verdict`."""
+    def filter_uncacheable(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> None:
+        """Run columnar plugins without reuse on rows that no earlier filter rejected."""
+        rejected_by = statuses.rejected_by
         for slot in self._uncacheable:
             if slot.name in state.skip_filter:
                 continue
-            rows = np.flatnonzero((verdict == 0) | (verdict > slot.index + 1))
+            rows = np.flatnonzero((rejected_by == 0) | (rejected_by > slot.index + 1))
             if not len(rows):
                 continue
-            answers = self._ask(slot, state, pod, rows)
-            column = np.zeros(len(verdict), dtype=np.int32)
-            column[rows] = answers
-            codes[slot.index] = column
-            verdict[rows[answers != 0]] = slot.index + 1
+            codes = self._call(slot, state, pod, rows)
+            column = np.zeros(len(rejected_by), dtype=np.int32)
+            column[rows] = codes
+            statuses.add_codes(slot.index, column)
+            rejected_by[rows[codes != 0]] = slot.index + 1
 
-    def evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> tuple[np.ndarray, Codes]:
-        """Ask every columnar plugin about a few rows, without reuse.
-
-        Returns (verdict, codes) per entry of `rows`; a row is not asked further once rejected.
-        """
-        verdict = np.zeros(len(rows), dtype=np.int16)
-        codes = np.zeros(len(rows), dtype=np.int32)
-        left = np.arange(len(rows))
+    def evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> NodeStatuses:
+        """Run every columnar plugin on a few rows, without reuse; on each up to its rejection."""
+        capacity = self._table.capacity
+        rejected_by = np.full(capacity, NOT_A_NODE, dtype=np.int16)
+        rejected_by[rows] = 0
+        column = np.zeros(capacity, dtype=np.int32)
+        left = rows
         for slot in self.slots:
             if not slot.columnar or slot.name in state.skip_filter or not len(left):
                 continue
-            answers = self._ask(slot, state, pod, rows[left])
-            rejected = answers != 0
+            codes = self._call(slot, state, pod, left)
+            rejected = codes != 0
             if rejected.any():
-                verdict[left[rejected]] = slot.index + 1
-                codes[left[rejected]] = answers[rejected]
+                rejected_by[left[rejected]] = slot.index + 1
+                column[left[rejected]] = codes[rejected]
                 left = left[~rejected]
-        return verdict, codes
+        # A row has the code of the one filter that rejected it, so one column serves all filters.
+        return NodeStatuses(rows, rejected_by, dict.fromkeys(range(len(self.slots)), column))
 
-    def _ask(self, slot: FilterSlot, state: CycleState, pod: Pod, rows: Rows) -> Codes:
-        """`call_filter_rows`, measured."""
-        stopwatch, count = self._stopwatch, len(rows)
-        if count > _SMALL:
-            # Before the call, so that what the plugin before this one found out is kept.
-            stopwatch.cycle.check()
-        started = stopwatch.monotonic() if state.record_plugin_metrics else None
-        codes = call_filter_rows(slot, state, pod, self._table, rows)
-        stopwatch.rows(slot.name, "Filter", count, started)
-        return codes
+    def _call(self, slot: FilterSlot, state: CycleState, pod: Pod, rows: Rows) -> Codes:
+        return call_rows(FILTER_ROWS, slot.plugin, state, pod, self._table, rows, self._stopwatch)
 
-    def ask_scalar(
+    def filter_scalar(
         self, state: CycleState, pod: Pod, row: int, verdict: int
     ) -> tuple[int, Status | None]:
         """Ask the scalar plugins about a row with a columnar verdict; the first rejection wins."""
@@ -367,61 +355,10 @@ class Filtering:
                 stopwatch.metrics.plugin(slot.name, "Filter", "Success", used / asked)
 
     def status_of(self, state: CycleState, pod: Pod, index: int, code: int) -> Status:
-        """The attributed status behind a plugin's code."""
-        slot = self.slots[index]
-        try:
-            status = status_or_none(slot.plugin.filter_status(state, pod, code))
-        except Exception as error:
-            raise failed(
-                f'running "{slot.name}" filter plugin: {error}', error, slot.name
-            ) from error
+        """Return the attributed status behind a code of the filter of that index."""
+        plugin = self.slots[index].plugin
+        status: Status | None = call(FILTER_STATUS, plugin, state, pod, code)
         if status is None or not status.rejected:
             text = f"code {code} is no rejection" if status is None else status.message
-            raise failed(f'running "{slot.name}" filter plugin: {text}', None, slot.name)
-        return status.by(slot.name)
-
-    def rejected(
-        self,
-        state: CycleState,
-        pod: Pod,
-        rows: Rows,
-        verdict: np.ndarray,
-        codes: Codes,
-        explicit: dict[int, Status],
-        statuses: Sequence[Status] = (),
-    ) -> RowVerdicts:
-        """Package rejections for the diagnosis; `verdict` and `codes` are per entry of `rows`.
-
-        `statuses` are what codes from `OWN_CODES` on stand for.
-        """
-        known: dict[tuple[int, int], Status] = {}
-
-        def status_of(index: int, code: int) -> Status:
-            if code >= OWN_CODES:
-                return statuses[code - OWN_CODES]
-            status = known.get((index, code))
-            if status is None:
-                status = known[index, code] = self.status_of(state, pod, index, code)
-            return status
-
-        return RowVerdicts(rows, verdict.astype(np.intp) - 1, codes, status_of, explicit)
-
-
-def call_filter_rows(
-    slot: FilterSlot, state: CycleState, pod: Pod, table: NodeTable, rows: Rows
-) -> Codes:
-    """One columnar Filter call; an exception or a wrong signature becomes the attempt's error."""
-    try:
-        codes: Codes = slot.plugin.filter_rows(state, pod, table, rows)
-    except AttemptError:
-        raise
-    except Exception as error:
-        raise failed(f'running "{slot.name}" filter plugin: {error}', error, slot.name) from error
-    if len(codes) != len(rows):
-        raise failed(
-            f'running "{slot.name}" filter plugin: filter_rows gave {len(codes)} codes '
-            f"for {len(rows)} rows",
-            None,
-            slot.name,
-        )
-    return codes
+            raise FILTER_STATUS.failed(plugin.name, text)
+        return status.by(plugin.name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.errors import AttemptError
 
 GIVEN_UP: Final = "given_up"
 FINISHED_LATE: Final = "finished_late"
@@ -13,6 +14,9 @@ SET_ASIDE: Final = "set_aside"
 OVERRUN_RESULTS: Final = (GIVEN_UP, FINISHED_LATE, SET_ASIDE)
 """What became of an attempt whose cycle used up its time budget; the last one was not made at all,
 because a pod of the same template had."""
+
+
+_POINTS: Final = ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit")
 
 
 class EngineMetrics(Protocol):
@@ -68,7 +72,7 @@ class NoMetrics:
 class Stopwatch:
     """Measures what one profile does, on the clock and for the metrics that were handed in."""
 
-    __slots__ = ("budget", "cycle", "metrics", "monotonic", "profile")
+    __slots__ = ("budget", "cycle", "metrics", "monotonic", "points", "profile")
 
     def __init__(
         self,
@@ -85,17 +89,8 @@ class Stopwatch:
         self.budget = budget
         #: The budget of the present cycle.
         self.cycle = cycle or CycleBudget(monotonic, float("inf"))
-
-    def start(self) -> float:
-        """The time, for `point`; CycleBudgetError when the cycle has used its budget up."""
-        now = self.monotonic()
-        if now > self.cycle.deadline:
-            self.cycle.look_closer(now)
-        return now
-
-    def point(self, point: str, status: str, started: float) -> None:
-        """An extension point that began at `started` has ended."""
-        self.metrics.extension_point(point, status, self.profile, self.monotonic() - started)
+        #: Context managers that measure one run of an extension point, by its label.
+        self.points: Final = {label: PointTimer(self, label) for label in _POINTS}
 
     def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
         """A plugin was asked about `count` rows; `started` is None unless the cycle is sampled."""
@@ -107,6 +102,39 @@ class Stopwatch:
         """A scalar plugin used `seconds` of a cycle, over all nodes."""
         if seconds > self.budget:
             self.metrics.over_budget(plugin, point, seconds)
+
+
+class PointTimer:
+    """Measures runs of one extension point; entering checks the budget of the cycle.
+
+    One for all cycles of a profile, because they run one at a time.
+    """
+
+    __slots__ = ("_point", "_started", "_stopwatch", "status")
+
+    def __init__(self, stopwatch: Stopwatch, point: str) -> None:
+        self._stopwatch = stopwatch
+        self._point = point
+        self._started = 0.0
+        #: The label to report, `Error` if the attempt fails within.
+        self.status = "Success"
+
+    def __enter__(self) -> Self:
+        """Start. Raises CycleBudgetError when the cycle has used its budget up."""
+        cycle = self._stopwatch.cycle
+        self.status = "Success"
+        self._started = now = self._stopwatch.monotonic()
+        if now > cycle.deadline:
+            cycle.look_closer(now)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Report the duration."""
+        stopwatch = self._stopwatch
+        status = self.status if kind is None or not issubclass(kind, AttemptError) else "Error"
+        stopwatch.metrics.extension_point(
+            self._point, status, stopwatch.profile, stopwatch.monotonic() - self._started
+        )
 
 
 def no_stopwatch() -> Stopwatch:

@@ -23,7 +23,7 @@ from scheduler.framework import Codes, Columns, Int64Column, Nominator, Rows, St
 MAX_KINDS: Final = 64
 """Kinds of pods whose answers are kept; the one used longest ago goes first."""
 
-OWN_CODES: Final = 1 << 30
+NOMINATED_CODES: Final = 1 << 30
 """Codes from here on stand for statuses found out here; no plugin's code is that high."""
 
 _NOBODY: Final = np.iinfo(np.int64).min
@@ -31,6 +31,15 @@ _CONCERNS: Final = int(Columns.NOMINATIONS | Columns.EXISTENCE)
 _UNKNOWN: Final = -1
 _NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
 _MAX_STATUSES: Final = 4096
+
+
+def nominated_pods(nominator: Nominator, node_name: str, priority: int, uid: str) -> list[Pod]:
+    """Return the pods nominated to a node with that priority or a higher one, except `uid`."""
+    return [
+        pod
+        for pod in nominator.nominated_pods_for_node(node_name)
+        if pod.priority >= priority and pod.metadata.uid != uid
+    ]
 
 
 class NominatedRows:
@@ -63,11 +72,7 @@ class NominatedRows:
 
     def pods(self, row: int, priority: int, uid: str) -> list[Pod]:
         """The pods nominated to a row with that priority or a higher one, but for `uid`."""
-        return [
-            pod
-            for pod in self._nominator.nominated_pods_for_node(self._table.names[row])
-            if pod.priority >= priority and pod.metadata.uid != uid
-        ]
+        return nominated_pods(self._nominator, self._table.names[row], priority, uid)
 
     def _catch_up(self) -> None:
         table = self._table
@@ -104,7 +109,7 @@ class NominatedPodsFit:
         self.revision: tuple[int, ...] = ()
         #: By row: 0 feasible, i+1 rejected first by filter i, `_UNKNOWN`.
         self._verdict = np.full(capacity, _UNKNOWN, dtype=np.int16)
-        #: By row: `OWN_CODES` plus an index of `statuses` where rejected.
+        #: By row: `NOMINATED_CODES` plus an index of `statuses` where rejected.
         self._codes: Codes = np.zeros(capacity, dtype=np.int32)
         self.statuses: list[Status] = []
         self._known: dict[tuple[object, ...], int] = {}
@@ -147,7 +152,7 @@ class NominatedPodsFit:
             index = self._known[key] = len(self.statuses)
             self.statuses.append(status)
         self._verdict[row] = filter_index + 1
-        self._codes[row] = OWN_CODES + index
+        self._codes[row] = NOMINATED_CODES + index
 
     def answers(self, rows: Rows) -> tuple[np.ndarray, Codes]:
         """(verdict, code) of known rows."""

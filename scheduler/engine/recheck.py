@@ -1,37 +1,42 @@
-"""A last look at the chosen node, for when others changed it between the cycle and the bind.
+"""Filter the chosen node once more, as it is now.
 
-The pod is asked about anew: PreFilter and the scalar Filters on this one node, with the pod's own
-assumption taken out by RemovePod. Nothing live is changed. What is
-not asked again: pods nominated to the node, which a chosen pod precedes, extenders, and PreFilter
-plugins that wait for something, whose earlier answer stands.
+`filter_changed_node` runs after a suspended cycle, before the pod is assumed; `filter_assumed`
+runs between cycle and bind, when other writers changed the node. Both run PreFilter again and then
+the scalar filters of the one node. Extenders do not filter again, and async PreFilter plugins keep
+their earlier results.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
-from scheduler.engine.runtime import AttemptError, Framework, failed, pre_filter_result
-from scheduler.framework import CycleState, PreFilterResult, Status, unresolvable
+from scheduler.engine.errors import failed
+from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.runtime import Framework
+from scheduler.engine.schedule_one import ScheduleResult
+from scheduler.framework import CycleState, Status, unresolvable
 
-GONE = "node(s) were deleted"
+NODE_DELETED = "node(s) were deleted"
+_WAITED = "the scheduling cycle waited for an extender or an async plugin"
 
 
-def filter_again(
+def filter_assumed(
     framework: Framework, table: NodeTable, pod: Pod, assumed: Pod, earlier: CycleState
 ) -> Status | None:
-    """Why `assumed` no longer fits where it is, or None.
+    """Return why `assumed` no longer fits where it is, or None. Changes nothing live.
 
-    `pod` is the same pod without a node, `earlier` the state of its cycle. Raises AttemptError when
-    a plugin fails.
+    `pod` is the same pod without a node, `earlier` the state of its cycle. The pod itself is taken
+    out of the node by RemovePod. Pods nominated to the node do not count, because a chosen pod
+    precedes them. Raises AttemptError when a plugin fails.
     """
-    row = table.row_of(assumed.spec.node_name)
+    name = assumed.spec.node_name
+    row = table.row_of(name)
     if row is None:
-        return unresolvable(GONE)
+        return unresolvable(NODE_DELETED)
     state = CycleState(earlier.now, dict(earlier.data))
     state.info = earlier.info
-    status = _pre_filter(framework, table, pod, assumed.spec.node_name, earlier, state)
+    state.skip_filter.update(earlier.skip_filter & framework.async_pre_filters)
+    status = _pre_filter(framework, table, pod, name, state)
     if status is not None:
         return status
     node = NodeOverlay(table, row)
@@ -40,44 +45,44 @@ def filter_again(
     return framework.run_filters(state, pod, node)
 
 
-def _pre_filter(
+def filter_changed_node(
     framework: Framework,
     table: NodeTable,
-    pod: Pod,
-    node_name: str,
-    earlier: CycleState,
     state: CycleState,
+    pod: Pod,
+    result: ScheduleResult,
+    sequence: int,
+) -> None:
+    """Filter the chosen node again if it changed since `sequence` of the change log.
+
+    PreFilter writes to `state`, so that later extension points read what is true now. Raises
+    AttemptError when the node no longer exists or the pod does not fit any more; the pod is
+    retried.
+    """
+    name = result.node_name
+    row = table.row_of(name)
+    if row is None:
+        raise failed(f'node "{name}" vanished while {_WAITED}')
+    changes = table.change_log.since(sequence)
+    if row == result.row and changes is not None and row not in changes:
+        return
+    state.skip_filter.intersection_update(framework.async_pre_filters)
+    status = _pre_filter(framework, table, pod, name, state)
+    if status is None:
+        node = table.node_info(row)
+        status = framework.run_filters_with_nominated_pods(state, pod, node, table)
+    if status is not None:
+        text = f'node "{name}" changed while {_WAITED}: {status.message}'
+        raise failed(text, None, status.plugin)
+
+
+def _pre_filter(
+    framework: Framework, table: NodeTable, pod: Pod, node_name: str, state: CycleState
 ) -> Status | None:
-    for plugin in framework.pre_filter:
-        if plugin.name in framework.awaited_pre_filters:
-            if plugin.name in earlier.skip_filter:
-                state.skip_filter.add(plugin.name)
-            continue
-        answer = _ask(plugin, state, pod, table)
-        if isinstance(answer, PreFilterResult):
-            if node_name not in answer.node_names:
-                return unresolvable(f"node(s) didn't satisfy plugin {plugin.name}").by(plugin.name)
-        elif answer is None or answer.success:
-            continue
-        elif answer.skip:
-            state.skip_filter.add(plugin.name)
-        elif answer.rejected:
-            return answer.by(plugin.name)
-        else:
-            raise _failed(plugin, answer.message, None)
+    """Run synchronous PreFilter plugins; return why they rule the node out, or None."""
+    left = run_synchronously(framework.run_pre_filter(state, pod, table, again=True))
+    if left.rejections:
+        return left.rejections[-1]
+    if left.names is not None and node_name not in left.names:
+        return left.left_out()
     return None
-
-
-def _ask(
-    plugin: Any, state: CycleState, pod: Pod, table: NodeTable
-) -> PreFilterResult | Status | None:
-    try:
-        return pre_filter_result(plugin.pre_filter(state, pod, table))
-    except AttemptError:
-        raise
-    except Exception as error:  # plugin boundary
-        raise _failed(plugin, str(error), error) from error
-
-
-def _failed(plugin: Any, text: str, cause: Exception | None) -> AttemptError:
-    return failed(f'running PreFilter plugin "{plugin.name}": {text}', cause, plugin.name)

@@ -48,6 +48,7 @@ class CachedResult:
         "pre_score",
         "raw",
         "recorded_bytes",
+        "rejected_by",
         "score_ready",
         "score_sequence",
         "score_versions",
@@ -56,7 +57,6 @@ class CachedResult:
         "skipped",
         "ties",
         "total",
-        "verdict",
     )
 
     def __init__(
@@ -72,7 +72,9 @@ class CachedResult:
         #: Per filter plugin: whether `codes` holds its answer at all.
         self.evaluated = [False] * filters
         self.filter_versions: list[tuple[int, ...]] = [()] * filters
-        self.verdict: np.ndarray = np.full(capacity, NOT_A_NODE, dtype=verdict_type(filters))
+        self.rejected_by: np.ndarray = np.full(
+            capacity, NOT_A_NODE, dtype=filter_index_type(filters)
+        )
         #: Rows with verdict 0, ascending; None when it must be recomputed.
         self.feasible: Rows | None = None
         #: Diagnosis groups of the current verdict, see `Search`; None when it changed.
@@ -103,13 +105,13 @@ class CachedResult:
     def feasible_rows(self) -> Rows:
         """Rows with verdict 0, ascending."""
         if self.feasible is None:
-            self.feasible = np.flatnonzero(self.verdict == 0)
+            self.feasible = np.flatnonzero(self.rejected_by == 0)
         return self.feasible
 
     @property
     def nbytes(self) -> int:
         """Bytes held: by arrays, and by what plugins recorded, as far as the signature tells."""
-        own = (self.verdict, self.feasible, self.base, self.normalized, self.total, self.ties)
+        own = (self.rejected_by, self.feasible, self.base, self.normalized, self.total, self.ties)
         held = self.recorded_bytes
         for each in (*self.codes, *self.raw, *own):
             if each is not None:
@@ -135,8 +137,8 @@ def wide_enough(column: NarrowCodes, codes: Codes) -> NarrowCodes:
     return wide_enough(column.astype(wider), codes)
 
 
-def verdict_type(filters: int) -> np.dtype[Any]:
-    """The type of `CachedResult.verdict` for so many plugins."""
+def filter_index_type(filters: int) -> np.dtype[Any]:
+    """The type of `CachedResult.rejected_by` for so many plugins."""
     return np.dtype(np.int8 if filters < _LIMITS[1] else np.int16)
 
 

@@ -1,85 +1,66 @@
-"""Framework: the plugins of one profile, instantiated and sorted by extension point."""
+"""Framework: the plugins of one profile, and how each extension point runs them.
+
+Follows pkg/scheduler/framework/runtime/framework.go. PreFilter and PostFilter are coroutines, for
+their plugins may be async; with synchronous plugins they never suspend
+(`plugin_calls.run_synchronously`). Filter and Score over many rows are in `filtering` and
+`scoring`; PreBind, Bind and PostBind, which wait for the API server, in
+`scheduler.service.binding_cycle`.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+import reprlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from scheduler.api.pod import Pod
+from scheduler.cache import NodeOverlay, NodeTable
+from scheduler.engine.cycle_budget import CycleBudgetError
+from scheduler.engine.metrics import Stopwatch, no_stopwatch
+from scheduler.engine.nominated_pods_fit import nominated_pods
+from scheduler.engine.plugin_calls import (
+    ADD_POD,
+    FILTER,
+    PERMIT,
+    PRE_FILTER,
+    PRE_SCORE,
+    RELAX,
+    REMOVE_POD,
+    RESERVE,
+    UNSCHEDULABLE_REASON,
+    PluginMethod,
+    call,
+    call_awaited,
+    call_recorded,
+    late,
+    timeout_of,
+)
+from scheduler.engine.pre_filter import PreFilterNodes, PreFilterSlot
+from scheduler.engine.profile import ProfileSpec, instantiate_plugins
+from scheduler.engine.result_cache import Recorded
+from scheduler.extenders.extender import ExtenderTransport, TooLateError
 from scheduler.framework import (
     EVENT_POINTS,
-    EXTENSION_POINTS,
+    SKIP,
     Code,
-    ConfigurationError,
     CycleState,
     ExtensionPoint,
     Handle,
     NodeInfo,
-    PreFilterResult,
+    NodeToStatus,
+    NominatingInfo,
+    PostFilterOutcome,
+    PostFilterResult,
+    Rows,
     Status,
     error,
 )
-from scheduler.framework.plugin import (
-    BIND,
-    FILTER,
-    PERMIT,
-    POST_BIND,
-    POST_FILTER,
-    PRE_BIND,
-    PRE_ENQUEUE,
-    PRE_FILTER,
-    PRE_SCORE,
-    QUEUE_SORT,
-    RESERVE,
-    SCORE,
-    NormalizeScorePlugin,
-)
+from scheduler.framework import plugin as points
+from scheduler.framework.plugin import NormalizeScorePlugin
 from scheduler.framework.status import status_or_none
 
-
-class ProfileSpec(Protocol):
-    """What the configuration layer resolves a profile to."""
-
-    @property
-    def scheduler_name(self) -> str:
-        """`spec.schedulerName` of its pods."""
-        ...
-
-    @property
-    def points(self) -> Mapping[str, Sequence[str]]:
-        """Ordered plugin names by the extension point's YAML name."""
-        ...
-
-    @property
-    def weights(self) -> Mapping[str, int]:
-        """Score weight by plugin name."""
-        ...
-
-    @property
-    def args(self) -> Mapping[str, Any]:
-        """Decoded and validated arguments by plugin name."""
-        ...
-
-    @property
-    def percentage_of_nodes_to_score(self) -> int | None:
-        """None: the value of the whole configuration."""
-        ...
-
-
-class AttemptError(Exception):
-    """Ends an attempt with an Error status; the pod is retried with backoff."""
-
-    def __init__(self, status: Status) -> None:
-        super().__init__(status.message)
-        self.status = status
-
-
-def failed(text: str, cause: BaseException | None = None, plugin: str = "") -> AttemptError:
-    """An AttemptError whose message is `text`, chained to `cause`."""
-    problem = AttemptError(error(text).by(plugin))
-    problem.__cause__ = cause
-    return problem
+MUST_BE_AWAITED = "it is async and cannot be asked outside of a scheduling cycle"
 
 
 class Framework:
@@ -101,16 +82,10 @@ class Framework:
         self.profile_name = profile.scheduler_name
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
         self.handle = handle
-        self.plugins: dict[str, Any] = {}
-        for name in _names(profile):
-            self.plugins[name] = _instantiate(name, factories, profile.args.get(name), handle)
-        for each in last_filters:
-            if each.name in self.plugins:
-                raise ConfigurationError(f'plugin name "{each.name}" is kubestow\'s own')
-            self.plugins[each.name] = each
-        self.pre_enqueue = self._at(profile, PRE_ENQUEUE)
-        self.queue_sort = self._at(profile, QUEUE_SORT)[0]
-        self.pre_filter = (*self._at(profile, PRE_FILTER), *last_filters)
+        self.plugins = instantiate_plugins(profile, factories, handle, last_filters)
+        self.pre_enqueue = self._at(profile, points.PRE_ENQUEUE)
+        self.queue_sort = self._at(profile, points.QUEUE_SORT)[0]
+        self.pre_filter = (*self._at(profile, points.PRE_FILTER), *last_filters)
         #: What-ifs call these for every pod of every node they look at.
         self._following = {
             method: tuple(p for p in self.pre_filter if callable(getattr(p, method, None)))
@@ -120,20 +95,32 @@ class Framework:
         self._naming = tuple(
             p for p in self.plugins.values() if callable(getattr(p, "unschedulable_reason", None))
         )
-        self.filter = (*self._at(profile, FILTER), *last_filters)
-        self.post_filter = self._at(profile, POST_FILTER)
-        self.pre_score = self._at(profile, PRE_SCORE)
-        self.score = self._at(profile, SCORE)
-        self.reserve = self._at(profile, RESERVE)
-        self.permit = self._at(profile, PERMIT)
-        self.pre_bind = self._at(profile, PRE_BIND)
-        self.bind = self._at(profile, BIND)
-        self.post_bind = self._at(profile, POST_BIND)
-        #: Plugins whose PreFilter has to be awaited, by name.
-        self.awaited_pre_filters = _awaited(self.pre_filter, "pre_filter")
-        #: Whether any PreFilter or PostFilter has to be awaited.
-        self.asynchronous = bool(
-            self.awaited_pre_filters or _awaited(self.post_filter, "post_filter")
+        self.filter = (*self._at(profile, points.FILTER), *last_filters)
+        self.post_filter = self._at(profile, points.POST_FILTER)
+        self.pre_score = self._at(profile, points.PRE_SCORE)
+        self.score = self._at(profile, points.SCORE)
+        self.reserve = self._at(profile, points.RESERVE)
+        self.permit = self._at(profile, points.PERMIT)
+        self.pre_bind = self._at(profile, points.PRE_BIND)
+        self.bind = self._at(profile, points.BIND)
+        self.post_bind = self._at(profile, points.POST_BIND)
+        self._pre_filter_slots = tuple(
+            PreFilterSlot(
+                plugin,
+                plugin.name,
+                bool(getattr(plugin, "pre_filter_reusable", False)),
+                inspect.iscoroutinefunction(plugin.pre_filter),
+            )
+            for plugin in self.pre_filter
+        )
+        self._synchronous = tuple(slot for slot in self._pre_filter_slots if not slot.awaited)
+        #: Names of the plugins whose PreFilter is async.
+        self.async_pre_filters = frozenset(
+            slot.name for slot in self._pre_filter_slots if slot.awaited
+        )
+        #: Whether any PreFilter or PostFilter is async.
+        self.asynchronous = bool(self.async_pre_filters) or any(
+            inspect.iscoroutinefunction(plugin.post_filter) for plugin in self.post_filter
         )
         self.weights = tuple(profile.weights.get(p.name) or 1 for p in self.score)
         self.normalizes = tuple(normalizer(p) for p in self.score)
@@ -147,72 +134,76 @@ class Framework:
             if any(point.implemented_by(plugin) for point in EVENT_POINTS):
                 yield plugin
 
-    def relax(self, state: CycleState, pod: Pod) -> bool:
-        """Ask every PreFilter plugin to relax (`RelaxingPlugin`); whether one does.
+    # -- PreFilter -------------------------------------------------------------------------------
 
-        Raises AttemptError when one fails.
+    async def run_pre_filter(
+        self,
+        state: CycleState,
+        pod: Pod,
+        table: NodeTable,
+        *,
+        recorded: dict[str, Recorded] | None = None,
+        stopwatch: Stopwatch | None = None,
+        transport: ExtenderTransport | None = None,
+        again: bool = False,
+    ) -> PreFilterNodes:
+        """Run the PreFilter plugins (RunPreFilterPlugins), up to one that ends the attempt.
+
+        Fills `state.skip_filter`. Suspends for async plugins only, and needs a `transport` then.
+        Raises AttemptError when a plugin fails.
+
+        Args:
+            state: of the attempt.
+            pod: the incoming pod.
+            table: the live node table.
+            recorded: results by plugin for the pod's signature, used and added to; None: no reuse.
+            stopwatch: has the budget of the cycle; None: no budget.
+            transport: awaits async plugins within their timeouts.
+            again: leave async plugins out, because what they wrote to `state` before still holds.
+        """
+        nodes = PreFilterNodes()
+        worked = False
+        for slot in self._synchronous if again else self._pre_filter_slots:
+            if worked and stopwatch is not None:
+                # Not behind the last one: what was found out should not be lost.
+                stopwatch.cycle.check()
+            if recorded is not None and (known := recorded.get(slot.name)) is not None:
+                if known.writes:
+                    state.data.update(known.writes)
+                result = known.answer
+            elif slot.awaited:
+                if transport is None:
+                    raise PRE_FILTER.failed(slot.name, MUST_BE_AWAITED)
+                result = await call_awaited(PRE_FILTER, slot.plugin, transport, state, pod, table)
+            elif recorded is None or not slot.reusable:
+                result = call(PRE_FILTER, slot.plugin, state, pod, table)
+            else:
+                result = call_recorded(PRE_FILTER, slot.plugin, state, recorded, pod, table)
+            worked = result is not SKIP
+            if not worked:
+                # The usual result; spares a call for each plugin.
+                state.skip_filter.add(slot.name)
+            elif result is not None and nodes.merge(slot.name, result, state):
+                break
+        return nodes
+
+    def relax(self, state: CycleState, pod: Pod) -> bool:
+        """Let every PreFilter plugin relax its demands (`RelaxingPlugin`); True if one does.
+
+        Raises AttemptError when a plugin fails.
         """
         relaxed = False
         for plugin in self._relaxing:
-            try:
-                relaxed = bool(plugin.relax(state, pod)) or relaxed
-            except Exception as error:
-                raise failed(
-                    f'asking plugin "{plugin.name}" to relax: {error}', error, plugin.name
-                ) from error
+            relaxed = call(RELAX, plugin, state, pod) or relaxed
         return relaxed
 
-    def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
-        """What PodScheduled says instead of Unschedulable (`UnfitReasonPlugin`), if a plugin knows.
-
-        Raises AttemptError when one fails.
-        """
-        for plugin in self._naming:
-            try:
-                found: tuple[str, str] | None = plugin.unschedulable_reason(pod)
-            except Exception as error:
-                raise failed(
-                    f'asking plugin "{plugin.name}" for a reason: {error}', error, plugin.name
-                ) from error
-            if found is not None:
-                return found
-        return None
-
-    def explain(self, pod: Pod) -> dict[str, tuple[str, ...]]:
-        """What plugins say about a pending pod besides their verdicts, by plugin."""
-        said: dict[str, tuple[str, ...]] = {}
-        for plugin in self.plugins.values():
-            explain = getattr(plugin, "explain", None)
-            if not callable(explain):
-                continue
-            try:
-                lines = tuple(explain(pod))
-            except Exception as error:  # noqa: BLE001 - boundary: plugin call
-                lines = (f"cannot explain: {error!r}",)
-            if lines:
-                said[plugin.name] = lines
-        return said
-
-    def run_filters(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Scalar filters on one node, real or hypothetical; the first rejection, with its plugin.
-
-        Raises AttemptError for anything that is neither success nor rejection.
-        """
-        for plugin in self.filter:
-            if plugin.name in state.skip_filter:
-                continue
-            status = call_filter(plugin, state, pod, node)
-            if status is not None:
-                return status
-        return None
-
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> None:
-        """AddPod of every PreFilter plugin that is not skipped; AttemptError when one fails."""
-        self._extensions("add_pod", "AddPod", state, pod, added, node)
+        """Run AddPod of every PreFilter plugin that is not skipped. Raises AttemptError."""
+        self._run_extensions(ADD_POD, state, pod, added, node)
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> None:
-        """RemovePod of every PreFilter plugin that is not skipped; AttemptError when one fails."""
-        self._extensions("remove_pod", "RemovePod", state, pod, removed, node)
+        """Run RemovePod of every PreFilter plugin that is not skipped. Raises AttemptError."""
+        self._run_extensions(REMOVE_POD, state, pod, removed, node)
 
     def follows_pods(self, skipped: Collection[str]) -> bool:
         """Whether a plugin not in `skipped` keeps state that AddPod and RemovePod change."""
@@ -222,76 +213,296 @@ class Framework:
             for plugin in following
         )
 
-    def _extensions(
-        self, method: str, label: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo
+    def _run_extensions(
+        self, method: PluginMethod, state: CycleState, pod: Pod, other: Pod, node: NodeInfo
     ) -> None:
-        for plugin in self._following[method]:
-            if plugin.name in state.skip_filter:
-                continue
-            extension: Callable[..., Status | None] = getattr(plugin, method)
-            try:
-                status = status_or_none(extension(state, pod, other, node))
-            except Exception as error:
-                raise failed(
-                    f'running {label} on PreFilter plugin "{plugin.name}": {error}', error
-                ) from error
-            if status is not None and not status.success:
-                raise failed(
-                    f'running {label} on PreFilter plugin "{plugin.name}": {status.message}'
+        for plugin in self._following[method.name]:
+            if plugin.name not in state.skip_filter:
+                status = call(method, plugin, state, pod, other, node)
+                if status is not None and not status.success:
+                    raise method.failed(plugin.name, status.message)
+
+    # -- Filter on one node ----------------------------------------------------------------------
+
+    def run_filters(
+        self,
+        state: CycleState,
+        pod: Pod,
+        node: NodeInfo,
+        plugins: Sequence[Any] | None = None,
+    ) -> Status | None:
+        """Run the scalar filters on one node, real or hypothetical (RunFilterPlugins).
+
+        `plugins` are some of the profile's, None for all. Returns the first rejection, with its
+        plugin. Raises AttemptError for anything that is neither success nor rejection.
+        """
+        skipped = state.skip_filter
+        for plugin in self.filter if plugins is None else plugins:
+            if plugin.name not in skipped:
+                status = call_filter(plugin, state, pod, node)
+                if status is not None:
+                    return status
+        return None
+
+    def run_filters_with_nominated_pods(
+        self,
+        state: CycleState,
+        pod: Pod,
+        node: NodeInfo,
+        table: NodeTable,
+        plugins: Sequence[Any] | None = None,
+    ) -> Status | None:
+        """Run filters twice: with the pods nominated to the node, then without.
+
+        The pod must fit in either case, for it is not known which of them will come
+        (RunFilterPluginsWithNominatedPods). `state` and `node` are left as they were.
+        """
+        nominees = nominated_pods(self.handle.nominator, node.name, pod.priority, pod.metadata.uid)
+        if nominees:
+            copy = node.copy() if isinstance(node, NodeOverlay) else NodeOverlay(table, node.row)
+            status = self.run_filters_beside(state, pod, nominees, copy, plugins)
+            if status is not None:
+                return status
+        return self.run_filters(state, pod, node, plugins)
+
+    def run_filters_beside(
+        self,
+        state: CycleState,
+        pod: Pod,
+        nominees: Iterable[Pod],
+        node: NodeOverlay,
+        plugins: Sequence[Any] | None = None,
+    ) -> Status | None:
+        """Run filters with `nominees` added to `node`, which is changed; `state` is not."""
+        clone = state.clone()
+        for other in nominees:
+            node.add_pod(other)
+            self.add_pod(clone, pod, other, node)
+        return self.run_filters(clone, pod, node, plugins)
+
+    # -- PostFilter ------------------------------------------------------------------------------
+
+    async def run_post_filter(
+        self,
+        state: CycleState,
+        pod: Pod,
+        statuses: NodeToStatus,
+        *,
+        stopwatch: Stopwatch | None = None,
+        transport: ExtenderTransport | None = None,
+    ) -> PostFilterResult:
+        """Run the PostFilter plugins and merge their results (RunPostFilterPlugins).
+
+        Suspends for results that are awaitable, if there is a `transport`. An exception of a plugin
+        becomes an Error status. Raises CycleBudgetError.
+        """
+        if state.skip_post_filter:
+            return PostFilterResult(
+                Status(Code.UNSCHEDULABLE, ("All PostFilter plugins are skipped",))
+            )
+        stopwatch = stopwatch or no_stopwatch()
+        reasons: list[str] = []
+        first_rejector = ""
+        nominating: NominatingInfo | None = None
+        outcome: PostFilterOutcome | None = None
+        for plugin in self.post_filter:
+            stopwatch.cycle.check()
+            result = await _post_filter(plugin, state, pod, statuses, transport)
+            status = result.status
+            if status is None or status.success:
+                return result
+            if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PostFilterResult(status.by(plugin.name), result.nominating, result.outcome)
+            if not status.rejected:
+                return PostFilterResult(
+                    Status(Code.ERROR, status.reasons, plugin.name, status.error),
+                    outcome=result.outcome,
                 )
+            reasons += status.reasons
+            first_rejector = first_rejector or plugin.name
+            nominating = result.nominating or nominating
+            outcome = result.outcome or outcome
+        return PostFilterResult(
+            Status(Code.UNSCHEDULABLE, tuple(reasons), first_rejector), nominating, outcome
+        )
 
+    # -- PreScore, Reserve, Permit ---------------------------------------------------------------
 
-def pre_filter_result(answer: object) -> PreFilterResult | Status | None:
-    """What PreFilter answers. Raises TypeError for anything else."""
-    return answer if isinstance(answer, PreFilterResult) else status_or_none(answer)
+    def run_pre_score(
+        self,
+        state: CycleState,
+        pod: Pod,
+        table: NodeTable,
+        feasible: Rows,
+        *,
+        recorded: dict[str, Recorded] | None = None,
+        stopwatch: Stopwatch | None = None,
+    ) -> None:
+        """Run the PreScore plugins (RunPreScorePlugins); fills `state.skip_score`.
+
+        `recorded` and `stopwatch` are as in `run_pre_filter`. Raises AttemptError.
+        """
+        worked = False
+        for plugin in self.pre_score:
+            known = None if recorded is None else recorded.get(plugin.name)
+            if known is not None:
+                if known.writes:
+                    state.data.update(known.writes)
+                status = known.answer
+            else:
+                if worked and stopwatch is not None:
+                    stopwatch.cycle.check()
+                if recorded is None or not getattr(plugin, "pre_score_reusable", False):
+                    status = call(PRE_SCORE, plugin, state, pod, table, feasible)
+                else:
+                    status = call_recorded(PRE_SCORE, plugin, state, recorded, pod, table, feasible)
+                worked = status is not SKIP
+            if status is None or status.success:
+                continue
+            if not status.skip:
+                raise PRE_SCORE.failed(plugin.name, status.message)
+            state.skip_score.add(plugin.name)
+
+    def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Run the Reserve plugins (RunReservePluginsReserve), up to one that rejects the pod.
+
+        Raises AttemptError.
+        """
+        for plugin in self.reserve:
+            status: Status | None = call(RESERVE, plugin, state, pod, node_name)
+            if status is not None and not status.success:
+                return _rejection(RESERVE, plugin, status)
+        return None
+
+    def run_unreserve(
+        self,
+        state: CycleState,
+        pod: Pod,
+        node_name: str,
+        on_error: Callable[[str, str, Pod, Exception], None] | None = None,
+    ) -> None:
+        """Run Unreserve of all Reserve plugins, in reverse order (RunReservePluginsUnreserve).
+
+        An exception goes to `on_error(plugin, point, pod, exception)`, and the others still run.
+        """
+        for plugin in reversed(self.reserve):
+            unreserve: Callable[..., None] | None = getattr(plugin, "unreserve", None)
+            if unreserve is None:
+                continue
+            try:
+                unreserve(state, pod, node_name)
+            except Exception as error:  # noqa: BLE001 - plugin boundary
+                if on_error is not None:
+                    on_error(plugin.name, "Unreserve", pod, error)
+
+    def run_permit(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> tuple[Status | None, dict[str, float]]:
+        """Run the Permit plugins (RunPermitPlugins): the rejection, or who makes the pod wait.
+
+        Returns seconds to wait at most by plugin. Raises AttemptError.
+        """
+        timeouts: dict[str, float] = {}
+        for plugin in self.permit:
+            status, timeout = call(PERMIT, plugin, state, pod, node_name)
+            if status is None or status.success:
+                continue
+            if status.code is not Code.WAIT:
+                return _rejection(PERMIT, plugin, status), timeouts
+            timeouts[plugin.name] = timeout
+        return None, timeouts
+
+    # -- what plugins add to texts ---------------------------------------------------------------
+
+    def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
+        """Return reason and message that PodScheduled gets in place of Unschedulable.
+
+        None if no plugin has one (`UnfitReasonPlugin`). Raises AttemptError when a plugin fails.
+        """
+        for plugin in self._naming:
+            found: tuple[str, str] | None = call(UNSCHEDULABLE_REASON, plugin, pod)
+            if found is not None:
+                return found
+        return None
+
+    def explain(self, pod: Pod) -> dict[str, tuple[str, ...]]:
+        """Return what plugins add to the explanation of a pending pod, by plugin."""
+        explanations: dict[str, tuple[str, ...]] = {}
+        for plugin in self.plugins.values():
+            explain = getattr(plugin, "explain", None)
+            if not callable(explain):
+                continue
+            try:
+                lines = tuple(explain(pod))
+            except Exception as error:  # noqa: BLE001 - boundary: an explanation never fails
+                lines = (f"cannot explain: {error!r}",)
+            if lines:
+                explanations[plugin.name] = lines
+        return explanations
 
 
 def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-    """One plugin's scalar Filter with upstream's status rules."""
+    """Call one plugin's scalar Filter: None, or the rejection with its plugin.
+
+    Spells `plugin_calls.call` out, because what-ifs run it for every pod of every node. Raises
+    AttemptError for a status that is neither success nor rejection.
+    """
     try:
         status = status_or_none(plugin.filter(state, pod, node))
     except Exception as error:
-        raise failed(
-            f'running "{plugin.name}" filter plugin: {error}', error, plugin.name
-        ) from error
+        raise FILTER.failed(plugin.name, error, error) from error
     if status is None or status.success:
         return None
     if not status.rejected:
-        raise failed(f'running "{plugin.name}" filter plugin: {_cause(status)}', None, plugin.name)
+        why = status.message
+        if status.code is not Code.ERROR and not why:
+            why = f"unexpected status {status.code.label}"
+        raise FILTER.failed(plugin.name, why)
     return status.by(plugin.name)
 
 
-def _cause(status: Status) -> str:
-    if status.code is Code.ERROR or status.message:
-        return status.message
-    return f"unexpected status {status.code.label}"
-
-
-def _awaited(plugins: Iterable[Any], method: str) -> frozenset[str]:
-    """Names of those whose `method` is a coroutine function."""
-    return frozenset(
-        each.name for each in plugins if inspect.iscoroutinefunction(getattr(each, method))
+async def _post_filter(
+    plugin: Any,
+    state: CycleState,
+    pod: Pod,
+    statuses: NodeToStatus,
+    transport: ExtenderTransport | None,
+) -> PostFilterResult:
+    """Call one PostFilter plugin; a failure is a result with an Error status."""
+    try:
+        result: Any = plugin.post_filter(state, pod, statuses)
+        if transport is not None and inspect.isawaitable(result):
+            result = await _awaited_post_filter(plugin, result, transport)
+    except CycleBudgetError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - plugin boundary
+        return PostFilterResult(error(problem).by(plugin.name))
+    if isinstance(result, PostFilterResult):
+        return result
+    text = (
+        f'PostFilter plugin "{plugin.name}" answered {reprlib.repr(result)}, not a PostFilterResult'
     )
+    return PostFilterResult(error(text).by(plugin.name))
+
+
+async def _awaited_post_filter(
+    plugin: Any, result: Awaitable[Any], transport: ExtenderTransport
+) -> Any:
+    seconds = timeout_of(plugin)
+    try:
+        return await transport.within(result, seconds)
+    except TooLateError:
+        text = f'PostFilter plugin "{plugin.name}" {late(seconds)}'
+        return PostFilterResult(error(text).by(plugin.name))
+
+
+def _rejection(method: PluginMethod, plugin: Any, status: Status) -> Status:
+    """Attribute a rejection to its plugin. Raises AttemptError for a status that is none."""
+    if not status.rejected:
+        raise method.failed(plugin.name, status.message)
+    return status.by(plugin.name)
 
 
 def normalizer(plugin: Any) -> NormalizeScorePlugin | None:
-    """The plugin, if it normalises."""
+    """Return the plugin if it normalises scores, else None."""
     return plugin if callable(getattr(plugin, "normalize_scores", None)) else None
-
-
-def _names(profile: ProfileSpec) -> list[str]:
-    seen: dict[str, None] = {}
-    for point in EXTENSION_POINTS:
-        seen.update(dict.fromkeys(profile.points.get(point.yaml, ())))
-    return list(seen)
-
-
-def _instantiate(name: str, factories: Mapping[str, Any], args: Any, handle: Handle) -> Any:
-    try:
-        return factories[name](args, handle)
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            [f'initializing plugin "{name}": {text}' for text in error.problems]
-        ) from error
-    except Exception as error:
-        raise ConfigurationError(f'initializing plugin "{name}": {error}') from error

@@ -1,26 +1,29 @@
 """The scheduling cycle of one profile: search, PostFilter, score, choose.
 
-Follows framework-cycle-config.md section 2. Pure and synchronous: no yield between its first and
-last line, so the live table needs no snapshot.
+Follows schedule_one.go: schedulePod and selectHost. The cycle is one coroutine. It suspends only
+where an `ExtenderTransport` is awaited: by extenders and by async PreFilter and PostFilter plugins.
+For all other pods nothing suspends between its first and its last line, so the live table needs no
+snapshot, and no event loop is involved (`run_synchronously`). While a cycle is suspended its owner
+keeps all changes of cache, queue and nominations back (docs/decisions/0006).
 """
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypedDict
+from typing import Final, Protocol
 
 import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
-from scheduler.engine.diagnosis import Diagnosis, FitError
+from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.diagnosis import FitError
 from scheduler.engine.metrics import EngineMetrics, Stopwatch
-from scheduler.engine.runtime import AttemptError, Framework
+from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import INFEASIBLE, Scoring
 from scheduler.engine.search import FeasibleNodes, Search
+from scheduler.extenders.extender import ExtenderRound, Extenders
 from scheduler.framework import (
     CLEAR_NOMINATION,
     Clock,
@@ -30,10 +33,8 @@ from scheduler.framework import (
     NominatingInfo,
     Nominator,
     PostFilterOutcome,
-    PostFilterResult,
     Rows,
     Status,
-    error,
 )
 
 NO_NODES = "no nodes available to schedule pods"
@@ -41,7 +42,7 @@ NO_NODES = "no nodes available to schedule pods"
 NOT_HELPFUL: Final = (
     "preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
 )
-"""What preemption would say of a PreFilter rejection about which it is not even asked."""
+"""What upstream's preemption returns for a PreFilter rejection; ours is not run for it."""
 
 
 class RandomSource(Protocol):
@@ -73,23 +74,11 @@ class ScheduleResult:
 
 @dataclass(slots=True)
 class Unschedulable:
-    """No node fits; `nominating` is what PostFilter made of it (None: leave it alone)."""
+    """No node fits. `nominating` comes from PostFilter; None leaves the nomination alone."""
 
     error: FitError
     nominating: NominatingInfo | None
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
-
-
-class AlgorithmOptions(TypedDict, total=False):
-    """What a SchedulingAlgorithm is told by name."""
-
-    clock: Clock
-    random: RandomSource
-    metrics: EngineMetrics
-    percentage: int | None
-    reuse: bool
-    plugin_time_budget: float
-    cycle_budget: CycleBudget
 
 
 class SchedulingAlgorithm:
@@ -100,6 +89,7 @@ class SchedulingAlgorithm:
         framework: Framework,
         table: NodeTable,
         nominator: Nominator,
+        extenders: Extenders | None = None,
         *,
         clock: Clock,
         random: RandomSource,
@@ -109,58 +99,66 @@ class SchedulingAlgorithm:
         plugin_time_budget: float = float("inf"),
         cycle_budget: CycleBudget | None = None,
     ) -> None:
+        """Wire the algorithm; without `extenders` no cycle can be suspended."""
         self._framework = framework
         self._table = table
         self._random = random
-        self._stopwatch = Stopwatch(
+        self._extenders = extenders
+        self._transport = None if extenders is None else extenders.outside
+        #: Whether `suspends` can be true of any pod.
+        self.may_suspend = extenders is not None and bool(extenders or framework.asynchronous)
+        self.stopwatch = Stopwatch(
             clock.monotonic, metrics, framework.profile_name, plugin_time_budget, cycle_budget
         )
-        self.scoring = Scoring(framework, table, self._stopwatch)
-        self.search = self._search(
+        self.scoring = Scoring(framework, table, self.stopwatch)
+        self.search = Search(
             framework,
             table,
             nominator,
             percentage=percentage,
             reuse=reuse,
             all_columnar_scores=self.scoring.all_columnar,
-            scores_anything=self._scores_anything(framework),
-            stopwatch=self._stopwatch,
+            # Whether it matters which of the feasible nodes is taken.
+            scores_anything=bool(framework.score)
+            or (extenders is not None and (extenders.filter or extenders.score)),
+            stopwatch=self.stopwatch,
         )
 
-    #: The kind of search; `suspended_cycle` has another one.
-    _search: type[Search] = Search
+    def suspends(self, pod: Pod) -> bool:
+        """Whether the pod's cycle may be suspended."""
+        extenders = self._extenders
+        return extenders is not None and (self._framework.asynchronous or extenders.suspends(pod))
 
-    def _scores_anything(self, framework: Framework) -> bool:
-        """Whether it matters which of the feasible nodes is taken."""
-        return bool(framework.score)
+    async def schedule(self, state: CycleState, pod: Pod) -> ScheduleResult | Unschedulable:
+        """Choose a node for `pod`, or find out why there is none.
 
-    def schedule(self, state: CycleState, pod: Pod) -> ScheduleResult | Unschedulable:
-        """The node for `pod`, or why there is none.
-
-        Raises NoNodesError in an empty cluster, AttemptError when a plugin failed.
+        Raises NoNodesError in an empty cluster, AttemptError when a plugin or an extender failed.
         """
         if not self._table.node_count:
             raise NoNodesError(self._framework.unschedulable_reason(pod))
+        search, transport, extenders = self.search, self._transport, None
+        if self._extenders and self._extenders.suspends(pod):
+            extenders = self._extenders.consultation(pod)
         try:
-            return self._choose(state, pod, self._find(state, pod))
+            try:
+                found = await search.find(state, pod, extenders, transport)
+            except FitError:
+                # A second pass, if a plugin relaxes its demands after the first.
+                if not self._framework.relax(state, pod):
+                    raise
+                state.skip_filter.clear()
+                found = await search.find(state, pod, extenders, transport)
+            if extenders is None or not extenders.scores:
+                return self._select_host(state, pod, found)
+            return await self._select_host_with_extenders(state, pod, found, extenders)
         except FitError as unfit:
-            return self._post_filter(state, pod, unfit)
+            return await self._post_filter(state, pod, unfit)
         finally:
-            self.search.settle(pod)
-
-    def _find(self, state: CycleState, pod: Pod) -> FeasibleNodes:
-        """The feasible rows, in a second pass if a plugin relaxes its demands after the first."""
-        try:
-            return self.search.find(state, pod)
-        except FitError:
-            if not self._framework.relax(state, pod):
-                raise
-        state.skip_filter.clear()
-        return self.search.find(state, pod)
+            search.settle(pod)
 
     # -- host selection --------------------------------------------------------------------------
 
-    def _choose(self, state: CycleState, pod: Pod, found: FeasibleNodes) -> ScheduleResult:
+    def _select_host(self, state: CycleState, pod: Pod, found: FeasibleNodes) -> ScheduleResult:
         rows = found.rows
         feasible = len(rows)
         if feasible == 1 or found.nominated:
@@ -176,6 +174,26 @@ class SchedulingAlgorithm:
         row = self._best(totals, where) if ties is None else self._choose_one(ties.rows)
         return self._result(row, feasible + found.rejected, feasible)
 
+    async def _select_host_with_extenders(
+        self, state: CycleState, pod: Pod, found: FeasibleNodes, extenders: ExtenderRound
+    ) -> ScheduleResult:
+        """As `_select_host`, with the scores of extenders added."""
+        rows, names = found.rows, self._table.names
+        feasible = len(rows)
+        if feasible == 1 or found.nominated:
+            return self._select_host(state, pod, found)
+        if self._framework.score:
+            totals, where = self.score(state, pod, found)
+        else:
+            totals, where = np.zeros(feasible, dtype=np.int64), rows
+        candidates = [names[row] for row in rows.tolist()]
+        scores = await extenders.prioritize(candidates)
+        if scores:
+            totals = totals.copy()
+            added = np.array([scores.get(name, 0) for name in candidates], dtype=np.int64)
+            totals[rows if where is None else slice(None)] += added
+        return self._result(self._best(totals, where), feasible + found.rejected, feasible)
+
     def score(
         self, state: CycleState, pod: Pod, found: FeasibleNodes
     ) -> tuple[Int64Column, Rows | None]:
@@ -184,36 +202,21 @@ class SchedulingAlgorithm:
         Returns totals per entry of the rows returned with them; when those are None, per row of the
         whole table, `INFEASIBLE` where the pod does not fit. Do not modify the result.
         """
-        stopwatch = self._stopwatch
-        started, outcome = stopwatch.start(), Code.SUCCESS
-        try:
-            self.scoring.pre_score(state, pod, found.rows, found.entry)
-        except AttemptError:
-            outcome = Code.ERROR
-            raise
-        finally:
-            stopwatch.point("PreScore", outcome.label, started)
-        started = stopwatch.start()
-        try:
-            return self._totals(state, pod, found)
-        except AttemptError:
-            outcome = Code.ERROR
-            raise
-        finally:
-            stopwatch.point("Score", outcome.label, started)
-
-    def _totals(
-        self, state: CycleState, pod: Pod, found: FeasibleNodes
-    ) -> tuple[Int64Column, Rows | None]:
-        rows, scoring = found.rows, self.scoring
-        if found.entry is None:
-            return scoring.totals_of(state, pod, rows), rows
-        if found.shared:
-            return scoring.totals(state, pod, found.entry, rows), None
-        return scoring.subset_totals(state, pod, found.entry, rows), rows
+        stopwatch, rows, entry, scoring = self.stopwatch, found.rows, found.entry, self.scoring
+        with stopwatch.points["PreScore"]:
+            recorded = None if entry is None else entry.pre_score
+            self._framework.run_pre_score(
+                state, pod, self._table, rows, recorded=recorded, stopwatch=stopwatch
+            )
+        with stopwatch.points["Score"]:
+            if entry is None:
+                return scoring.totals_of(state, pod, rows), rows
+            if found.shared:
+                return scoring.totals(state, pod, entry, rows), None
+            return scoring.subset_totals(state, pod, entry, rows), rows
 
     def _best(self, totals: Int64Column, rows: Rows | None) -> int:
-        """A row with the highest total, ties broken at random."""
+        """Return a row with the highest total, ties broken at random."""
         highest = totals.max()
         position = self._choose_one(np.flatnonzero(totals == highest))
         assert highest != INFEASIBLE or rows is not None
@@ -227,105 +230,30 @@ class SchedulingAlgorithm:
 
     # -- PostFilter ------------------------------------------------------------------------------
 
-    def _post_filter(self, state: CycleState, pod: Pod, unfit: FitError) -> Unschedulable:
+    async def _post_filter(self, state: CycleState, pod: Pod, unfit: FitError) -> Unschedulable:
         diagnosis = unfit.diagnosis
-        without = self._without_post_filter(unfit)
-        if without is not None:
-            return without
-        started = self._stopwatch.monotonic()
-        return self._after_post_filter(unfit, self._run_post_filter(state, pod, diagnosis), started)
-
-    def _run_post_filter(
-        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
-    ) -> PostFilterResult:
-        """Ask all plugins whose answer has not to be awaited."""
-        steps = self._post_filters(state)
-        try:
-            plugin = next(steps)
-            while True:
-                plugin = steps.send(self._call_post_filter(plugin, state, pod, diagnosis))
-        except StopIteration as end:
-            result: PostFilterResult = end.value
-            return result
-
-    def _without_post_filter(self, unfit: FitError) -> Unschedulable | None:
-        """The outcome where PostFilter does not run."""
         if not self._framework.post_filter:
             return Unschedulable(unfit, CLEAR_NOMINATION, PostFilterOutcome.NO_PLUGIN)
-        diagnosis = unfit.diagnosis
-        if not diagnosis.skip_post_filter:
-            return None
-        if diagnosis.pre_filter_message:
-            diagnosis.post_filter_message = NOT_HELPFUL.format(nodes=diagnosis.node_count)
-        return Unschedulable(unfit, CLEAR_NOMINATION)
-
-    def _after_post_filter(
-        self, unfit: FitError, result: PostFilterResult, started: float
-    ) -> Unschedulable:
-        status = result.status or Status(Code.SUCCESS)
-        self._stopwatch.point("PostFilter", status.code.label, started)
-        unfit.diagnosis.post_filter_message = status.message
-        return Unschedulable(unfit, result.nominating, result.outcome or _outcome(status))
-
-    def _call_post_filter(
-        self, plugin: Any, state: CycleState, pod: Pod, diagnosis: Diagnosis
-    ) -> PostFilterResult:
-        """One plugin; what it raises is an Error status, but for the end of the cycle's budget."""
-        self._stopwatch.cycle.check()
-        try:
-            answer: PostFilterResult = plugin.post_filter(state, pod, diagnosis.statuses)
-        except CycleBudgetError:
-            raise
-        except Exception as problem:  # noqa: BLE001 - plugin boundary
-            return PostFilterResult(error(problem).by(plugin.name))
-        return answer
-
-    def _post_filters(
-        self, state: CycleState
-    ) -> Generator[Any, PostFilterResult, PostFilterResult]:
-        """Upstream's aggregation (framework-cycle-config.md 1.4).
-
-        Yields the plugin to ask next, is sent its answer, returns the result.
-        """
-        if state.skip_post_filter:
-            return PostFilterResult(
-                Status(Code.UNSCHEDULABLE, ("All PostFilter plugins are skipped",))
+        if diagnosis.skip_post_filter:
+            if diagnosis.pre_filter_message:
+                diagnosis.post_filter_message = NOT_HELPFUL.format(nodes=diagnosis.node_count)
+            return Unschedulable(unfit, CLEAR_NOMINATION)
+        with self.stopwatch.points["PostFilter"] as point:
+            result = await self._framework.run_post_filter(
+                state,
+                pod,
+                diagnosis.statuses,
+                stopwatch=self.stopwatch,
+                transport=self._transport,
             )
-        reasons: list[str] = []
-        first_rejector = ""
-        nominating: NominatingInfo | None = None
-        outcome: PostFilterOutcome | None = None
-        for plugin in self._framework.post_filter:
-            answer = _post_filter_result(plugin.name, (yield plugin))
-            status = answer.status
-            if status is None or status.success:
-                return answer
-            if status.code.label == "UnschedulableAndUnresolvable":
-                return PostFilterResult(status.by(plugin.name), answer.nominating, answer.outcome)
-            if not status.rejected:
-                return PostFilterResult(
-                    Status(Code.ERROR, status.reasons, plugin.name, status.error),
-                    outcome=answer.outcome,
-                )
-            reasons += status.reasons
-            first_rejector = first_rejector or plugin.name
-            nominating = answer.nominating or nominating
-            outcome = answer.outcome or outcome
-        return PostFilterResult(
-            Status(Code.UNSCHEDULABLE, tuple(reasons), first_rejector), nominating, outcome
-        )
-
-
-def _post_filter_result(plugin: str, answer: object) -> PostFilterResult:
-    """The answer; an Error where it is of another kind."""
-    if isinstance(answer, PostFilterResult):
-        return answer
-    text = f'PostFilter plugin "{plugin}" answered {reprlib.repr(answer)}, not a PostFilterResult'
-    return PostFilterResult(error(text).by(plugin))
+            status = result.status or Status(Code.SUCCESS)
+            point.status = status.code.label
+        diagnosis.post_filter_message = status.message
+        return Unschedulable(unfit, result.nominating, result.outcome or _outcome(status))
 
 
 def _outcome(status: Status) -> PostFilterOutcome:
-    """How PostFilter ended, where its plugins do not say so themselves."""
+    """Derive how PostFilter ended, for plugins that do not set it."""
     if status.success:
         return PostFilterOutcome.NOMINATED
     return PostFilterOutcome.FAILED if status.rejected else PostFilterOutcome.NOT_RUN

@@ -15,27 +15,34 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
+from scheduler.engine.errors import failed
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.result_cache import CachedResult, Recorded
-from scheduler.engine.runtime import AttemptError, Framework, failed
+from scheduler.engine.plugin_calls import (
+    FEW_ROWS,
+    NORMALIZE_SCORES,
+    SCORE,
+    SCORE_ROWS,
+    call,
+    call_rows,
+)
+from scheduler.engine.result_cache import CachedResult
+from scheduler.engine.runtime import Framework
 from scheduler.engine.ties import Ties
 from scheduler.framework import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
-    SKIP,
     Columns,
     CycleState,
     Int64Column,
+    NodeInfo,
     NormalizeScorePlugin,
     ReuseRule,
     Rows,
     Status,
 )
-from scheduler.framework.status import status_or_none
 
 _EXISTENCE = int(Columns.EXISTENCE)
 _FULL_REFRESH_SHARE = 4
-_SMALL = 32
 #: Entries of the change log to walk, beside one a node, before a full evaluation is cheaper.
 _MAX_ENTRIES = 256
 INFEASIBLE = -1
@@ -93,41 +100,12 @@ class Scoring:
     def __init__(
         self, framework: Framework, table: NodeTable, stopwatch: Stopwatch | None = None
     ) -> None:
-        self._framework = framework
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
         self.slots = score_slots(framework)
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._uncacheable = tuple(slot for slot in self.slots if not slot.reusable)
         self.all_columnar = all(slot.columnar for slot in self.slots)
-
-    # -- PreScore --------------------------------------------------------------------------------
-
-    def pre_score(
-        self, state: CycleState, pod: Pod, feasible: Rows, entry: CachedResult | None
-    ) -> None:
-        """Run PreScore; fills `state.skip_score`. Reusable answers are recorded in `entry`."""
-        worked = False
-        for plugin in self._framework.pre_score:
-            known = entry.pre_score.get(plugin.name) if entry is not None else None
-            if known is not None:
-                if known.writes:
-                    state.data.update(known.writes)
-                answer = known.answer
-            else:
-                if worked:
-                    self._stopwatch.cycle.check()
-                reusable = entry is not None and getattr(plugin, "pre_score_reusable", False)
-                state.recorder = [] if reusable else None
-                answer = _call_pre_score(plugin, state, pod, self._table, feasible)
-                if reusable and entry is not None and state.recorder is not None:
-                    entry.pre_score[plugin.name] = Recorded(
-                        answer, tuple((key, state.data[key]) for key in state.recorder)
-                    )
-                state.recorder = None
-                worked = answer is not SKIP
-            if answer is SKIP or (answer is not None and answer.skip):
-                state.skip_score.add(plugin.name)
 
     # -- totals with reuse -----------------------------------------------------------------------
 
@@ -143,7 +121,7 @@ class Scoring:
             changed = None
         total = entry.total
         base, normalized = entry.base, entry.normalized
-        if total is None or changed is None or len(changed) > _SMALL:
+        if total is None or changed is None or len(changed) > FEW_ROWS:
             total = np.full(entry.capacity, INFEASIBLE, dtype=np.int64)
             values = np.zeros(len(feasible), dtype=np.int64)
             if base is not None:
@@ -166,7 +144,7 @@ class Scoring:
     def _change_totals(
         self, entry: CachedResult, total: Int64Column, changed: list[int], *, keep_ties: bool
     ) -> None:
-        base, normalized, verdict = entry.base, entry.normalized, entry.verdict
+        base, normalized, verdict = entry.base, entry.normalized, entry.rejected_by
         ties = entry.ties
         if not keep_ties:
             ties = entry.ties = None
@@ -218,7 +196,7 @@ class Scoring:
         # The same row may be named many times; beyond this it hardly ever pays to find out.
         most = table.node_count + _MAX_ENTRIES
         changes = table.change_log.since(entry.score_sequence, most) if entry.score_ready else None
-        if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + _SMALL:
+        if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + FEW_ROWS:
             changes = None
         whole = changes is None
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
@@ -252,7 +230,7 @@ class Scoring:
         self, entry: CachedResult, slot: ScoreSlot, state: CycleState, pod: Pod
     ) -> None:
         rows = self._table.rows
-        scores = self._ask(slot, state, pod, rows)
+        scores = self._call(slot, state, pod, rows)
         if scores.any():
             column = np.zeros(entry.capacity, dtype=np.int64)
             column[rows] = scores
@@ -280,8 +258,8 @@ class Scoring:
         if not picked:
             return
         rows = np.array(picked, dtype=np.intp)
-        scores = self._ask(slot, state, pod, rows)
-        if len(picked) <= _SMALL:
+        scores = self._call(slot, state, pod, rows)
+        if len(picked) <= FEW_ROWS:
             self._take_scores(entry, slot, picked, scores.tolist())
             return
         if not _may_be_kept(slot, scores):
@@ -334,7 +312,7 @@ class Scoring:
             for slot in self._reusable
             if slot.normalizer is None and (column := entry.raw[slot.index]) is not None
         ]
-        if entry.base is None or entry.base_dirty or changed is None or len(changed) > _SMALL:
+        if entry.base is None or entry.base_dirty or changed is None or len(changed) > FEW_ROWS:
             base = np.zeros(entry.capacity, dtype=np.int64)
             for weight, column in parts:
                 base += column if weight == 1 else weight * column
@@ -376,33 +354,26 @@ class Scoring:
     ) -> tuple[Int64Column, Int64Column]:
         """(raw, normalised) scores of one plugin per entry of `rows`."""
         if slot.columnar:
-            raw = self._ask(slot, state, pod, rows)
+            raw = self._call(slot, state, pod, rows)
         else:
             stopwatch = self._stopwatch
             started = stopwatch.monotonic()
-            raw = np.array(self._ask_scalar(slot, state, pod, rows), dtype=np.int64)
+            raw = np.array(self._score_each(slot, state, pod, rows), dtype=np.int64)
             stopwatch.rows(slot.name, "Score", len(rows), None)
             stopwatch.scalar(slot.name, "Score", stopwatch.monotonic() - started)
         return raw, self._normalized(slot, state, pod, rows, raw)
 
-    def _ask_scalar(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> list[int]:
-        """`_call_score` for every row, within the budget of the cycle."""
+    def _score_each(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> list[int]:
+        """Run the scalar Score for every row, within the budget of the cycle."""
         check = self._stopwatch.cycle.check
         scores = []
         for row in rows.tolist():
-            scores.append(_call_score(slot, state, pod, self._table, row))
+            scores.append(call_score(slot.plugin, state, pod, self._table.node_info(row)))
             check()
         return scores
 
-    def _ask(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
-        """`call_score_rows`, measured."""
-        stopwatch, count = self._stopwatch, len(rows)
-        if count > _SMALL:
-            stopwatch.cycle.check()
-        started = stopwatch.monotonic() if state.record_plugin_metrics else None
-        scores = call_score_rows(slot, state, pod, self._table, rows)
-        stopwatch.rows(slot.name, "Score", count, started)
-        return scores
+    def _call(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
+        return call_rows(SCORE_ROWS, slot.plugin, state, pod, self._table, rows, self._stopwatch)
 
     def _with_volatile(
         self, state: CycleState, pod: Pod, total: Int64Column, feasible: Rows
@@ -424,13 +395,10 @@ class Scoring:
     ) -> Int64Column:
         scores: Int64Column = raw
         if slot.normalizer is not None:
-            try:
-                answer = slot.normalizer.normalize_scores(state, pod, self._table, rows, raw)
-            except Exception as error:
-                raise _normalize_failed(slot.name, str(error), error) from error
-            if isinstance(answer, Status):
-                raise _normalize_failed(slot.name, answer.message)
-            scores = answer
+            normalized = call(NORMALIZE_SCORES, slot.normalizer, state, pod, self._table, rows, raw)
+            if isinstance(normalized, Status):
+                raise NORMALIZE_SCORES.failed(slot.name, normalized.message)
+            scores = normalized
         _check_range(slot.name, scores)
         return scores
 
@@ -455,46 +423,9 @@ def _check_range(plugin: str, scores: Int64Column) -> None:
             )
 
 
-def _call_pre_score(
-    plugin: Any, state: CycleState, pod: Pod, table: NodeTable, feasible: Rows
-) -> Status | None:
-    try:
-        status = status_or_none(plugin.pre_score(state, pod, table, feasible))
-    except Exception as error:
-        raise failed(f'running PreScore plugin "{plugin.name}": {error}', error) from error
-    if status is not None and not (status.success or status.skip):
-        raise failed(f'running PreScore plugin "{plugin.name}": {status.message}')
-    return status
-
-
-def call_score_rows(
-    slot: ScoreSlot, state: CycleState, pod: Pod, table: NodeTable, rows: Rows
-) -> Int64Column:
-    """One columnar Score call."""
-    try:
-        scores: Int64Column = slot.plugin.score_rows(state, pod, table, rows)
-    except AttemptError:
-        raise
-    except Exception as error:
-        raise _score_failed(slot.name, str(error), error) from error
-    if len(scores) != len(rows):
-        raise _score_failed(slot.name, f"score_rows gave {len(scores)} scores for {len(rows)} rows")
-    return scores
-
-
-def _call_score(slot: ScoreSlot, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
-    try:
-        answer: int | Status = slot.plugin.score(state, pod, table.node_info(row))
-    except Exception as error:
-        raise _score_failed(slot.name, str(error), error) from error
-    if isinstance(answer, Status):
-        raise _score_failed(slot.name, answer.message)
-    return answer
-
-
-def _score_failed(name: str, text: str, cause: BaseException | None = None) -> AttemptError:
-    return failed(f'running Score plugins: plugin "{name}" failed with: {text}', cause)
-
-
-def _normalize_failed(name: str, text: str, cause: BaseException | None = None) -> AttemptError:
-    return failed(f'running Normalize on Score plugins: plugin "{name}" failed with: {text}', cause)
+def call_score(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+    """Run one plugin's scalar Score. Raises AttemptError."""
+    score: int | Status = call(SCORE, plugin, state, pod, node)
+    if isinstance(score, Status):
+        raise SCORE.failed(plugin.name, score.message)
+    return score

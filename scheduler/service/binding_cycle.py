@@ -18,8 +18,8 @@ import structlog
 from scheduler.client.binding import PodMovedOnError
 from scheduler.engine import Attempt, Engine, Failure
 from scheduler.engine.engine import rejected_on_node
+from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.failure import from_error, from_status
-from scheduler.engine.runtime import AttemptError, failed
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE

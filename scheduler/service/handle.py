@@ -5,34 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from scheduler.api.pod import Pod
-from scheduler.cache import Cache, NodeOverlay
-from scheduler.engine import AttemptError, WaitingPod, WaitingPods
+from scheduler.cache import Cache
+from scheduler.engine import WaitingPod, WaitingPods
+from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.framework import (
     ApiWriter,
     Clock,
-    CycleState,
     Events,
     Listers,
-    NodeInfo,
     NodeTableView,
     Nominator,
     PluginMetrics,
-    Status,
     TimedWork,
 )
 from scheduler.framework.preemption import PreemptionSearch
 from scheduler.queue import SchedulingQueue
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.inbox import Inbox
-
-if TYPE_CHECKING:
-    from scheduler.engine import Framework
-
 
 _log = structlog.get_logger(__name__)
 
@@ -98,80 +92,6 @@ def _publish(callbacks: Iterable[Callable[..., None]], *about: Any) -> None:
             _log.exception("a plugin's callback failed", callback=repr(callback))
 
 
-class ServiceWhatIf:
-    """Implements `framework.WhatIf` for one profile."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-        #: Set once the profile's plugins exist; plugins may not run what-ifs from their
-        #: constructor.
-        self.framework: Framework | None = None
-
-    def overlay(self, row: int) -> NodeInfo:
-        """A private copy of a node."""
-        return NodeOverlay(self._cache.table, row)
-
-    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Pretend `added` is on `node`, in the node and in the plugins' state."""
-        return self._change(state, pod, added, node, add=True)
-
-    def remove_pod(
-        self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
-    ) -> Status | None:
-        """Pretend `removed` is gone."""
-        return self._change(state, pod, removed, node, add=False)
-
-    def _change(
-        self, state: CycleState, pod: Pod, other: Pod, node: NodeInfo, *, add: bool
-    ) -> Status | None:
-        if not isinstance(node, NodeOverlay):
-            msg = f"what-ifs change overlays only, not {type(node).__name__}: use overlay(row)"
-            raise TypeError(msg)
-        framework = self._framework()
-        try:
-            if add:
-                node.add_pod(other)
-                framework.add_pod(state, pod, other, node)
-            else:
-                node.remove_pod(other)
-                framework.remove_pod(state, pod, other, node)
-        except AttemptError as error:
-            return error.status
-        return None
-
-    def run_filters_with_nominated_pods(
-        self, state: CycleState, pod: Pod, node: NodeInfo
-    ) -> Status | None:
-        """Filters in two passes: with the node's nominated pods, then without."""
-        framework = self._framework()
-        table = self._cache.table
-        overlay = node if isinstance(node, NodeOverlay) else NodeOverlay(table, node.row)
-        nominees = [
-            other
-            for other in framework.handle.nominator.nominated_pods_for_node(node.name)
-            if other.priority >= pod.priority and other.metadata.uid != pod.metadata.uid
-        ]
-        try:
-            if nominees:
-                copy = overlay.copy()
-                copied = state.clone()
-                for other in nominees:
-                    copy.add_pod(other)
-                    framework.add_pod(copied, pod, other, copy)
-                status = framework.run_filters(copied, pod, copy)
-                if status is not None:
-                    return status
-            return framework.run_filters(state, pod, node)
-        except AttemptError as error:
-            return error.status
-
-    def _framework(self) -> Framework:
-        if self.framework is None:
-            msg = "the profile is still being built: run what-ifs from extension points only"
-            raise RuntimeError(msg)
-        return self.framework
-
-
 @dataclass(frozen=True, slots=True)
 class SchedulingParts:
     """What a handle needs of the parts that are built from plugins."""
@@ -213,7 +133,7 @@ class ServiceHandle:
         self.events = events
         self.metrics = metrics
         self._shared = shared
-        self.what_if = ServiceWhatIf(cache)
+        self.what_if = FrameworkWhatIf(cache)
         self._cache = cache
         self._waiting_pods = waiting_pods
         self._background = background

@@ -15,6 +15,7 @@ from scheduler.api import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine import AttemptError, FitError, SchedulingAlgorithm
 from scheduler.engine.diagnosis import status_reasons
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import CycleState, Status
 
 
@@ -46,7 +47,7 @@ def decide(algorithm: SchedulingAlgorithm, table: NodeTable, pod: Pod) -> Decisi
     """Search and score; nothing is assumed."""
     state = CycleState()
     try:
-        found = algorithm.search.find(state, pod)
+        found = run_synchronously(algorithm.search.find(state, pod))
         if found.nominated:
             names = (table.names[int(found.rows[0])],)
             return Decision(names, nominated=True, rejected=found.rejected)

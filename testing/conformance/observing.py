@@ -17,8 +17,10 @@ from plugins import VolumeBinding
 from scheduler.api import Pod
 from scheduler.engine import Attempt, AttemptError, Evaluator, FitError
 from scheduler.engine.diagnosis import Diagnosis
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.schedule_one import Unschedulable
-from scheduler.engine.scoring import ScoreSlot, _call_score, call_score_rows
+from scheduler.engine.scoring import ScoreSlot, call_score
+from scheduler.engine.search import rejected_by_pre_filter
 from scheduler.framework import (
     Code,
     CycleState,
@@ -101,15 +103,16 @@ def _pre_filter_alone(world: World) -> tuple[dict[str, Record], dict[str, CycleS
 def _pre_filter_combined(world: World, pod: Pod, state: CycleState) -> tuple[Record, Diagnosis]:
     diagnosis = Diagnosis(node_count=world.cache.table.node_count)
     try:
-        narrowing = world.plain.search._pre_filter(state, pod, None, diagnosis)
-    except FitError as unfit:
-        return status_record(unfit.diagnosis.statuses.absent), diagnosis
+        left = run_synchronously(world.framework.run_pre_filter(state, pod, world.cache.table))
     except AttemptError as error:
         return status_record(error.status), diagnosis
+    if left.rejections:
+        unfit = rejected_by_pre_filter(left, diagnosis)
+        return status_record(unfit.diagnosis.statuses.absent), diagnosis
     record: Record = {"code": "Success"}
-    if narrowing.names is not None:
-        record["nodeNames"] = sorted(narrowing.names)
-        record["narrowedBy"] = sorted(narrowing.plugins)
+    if left.names is not None:
+        record["nodeNames"] = sorted(left.names)
+        record["narrowedBy"] = sorted(left.plugins)
     return record, diagnosis
 
 
@@ -194,7 +197,7 @@ def _verdicts(
     observation: Observation,
 ) -> dict[str, Record]:
     """Verdict by node: the engine's own where it gives one, and checked with the scalar form."""
-    table, search = world.cache.table, world.plain.search
+    table = world.cache.table
     verdicts: dict[str, Record] = {}
     for row in table.rows.tolist():
         name = table.names[row]
@@ -206,9 +209,9 @@ def _verdicts(
             }
             continue
         try:
-            status = search._with_nominated(state, pod, row)
-            if status is None:
-                status = world.framework.run_filters(state, pod, table.node_info(row))
+            status = world.framework.run_filters_with_nominated_pods(
+                state, pod, table.node_info(row), table
+            )
         except AttemptError as error:
             status = error.status
         verdicts[name] = status_record(status)
@@ -249,7 +252,7 @@ def _scores(
     scoring, table = world.plain.scoring, world.cache.table
     names = [table.names[row] for row in rows.tolist()]
     try:
-        scoring.pre_score(state, pod, rows, None)
+        world.framework.run_pre_score(state, pod, table, rows)
         plugins = {}
         for slot in scoring.slots:
             if slot.name in state.skip_score:
@@ -277,8 +280,8 @@ def _score_forms(
     if not slot.columnar:
         return
     table = world.cache.table
-    columnar = call_score_rows(slot, state, pod, table, rows).tolist()
-    scalar = [_call_score(slot, state, pod, table, row) for row in rows.tolist()]
+    columnar = slot.plugin.score_rows(state, pod, table, rows).tolist()
+    scalar = [call_score(slot.plugin, state, pod, table.node_info(row)) for row in rows.tolist()]
     if columnar != scalar:
         yield f"{slot.name} scores {scalar} in scalar form, {columnar} in columnar form"
 
@@ -327,17 +330,19 @@ def _post_filter(world: World, observation: Observation) -> None:
     """Return the result of the PostFilter plugins, run once more to be observed."""
     state = CycleState()
     try:
-        world.plain.search.find(state, world.pod)
+        run_synchronously(world.plain.search.find(state, world.pod))
     except FitError as unfit:
         diagnosis = unfit.diagnosis
         observation.message_prefix = diagnosis.message()
         if not world.framework.post_filter or diagnosis.skip_post_filter:
             return
-        result = world.plain._run_post_filter(state, world.pod, diagnosis)
+        result = run_synchronously(
+            world.framework.run_post_filter(state, world.pod, diagnosis.statuses)
+        )
         record = _post_filter_record(result)
         record.update(_dry_runs(world, state, diagnosis))
         observation.actual["postFilter"] = record
-        outcome = world.plain.schedule(CycleState(), world.pod)
+        outcome = run_synchronously(world.plain.schedule(CycleState(), world.pod))
         assert isinstance(outcome, Unschedulable)
         if outcome.error.diagnosis.message() != observation.actual["message"]:
             observation.reuse.append("the message differs from the one without reuse")

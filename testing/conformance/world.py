@@ -41,11 +41,11 @@ from scheduler.api.workloads import (
 from scheduler.cache import Cache
 from scheduler.engine import Engine, Evaluator, Framework, SchedulingAlgorithm, WaitingPods
 from scheduler.engine.metrics import NoMetrics
+from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.framework import Lister, Nominator, Registry, WaitingPod, WhatIf, plugin_names
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.preemption import PreemptionRules
 from scheduler.queue.nominator import QueueNominator
-from scheduler.service.handle import ServiceWhatIf
 from testing.conformance.reading import Vector
 
 MISSING: Final = UPSTREAM_NAMES - {plugin.name for plugin in in_tree()}
@@ -160,7 +160,7 @@ class VectorHandle:
         self.table = world.cache.table
         self.listers = world.listers
         self.nominator: Nominator = world.nominator
-        self.service_what_if = ServiceWhatIf(world.cache)
+        self.service_what_if = FrameworkWhatIf(world.cache)
         self.api: Any = Unavailable("api")
         self.events: Any = Unavailable("events")
         self.metrics: Any = Unavailable("metrics")

@@ -25,13 +25,14 @@ from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.diagnosis import TableStatuses, fit_message, status_reasons
+from scheduler.engine.errors import AttemptError
 from scheduler.engine.filtering import FilterSlot, filter_slots, named_versions
 from scheduler.engine.nominated_pods_fit import NominatedRows
 from scheduler.engine.preemption.candidates import importance, least_harm, ranked
 from scheduler.engine.preemption.disruption_budgets import NO_CLAIMS, Claims, DisruptionBudgets
 from scheduler.engine.preemption.dry_run_cache import DryRunCache, Outcomes
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
-from scheduler.engine.runtime import AttemptError, Framework, call_filter
+from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import RandomSource
 from scheduler.extenders.extender import ExtenderError
 from scheduler.framework import (
@@ -441,12 +442,13 @@ class Evaluator:
         ):
             trial = reduced if by_itself else whole
             slots = trial.slots if all_filters else trial.dynamic
+            plugins = [slot.plugin for slot in slots]
             answer = known.get(row) if lasts else None
             if answer is None:
                 self._check()
                 if len(violating) >= wanted and self._must_violate(trial, row):
                     continue  # Only a node without violations would still be of use.
-                answer = self._try_node(trial, row, slots, known if lasts else None, outcome)
+                answer = self._try_node(trial, row, plugins, known if lasts else None, outcome)
                 if answer is None:
                     continue
             if isinstance(answer, Status):
@@ -472,13 +474,13 @@ class Evaluator:
         self,
         trial: _Trial,
         row: int,
-        slots: Sequence[FilterSlot],
+        plugins: Sequence[Any],
         known: Outcomes | None,
         outcome: _Outcome,
     ) -> Candidate | Status | None:
         """Dry-run one node, and remember what came of it in `known`; None after an error."""
         try:
-            answer, claims = self._without_victims(trial, row, slots)
+            answer, claims = self._without_victims(trial, row, plugins)
         except AttemptError as error:
             outcome.errors[error.status.message] = None
             return None
@@ -492,7 +494,7 @@ class Evaluator:
         return trial.budgets.forbid_all(pod for pod in pods.values() if trial.removable(pod))
 
     def _without_victims(
-        self, trial: _Trial, row: int, slots: Sequence[FilterSlot]
+        self, trial: _Trial, row: int, plugins: Sequence[Any]
     ) -> tuple[Candidate | Status, Claims]:
         """The least set of victims on one node, or why removing them all does not help.
 
@@ -505,7 +507,7 @@ class Evaluator:
         state = trial.state.clone() if trial.extends else trial.state
         for pod in lower:
             self._remove(trial, state, pod, node)
-        status = self._fits(trial, state, node, slots)
+        status = self._fits(trial, state, node, plugins)
         if status is not None:
             return status, NO_CLAIMS
         lower.sort(key=importance)
@@ -513,10 +515,10 @@ class Evaluator:
         victims: list[Pod] = []
         violations = 0
         for pod in violating:
-            if not self._reprieved(trial, state, pod, node, slots):
+            if not self._reprieved(trial, state, pod, node, plugins):
                 victims.append(pod)
                 violations += 1
-        victims += [pod for pod in others if not self._reprieved(trial, state, pod, node, slots)]
+        victims += [pod for pod in others if not self._reprieved(trial, state, pod, node, plugins)]
         if violating and others:
             victims.sort(key=importance)
         found = Candidate(node.name, tuple(victims), violations)
@@ -529,14 +531,14 @@ class Evaluator:
         state: CycleState,
         pod: Pod,
         node: NodeOverlay,
-        slots: Sequence[FilterSlot],
+        plugins: Sequence[Any],
     ) -> bool:
         """Put a pod back if the incoming one still fits then."""
         self._check()
         node.add_pod(pod)
         if trial.extends:
             self._framework.add_pod(state, trial.pod, pod, node)
-        if self._fits(trial, state, node, slots) is None:
+        if self._fits(trial, state, node, plugins) is None:
             return True
         self._remove(trial, state, pod, node)
         return False
@@ -547,19 +549,11 @@ class Evaluator:
             self._framework.remove_pod(state, trial.pod, pod, node)
 
     def _fits(
-        self, trial: _Trial, state: CycleState, node: NodeOverlay, slots: Sequence[FilterSlot]
+        self, trial: _Trial, state: CycleState, node: NodeOverlay, plugins: Sequence[Any]
     ) -> Status | None:
-        """Filters in two passes: with the node's nominated pods, then without."""
-        nominees = self._nominated.pods(node.row, trial.pod.priority, trial.pod.metadata.uid)
-        if nominees:
-            copy, copied = node.copy(), state.clone()
-            for other in nominees:
-                copy.add_pod(other)
-                self._framework.add_pod(copied, trial.pod, other, copy)
-            status = _refusal(slots, copied, trial.pod, copy)
-            if status is not None:
-                return status
-        return _refusal(slots, state, trial.pod, node)
+        return self._framework.run_filters_with_nominated_pods(
+            state, trial.pod, node, self._table, plugins
+        )
 
     # -- no candidate ----------------------------------------------------------------------------
 
@@ -609,16 +603,6 @@ def _groups(screen: _Screen) -> Iterator[tuple[int, int, int]]:
     values, counts = np.unique(pairs, return_counts=True)
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         yield value >> 32, value & 0xFFFFFFFF, count
-
-
-def _refusal(
-    slots: Sequence[FilterSlot], state: CycleState, pod: Pod, node: NodeOverlay
-) -> Status | None:
-    for slot in slots:
-        status = call_filter(slot.plugin, state, pod, node)
-        if status is not None:
-            return status
-    return None
 
 
 def _aggregate(texts: Sequence[str]) -> str:

@@ -15,11 +15,12 @@ from scheduler.cache.change_log import ChangeLog
 from scheduler.engine import nominated_pods_fit
 from scheduler.engine.nominated_pods_fit import (
     MAX_KINDS,
-    OWN_CODES,
+    NOMINATED_CODES,
     NominatedFilterCache,
     NominatedPodsFit,
     NominatedRows,
 )
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import (
     Columns,
     CycleState,
@@ -102,7 +103,7 @@ def crowded_world(calls: list[str], **rules: Any) -> World:
 
 
 def feasible(world: World, pod: Pod) -> list[str]:
-    found = world.algorithm.search.find(CycleState(), pod)
+    found = run_synchronously(world.algorithm.search.find(CycleState(), pod))
     return [world.cache.table.names[row] for row in found.rows.tolist()]
 
 
@@ -206,7 +207,11 @@ def test_a_status_is_kept_once() -> None:
     crowding.note(3, 0, None)
     verdict, codes = crowding.answers(rows)
     assert verdict.tolist() == [3, 2, 3, 0]
-    assert [crowding.statuses[code - OWN_CODES].message for code in codes[:3]] == ["a", "b", "a"]
+    assert [crowding.statuses[code - NOMINATED_CODES].message for code in codes[:3]] == [
+        "a",
+        "b",
+        "a",
+    ]
     assert len(crowding.statuses) == 2
     before = crowding.statuses
     crowding.forget(rows[1:2])

@@ -219,7 +219,11 @@ def test_a_pod_that_is_assumed_no_more_is_left_alone() -> None:
 
 
 PRE_FILTERS: list[tuple[str, Callable[[int], Any], str]] = [
-    ("narrows", lambda n: PreFilterResult(frozenset({"n2"})), "node(s) didn't satisfy plugin P"),
+    (
+        "narrows",
+        lambda n: PreFilterResult(frozenset({"n2"})),
+        "node(s) didn't satisfy plugin(s) [P]",
+    ),
     ("rejects", lambda n: unschedulable("not now"), "not now"),
 ]
 

@@ -25,7 +25,7 @@ def entry(capacity: int = 100) -> CachedResult:
 def test_an_entry_is_as_large_as_its_arrays() -> None:
     result = entry(100)
     empty = result.nbytes
-    assert empty == result.verdict.nbytes
+    assert empty == result.rejected_by.nbytes
     result.raw[0] = np.zeros(100, dtype=np.int64)
     result.codes[0] = np.zeros(100, dtype=np.int32)
     result.feasible = np.arange(50, dtype=np.intp)

@@ -12,6 +12,7 @@ import pytest
 from config import Extender, ExtenderManagedResource
 from scheduler.api import Pod
 from scheduler.engine import Attempt, AttemptError, Engine
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.extenders.extender import ExtenderError, Extenders, display_name
 from scheduler.extenders.protocol import MalformedResponseError
 from scheduler.framework import CycleState, QueuedPodInfo, unschedulable
@@ -316,7 +317,7 @@ def test_an_async_pre_filter_cannot_be_asked_without_scheduling() -> None:
     engine = engine_of(world, Told())
     pod = world.pod()
     with pytest.raises(AttemptError, match='PreFilter plugin "Asks": it is async'):
-        engine.algorithms[PROFILE].search.find(CycleState(), pod)
+        run_synchronously(engine.algorithms[PROFILE].search.find(CycleState(), pod))
     attempt = run(engine, pod)
     assert attempt.result is not None
 

@@ -15,6 +15,7 @@ from plugins import NodeResourcesFit, in_tree
 from scheduler.api import Pod
 from scheduler.cache.change_log import ChangeLog
 from scheduler.engine import Evaluator, FitError
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.engine.preemption.dry_run_cache import MAX_KINDS, DryRunCache
 from scheduler.framework import Columns, CycleState, NominatingInfo, ReuseRule
@@ -139,7 +140,7 @@ class Burst:
         pod.metadata.labels = {"app": self.random.choice(("web", "b"))}
         state = CycleState()
         try:
-            self.cluster.algorithm.search.find(state, pod)
+            run_synchronously(self.cluster.algorithm.search.find(state, pod))
         except FitError as unfit:
             statuses = unfit.diagnosis.statuses
         else:

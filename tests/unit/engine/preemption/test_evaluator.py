@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from plugins import NodePorts, NodeResourcesFit, NodeUnschedulable, in_tree
 from scheduler.api import Pod, PodDisruptionBudget
 from scheduler.engine import Evaluator, FitError
+from scheduler.engine.errors import AttemptError
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.engine.preemption.evaluator import NOT_HELPFUL
-from scheduler.engine.runtime import AttemptError
 from scheduler.framework import (
     CycleState,
     NodeToStatus,
@@ -111,7 +112,7 @@ class Cluster(World):
     def statuses(self, pod: Pod, state: CycleState) -> NodeToStatus:
         """Why it fits nowhere."""
         with pytest.raises(FitError) as unfit:
-            self.algorithm.search.find(state, pod)
+            run_synchronously(self.algorithm.search.find(state, pod))
         return unfit.value.diagnosis.statuses
 
     def find(self, pod: Pod, rules: PreemptionRules = ANY) -> PreemptionFinding:
@@ -570,7 +571,7 @@ def test_numbers_say_what_a_dry_run_of_every_node_would_say(
     pod = c.incoming(str(cpu), priority, container=ports if with_port else {})
     state = CycleState()
     try:
-        c.algorithm.search.find(state, pod)
+        run_synchronously(c.algorithm.search.find(state, pod))
     except FitError as unfit:
         statuses = unfit.diagnosis.statuses
     else:
@@ -626,7 +627,7 @@ def test_numbers_about_neighbours_say_what_a_dry_run_of_every_node_would_say() -
         pod = made(0.8, (PROFILE,), (5, 10, 100, 100))
         state = CycleState()
         try:
-            c.algorithm.search.find(state, pod)
+            run_synchronously(c.algorithm.search.find(state, pod))
         except FitError as unfit:
             statuses = unfit.diagnosis.statuses
         except AttemptError:

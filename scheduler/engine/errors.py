@@ -1,0 +1,20 @@
+"""AttemptError: ends a scheduling attempt with an Error status."""
+
+from __future__ import annotations
+
+from scheduler.framework import Status, error
+
+
+class AttemptError(Exception):
+    """Ends an attempt with an Error status; the pod is retried with backoff."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+def failed(text: str, cause: BaseException | None = None, plugin: str = "") -> AttemptError:
+    """Build an AttemptError with the message `text`, chained to `cause`, attributed to `plugin`."""
+    raised = AttemptError(error(text).by(plugin))
+    raised.__cause__ = cause
+    return raised

@@ -1,0 +1,114 @@
+"""The outcome of every candidate row in one search, and which of its sources counts.
+
+A row is feasible or rejected by one filter. What is known of a rejection comes from three sources:
+the code that a columnar filter returned for the row, remembered results with the pods nominated to
+the row added, and a Status of this search (a scalar filter, an extender, nominated pods). They are
+set in the order of upstream's steps, and the one that was set last counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from scheduler.engine.diagnosis import RejectedRows
+from scheduler.engine.nominated_pods_fit import NOMINATED_CODES
+from scheduler.engine.result_cache import CachedResult, NarrowCodes
+from scheduler.framework import Codes, Rows, Status
+
+_STATUS_CODES: Final = NOMINATED_CODES + (1 << 29)
+"""Codes from here on stand for statuses of one search."""
+
+
+class NodeStatuses:
+    """What is known about the candidate rows of one search; changed as more filters run."""
+
+    __slots__ = ("_codes", "_nominated", "_replaced", "_statuses", "rejected_by", "rows")
+
+    def __init__(
+        self, rows: Rows, rejected_by: np.ndarray, codes: Mapping[int, NarrowCodes]
+    ) -> None:
+        """Start with the results of columnar filters.
+
+        Args:
+            rows: the candidates, ascending.
+            rejected_by: int[capacity], changed in place; see `CachedResult.rejected_by`.
+                `NOT_A_NODE` for rows that are no candidates.
+            codes: by filter index its codes, int[capacity]; filters that rejected nothing may be
+                absent.
+        """
+        self.rows = rows
+        self.rejected_by = rejected_by
+        self._codes = dict(codes)
+        #: int32[capacity]: 0 where the filter's own code counts.
+        self._replaced: Codes | None = None
+        self._nominated: Sequence[Status] = ()
+        self._statuses: list[Status] = []
+
+    @classmethod
+    def of_entry(cls, rows: Rows, entry: CachedResult) -> NodeStatuses:
+        """Start with a copy of the results kept for a signature."""
+        return cls(rows, entry.rejected_by.copy(), entry_codes(entry))
+
+    def add_codes(self, index: int, codes: Codes) -> None:
+        """Set the codes of one more columnar filter, int32[capacity]."""
+        self._codes[index] = codes
+
+    def reject(self, row: int, rejected_by: int, status: Status) -> None:
+        """Reject a row with a status, by the filter of index `rejected_by` - 1."""
+        self.rejected_by[row] = rejected_by
+        self._replacing()[row] = _STATUS_CODES + len(self._statuses)
+        self._statuses.append(status)
+
+    def reject_nominated(
+        self, rows: Rows, rejected_by: np.ndarray, codes: Codes, statuses: Sequence[Status]
+    ) -> None:
+        """Reject rows as `NominatedPodsFit` has them; `statuses` are the same list every time."""
+        self.rejected_by[rows] = rejected_by
+        self._replacing()[rows] = codes
+        self._nominated = statuses
+
+    def has_status(self, row: int) -> bool:
+        """Whether `reject` was called for the row."""
+        return self._replaced is not None and bool(self._replaced[row] >= _STATUS_CODES)
+
+    def rejected(self, status_of: Callable[[int, int], Status]) -> RejectedRows:
+        """Return the rejected rows for the diagnosis.
+
+        `status_of(filter index, code)` returns the status behind a code of that filter.
+        """
+        rows = self.rows[self.rejected_by[self.rows] != 0]
+        filters = self.rejected_by[rows].astype(np.intp) - 1
+        codes = np.zeros(len(rows), dtype=np.int32)
+        for index, column in self._codes.items():
+            here = filters == index
+            if here.any():
+                codes[here] = column[rows[here]]
+        if self._replaced is not None:
+            replaced = self._replaced[rows]
+            codes = np.where(replaced == 0, codes, replaced)
+        known: dict[tuple[int, int], Status] = {}
+
+        def status(index: int, code: int) -> Status:
+            if code >= _STATUS_CODES:
+                return self._statuses[code - _STATUS_CODES]
+            if code >= NOMINATED_CODES:
+                return self._nominated[code - NOMINATED_CODES]
+            found = known.get((index, code))
+            if found is None:
+                found = known[index, code] = status_of(index, code)
+            return found
+
+        return RejectedRows(rows, filters, codes, status)
+
+    def _replacing(self) -> Codes:
+        if self._replaced is None:
+            self._replaced = np.zeros(len(self.rejected_by), dtype=np.int32)
+        return self._replaced
+
+
+def entry_codes(entry: CachedResult) -> dict[int, NarrowCodes]:
+    """Return the codes by filter index, for filters that rejected something."""
+    return {index: column for index, column in enumerate(entry.codes) if column is not None}

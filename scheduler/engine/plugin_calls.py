@@ -1,0 +1,210 @@
+"""Calls of single plugin methods: whatever a plugin raises becomes the error of the attempt.
+
+No other module of the engine wraps plugin errors, apart from `Framework.run_filters`, which spells
+the steps of `call` out because what-ifs run it for every pod of every node, and PostFilter and
+Unreserve, where a failing plugin does not end the attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.engine.errors import AttemptError, failed
+from scheduler.engine.metrics import Stopwatch
+from scheduler.engine.result_cache import Recorded
+from scheduler.extenders.extender import ExtenderTransport, TooLateError
+from scheduler.framework import SKIP, CycleState, NodeTableView, PreFilterResult, Rows, Status
+from scheduler.framework.status import status_or_none
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT: Final = 5.0
+"""Seconds an async PreFilter or PostFilter may take whose plugin sets no `timeout`."""
+FEW_ROWS: Final = 32
+"""Up to this number of rows a columnar call is too short for the cycle's budget to be checked."""
+
+
+def pre_filter_result(result: object) -> PreFilterResult | Status | None:
+    """Check what PreFilter returned. Raises TypeError."""
+    return result if isinstance(result, PreFilterResult) else status_or_none(result)
+
+
+def _permit_result(result: Any) -> tuple[Status | None, float]:
+    return status_or_none(result[0]), float(result[1])
+
+
+def _anything(result: Any) -> Any:
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class PluginMethod:
+    """A method of plugins, and upstream's text for its failure."""
+
+    name: str
+    #: Upstream's message, a format of the plugin's name and the error.
+    text: str
+    #: Checks what the method returned: returns it or raises TypeError.
+    check: Callable[[Any], Any] = status_or_none
+    #: Whether the error status names the plugin, as upstream's does.
+    attributed: bool = True
+
+    def failed(self, plugin: str, why: object, cause: BaseException | None = None) -> AttemptError:
+        """Build the error of an attempt in which this method of `plugin` failed."""
+        text = self.text.format(plugin=plugin, why=why)
+        return failed(text, cause, plugin if self.attributed else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarMethod(PluginMethod):
+    """A method that returns one number for each of many rows."""
+
+    #: Label of the extension point in metrics.
+    point: str = ""
+    #: The numbers, in error texts.
+    results: str = ""
+
+
+PRE_FILTER: Final = PluginMethod(
+    "pre_filter", 'running PreFilter plugin "{plugin}": {why}', pre_filter_result
+)
+ADD_POD: Final = PluginMethod(
+    "add_pod", 'running AddPod on PreFilter plugin "{plugin}": {why}', attributed=False
+)
+REMOVE_POD: Final = PluginMethod(
+    "remove_pod", 'running RemovePod on PreFilter plugin "{plugin}": {why}', attributed=False
+)
+RELAX: Final = PluginMethod("relax", 'asking plugin "{plugin}" to relax: {why}', bool)
+UNSCHEDULABLE_REASON: Final = PluginMethod(
+    "unschedulable_reason", 'asking plugin "{plugin}" for a reason: {why}', _anything
+)
+FILTER: Final = PluginMethod("filter", 'running "{plugin}" filter plugin: {why}')
+FILTER_ROWS: Final = ColumnarMethod("filter_rows", FILTER.text, point="Filter", results="codes")
+FILTER_STATUS: Final = PluginMethod("filter_status", FILTER.text)
+PRE_SCORE: Final = PluginMethod(
+    "pre_score", 'running PreScore plugin "{plugin}": {why}', attributed=False
+)
+SCORE: Final = PluginMethod(
+    "score",
+    'running Score plugins: plugin "{plugin}" failed with: {why}',
+    _anything,
+    attributed=False,
+)
+SCORE_ROWS: Final = ColumnarMethod(
+    "score_rows", SCORE.text, attributed=False, point="Score", results="scores"
+)
+NORMALIZE_SCORES: Final = PluginMethod(
+    "normalize_scores",
+    'running Normalize on Score plugins: plugin "{plugin}" failed with: {why}',
+    _anything,
+    attributed=False,
+)
+RESERVE: Final = PluginMethod("reserve", 'running Reserve plugin "{plugin}": {why}')
+PERMIT: Final = PluginMethod("permit", 'running Permit plugin "{plugin}": {why}', _permit_result)
+
+
+def call(method: PluginMethod, plugin: Any, *arguments: Any) -> Any:
+    """Call a method of a plugin and check what it returns. Raises AttemptError."""
+    try:
+        result = getattr(plugin, method.name)(*arguments)
+        # The usual results need no check, which would be one more call for each plugin.
+        return result if result is None or result is SKIP else method.check(result)
+    except AttemptError:
+        raise
+    except Exception as error:
+        raise method.failed(plugin.name, error, error) from error
+
+
+def call_recorded(
+    method: PluginMethod,
+    plugin: Any,
+    state: CycleState,
+    recorded: dict[str, Recorded],
+    *arguments: Any,
+) -> Any:
+    """As `call`, and record the result and what the plugin wrote to `state` for the next pod."""
+    written: list[str] = []
+    state.recorder = written
+    try:
+        result = call(method, plugin, state, *arguments)
+    finally:
+        state.recorder = None
+    writes = tuple((key, state.data[key]) for key in written)
+    recorded[plugin.name] = Recorded(result, writes)
+    return result
+
+
+def call_rows(
+    method: ColumnarMethod,
+    plugin: Any,
+    state: CycleState,
+    pod: Pod,
+    table: NodeTableView,
+    rows: Rows,
+    stopwatch: Stopwatch,
+) -> np.ndarray:
+    """Call a columnar method within the cycle's budget, measured; one number for each row.
+
+    Raises AttemptError, also when the number of results is wrong.
+    """
+    count = len(rows)
+    if count > FEW_ROWS:
+        # Before the call, so that what the plugin before this one found out is kept.
+        stopwatch.cycle.check()
+    started = stopwatch.monotonic() if state.record_plugin_metrics else None
+    try:
+        numbers: np.ndarray = getattr(plugin, method.name)(state, pod, table, rows)
+    except AttemptError:
+        raise
+    except Exception as error:
+        raise method.failed(plugin.name, error, error) from error
+    if len(numbers) != count:
+        text = f"{method.name} gave {len(numbers)} {method.results} for {count} rows"
+        raise method.failed(plugin.name, text)
+    stopwatch.rows(plugin.name, method.point, count, started)
+    return numbers
+
+
+async def call_awaited(
+    method: PluginMethod, plugin: Any, transport: ExtenderTransport, *arguments: Any
+) -> Any:
+    """As `call`, for an async method, which may take as long as the plugin's `timeout`."""
+    seconds = timeout_of(plugin)
+    try:
+        return method.check(
+            await transport.within(getattr(plugin, method.name)(*arguments), seconds)
+        )
+    except TooLateError as error:
+        raise method.failed(plugin.name, late(seconds), error) from error
+    except Exception as error:
+        raise method.failed(plugin.name, error, error) from error
+
+
+def timeout_of(plugin: Any) -> float:
+    """Return the seconds that an async method of the plugin may take."""
+    return float(getattr(plugin, "timeout", DEFAULT_TIMEOUT))
+
+
+def late(seconds: float) -> str:
+    """Word the error of a plugin that exceeded its timeout."""
+    return f"gave no answer within {seconds:g}s"
+
+
+def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in which nothing suspends. Raises RuntimeError if something does.
+
+    The core has one implementation of each step, as a coroutine. It suspends only where an
+    `ExtenderTransport` is awaited; for all other pods no event loop is involved.
+    """
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise RuntimeError("a scheduling step was suspended outside of a cycle that may be")

@@ -1,0 +1,71 @@
+"""The nodes that PreFilter leaves, and the rejections of PreFilter plugins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.engine.plugin_calls import PRE_FILTER
+from scheduler.framework import Code, CycleState, PreFilterResult, Status, unresolvable
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterSlot:
+    """One PreFilter plugin of a profile, and how it is called."""
+
+    plugin: Any
+    name: str
+    #: Whether its result serves for other pods of the signature.
+    reusable: bool
+    #: Whether its PreFilter is async: it may run only in a cycle that may be suspended.
+    awaited: bool
+
+
+@dataclass(slots=True)
+class PreFilterNodes:
+    """The merged result of the PreFilter plugins (runtime/framework.go: RunPreFilterPlugins)."""
+
+    #: The nodes left, None for all.
+    names: frozenset[str] | None = None
+    #: The plugins that left nodes out.
+    plugins: list[str] = field(default_factory=list)
+    #: Not empty where the pod is rejected; the last one is reported.
+    rejections: list[Status] = field(default_factory=list)
+
+    def merge(self, plugin: str, result: PreFilterResult | Status, state: CycleState) -> bool:
+        """Merge the result of one plugin; True when no other plugin need run after it.
+
+        Raises AttemptError for a status that is neither success, Skip nor a rejection.
+        """
+        if isinstance(result, PreFilterResult):
+            self.plugins.append(plugin)
+            known, named = self.names, frozenset(result.node_names)
+            self.names = named if known is None else known & named
+            if self.names:
+                return False
+            self.rejections = [unresolvable(self._no_common_node())]
+            return True
+        if result.success:
+            return False
+        if result.skip:
+            state.skip_filter.add(plugin)
+            return False
+        if not result.rejected or result.code is Code.PENDING:
+            raise PRE_FILTER.failed(plugin, result.message)
+        self.rejections.append(result.by(plugin))
+        if result.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return False
+        # As upstream: plugins that left nodes out had no part in this rejection.
+        self.plugins.clear()
+        return True
+
+    def left_out(self) -> Status:
+        """Return the status of the nodes that are not in `names`."""
+        plugins = " ".join(sorted(set(self.plugins)))
+        return unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
+
+    def _no_common_node(self) -> str:
+        names = sorted(set(self.plugins))
+        if len(names) == 1:
+            return f"node(s) didn't satisfy plugin {names[0]}"
+        return f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
