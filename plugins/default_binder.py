@@ -12,7 +12,6 @@ class DefaultBinder:
     """Posts the pod's `binding` through the handle."""
 
     name: ClassVar[str] = plugin_names.DEFAULT_BINDER
-    args_type: ClassVar[type[NoArgs]] = NoArgs
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         self._handle = handle

@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, Literal
 
-from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
+from plugins.arguments import Arguments, require_valid
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -42,6 +42,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
+from scheduler.framework.field_errors import invalid
 from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules
 
 PREFIX: Final = "preemption: "
@@ -106,19 +107,19 @@ class DefaultPreemption:
         self._pods_by_last_victim: dict[str, set[str]] = {}
 
     @staticmethod
-    def validate_args(args: DefaultPreemptionArgs) -> Iterator[ArgumentProblem]:
+    def validate_args(args: DefaultPreemptionArgs) -> Iterator[tuple[str, str]]:
         """Require both numbers in range, and not both zero."""
         percentage = args.min_candidate_nodes_percentage
         absolute = args.min_candidate_nodes_absolute
         first, second = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
         if not 0 <= percentage <= _PERCENT:
-            yield invalid(first, percentage, "not in valid range [0, 100]")
+            yield first, invalid(percentage, "not in valid range [0, 100]")
         if absolute < 0:
-            yield invalid(second, absolute, "not in valid range [0, inf)")
+            yield second, invalid(absolute, "not in valid range [0, inf)")
         if not percentage and not absolute:
             zero = "cannot be zero at the same time as {}"
-            yield invalid(first, percentage, zero.format(second))
-            yield invalid(second, absolute, zero.format(first))
+            yield first, invalid(percentage, zero.format(second))
+            yield second, invalid(absolute, zero.format(first))
 
     # -- PreEnqueue ------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
+from plugins.arguments import Arguments, require_valid
 from plugins.normalization import default_normalize
 from plugins.row_selection import all_pass, no_scores
 from scheduler.api.pod import Pod
@@ -38,6 +38,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
+from scheduler.framework.field_errors import invalid
 
 UNSUPPORTED: Final = (
     "pod uses resource claims ({claims}), which kubestow cannot allocate: "
@@ -72,13 +73,14 @@ class DynamicResources:
             require_valid(self.validate_args(args))
 
     @staticmethod
-    def validate_args(args: DynamicResourcesArgs) -> Iterator[ArgumentProblem]:
+    def validate_args(args: DynamicResourcesArgs) -> Iterator[tuple[str, str]]:
         """Require non-negative timeouts, and at least 1 s for binding."""
         if args.filter_timeout < dt.timedelta():
-            yield invalid("filterTimeout", _shown(args.filter_timeout), "must be zero or positive")
+            yield "filterTimeout", invalid(_shown(args.filter_timeout), "must be zero or positive")
         if args.binding_timeout < dt.timedelta(seconds=1):
-            yield invalid(
-                "bindingTimeout", _shown(args.binding_timeout), "must be at least 1 second"
+            yield (
+                "bindingTimeout",
+                invalid(_shown(args.binding_timeout), "must be at least 1 second"),
             )
 
     def pre_enqueue(self, pod: Pod) -> Status | None:

@@ -40,7 +40,6 @@ class ImageLocality:
     """Scores nodes by the images they have."""
 
     name: ClassVar[str] = plugin_names.IMAGE_LOCALITY
-    args_type: ClassVar[type[NoArgs]] = NoArgs
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.IMAGES, ("images", "node_count"))
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:

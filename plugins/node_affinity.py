@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
+from plugins.arguments import Arguments, require_valid
 from plugins.node_matching import matches_required, node_selector_mask, required_mask, term_mask
 from plugins.normalization import default_normalize
 from plugins.queueing_hints import queue_if
@@ -49,6 +49,7 @@ from scheduler.framework import (
     plugin_names,
     unresolvable,
 )
+from scheduler.framework.field_errors import invalid
 
 MISMATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
 ENFORCED_MISMATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -84,15 +85,15 @@ class NodeAffinity:
         self._added_required, self._added_preferred = _compile(args)
 
     @staticmethod
-    def validate_args(args: NodeAffinityArgs) -> Iterator[ArgumentProblem]:
+    def validate_args(args: NodeAffinityArgs) -> Iterator[tuple[str, str]]:
         """Require every term of the added affinity to parse."""
         required, preferred = _compile(args)
         for problem in required.errors if required else ():
-            yield invalid(problem.path, problem.value, problem.reason)
+            yield problem.path, invalid(problem.value, problem.reason)
         for _, term in preferred.terms if preferred else ():
             if term.error is not None:
                 path = _PREFERRED_PATH + term.error.path
-                yield invalid(path, term.error.value, term.error.reason)
+                yield path, invalid(term.error.value, term.error.reason)
 
     def pre_filter(
         self, state: CycleState, pod: Pod, table: NodeTableView

@@ -46,7 +46,6 @@ class NodeDeclaredFeatures:
     """Compares the features a pod needs with those a node declares."""
 
     name: ClassVar[str] = plugin_names.NODE_DECLARED_FEATURES
-    args_type: ClassVar[type[NoArgs]] = NoArgs
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.FEATURES)
 

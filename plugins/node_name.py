@@ -39,7 +39,6 @@ class NodeName:
     """Compares `spec.nodeName` with the node's name."""
 
     name: ClassVar[str] = plugin_names.NODE_NAME
-    args_type: ClassVar[type[NoArgs]] = NoArgs
     # Holds for pods that name no node. The others must be evaluated one by one, like pinned pods,
     # because the name is not part of the signature.
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE)

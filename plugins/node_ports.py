@@ -44,7 +44,6 @@ class NodePorts:
     """Compares requested host ports with those in use."""
 
     name: ClassVar[str] = plugin_names.NODE_PORTS
-    args_type: ClassVar[type[NoArgs]] = NoArgs
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.PORTS)
 

@@ -45,7 +45,6 @@ class NodeUnschedulable:
     """Rejects cordoned nodes."""
 
     name: ClassVar[str] = plugin_names.NODE_UNSCHEDULABLE
-    args_type: ClassVar[type[NoArgs]] = NoArgs
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:

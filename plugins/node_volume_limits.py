@@ -60,7 +60,6 @@ class NodeVolumeLimits:
     """Counts volumes per driver."""
 
     name: ClassVar[str] = plugin_names.NODE_VOLUME_LIMITS
-    args_type: ClassVar[type[NoArgs]] = NoArgs
     required_resources: ClassVar[tuple[str, ...]] = (
         "csidrivers",
         "csinodes",

@@ -11,7 +11,6 @@ class PrioritySort:
     """Orders the active queue; pods equal in both keep the queue's order."""
 
     name: ClassVar[str] = plugin_names.PRIORITY_SORT
-    args_type: ClassVar[type[NoArgs]] = NoArgs
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         pass

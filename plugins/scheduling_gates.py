@@ -27,7 +27,6 @@ class SchedulingGates:
     """Reads `spec.schedulingGates`; the pod's condition reason is SchedulingGated."""
 
     name: ClassVar[str] = plugin_names.SCHEDULING_GATES
-    args_type: ClassVar[type[NoArgs]] = NoArgs
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         pass

@@ -54,7 +54,6 @@ class TaintToleration:
     """Compares the pod's tolerations with the node's taints."""
 
     name: ClassVar[str] = plugin_names.TAINT_TOLERATION
-    args_type: ClassVar[type[NoArgs]] = NoArgs
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
     pre_score_reusable: ClassVar[bool] = True

@@ -76,7 +76,6 @@ class VolumeRestrictions:
     """Compares the pod's disks and exclusive claims with those in use."""
 
     name: ClassVar[str] = plugin_names.VOLUME_RESTRICTIONS
-    args_type: ClassVar[type[NoArgs]] = NoArgs
     required_resources: ClassVar[tuple[str, ...]] = ("persistentvolumeclaims",)
     # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER

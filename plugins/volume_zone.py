@@ -74,7 +74,6 @@ class VolumeZone:
     """Compares topology labels of bound volumes with those of nodes."""
 
     name: ClassVar[str] = plugin_names.VOLUME_ZONE
-    args_type: ClassVar[type[NoArgs]] = NoArgs
     required_resources: ClassVar[tuple[str, ...]] = (
         "persistentvolumeclaims",
         "persistentvolumes",

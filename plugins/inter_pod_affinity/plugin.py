@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
-from plugins.arguments import ArgumentProblem, Arguments, invalid, require_valid
+from plugins.arguments import Arguments, require_valid
 from plugins.inter_pod_affinity.filtering import (
     AFFINITY,
     ANTI_AFFINITY,
@@ -22,7 +22,6 @@ from plugins.inter_pod_affinity.scoring import PreferredState, normalized, prefe
 from plugins.inter_pod_affinity.terms import NAMESPACES, Terms
 from scheduler.api.pod import Affinity, Pod
 from scheduler.framework import (
-    NEVER,
     SKIP,
     BoolColumn,
     ClusterEventWithHint,
@@ -32,7 +31,6 @@ from scheduler.framework import (
     Int64Column,
     NodeInfo,
     NodeTableView,
-    ReuseRule,
     Rows,
     Status,
     TableWithoutVictims,
@@ -41,6 +39,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
+from scheduler.framework.field_errors import invalid
 
 AFFINITY_UNMET: Final = unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY_VIOLATED: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -69,12 +68,7 @@ class InterPodAffinity:
     name: ClassVar[str] = plugin_names.INTER_POD_AFFINITY
     args_type: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
     required_resources: ClassVar[tuple[str, ...]] = (NAMESPACES,)
-    # The anti-affinity of placed pods concerns every pod.
-    pre_filter_reusable: ClassVar[bool] = False
-    filter_reuse: ClassVar[ReuseRule | None] = NEVER
     filter_depends_only_on_table: ClassVar[bool] = True
-    pre_score_reusable: ClassVar[bool] = False
-    score_reuse: ClassVar[ReuseRule | None] = NEVER
 
     def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
         args = args or InterPodAffinityArgs()
@@ -85,11 +79,11 @@ class InterPodAffinity:
         self._ignores_others = args.ignore_preferred_terms_of_existing_pods
 
     @staticmethod
-    def validate_args(args: InterPodAffinityArgs) -> Iterator[ArgumentProblem]:
+    def validate_args(args: InterPodAffinityArgs) -> Iterator[tuple[str, str]]:
         """Require a weight from 0 to 100."""
         weight = args.hard_pod_affinity_weight
         if not 0 <= weight <= _MAX_WEIGHT:
-            yield invalid("hardPodAffinityWeight", weight, "not in valid range [0, 100]")
+            yield "hardPodAffinityWeight", invalid(weight, "not in valid range [0, 100]")
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Count matching pods; skip if no term of the pod or of a placed pod can reject a node."""

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from plugins.arguments import (
-    ArgumentProblem,
-    Arguments,
-    duplicate,
-    forbidden,
-    invalid,
-    required,
-    unsupported,
-)
+from plugins.arguments import Arguments
 from scheduler.api.names import is_qualified_name
+from scheduler.framework.field_errors import duplicate, forbidden, invalid, required, unsupported
 
 LEAST_ALLOCATED: Final = "LeastAllocated"
 MOST_ALLOCATED: Final = "MostAllocated"
@@ -112,73 +105,75 @@ def default_resources() -> tuple[ResourceSpec, ...]:
     return ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1)
 
 
-def fit_problems(args: NodeResourcesFitArgs) -> Iterator[ArgumentProblem]:
+def fit_problems(args: NodeResourcesFitArgs) -> Iterator[tuple[str, str]]:
     """Validate the arguments of NodeResourcesFit (`ValidateNodeResourcesFitArgs`)."""
     for index, name in enumerate(args.ignored_resources):
         if not is_qualified_name(name):
-            yield invalid(f"ignoredResources[{index}]", name, _NOT_A_NAME)
+            yield f"ignoredResources[{index}]", invalid(name, _NOT_A_NAME)
     for index, group in enumerate(args.ignored_resource_groups):
         path = f"ignoredResourceGroups[{index}]"
         if "/" in group:
-            yield invalid(path, group, "resource group name can't contain '/'")
+            yield path, invalid(group, "resource group name can't contain '/'")
         if not is_qualified_name(group):
-            yield invalid(path, group, _NOT_A_NAME)
+            yield path, invalid(group, _NOT_A_NAME)
     if args.scoring_strategy is None:
-        yield required("scoringStrategy", "ScoringStrategy field is required")
+        yield "scoringStrategy", required("ScoringStrategy field is required")
         return
     yield from _strategy_problems(args.scoring_strategy)
 
 
-def balanced_problems(args: NodeResourcesBalancedAllocationArgs) -> Iterator[ArgumentProblem]:
+def balanced_problems(args: NodeResourcesBalancedAllocationArgs) -> Iterator[tuple[str, str]]:
     """Validate the arguments of NodeResourcesBalancedAllocation."""
     seen: set[str] = set()
     for index, resource in enumerate(args.resources):
         path = f"resources[{index}]"
         if resource.name in seen:
-            yield duplicate(f"{path}.name", resource.name)
+            yield f"{path}.name", duplicate(resource.name)
         seen.add(resource.name)
         if resource.weight != 1:
-            yield invalid(f"{path}.weight", resource.weight, "must be 1")
+            yield f"{path}.weight", invalid(resource.weight, "must be 1")
 
 
-def shape_problems(points: Sequence[ShapePoint], path: str) -> Iterator[ArgumentProblem]:
+def shape_problems(points: Sequence[ShapePoint], path: str) -> Iterator[tuple[str, str]]:
     """Validate a shape (`validation_pluginargs.go: validateFunctionShape`)."""
     if not points:
-        yield required(path, "at least one point must be specified")
+        yield path, required("at least one point must be specified")
         return
     for index in range(1, len(points)):
         if points[index - 1].utilization >= points[index].utilization:
-            yield invalid(
+            yield (
                 f"{path}[{index}].utilization",
-                points[index].utilization,
-                "values must be sorted in increasing order",
+                invalid(points[index].utilization, "values must be sorted in increasing order"),
             )
             break
     for index, point in enumerate(points):
         if not 0 <= point.utilization <= 100:
-            yield invalid(
-                f"{path}[{index}].utilization", point.utilization, "not in valid range [0, 100]"
+            yield (
+                f"{path}[{index}].utilization",
+                invalid(point.utilization, "not in valid range [0, 100]"),
             )
         if not 0 <= point.score <= MAX_SHAPE_SCORE:
-            yield invalid(f"{path}[{index}].score", point.score, "not in valid range [0, 10]")
+            yield f"{path}[{index}].score", invalid(point.score, "not in valid range [0, 10]")
 
 
-def _strategy_problems(strategy: ScoringStrategy) -> Iterator[ArgumentProblem]:
+def _strategy_problems(strategy: ScoringStrategy) -> Iterator[tuple[str, str]]:
     path = "scoringStrategy"
     if strategy.type not in STRATEGY_TYPES:
-        yield unsupported(f"{path}.type", strategy.type, STRATEGY_TYPES)
+        yield f"{path}.type", unsupported(strategy.type, STRATEGY_TYPES)
     for index, resource in enumerate(strategy.resources):
         if not 0 < resource.weight <= 100:
-            yield invalid(
+            yield (
                 f"{path}.resources[{index}].weight",
-                resource.weight,
-                f"resource weight of {resource.name} not in valid range (0, 100]",
+                invalid(
+                    resource.weight,
+                    f"resource weight of {resource.name} not in valid range (0, 100]",
+                ),
             )
     ratio, ratio_path = strategy.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio"
     if strategy.type == REQUESTED_TO_CAPACITY_RATIO:
         if ratio is None:
-            yield required(ratio_path, "must be specified when type is RequestedToCapacityRatio")
+            yield ratio_path, required("must be specified when type is RequestedToCapacityRatio")
         else:
             yield from shape_problems(ratio.shape, f"{ratio_path}.shape")
     elif ratio is not None:
-        yield forbidden(ratio_path, "must be nil when type is not RequestedToCapacityRatio")
+        yield ratio_path, forbidden("must be nil when type is not RequestedToCapacityRatio")

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plugins.arguments import ArgumentProblem, require_valid
+from plugins.arguments import require_valid
 from plugins.node_resources.amounts import Share, amount_of, amounts_at, amounts_in, shares
 from plugins.node_resources.arguments import (
     NodeResourcesBalancedAllocationArgs,
@@ -74,7 +74,7 @@ class NodeResourcesBalancedAllocation:
         self._resources = args.resources
 
     @staticmethod
-    def validate_args(args: NodeResourcesBalancedAllocationArgs) -> Iterator[ArgumentProblem]:
+    def validate_args(args: NodeResourcesBalancedAllocationArgs) -> Iterator[tuple[str, str]]:
         """Require distinct names and weights of 1."""
         return balanced_problems(args)
 

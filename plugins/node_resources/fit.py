@@ -16,7 +16,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from plugins.arguments import ArgumentProblem, require_valid
+from plugins.arguments import require_valid
 from plugins.node_resources import scoring
 from plugins.node_resources.amounts import NATIVE, Demand, amount_of, amounts_in
 from plugins.node_resources.arguments import NodeResourcesFitArgs, fit_problems
@@ -85,7 +85,7 @@ class NodeResourcesFit:
         self._latest: tuple[Resources | None, int, Needs] = None, 0, Needs([], 0)
 
     @staticmethod
-    def validate_args(args: NodeResourcesFitArgs) -> Iterator[ArgumentProblem]:
+    def validate_args(args: NodeResourcesFitArgs) -> Iterator[tuple[str, str]]:
         """Validate names, weights and the strategy."""
         return fit_problems(args)
 

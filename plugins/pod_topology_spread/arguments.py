@@ -6,18 +6,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from plugins.arguments import (
-    ArgumentProblem,
-    Arguments,
-    duplicate,
-    forbidden,
-    invalid,
-    required,
-    unsupported,
-)
+from plugins.arguments import Arguments
 from plugins.pod_topology_spread.fallback_annotation import CRITERIA
 from scheduler.api.names import is_qualified_name
 from scheduler.api.pod import TopologySpreadConstraint
+from scheduler.framework.field_errors import duplicate, forbidden, invalid, required, unsupported
 
 SYSTEM: Final = "System"
 LIST: Final = "List"
@@ -72,69 +65,70 @@ class PodTopologySpreadArgs(Arguments):
         return SYSTEM_CONSTRAINTS if self.defaulting_type == SYSTEM else self.default_constraints
 
 
-def argument_problems(args: PodTopologySpreadArgs) -> Iterator[ArgumentProblem]:
+def argument_problems(args: PodTopologySpreadArgs) -> Iterator[tuple[str, str]]:
     """Validate the arguments (`validation_pluginargs.go: ValidatePodTopologySpreadArgs`)."""
     timeout = args.node_provisioning_timeout
     if timeout is not None and timeout <= timedelta():
-        yield invalid(
-            "nodeProvisioningTimeout", f"{timeout.total_seconds():g}s", "must be greater than zero"
+        yield (
+            "nodeProvisioningTimeout",
+            invalid(f"{timeout.total_seconds():g}s", "must be greater than zero"),
         )
     if args.fallback_strategy not in STRATEGIES:
-        yield unsupported("fallbackStrategy", args.fallback_strategy, STRATEGIES)
+        yield "fallbackStrategy", unsupported(args.fallback_strategy, STRATEGIES)
     kind = args.defaulting_type
     if kind not in (SYSTEM, LIST):
-        yield unsupported("defaultingType", kind, (SYSTEM, LIST))
+        yield "defaultingType", unsupported(kind, (SYSTEM, LIST))
     if kind == SYSTEM and args.default_constraints:
-        yield invalid("defaultingType", kind, "when .defaultConstraints are not empty")
+        yield "defaultingType", invalid(kind, "when .defaultConstraints are not empty")
     seen: set[tuple[str, str]] = set()
     for index, each in enumerate(args.default_constraints):
         yield from _constraint_problems(each, f"defaultConstraints[{index}]")
         pair = (each.topology_key, each.when_unsatisfiable)
         if pair in seen:
-            yield duplicate(
+            yield (
                 f"defaultConstraints[{index}].{{topologyKey, whenUnsatisfiable}}",
-                f"{{{pair[0]}, {pair[1]}}}",
+                duplicate(f"{{{pair[0]}, {pair[1]}}}"),
             )
         seen.add(pair)
 
 
 def _constraint_problems(
     constraint: TopologySpreadConstraint, path: str
-) -> Iterator[ArgumentProblem]:
+) -> Iterator[tuple[str, str]]:
     if constraint.max_skew <= 0:
-        yield invalid(f"{path}.maxSkew", constraint.max_skew, "not in valid range (0, inf)")
+        yield f"{path}.maxSkew", invalid(constraint.max_skew, "not in valid range (0, inf)")
     if not constraint.topology_key:
-        yield required(f"{path}.topologyKey", "can not be empty")
+        yield f"{path}.topologyKey", required("can not be empty")
     elif not is_qualified_name(constraint.topology_key):
-        yield invalid(
+        yield (
             f"{path}.topologyKey",
-            constraint.topology_key,
-            "must be a name or a DNS subdomain / a name",
+            invalid(constraint.topology_key, "must be a name or a DNS subdomain / a name"),
         )
     when = constraint.when_unsatisfiable
     if not when:
-        yield required(f"{path}.whenUnsatisfiable", "can not be empty")
+        yield f"{path}.whenUnsatisfiable", required("can not be empty")
     elif when not in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
-        yield unsupported(f"{path}.whenUnsatisfiable", when, (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
+        yield f"{path}.whenUnsatisfiable", unsupported(when, (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
     yield from _criteria_problems(constraint, f"{path}.fallbackCriteria")
     if constraint.label_selector is not None:
-        yield forbidden(
+        yield (
             f"{path}.labelSelector",
-            "constraint must not define a selector, as they deduced for each pod",
+            forbidden("constraint must not define a selector, as they deduced for each pod"),
         )
 
 
 def _criteria_problems(
     constraint: TopologySpreadConstraint, path: str
-) -> Iterator[ArgumentProblem]:
+) -> Iterator[tuple[str, str]]:
     criteria = constraint.fallback_criteria
     if criteria and constraint.when_unsatisfiable == SCHEDULE_ANYWAY:
         shown = f"[{', '.join(criteria)}]"
-        yield invalid(
-            path, shown, "can only use fallbackCriteria if whenUnsatisfiable=DoNotSchedule"
+        yield (
+            path,
+            invalid(shown, "can only use fallbackCriteria if whenUnsatisfiable=DoNotSchedule"),
         )
     for index, each in enumerate(criteria):
         if each not in CRITERIA:
-            yield unsupported(f"{path}[{index}]", each, CRITERIA)
+            yield f"{path}[{index}]", unsupported(each, CRITERIA)
         elif each in criteria[:index]:
-            yield duplicate(f"{path}[{index}]", each)
+            yield f"{path}[{index}]", duplicate(each)

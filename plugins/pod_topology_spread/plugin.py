@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
-from plugins.arguments import ArgumentProblem, require_valid
+from plugins.arguments import require_valid
 from plugins.pod_topology_spread.arguments import (
     STRICT_FIRST,
     SYSTEM,
@@ -33,7 +33,6 @@ from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.api.selectors import SelectorError
 from scheduler.framework import (
-    NEVER,
     SKIP,
     BoolColumn,
     ClusterEventWithHint,
@@ -44,7 +43,6 @@ from scheduler.framework import (
     NodeInfo,
     NodeTableView,
     QueuedPodInfo,
-    ReuseRule,
     Rows,
     Status,
     TableWithoutVictims,
@@ -74,11 +72,7 @@ class PodTopologySpread:
     name: ClassVar[str] = plugin_names.POD_TOPOLOGY_SPREAD
     args_type: ClassVar[type[PodTopologySpreadArgs]] = PodTopologySpreadArgs
     required_resources: ClassVar[tuple[str, ...]] = REQUIRED_RESOURCES
-    pre_filter_reusable: ClassVar[bool] = False
-    filter_reuse: ClassVar[ReuseRule | None] = NEVER
     filter_depends_only_on_table: ClassVar[bool] = True
-    pre_score_reusable: ClassVar[bool] = False
-    score_reuse: ClassVar[ReuseRule | None] = NEVER
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         args = args or PodTopologySpreadArgs()
@@ -95,7 +89,7 @@ class PodTopologySpread:
             )
 
     @staticmethod
-    def validate_args(args: PodTopologySpreadArgs) -> Iterator[ArgumentProblem]:
+    def validate_args(args: PodTopologySpreadArgs) -> Iterator[tuple[str, str]]:
         """Validate the arguments."""
         return argument_problems(args)
 

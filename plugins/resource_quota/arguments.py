@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from plugins.arguments import ArgumentProblem, Arguments, forbidden, invalid, unsupported
+from plugins.arguments import Arguments
 from plugins.resource_quota.accounts import QuotaMode
+from scheduler.framework.field_errors import forbidden, invalid, unsupported
 
 NONE: Final = "None"
 HOLD_AFTER: Final = "HoldAfter"
@@ -63,17 +64,17 @@ class ResourceQuotaArgs(Arguments):
         return QuotaMode(self.quota_mode)
 
 
-def argument_problems(args: ResourceQuotaArgs) -> Iterator[ArgumentProblem]:
+def argument_problems(args: ResourceQuotaArgs) -> Iterator[tuple[str, str]]:
     """What is wrong with the arguments."""
     modes = [mode.value for mode in QuotaMode]
     if args.quota_mode not in modes:
-        yield unsupported("quotaMode", args.quota_mode, modes)
+        yield "quotaMode", unsupported(args.quota_mode, modes)
     if args.fairness not in (NONE, HOLD_AFTER):
-        yield unsupported("fairness", args.fairness, (NONE, HOLD_AFTER))
+        yield "fairness", unsupported(args.fairness, (NONE, HOLD_AFTER))
     if args.reservation not in (MEMORY, API):
-        yield unsupported("reservation", args.reservation, (MEMORY, API))
+        yield "reservation", unsupported(args.reservation, (MEMORY, API))
     if args.fairness == NONE and args.hold_after is not None:
-        yield forbidden("holdAfter", "may only be set when `fairness` is HoldAfter")
+        yield "holdAfter", forbidden("may only be set when `fairness` is HoldAfter")
     for name, value in (("holdAfter", args.hold_after), ("maxHold", args.max_hold)):
         if value is not None and value <= timedelta():
-            yield invalid(name, f"{value.total_seconds():g}s", "must be greater than zero")
+            yield name, invalid(f"{value.total_seconds():g}s", "must be greater than zero")

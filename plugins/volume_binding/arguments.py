@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from plugins.arguments import ArgumentProblem, Arguments, invalid
+from plugins.arguments import Arguments
 from plugins.node_resources.arguments import ShapePoint, shape_problems
+from scheduler.framework.field_errors import invalid
 
 SCORING_GATE: Final = "StorageCapacityScoring"
 """Feature gate of Score; alpha and off in v1.36."""
@@ -34,16 +35,16 @@ class VolumeBindingArgs(Arguments):
     without the gate, with it from 10 at 0 percent to 0 at 100 percent."""
 
 
-def binding_problems(args: VolumeBindingArgs) -> Iterator[ArgumentProblem]:
+def binding_problems(args: VolumeBindingArgs) -> Iterator[tuple[str, str]]:
     """Validate the arguments regardless of feature gates."""
     if args.bind_timeout_seconds < 0:
-        yield invalid("bindTimeoutSeconds", args.bind_timeout_seconds, _NOT_NEGATIVE)
+        yield "bindTimeoutSeconds", invalid(args.bind_timeout_seconds, _NOT_NEGATIVE)
     if args.shape is not None:
         yield from shape_problems(args.shape, "shape")
 
 
-def gated_problems(args: VolumeBindingArgs, *, scoring: bool) -> Iterator[ArgumentProblem]:
+def gated_problems(args: VolumeBindingArgs, *, scoring: bool) -> Iterator[tuple[str, str]]:
     """Validate the arguments; a shape requires the feature gate (`scoring`)."""
     yield from binding_problems(args)
     if args.shape is not None and not scoring:
-        yield invalid("shape", f"{len(args.shape)} points", _NEEDS_GATE)
+        yield "shape", invalid(f"{len(args.shape)} points", _NEEDS_GATE)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from plugins.arguments import ArgumentProblem, require_valid
+from plugins.arguments import require_valid
 from plugins.volume_binding.arguments import (
     DEFAULT_SHAPE,
     SCORING_GATE,
@@ -113,7 +113,7 @@ class VolumeBinding:
         self.pre_score_reusable = self._scorer is None
 
     @staticmethod
-    def validate_args(args: VolumeBindingArgs) -> Iterator[ArgumentProblem]:
+    def validate_args(args: VolumeBindingArgs) -> Iterator[tuple[str, str]]:
         """Validate the timeout and the shape."""
         return binding_problems(args)
 

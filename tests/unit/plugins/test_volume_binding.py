@@ -384,7 +384,7 @@ def test_score_is_skipped_without_gate_or_work() -> None:
 )
 def test_arguments_are_checked(args: dict[str, Any], text: str) -> None:
     found = list(VolumeBinding.validate_args(VolumeBindingArgs(**args)))
-    assert [text in each.message for each in found] == [True]
+    assert [text in message for _, message in found] == [True]
 
 
 def test_a_shape_needs_its_gate() -> None:
