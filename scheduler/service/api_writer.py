@@ -1,4 +1,4 @@
-"""What plugins may write: `framework.ApiWriter` and `framework.Events` over the client layer."""
+"""`framework.ApiWriter` and `framework.Events` over the client layer: plugins' writes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class ServiceApiWriter:
     ) -> None:
         """Wire the writer.
 
-        `precondition` runs when the request of a bind is about to leave; a reason keeps it from
-        leaving.
+        `precondition` runs when the request of a bind is about to be sent; if it returns a reason,
+        the request is not sent.
         """
         self._client = client
         self._waits = waits
@@ -62,7 +62,7 @@ class ServiceApiWriter:
     async def bind(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
     ) -> Status | None:
-        """Bind; returns only when the outcome is certain, however long that takes.
+        """Bind and return when the outcome is certain, however long that takes.
 
         The error of the status is a `PodMovedOnError` if the pod needs no scheduling any more.
         """
@@ -83,7 +83,7 @@ class ServiceApiWriter:
     async def patch(
         self, plural: str, name: str, namespace: str, body: Mapping[str, Any], subresource: str = ""
     ) -> Any:
-        """A merge patch; returns the object as it is now."""
+        """Send a merge patch; return the object's new state."""
         return await self._dispatcher.call(
             Lane.BIND,
             lambda: self._client.patch(
@@ -97,28 +97,28 @@ class ServiceApiWriter:
         )
 
     async def delete(self, plural: str, name: str, namespace: str, uid: str = "") -> None:
-        """Delete; with `uid` only that very object."""
+        """Delete an object; with `uid`, only if it has that UID."""
         await self._dispatcher.call(
             Lane.BIND, lambda: self._client.delete(RESOURCES[plural], name, namespace, uid=uid)
         )
 
     async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
-        """Look until there is nothing to wait for; False when the time is up first."""
+        """Wait until `look` returns no objects to wait for; False after `seconds`."""
         return await self._waits.until(look, seconds)
 
     async def status_written(self, uids: Iterable[str]) -> None:
-        """One after the other: they are written side by side all the same."""
+        """Wait for the status writes of pods; the writes themselves run concurrently."""
         for uid in uids:
             await self._dispatcher.status_written(uid)
 
     async def evict(
         self, pods: Sequence[Pod], condition: Condition
     ) -> Sequence[bool | BaseException]:
-        """Condition, then deletion, of all pods side by side; True, False (gone) or the error.
+        """Write each pod's condition, then delete it; return True, False (not found) or the error.
 
-        A pod whose eviction is under way is not evicted twice, whoever asked first. Preemptors that
-        come in a burst choose the same victims, each one more than the last: one eviction each
-        would be thousands of requests.
+        All pods run concurrently. A pod whose eviction is under way is not evicted twice: a burst
+        of preemptors chooses the same victims, each one more than the last, and one eviction for
+        each choice would be thousands of requests.
         """
         tasks = [self._eviction(pod, condition) for pod in pods]
         return await asyncio.gather(*map(asyncio.shield, tasks), return_exceptions=True)
@@ -166,7 +166,7 @@ class ProfileEvents:
         note: str,
         related: Pod | None = None,
     ) -> None:
-        """Note an event; never blocks."""
+        """Queue an event; never blocks."""
         controller = self._controller
         if isinstance(regarding, Pod) and regarding.spec.scheduler_name:
             controller = regarding.spec.scheduler_name

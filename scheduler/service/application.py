@@ -1,4 +1,4 @@
-"""The process: start, run, stop (DESIGN section 7).
+"""The process: start, run, stop.
 
 Phases: read the configuration; connect; start reflectors and endpoints; wait for the first lists;
 lead (after election, if configured) until told to stop; let binds under way finish; release the
@@ -64,9 +64,9 @@ cycles, so Python's default of 700 only makes pauses."""
 
 
 def run(options: RunOptions) -> int:
-    """Run until a signal; returns the exit code. Raises ConfigurationError with all problems."""
+    """Run until a signal and return the exit code. Raises ConfigurationError with all problems."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        # As the first process of a container, one without a handler is deaf to signals.
+        # The first process of a container ignores signals for which it has no handler.
         signal.signal(number, _leave)
     gc.set_threshold(*GC_THRESHOLDS)
     raise_soft_limit()
@@ -84,7 +84,7 @@ def _leave(*_: object) -> NoReturn:
 
 
 class _Stopped(Exception):  # noqa: N818  (says what happened)
-    """Told to stop during the start."""
+    """A stop was requested during the start."""
 
 
 class Application:
@@ -120,7 +120,7 @@ class Application:
             self._stop.set()
 
     async def serve(self, *, handle_signals: bool = True) -> int:
-        """Everything from connecting to the end.
+        """Run everything from connecting to the end.
 
         A host in the same process keeps its own signal handlers and garbage collection, and calls
         `stop`.
@@ -142,7 +142,7 @@ class Application:
         """Await a step of the start that may take long, such as a credential plugin.
 
         Raises:
-            _Stopped: told to stop before; the step has been cancelled and has ended.
+            _Stopped: a stop was requested first; the step has been cancelled and has ended.
         """
         starting = asyncio.create_task(step, name="start")
         stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
@@ -154,7 +154,7 @@ class Application:
         finally:
             stopping.cancel()
             starting.cancel()
-            # Its error, if it ends with one, matters to nobody any more.
+            # A late error of the cancelled step has no consequence.
             await asyncio.gather(starting, return_exceptions=True)
 
     async def _load(self) -> ClientConfiguration:
@@ -186,7 +186,7 @@ class Application:
             self._configuration,
             wiring,
             elector,
-            # Reviews are no writes of the scheduler: replicas that do not lead serve as well.
+            # No leader fence: replicas that do not lead review requests as well.
             ApiClient(transport, user_agent="kubestow/access", metrics=self.metrics.client),
         )
         await self._unless_stopped(stack.enter_async_context(endpoints))
@@ -216,7 +216,7 @@ class Application:
                 return await self._synced(wiring)
 
             if elector is not None and self._configuration.effective.delay_cache_until_active:
-                # Ready to take over; what that takes comes first then.
+                # Ready to take over; the caches are filled after the election.
                 endpoints.mark_synced()
                 await self._lead_until_stopped(wiring, elector, fill)
             elif await fill():
@@ -241,8 +241,8 @@ class Application:
         problems = check_timing(options, seconds(self._configuration.options.bind_timeout))
         if problems:
             raise ConfigurationError(problems)
-        # Credentials and connections of its own: they belong to another thread, and renewals wait
-        # neither for a free connection nor for what hangs on another's.
+        # Credentials and connections of its own: they belong to another thread, and renewals must
+        # not wait for connections that other requests hold.
         transport = Transport(await self._load())
         metrics = PostedMetrics(self.metrics.client, asyncio.get_running_loop())
         client = ApiClient(transport, user_agent="kubestow/leader-election", metrics=metrics)
@@ -253,7 +253,7 @@ class Application:
         return LeaseThread(elector, transport)
 
     async def _synced(self, wiring: Wiring) -> bool:
-        """Wait for every first list; False when told to stop before."""
+        """Wait for every first list; False when a stop was requested first."""
         started = self._clock.monotonic()
         stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
         syncing = asyncio.create_task(_all_synced(wiring), name="first lists")
@@ -266,7 +266,8 @@ class Application:
             syncing.cancel()
         wiring.state.subscriptions.publish_synced()
         if self._owns_process:
-            # What was read so far lives as long as the process: no need to look at it again.
+            # The objects read so far live as long as the process: the collector need not visit
+            # them.
             gc.collect()
             gc.freeze()
         statistics = wiring.state.cache.statistics()
@@ -285,7 +286,7 @@ class Application:
         elector: LeaseThread | None,
         fill: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        """Schedule while leading; `fill` fills the caches once elected, False when told to stop."""
+        """Schedule while leading; `fill` fills the caches once elected, False if stopped."""
 
         async def lead() -> None:
             if fill is None or await fill():
@@ -324,7 +325,7 @@ class Application:
             await wiring.state.background.cancel()
 
     async def _drain(self, wiring: Wiring) -> None:
-        """Let what was decided be written: binds, the events about them, then all the rest."""
+        """Wait for the writes of decisions made: binds, their events, then all the rest."""
         wiring.scheduling.loop.stop()
         end = self._clock.monotonic() + DRAIN_SECONDS
         try:
@@ -335,7 +336,7 @@ class Application:
             _log.warning(
                 "binds still under way are given up", count=wiring.scheduling.binding.active
             )
-        # Events go through the dispatcher, which takes nothing any more once it is closing.
+        # Before the dispatcher closes: events go through it.
         await wiring.connections.recorder.flush(
             max(EVENT_FLUSH_TIMEOUT, end - self._clock.monotonic())
         )

@@ -1,6 +1,6 @@
-"""BackgroundTasks: work that plugins began in a cycle and that outlives it, such as evictions.
+"""BackgroundTasks: work that plugins start in a cycle and that outlives it, such as evictions.
 
-Every task is owned here: its failure is logged, and none is left behind at the end.
+Every task is owned here: its failure is logged, and all are cancelled at the end.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class BackgroundTasks:
         task.add_done_callback(self._tasks.discard)
 
     async def finished(self) -> None:
-        """Wait until everything that was begun has ended."""
+        """Wait until all tasks have ended."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
     async def cancel(self) -> None:
-        """Cancel what is left, and wait for its end."""
+        """Cancel the remaining tasks, and wait for their end."""
         for task in self._tasks:
             task.cancel()
         await self.finished()

@@ -1,8 +1,8 @@
-"""The binding cycle of one pod: wait at Permit, PreBind, Bind, PostBind (section 3.4 and 3.5).
+"""The binding cycle of one pod (`schedule_one.go: bindingCycle`): Permit, PreBind, Bind, PostBind.
 
 One task per pod. Until the wait at Permit ends the pod is in flight for the queue; after that only
-this task knows about it. Whatever goes wrong, reservations and the assumption are released exactly
-once, and only when it is certain that the pod is not bound.
+this task holds it. After any failure, reservations and the assumption are released exactly once,
+and only when it is certain that the pod is not bound.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this process serves over HTTPS, put together (framework-cycle-config.md 8.3)."""
+"""The HTTPS endpoints of this process (`cmd/kube-scheduler/app/server.go: newEndpointsHandler`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scheduler.service.wiring import Wiring
 
 RENEWAL_GRACE_SECONDS: Final = 20.0
-"""Upstream's: by how much a leader's Lease may outlive its duration before it is unhealthy."""
+"""Upstream's: seconds by which a leader's Lease may outlive its duration before it is unhealthy."""
 
 
 class Endpoints:
@@ -58,11 +58,11 @@ class Endpoints:
         self.port = 0
 
     def mark_synced(self) -> None:
-        """Every handler has seen its first list."""
+        """Note that every handler has processed its first list."""
         self._synced = True
 
     def mark_stopping(self) -> None:
-        """The process is ending: not ready any more."""
+        """Note that the process is ending and no longer ready."""
         self._stopping = True
 
     async def __aenter__(self) -> Self:
@@ -90,7 +90,7 @@ class Endpoints:
         self.port = server.port
 
     async def _reviewer(self, kubeconfig: str) -> ApiClient:
-        """The client that reviews go through: our own cluster's, unless told otherwise."""
+        """Return the client for reviews: of our own cluster, or of a kubeconfig."""
         if not kubeconfig:
             return self._client
         configuration = await load_configuration(kubeconfig=kubeconfig)
@@ -137,7 +137,7 @@ class Endpoints:
         )
 
     def _cache_page(self, query: Mapping[str, str]) -> object:
-        """Sizes, or with `?node=NAME` what is known about one node."""
+        """Return sizes, or with `?node=NAME` the state of one node."""
         table = self._wiring.state.cache.table
         name = query.get("node")
         if name is None:

@@ -1,4 +1,6 @@
-"""From watched objects to cache and queue (queue-and-events.md section 7).
+"""Handlers of watched objects, which update cache and queue.
+
+Follows upstream's `eventhandlers.go: addAllEventHandlers`.
 
 Runs on the loop between scheduling cycles, so a handler sees and leaves a consistent world. A
 handler that fails for one object is logged and counted; the others of the batch are still handled.
@@ -50,7 +52,7 @@ class EventHandlers:
         rejected: RejectedPods | None = None,
         honor_foreign_nominations: bool = True,
     ) -> None:
-        """`rejected` is told about bound pods of ours, and nodes, that are gone.
+        """Wire the handlers; `rejected` gets deleted bound pods of ours, and deleted nodes.
 
         `honor_foreign_nominations`: pending pods of other schedulers that are nominated to a node
         count there, as our own do.
@@ -70,15 +72,15 @@ class EventHandlers:
     # -- batches, as reflectors deliver them -----------------------------------------------------
 
     def pods(self, batch: Sequence[Delta[Pod]]) -> None:
-        """Changes of pods."""
+        """Apply changes of pods."""
         self._apply("pods", batch, self._pod)
 
     def nodes(self, batch: Sequence[Delta[Node]]) -> None:
-        """Changes of nodes."""
+        """Apply changes of nodes."""
         self._apply("nodes", batch, self._node)
 
     def other(self, plural: str, event_resource: str) -> Callable[[Sequence[Delta[Any]]], None]:
-        """A handler for any other resource; `event_resource` is empty when nobody registered it."""
+        """Return a handler of another resource; `event_resource` is empty without registrations."""
         actions = self._registered.get(event_resource, ActionType.NONE)
 
         def change(delta: Delta[Any]) -> None:
@@ -145,7 +147,7 @@ class EventHandlers:
             self._queue.nominator.add_nominated_pod(pod, None)
 
     def _foreign_updated(self, old: Pod, new: Pod) -> None:
-        """A pending pod of another scheduler holds the place that scheduler nominated it to."""
+        """Track the nomination of a pending pod of another scheduler."""
         self._queue.nominator.update_nominated_pod(old, new)
         self._nomination_left(old, new.status.nominated_node_name)
 
@@ -172,7 +174,7 @@ class EventHandlers:
             return
         if self._cache.is_assumed(new.metadata.uid):
             if new.terminating and not old.terminating:
-                self._assumed_goes(new)
+                self._assumed_deleted(new)
             return
         started = self._clock.monotonic()
         self._queue.update(old, new)
@@ -191,7 +193,7 @@ class EventHandlers:
             started = self._clock.monotonic()
             self._queue.delete(pod)
             if self._cache.is_assumed(pod.metadata.uid):
-                self._assumed_goes(pod)
+                self._assumed_deleted(pod)
             elif pod.status.nominated_node_name:
                 self._move(ASSIGNED_POD_DELETE, pod, None, _at_most(pod.priority))
             self._metrics.event_handling("UnschedulablePodDelete", self._since(started))
@@ -199,8 +201,8 @@ class EventHandlers:
             self._queue.nominator.delete_nominated_pod_if_exists(pod)
             self._nomination_left(pod, "")
 
-    def _assumed_goes(self, pod: Pod) -> None:
-        """An assumed pod is being deleted: reject it at Permit, or free its place at once."""
+    def _assumed_deleted(self, pod: Pod) -> None:
+        """Reject an assumed pod that is being deleted at Permit, or else forget it at once."""
         placed = self._cache.get_pod(pod.metadata.uid)
         if placed is None:
             return

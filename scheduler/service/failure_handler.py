@@ -1,4 +1,7 @@
-"""Carries out a failed attempt: back to the queue, nomination, event, condition (section 3.6)."""
+"""Handling of a failed attempt: requeue, nomination, event, condition.
+
+Follows `schedule_one.go: handleSchedulingFailure`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ ACTION_SCHEDULING = "Scheduling"
 
 
 class FailureHandler:
-    """What happens to a pod whose attempt failed, in either cycle."""
+    """Handles pods whose scheduling or binding cycle failed."""
 
     def __init__(
         self,
@@ -38,9 +41,10 @@ class FailureHandler:
         gates: GateReporter | None = None,
         conditions: ConditionSource = no_conditions,
     ) -> None:
-        """`gates` delays conditions that have a plugin's own reason; None writes them at once.
+        """Wire the handler.
 
-        `conditions` gives the conditions that plugins want written along.
+        `gates` delays conditions that have a plugin's own reason; None writes them at once.
+        `conditions` returns plugins' conditions for the same write.
         """
         self._conditions = conditions
         self._queue = queue
@@ -52,9 +56,9 @@ class FailureHandler:
         self._gates = gates
 
     def activate(self, keys: Iterable[str]) -> None:
-        """Move pods, named "namespace/name", to the active queue; unknown ones are ignored.
+        """Move pods, named "namespace/name", to the active queue.
 
-        So is what is no such name: it comes from plugins.
+        Unknown and malformed names are ignored, since they come from plugins.
         """
         named = (key.partition("/") for key in keys)
         pods = (self._newest(namespace, name) for namespace, _, name in named)
@@ -64,12 +68,12 @@ class FailureHandler:
         try:
             self._queue.add_unschedulable_if_not_present(info)
         except AlreadyQueuedError as error:
-            # An event brought the pod back while its binding cycle was under way, after it had been
-            # given up as assumed. It is queued, which is what matters.
+            # An event requeued the pod during its binding cycle, after it was no longer assumed. It
+            # is queued, which is what matters.
             _log.warning("pod is queued already", pod=info.key, error=str(error))
 
     def still_wanted(self, info: QueuedPodInfo) -> Pod | None:
-        """The pod as it is now, if it is still to be scheduled; None if gone, bound or replaced."""
+        """Return the newest state of a pod; None if it is deleted, bound or replaced."""
         pod = info.pod
         newest = self._newest(pod.metadata.namespace, pod.metadata.name)
         if newest is None or newest.metadata.uid != info.uid or newest.spec.node_name:
@@ -83,11 +87,11 @@ class FailureHandler:
             return
         if self._gates is not None:
             self._gates.superseded(pod.metadata.uid)
-        # What it replaces may not have come back yet: the pod as it is known proves nothing.
+        # The watch may not have delivered the replaced condition yet: the known pod proves nothing.
         self._statuses.held(newest, reason, redact_message(message), afresh=True)
 
     def handle(self, attempt: Attempt, failure: Failure) -> None:
-        """Requeue the pod unless it is gone, bound or replaced; then say why it failed."""
+        """Requeue the pod unless it is deleted, bound or replaced; then report why it failed."""
         info = attempt.info
         self._metrics.attempt(
             failure.result,
@@ -100,8 +104,8 @@ class FailureHandler:
         if newest is None:
             self._queue.done(info.uid)
         elif newest.metadata.uid != info.uid or newest.spec.node_name:
-            # The name belongs to another pod now, or the pod is bound after all: to say that it was
-            # not scheduled would be wrong. (Upstream writes the condition onto a bound pod.)
+            # The name belongs to another pod now, or the pod is bound after all: the condition
+            # would be wrong. (Upstream writes it even to a bound pod.)
             self._queue.done(info.uid)
             return
         else:
@@ -110,7 +114,7 @@ class FailureHandler:
             self._queue.nominator.add_nominated_pod(newest, failure.nominating)
         if not failure.message:
             return
-        # Plugins and extenders put what they like into their errors; these words are public.
+        # Errors of plugins and extenders may hold credentials; events and conditions are public.
         message = redact_message(failure.message)
         _log.info(
             "pod not scheduled",
@@ -136,6 +140,6 @@ class FailureHandler:
                 pod, failure.reason, message, nominated, more, afresh=afresh
             )
         elif not info.gated:
-            # Many pods that a plugin holds may be let in at once and turned down again. (Where a
-            # gate closed behind the pod, the gate's words are newer.)
+            # A plugin may let in many pods at once and reject them again, hence the delay. (If a
+            # gate holds the pod by now, the gate's condition is newer.)
             self._gates.rejected(info, failure.reason, message)

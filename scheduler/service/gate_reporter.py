@@ -1,15 +1,15 @@
-"""GateReporter: PodScheduled conditions of pods held by a plugin that has a reason of its own.
+"""GateReporter: PodScheduled conditions of pods held by a plugin that sets a reason of its own.
 
-A gate answers again at every event that concerns it, for thousands of pods at once; the API server
-must not hear of each answer. So a write waits a little, is dropped if the pod has moved on, is not
-made when it says what the pod's status says already, and one that differs in numbers only is made
-at most once a minute. Design: kep-5465-deferred-quota.md 2.8, "Write rules".
+A gate runs again at every event registered for it, for thousands of pods at once; the API server
+must not get a write for each run. So a write is delayed a little, is dropped if the pod is no
+longer held, is omitted if the pod's status has the condition already, and is made at most once a
+minute if only numbers differ.
 
-Invariant: one note per pod and at most one write waiting for it. What the failure handler writes
-about a pod ends the wait (`superseded`).
+Invariant: one note per pod and at most one delayed write. A condition written by the failure
+handler cancels it (`superseded`).
 
-No asyncio: the scheduling loop calls `run_due`, and sleeps no longer than `next_due` says. Touched
-from one event loop only. It does not record Events; plugins do.
+No asyncio: the scheduling loop calls `run_due`, and sleeps until `next_due` at most. Touched from
+one event loop only. It does not record Events; plugins do.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from scheduler.service.plugin_conditions import ConditionSource, no_conditions
 POD_SCHEDULED: Final = "PodScheduled"
 
 NUMBERS_PERIOD: Final = 60.0
-"""Seconds between two writes that differ in numbers only. Also how long a write is trusted to have
-arrived although the watch does not show it."""
+"""Seconds between two writes that differ in numbers only. Also how long a write is taken as applied
+although the watch has not delivered it."""
 
 MAX_PER_TURN: Final = 50
 """Writes planned before the loop goes on: well below a millisecond."""
@@ -43,7 +43,7 @@ PodLister = Callable[[str, str], Pod | None]
 # Standing alone, so that the 2 in a name (`team-2`) counts as text; with a unit (`1500m`, `2.5Gi`,
 # `1m30s`). Possessive, because plugins write these texts: no input makes it slow.
 _NUMBER: Final = re.compile(r"(?<![\w.\-])-?(?:\d++(?:\.\d++)?[A-Za-z]{0,2}+)++(?![\w\-])")
-# Around the words of a plugin that turned a pod down before any node was asked.
+# The text around a rejection at PreFilter, before any node was filtered.
 _OF_NODES: Final = re.compile(r"\A\d+/\d+ nodes are available: ")
 _OF_PREEMPTION: Final = re.compile(
     r"\. preemption: \d+/\d+ nodes are available: "
@@ -62,7 +62,7 @@ class GatedPods(Protocol):
 
 
 class WriteCondition(Protocol):
-    """Writes PodScheduled=False; `afresh`: even if the pod, as known here, says so already.
+    """Write PodScheduled=False; with `afresh`, even if the pod, as known here, has it already.
 
     `more` are conditions of plugins, for the same write.
     """
@@ -76,20 +76,20 @@ class WriteCondition(Protocol):
 
 @lru_cache(maxsize=1024)
 def message_class(message: str) -> str:
-    """What is said, without its numbers.
+    """Return a message with its numbers replaced, to tell changes of numbers only.
 
     >>> message_class("quota team-2 exceeded, used: requests.cpu=10, limited: requests.cpu=1500m")
     'quota team-2 exceeded, used: requests.cpu=#, limited: requests.cpu=#'
     """
-    return _NUMBER.sub("#", said(message))
+    return _NUMBER.sub("#", plugin_message(message))
 
 
-def said(message: str) -> str:
-    """What the plugin says, without the words that an attempt at the nodes puts around it.
+def plugin_message(message: str) -> str:
+    """Return a plugin's message without the text that a scheduling attempt puts around it.
 
-    Whether a gate says it or an attempt is no news.
+    The same rejection by a gate and by an attempt thus counts as unchanged.
 
-    >>> said("0/5 nodes are available: no. preemption: 0/5 nodes are available: "
+    >>> plugin_message("0/5 nodes are available: no. preemption: 0/5 nodes are available: "
     ...      "5 Preemption is not helpful for scheduling.")
     'no'
     """
@@ -99,42 +99,42 @@ def said(message: str) -> str:
 
 @dataclass(slots=True)
 class _Note:
-    """What is known about one pod."""
+    """What was written about one pod, and what is to be written."""
 
     info: QueuedPodInfo
-    #: What its status should say.
+    #: The condition that its status should have.
     reason: str = ""
     message: str = ""
-    #: Held by a gate; otherwise turned down in its last attempt, which was number `attempts`.
+    #: Held by a gate; otherwise rejected in its last attempt, which was number `attempts`.
     gated: bool = False
     attempts: int = 0
-    #: Reason and message written last, if nobody has written anything else since, and when.
+    #: Reason and message written last, unless another condition was written since, and when.
     shown: tuple[str, str] | None = None
     written_at: float = 0.0
-    #: Somebody else wrote, or may have written: the pod as the watch shows it may be old.
+    #: Another condition was written, or may have been: the pod from the watch may be stale.
     doubtful: bool = False
-    #: When the status became wrong, and when to write; `due` is None when nothing waits.
+    #: When the status became wrong, and when to write; `due` is None without a delayed write.
     since: float = 0.0
     due: float | None = None
-    #: Time of the one heap entry that counts.
+    #: Time of the only valid heap entry.
     timer: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GateReporterStatistics:
-    """Pods known and writes waiting now; the rest are counts since the start."""
+    """Pods and delayed writes now; the rest are counts since the start."""
 
     pods: int
     waiting: int
     written: int
-    #: The status said so already.
+    #: The status had the condition already.
     unchanged: int
-    #: The pod had moved on.
+    #: The pod was no longer held.
     dropped: int
 
 
 class GateReporter:
-    """Delays and thins out conditions with a plugin's own reason. See the module's docstring."""
+    """Delays and combines conditions with a plugin's own reason. See the module's docstring."""
 
     def __init__(
         self,
@@ -146,9 +146,9 @@ class GateReporter:
         delay: float = 1.0,
         conditions: ConditionSource = no_conditions,
     ) -> None:
-        """Report what `queue` says about gated pods; `delay` is in seconds.
+        """Subscribe to gated pods of `queue`; `delay` is in seconds.
 
-        `conditions` gives the conditions that plugins want written along.
+        `conditions` returns plugins' conditions for the same write.
         """
         self._conditions = conditions
         queue.on_gated = self.held
@@ -164,13 +164,13 @@ class GateReporter:
         #: Called when `next_due` moved to an earlier time.
         self.on_timer: Callable[[], None] = lambda: None
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- notifications --------------------------------------------------------------------------
 
     def held(self, info: QueuedPodInfo, status: Status) -> None:
-        """A PreEnqueue plugin holds the pod, or holds it again; the queue's `on_gated`.
+        """Note that a PreEnqueue plugin holds the pod (again); the queue's `on_gated`.
 
-        A refusal without a reason of its own writes nothing (for scheduling gates the API server
-        has written already), and what waited is dropped.
+        A rejection without a reason of its own writes nothing (for scheduling gates the API server
+        has written already) and cancels a delayed write.
         """
         if status.condition_reason and status.rejected:
             self._want(info, status.condition_reason, status.message, gated=True)
@@ -178,11 +178,11 @@ class GateReporter:
             self._cancel(note)
 
     def rejected(self, info: QueuedPodInfo, reason: str, message: str) -> None:
-        """The pod's attempt was turned down with a plugin's own reason; it is queued again."""
+        """Note that the pod's attempt was rejected with a plugin's own reason."""
         self._want(info, reason, message, gated=False)
 
     def superseded(self, uid: str) -> bool:
-        """Another condition is about to be written; whether ours may still be on its way."""
+        """Cancel the delayed write for another condition; True if ours may still be under way."""
         note = self._notes.get(uid)
         if note is None:
             return False
@@ -193,11 +193,11 @@ class GateReporter:
     # -- time ------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Monotonic time at which `run_due` may have something to do; None when never."""
+        """Return the monotonic time at which `run_due` may have work, or None."""
         return self._heap[0][0] if self._heap else None
 
     def run_due(self) -> None:
-        """Write what is due, `MAX_PER_TURN` pods at most."""
+        """Write the due conditions, of `MAX_PER_TURN` pods at most."""
         now = self._clock.monotonic()
         for _ in range(MAX_PER_TURN):
             if not self._heap or self._heap[0][0] > now:
@@ -215,7 +215,7 @@ class GateReporter:
             self._report(note, now)
 
     def statistics(self) -> GateReporterStatistics:
-        """Counts; O(pods)."""
+        """Return current counts; O(pods)."""
         return GateReporterStatistics(
             pods=len(self._notes),
             waiting=sum(note.due is not None for note in self._notes.values()),
@@ -253,7 +253,7 @@ class GateReporter:
         if info.attempts:
             note.doubtful = True
             return note
-        # Nobody here has written about the pod: what it says is from before a restart, and stands.
+        # Not written by this process: the condition is from before a restart, and stands.
         for condition in info.pod.status.conditions:
             if condition.type == POD_SCHEDULED and condition.reason == reason:
                 note.shown, note.written_at = (reason, condition.message), now
@@ -285,7 +285,7 @@ class GateReporter:
         note.due, note.doubtful = None, False
 
     def _current(self, note: _Note) -> Pod | None:
-        """The pod as it is now, if what the note says still holds."""
+        """Return the newest state of the pod if the note still holds, else None."""
         info = note.info
         if info.uid not in self._queue or (note.gated and not info.gated):
             return None
@@ -302,7 +302,7 @@ class GateReporter:
         return pod
 
     def _sweep(self) -> None:
-        """Forget pods that are gone or bound; amortised over the notes made since the last time."""
+        """Forget deleted and bound pods; amortised over the notes made since the last sweep."""
         self._notes = {
             uid: note for uid, note in self._notes.items() if self._pending(note.info) is not None
         }
@@ -310,11 +310,11 @@ class GateReporter:
 
 
 def _shows(note: _Note) -> bool:
-    """Whether the status says what it should."""
+    """Whether the condition written last is the wanted one."""
     return (
         note.shown is not None
         and note.shown[0] == note.reason
-        and said(note.shown[1]) == said(note.message)
+        and plugin_message(note.shown[1]) == plugin_message(note.message)
     )
 
 
@@ -327,14 +327,14 @@ def _numbers_only(note: _Note) -> bool:
 
 
 def _arrived(note: _Note, now: float) -> bool:
-    """Whether the write can be taken as done: it is fresh, or the pod shows it.
+    """Whether the write can be taken as applied: it is recent, or the pod has the condition.
 
-    A patch that failed for good is thus made again at the next refusal.
+    A patch that failed for good is thus repeated at the next rejection.
     """
     if now - note.written_at < NUMBERS_PERIOD:
         return True
     return any(
         (each.type, each.reason) == (POD_SCHEDULED, note.reason)
-        and said(each.message) == said(note.message)
+        and plugin_message(each.message) == plugin_message(note.message)
         for each in note.info.pod.status.conditions
     )

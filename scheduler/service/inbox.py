@@ -1,12 +1,12 @@
-"""Inbox: where changes of the scheduler's state wait while a scheduling cycle is suspended.
+"""Inbox: changes of the scheduler's state that are deferred while a scheduling cycle is suspended.
 
 Invariant: changes are applied in the order in which they were submitted, each exactly once: at
 once while no cycle is suspended, else when it resumes, before its outcome is handled. The cycle
 therefore sees one world, and the queue records what happened meanwhile for the pod in flight.
 
-Reflectors go on decoding and their stores, which listers read, stay up to date; what waits is
-everything that touches cache, queue, nominations and waiting pods. It is bounded by the time-outs
-of what a cycle waits for.
+Reflectors go on decoding and their stores, which listers read, stay up to date; deferred is every
+change of cache, queue, nominations and waiting pods. The timeouts of extenders and plugins bound
+it.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Inbox:
 
     @property
     def suspended(self) -> bool:
-        """Whether changes wait."""
+        """Whether changes are deferred."""
         return self._suspended
 
     def suspend(self) -> None:
-        """A cycle begins that may be suspended."""
+        """Defer changes from now on: a cycle begins that may be suspended."""
         assert not self._suspended, "one cycle at a time"
         self._suspended = True
 
     def resume(self) -> None:
-        """The cycle is over: apply what waits, in order, and what that submits."""
+        """Apply deferred changes in order, with those they submit, and stop deferring."""
         while self._waiting:
             self._apply_next()
         self._suspended = False
 
     def apply(self, monotonic: Callable[[], float], seconds: float) -> bool:
-        """Apply what waits, in order, for so long; whether something is left. Resumes nothing."""
+        """Apply deferred changes in order for `seconds`, still deferring; True if some are left."""
         end = monotonic() + seconds
         while self._waiting:
             self._apply_next()
@@ -61,11 +61,11 @@ class Inbox:
         try:
             change()
         except Exception:  # noqa: BLE001 - the boundary between one change and the next
-            # Whoever submitted it has gone on; the others must not be lost with it.
+            # Its submitter has gone on; the other changes must not be lost with it.
             _log.exception("a change that waited for a scheduling cycle failed")
 
     def submit(self, change: Change) -> None:
-        """Apply `change` now, or when the cycle is over."""
+        """Apply `change` now, or when the cycle ends."""
         if self._suspended:
             self._deferred += 1
             self._waiting.append(change)
@@ -73,7 +73,7 @@ class Inbox:
             change()
 
     def through(self, handler: Callable[[T], None]) -> Callable[[T], None]:
-        """`handler`, but its calls wait while a cycle is suspended."""
+        """Return `handler` with its calls deferred while a cycle is suspended."""
 
         def deliver(what: T) -> None:
             if self._suspended:
@@ -85,5 +85,5 @@ class Inbox:
         return deliver
 
     def statistics(self) -> dict[str, int]:
-        """Changes that wait now, and that ever waited."""
+        """Return the number of changes deferred now, and ever."""
         return {"waiting": len(self._waiting), "deferred": self._deferred}

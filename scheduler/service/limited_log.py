@@ -1,4 +1,4 @@
-"""Log lines that strangers can cause: one a minute for each event, with a count of the rest."""
+"""Rate-limited log lines, for events that clients can cause: one a minute for each event."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PERIOD_SECONDS: Final = 60.0
 class LimitedLog:
     """Writes an event at most once in a period.
 
-    The next line after a pause says how many were left out (`suppressed`). Events are those of our
-    own code, so there are few.
+    The next line after a pause has the number of suppressed ones (`suppressed`). Event texts are
+    constants of our own code, so there are few.
     """
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
@@ -25,11 +25,11 @@ class LimitedLog:
         self._events: dict[str, tuple[float, int]] = {}
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Something a client did, or an access that cannot be decided."""
+        """Log an error of a client, or an access that cannot be decided."""
         self._write("warning", event, fields)
 
     def exception(self, event: str, error: BaseException, **fields: Any) -> None:
-        """A fault of ours, with its traceback."""
+        """Log an error of our own, with its traceback."""
         self._write("error", event, {**fields, "exc_info": error})
 
     def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Listers over reflector stores: what plugins read through `Handle.listers`."""
+"""Listers over reflector stores, which plugins read through `Handle.listers`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from scheduler.framework import Lister
 
 
 class NoObjects:
-    """The lister of a kind that nobody watches."""
+    """The lister of a resource that is not watched."""
 
     def get(self, name: str, namespace: str = "") -> Any | None:
-        """Nothing."""
+        """Return nothing."""
         return None
 
     def list(self, namespace: str | None = None) -> Iterable[Any]:
-        """Nothing."""
+        """Return nothing."""
         return ()
 
 

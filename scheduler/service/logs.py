@@ -33,7 +33,7 @@ _FIRST: Final = ("ts", "level", "logger", "msg")
 
 
 class _Level:
-    """What is written now, and how it was asked for."""
+    """The level in force, and the verbosity that set it."""
 
     threshold: int = logging.INFO
     verbosity: int = 0
@@ -81,47 +81,47 @@ def configure(
 
 
 def set_verbosity(verbosity: int) -> None:
-    """Change what is written from now on: below 4 info and worse, from 4 on debug as well."""
+    """Set the verbosity: below 4 logs info and above, from 4 on debug as well."""
     _Level.verbosity = verbosity
     _Level.threshold = logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO
     logging.root.setLevel(_Level.threshold)
 
 
 def verbosity() -> int:
-    """The verbosity in force."""
+    """Return the verbosity in force."""
     return _Level.verbosity
 
 
 class ThresholdLogger(structlog.BoundLoggerBase):
-    """A bound logger that asks for the level on each call, so that loggers may be cached.
+    """A bound logger that reads the level on each call, so that loggers may be cached.
 
     A line below the threshold costs a call and a comparison.
     """
 
     def debug(self, event: str, *args: object, **fields: object) -> None:
-        """Detail for who is looking for something."""
+        """Log a detail for debugging."""
         if _Level.threshold <= logging.DEBUG:
             self._write("debug", event, args, fields)
 
     def info(self, event: str, *args: object, **fields: object) -> None:
-        """Something happened as it should."""
+        """Log normal operation."""
         self._write("info", event, args, fields)
 
     def warning(self, event: str, *args: object, **fields: object) -> None:
-        """Something is not as it should be, and work goes on."""
+        """Log a problem with which work goes on."""
         self._write("warning", event, args, fields)
 
     def error(self, event: str, *args: object, **fields: object) -> None:
-        """Something failed."""
+        """Log a failure."""
         self._write("error", event, args, fields)
 
     def exception(self, event: str, *args: object, **fields: object) -> None:
-        """Something failed; with the exception that is being handled."""
+        """Log a failure with the exception being handled."""
         fields.setdefault("exc_info", True)
         self._write("error", event, args, fields)
 
     def critical(self, event: str, *args: object, **fields: object) -> None:
-        """The process is about to end because of this."""
+        """Log the reason why the process ends."""
         self._write("critical", event, args, fields)
 
     def _write(
@@ -131,7 +131,7 @@ class ThresholdLogger(structlog.BoundLoggerBase):
 
 
 class _StreamLogger(structlog.PrintLogger):
-    """Writes lines; knows its name, which `add_logger_name` reads."""
+    """Writer of lines with a name, which `add_logger_name` reads."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         super().__init__(stream)
@@ -171,7 +171,7 @@ def _to_json(fields: dict[str, Any], **_: Any) -> str:
 
 
 def redact(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
-    """Blank credentials, and cut texts without end.
+    """Replace credentials, and truncate very long texts.
 
     >>> redact(None, "info", {"token": "x", "error": "sent Bearer abcdefgh.ijk to y"})
     {'token': '[redacted]', 'error': 'sent Bearer [redacted] to y'}

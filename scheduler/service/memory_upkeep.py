@@ -1,9 +1,9 @@
-"""Returns memory that is not used any more, once in a while.
+"""Periodic return of unused memory to the operating system.
 
 glibc returns free memory at the end of its heap only. A pod of 1 MB is decoded from buffers and
 into tuples of some 100 KiB; these are freed while smaller blocks between them stay, and the holes
-stay resident: 82 of 111 MB after 100 such pods had come and gone. Python's own allocator, which has
-all small objects, is not concerned.
+stay resident: 82 of 111 MB after 100 such pods were created and deleted. Python's own allocator,
+which has all small objects, is not affected.
 
 Garbage in cycles, such as an exception and its frames, may hold pods of 1 MB as well. The collector
 counts objects, not bytes, and thousands of such pods are few objects.

@@ -1,8 +1,8 @@
-"""NodeRecheck: no bind leaves for a node that others have changed and that fits no longer.
+"""NodeRecheck: prevents binds to a node that others have changed and that no longer fits.
 
-The node is looked at before the Bind plugins run, and once more when the request of a bind is about
-to leave, for it may have waited for its turn in between. Both cost one comparison unless somebody
-else touched the node since.
+The node is checked before the Bind plugins run, and again when the request of a bind is about to be
+sent, since it may have waited in between. Each check costs one comparison unless another writer has
+changed the node since.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from scheduler.metrics import SchedulerMetrics
 
 
 class NodeRecheck:
-    """Knows the pods whose Bind plugins run. Touched from the scheduling loop's event loop only."""
+    """The pods whose Bind plugins run. Touched from the scheduling loop's event loop only."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._metrics = metrics
@@ -28,7 +28,7 @@ class NodeRecheck:
         return failure
 
     def precondition(self, pod: Pod) -> str:
-        """Return why the bind request of `pod` must not leave; empty when it may."""
+        """Return why the bind request of `pod` must not be sent; empty if it may."""
         binding = self._binding.get(pod.metadata.uid)
         failure = None if binding is None else self._check(*binding)
         if failure is None:
@@ -37,7 +37,7 @@ class NodeRecheck:
         return failure.message
 
     def end(self, attempt: Attempt) -> Failure | None:
-        """The Bind plugins are done; the failure if a request was held back."""
+        """End the check after the Bind plugins; return the failure if a request was not sent."""
         self._binding.pop(attempt.info.uid, None)
         return self._failures.pop(attempt.info.uid, None)
 

@@ -1,7 +1,7 @@
-"""ObjectWaits: binding cycles that wait for the API server to change objects, such as volumes.
+"""ObjectWaits: waits of binding cycles for changes of objects, such as volumes.
 
-Event driven: a wait looks again when an object it named has changed, and at no other time. While it
-waits its binding cycle does not count against the limit, for it sends nothing.
+Event driven: a wait checks its condition when an object that it named has changed, and at no other
+time. Meanwhile its binding cycle does not count against the limit, since it sends nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class ObjectWaits:
         self._waiters: dict[ObjectKey, set[asyncio.Future[None]]] = {}
         self._subscribed: set[str] = set()
         #: Called with True when a wait begins and with False when it ends.
-        self.on_wait: Callable[[bool], None] = _nobody
+        self.on_wait: Callable[[bool], None] = _ignore
         self._waiting = 0
 
     def __len__(self) -> int:
         return self._waiting
 
     async def until(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
-        """As `framework.ApiWriter.wait_for`."""
+        """Implement `framework.ApiWriter.wait_for`."""
         keys = look()
         if not keys:
             return True
@@ -84,5 +84,5 @@ class ObjectWaits:
                 waiter.set_result(None)
 
 
-def _nobody(begins: bool) -> None:
-    """Before binding cycles exist."""
+def _ignore(begins: bool) -> None:
+    """Do nothing: no binding cycle is to be notified."""

@@ -1,8 +1,8 @@
-"""What a run was asked for: the command line as one frozen record, and the configuration behind it.
+"""The options of a run: the command line as one frozen record, and the configuration it names.
 
-The command line builds a `RunOptions`; the application reads it and knows no flags. What has a
-place in KubeSchedulerConfiguration is not here but in `overrides`, so that the effective
-configuration always says what is in force.
+The command line builds a `RunOptions`; the application reads it and knows no flags. Flags that set
+a field of KubeSchedulerConfiguration go to `overrides`, so that the effective configuration always
+shows the values in force.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class ServingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessOptions:
-    """Who may read the endpoints. Durations in seconds."""
+    """Access control of the endpoints. Durations in seconds."""
 
-    #: Where tokens are reviewed. Empty: the cluster the scheduler works for.
+    #: Kubeconfig of the cluster that reviews tokens. Empty: the scheduler's own.
     authentication_kubeconfig: str = ""
-    #: Where accesses are reviewed. Empty: as above.
+    #: Kubeconfig of the cluster that reviews access. Empty: the scheduler's own.
     authorization_kubeconfig: str = ""
     token_ttl: float = 10.0
     authorized_ttl: float = 10.0
     unauthorized_ttl: float = 10.0
-    #: Open to everybody; a trailing `*` opens what begins so.
+    #: Paths open to everyone; a trailing `*` matches a prefix.
     always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     #: Authorities of client certificates. Empty: none are asked for.
     client_ca_file: str = ""
@@ -70,7 +70,7 @@ class AccessOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggingOptions:
-    """What the log looks like."""
+    """Format and level of the log."""
 
     #: None: text on a terminal, JSON elsewhere.
     format: LogFormat | None = None
@@ -80,27 +80,27 @@ class LoggingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Everything `kubestow run` was given."""
+    """The options of `kubestow run`."""
 
     #: A KubeSchedulerConfiguration. Empty: defaults.
     config_file: str = ""
-    #: Address of the API server; beats the one in the kubeconfig.
+    #: Address of the API server; overrides the one in the kubeconfig.
     master: str = ""
-    #: Values by dotted path that beat the file, from flags such as `--leader-elect=false`.
+    #: Values by dotted path that override the file, from flags such as `--leader-elect=false`.
     overrides: Mapping[str, Any] = field(default_factory=dict)
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     #: Allow the scheduler name `default-scheduler` and the Lease `kube-scheduler`.
     replace_default_scheduler: bool = False
     #: Folders with third-party plugins.
     plugin_dirs: tuple[str, ...] = ()
-    #: After so long a pod leaves the unschedulable pool even if no event says so.
+    #: Time after which an unschedulable pod is retried even without an event.
     pod_max_in_unschedulable_pods: timedelta = timedelta(minutes=5)
     serving: ServingOptions = ServingOptions()
     access: AccessOptions = AccessOptions()
     logging: LoggingOptions = LoggingOptions()
     #: Whole names of metrics that are not exposed.
     disabled_metrics: tuple[str, ...] = ()
-    #: What to tell the user when logging has begun: flags that have no effect.
+    #: Warnings to log at the start: flags that have no effect.
     warnings: tuple[str, ...] = ()
 
 
@@ -110,7 +110,7 @@ def read_configuration(options: RunOptions, registry: Registry | None = None) ->
     Plugins that the configuration names as `module:Class` are added to `registry`.
 
     Raises:
-        ConfigurationError: with every problem found, or saying why a file cannot be read.
+        ConfigurationError: lists every problem, or why a file cannot be read.
     """
     add_plugin_directories(options.plugin_dirs)
     return load_configuration(
@@ -132,22 +132,22 @@ def seconds(value: timedelta | None) -> float:
 
 
 def _unusable_extenders(configuration: KubeSchedulerConfiguration) -> Iterable[tuple[str, str]]:
-    """URLs and TLS files as well: a start would fail on them."""
+    """Yield problems of URLs and TLS files, on which a start would fail."""
     if not configuration.extenders:
         return ()
-    # Only here: it brings the whole HTTP client, which commands that read a file do not need.
+    # Imported here: it loads the whole HTTP client, which commands that read a file do not need.
     from scheduler.extenders.transport import extender_problems  # noqa: PLC0415
 
     return extender_problems(configuration.extenders)
 
 
 def available_plugins() -> Registry:
-    """In-tree plugins and those of installed distributions."""
+    """Return in-tree plugins and those of installed distributions."""
     return Registry([*plugins.in_tree(), *entry_point_plugins()])
 
 
 def missing_plugins() -> frozenset[str]:
-    """Default plugins of kube-scheduler that this version does not have."""
+    """Return the default plugins of kube-scheduler that this version does not have."""
     existing = {each.name for each in plugins.in_tree()}
     return frozenset(name for name, _ in plugins.DEFAULT_PLUGINS if name not in existing)
 
@@ -170,7 +170,7 @@ def add_plugin_directories(directories: Iterable[str]) -> None:
 def own_namespace(
     environ: Mapping[str, str] = os.environ, namespace_file: Path = NAMESPACE_FILE
 ) -> str:
-    """The namespace this process runs in: POD_NAMESPACE, the service account's, or our default."""
+    """Return this process's namespace: POD_NAMESPACE, the service account's, or our default."""
     stated = environ.get("POD_NAMESPACE", "").strip()
     if stated:
         return stated

@@ -1,7 +1,7 @@
-"""Conditions that plugins want in the status of a pending pod (`PodConditionsPlugin`).
+"""Conditions of plugins in the status of a pending pod (`PodConditionsPlugin`).
 
 They are collected when PodScheduled=False is written and go into the same PATCH; nothing is written
-here. A plugin that raises costs its own condition and nothing else.
+here. A plugin that raises loses its own condition only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler.framework import QueuedPodInfo
 _log = structlog.get_logger(__name__)
 
 ConditionSource = Callable[[Pod, QueuedPodInfo], Sequence[Condition]]
-"""`source(pod, info)`: the conditions of plugins for a pod that is not scheduled."""
+"""`source(pod, info)` returns the conditions of plugins for a pod that is not scheduled."""
 
 _NOT_THEIRS: Final = frozenset(
     ("PodScheduled", "Ready", "Initialized", "ContainersReady", "DisruptionTarget")
@@ -27,12 +27,12 @@ _NOT_THEIRS: Final = frozenset(
 
 
 def no_conditions(pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:  # noqa: ARG001
-    """Where no plugin has any."""
+    """Return no conditions."""
     return ()
 
 
 class PluginConditions:
-    """Asks the plugins of the pod's profile."""
+    """Collects the conditions of the plugins of a pod's profile."""
 
     def __init__(self, frameworks: Mapping[str, Framework]) -> None:
         self._plugins: dict[str, tuple[Any, ...]] = {
@@ -45,7 +45,7 @@ class PluginConditions:
         }
 
     def __call__(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
-        """All conditions, in the order of the plugins; of two with one type the first counts."""
+        """Return all conditions in plugin order; of two with one type, the first."""
         plugins = self._plugins.get(pod.spec.scheduler_name)
         if not plugins:
             return ()

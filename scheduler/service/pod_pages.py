@@ -1,8 +1,7 @@
 """The debug pages about pods: `/debug/queue` and `/debug/explain`.
 
-Turns queries into calls and answers into records, which `kubestow queue` and `kubestow
-explain` decode again. Decides nothing; runs on the loop between cycles, so an answer shows one
-moment.
+Turns queries into calls and results into records, which `kubestow queue` and `kubestow explain`
+decode. Runs on the loop between cycles, so a response shows one consistent state.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ class PodPages:
         clock: Clock,
         leading: Callable[[], bool],
     ) -> None:
-        """`find_pod` gives the newest pod that is known."""
+        """Serve pods of queue and engine; `find_pod` returns the newest known state of a pod."""
         self._queue = queue
         self._clock = clock
         self._leading = leading
         self._explainer = Explainer(engine, queue, find_pod, clock=clock)
 
     def queue(self, query: Mapping[str, str]) -> QueuePage:
-        """Counts, and pods in the order in which they leave; `?namespace=` and `?limit=`.
+        """Return counts, and pods in the order of popping; `?namespace=` and `?limit=`.
 
         Raises:
             ValueError: `limit` is no number in range.
@@ -82,7 +81,7 @@ class PodPages:
         )
 
     def explain(self, query: Mapping[str, str]) -> ExplainPage:
-        """Why one pod is where it is: `?pod=NAMESPACE/NAME`, `?nodes=` and `?examples=`.
+        """Return why one pod is pending: `?pod=NAMESPACE/NAME`, `?nodes=` and `?examples=`.
 
         Raises:
             LookupError: there is no such pod.

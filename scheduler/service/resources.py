@@ -1,4 +1,4 @@
-"""Which resources are watched: what the scheduler needs, and what some plugin asks for."""
+"""The watched resources: those the scheduler needs, and those that plugins require."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from scheduler.framework import ActionType, EventResource
 
 PODS_SELECTOR: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""A pod that finishes leaves the watch, so that it counts no more (queue-and-events.md 7.1)."""
+"""A pod that finishes leaves the watch and counts no more (`scheduler.go: newPodInformer`)."""
 
 ALWAYS: Final = ("pods", "nodes")
 
@@ -21,15 +21,15 @@ EVENT_RESOURCES: Final[Mapping[str, str]] = {
     "csistoragecapacities": EventResource.CSI_STORAGE_CAPACITY,
     "volumeattachments": EventResource.VOLUME_ATTACHMENT,
 }
-"""Plural to the name events have, for resources that only plugins care about."""
+"""Plural to the name in cluster events, for resources that only plugins use."""
 
 
 def watched_plurals(
     registered: Mapping[str, ActionType], plugins: Iterable[Any], subscribed: Iterable[str]
 ) -> tuple[str, ...]:
-    """Plurals to watch besides `ALWAYS`: registered for events, read by plugins, or subscribed to.
+    """Return the plurals to watch besides `ALWAYS`: of registered events, plugins, subscriptions.
 
-    A plugin names what it reads in `required_resources`.
+    A plugin lists the plurals that it reads in `required_resources`.
     """
     wanted: dict[str, None] = {}
     for plural, resource in EVENT_RESOURCES.items():

@@ -1,4 +1,4 @@
-"""The scheduling loop: pop, attempt, hand over to binding; pods back to back, in slices.
+"""The scheduling loop: pops pods, attempts them back to back in slices, starts binding cycles.
 
 Between slices the event loop runs everything else: watches, binds, timers. Nothing is scheduled
 while a relist is being applied, because the world is half old and half new then.
@@ -49,7 +49,7 @@ class SchedulingLoop:
         inbox: Inbox | None = None,
         timed: Sequence[TimedWork] = (),
     ) -> None:
-        """`timed` is work of plugins, done between cycles as `gates` is."""
+        """Subscribe to queue, binding and work by the clock; `timed` is that of plugins."""
         self._engine = engine
         self._queue = queue
         self._binding = binding
@@ -76,7 +76,7 @@ class SchedulingLoop:
             work.on_timer = self._wake.set
 
     def pause(self, begins: bool) -> None:
-        """A relist begins or ends."""
+        """Pause while a relist is being applied."""
         self._pauses += 1 if begins else -1
         if self._pauses:
             self._steady.clear()
@@ -85,14 +85,14 @@ class SchedulingLoop:
             self._wake.set()
 
     def stop(self) -> None:
-        """Pop no more pods, and give a suspended cycle up; binding cycles under way go on."""
+        """Pop no more pods and cancel a suspended cycle; binding cycles under way go on."""
         self._stopping = True
         if self._deciding is not None:
             self._deciding.cancel()
 
     async def drained(self) -> None:
         """Wait until no binding cycle is past Permit; those that wait there would take too long."""
-        # Cycles handed over in this very turn of the event loop begin in the next one.
+        # Binding cycles created in this iteration of the event loop begin in the next one.
         await asyncio.sleep(0)
         while self._binding.active or self._inbox.suspended:
             self._drained.clear()
@@ -119,7 +119,7 @@ class SchedulingLoop:
                     _log.exception("a plugin's timed work failed", work=repr(work))
 
     async def _schedule_slice(self, cycles: asyncio.TaskGroup) -> bool:
-        """Schedule for one slice; False when there was nothing (more) to do.
+        """Schedule for one slice; False if no pod was left to do.
 
         Nothing else runs meanwhile, unless a cycle is suspended; that ends the slice.
         """
@@ -140,15 +140,15 @@ class SchedulingLoop:
         return False
 
     def schedule(self, info: QueuedPodInfo) -> Attempt | None:
-        """One attempt at one popped pod; the attempt if it goes on to binding."""
+        """Attempt a popped pod; return the attempt if it goes on to binding."""
         if self._skip(info, info.pod):
             return None
         return self._outcome(self._engine.attempt(info))
 
     async def schedule_suspended(self, info: QueuedPodInfo) -> Attempt | None:
-        """As `schedule`, for a pod whose cycle may wait for an extender or an async plugin.
+        """Attempt a pod whose cycle may wait for an extender or an async plugin.
 
-        All changes of state wait in the inbox meanwhile, and are let in before the outcome.
+        All changes of state wait in the inbox meanwhile, and are applied before the outcome.
         """
         if self._skip(info, info.pod):
             return None
@@ -168,7 +168,7 @@ class SchedulingLoop:
             self._drained.set()
         newest = self._failures.still_wanted(info)
         if newest is None or self._stopping:
-            # Deleted, replaced or bound by somebody else while the cycle was suspended.
+            # Deleted, replaced or bound by another scheduler while the cycle was suspended.
             self._queue.done(info.uid)
             return None
         if self._skip(info, newest):
@@ -185,19 +185,19 @@ class SchedulingLoop:
             if task is not None and task.cancelling():
                 raise
             attempt = self._engine.aborted(info, error)
-        # As no cycle begins while a relist is being applied, none ends then.
+        # No cycle begins while a relist is being applied, and so none ends then.
         await self._steady.wait()
         return attempt
 
     async def _catch_up(self) -> None:
-        """Let in what happened meanwhile, in slices: thousands of changes may wait."""
+        """Apply the changes deferred meanwhile, in slices: there may be thousands."""
         left = True
         while left:
             left = self._inbox.apply(self._clock.monotonic, self._slice)
             await asyncio.sleep(0)
 
     def _skip(self, info: QueuedPodInfo, pod: Pod) -> bool:
-        """Whether the pod needs no scheduling (any more); the queue is told so."""
+        """Whether the pod needs no scheduling; if so, remove it from the queue."""
         if pod.terminating:
             note = f"skip schedule deleting pod: {pod.key}"
             self._events.record(pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, note)

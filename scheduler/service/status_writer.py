@@ -1,4 +1,4 @@
-"""StatusWriter: what a pod's status should say, as patches for the dispatcher (section 3.7)."""
+"""StatusWriter: patches of a pending pod's status (`schedule_one.go: updatePod`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StatusWriter:
     """Writes PodScheduled=False and `status.nominatedNodeName`; never PodScheduled=True."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Clock, nominator: QueueNominator) -> None:
-        """Wire the writer; `nominator` is kept informed of what becomes of nominations written."""
+        """Wire the writer; `nominator` learns of nominations under way and written."""
         self._dispatcher = dispatcher
         self._clock = clock
         self._nominator = nominator
@@ -48,7 +48,7 @@ class StatusWriter:
         self._submit(known, _why(pod, reason, message), nominated_node_name, more)
 
     def nomination_differs(self, pod: Pod, nominated_node_name: str | None) -> bool:
-        """Whether the nomination is to be written: another one is known, or may be on its way."""
+        """Whether to write the nomination: another one is known, or may be under way."""
         return nominated_node_name is not None and (
             nominated_node_name != pod.status.nominated_node_name or self._nominator.ahead(pod)
         )
@@ -62,11 +62,11 @@ class StatusWriter:
         *,
         afresh: bool,
     ) -> None:
-        """Say what holds the pod; `afresh`: even if the pod, as known here, says so already."""
+        """Write what holds the pod; with `afresh`, even if the known pod has the condition."""
         self._submit(_unsure(pod) if afresh else pod, _why(pod, reason, message), None, more)
 
     def expected_on(self, pod: Pod, node_name: str) -> None:
-        """Say where the pod will be bound, before slow binding work begins."""
+        """Write the nominated node before slow binding work begins."""
         self._submit(pod, None, node_name)
 
     def _submit(
@@ -99,7 +99,7 @@ def _why(pod: Pod, reason: str, message: str) -> Condition:
 
 
 def _unsure(pod: Pod) -> Pod:
-    """The pod with a condition that equals none to be written, but keeps its transition time."""
+    """Return the pod with a condition unlike any to be written, but its transition time."""
     conditions = tuple(
         msgspec.structs.replace(each, reason="") if each.type == POD_SCHEDULED else each
         for each in pod.status.conditions

@@ -1,7 +1,7 @@
-"""Watches the event loop: how late it runs, and whether it runs at all.
+"""Monitoring of the event loop: its lag, and whether it runs at all.
 
-What blocks the loop for a moment is visible as lag, in a metric. What blocks it for good is seen by
-the thread that renews the Lease, which asks the heartbeat.
+A short block of the loop shows as lag, in a metric. A permanent one is detected by the thread that
+renews the Lease, from the heartbeat.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ DEEPEST_FRAMES: Final = 4
 
 
 class LoopHeartbeat:
-    """When the event loop last moved: `beat` on the loop, `age` and `where` in any thread."""
+    """Heartbeat of the event loop: `beat` on the loop, `age` and `where` in any thread."""
 
     __slots__ = ("_clock", "_last", "_thread")
 
     def __init__(self, clock: Clock) -> None:
-        """`clock` as the fence's; the loop counts as alive now."""
+        """Start as alive now; `clock` is that of the fence."""
         self._clock = clock
         self._last = clock.monotonic()
         self._thread = threading.get_ident()
 
     def beat(self) -> None:
-        """The event loop runs, in the calling thread."""
+        """Record that the event loop runs, in the calling thread."""
         self._thread = threading.get_ident()
         self._last = self._clock.monotonic()
 
     def age(self) -> float:
-        """Seconds since the last beat."""
+        """Return the seconds since the last beat."""
         return self._clock.monotonic() - self._last
 
     def where(self) -> str:
-        """The innermost frames of the loop's thread, the deepest first; no values."""
+        """Return the innermost frames of the loop's thread, deepest first, without values."""
         frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - documented, despite its name
         stack = traceback.StackSummary.extract(
             traceback.walk_stack(frame), limit=DEEPEST_FRAMES, lookup_lines=False
