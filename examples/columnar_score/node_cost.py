@@ -5,7 +5,7 @@ cost; NormalizeScore turns it into 0 for the dearest feasible node up to 100 for
 node that states no cost gets 0.
 
 The columnar form reads the label's column, one small id per node, and computes the score once per
-distinct value. The scalar form says the same about one node; the contract suite compares them.
+distinct value. The scalar form computes the score of one node; the contract suite compares both.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from scheduler.framework import (
 
 UNKNOWN: Final = -1
 """Raw score of a node without a cost."""
-MOST: Final = 10**12
-"""Greater costs count as this; a hundred times as much still fits into 64 bits."""
+MAX_COST: Final = 10**12
+"""Upper bound of costs; a hundred times as much still fits into 64 bits."""
 
 
 class NodeCostArgs(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +47,7 @@ class NodeCost:
 
     name: ClassVar[str] = "example.com/NodeCost"
     args_type: ClassVar[type[NodeCostArgs]] = NodeCostArgs
-    #: A raw score depends on the node's labels and on nothing of the pod.
+    #: A raw score depends only on the node's labels.
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.LABELS)
 
     def __init__(self, args: NodeCostArgs, handle: Handle) -> None:
@@ -55,33 +55,33 @@ class NodeCost:
 
     @staticmethod
     def validate_args(args: NodeCostArgs) -> Iterator[tuple[str, str]]:
-        """What is wrong with the arguments: the path below `args`, and a sentence."""
+        """Yield (path below `args`, message) for each problem."""
         if not is_qualified_name(args.label):
             yield "label", f'"{args.label}" is no label key; write one like example.com/cost'
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """The node's cost."""
+        """Return the node's cost, UNKNOWN without a valid label."""
         value = node.labels.get(self._label, "")
-        # As `LabelValues.integers`: digits only, at most 64 bits.
+        # Like `LabelValues.integers`: digits only, at most 64 bits.
         if not (value.isascii() and value.isdecimal()) or int(value) >= 2**63:
             return UNKNOWN
-        return min(int(value), MOST)
+        return min(int(value), MAX_COST)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """As `score`."""
+        """Columnar form of `score`."""
         values = table.label_values(self._label)
         usable = values.is_integer & (values.integers >= 0)
-        costs = np.where(usable, np.minimum(values.integers, MOST), UNKNOWN)
-        # The id of a missing label is -1, which takes the element appended last.
+        costs = np.where(usable, np.minimum(values.integers, MAX_COST), UNKNOWN)
+        # The id of a missing label is -1, which selects the appended last element.
         found: Int64Column = np.append(costs, UNKNOWN)[table.label_column(self._label)[rows]]
         return found
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column:
-        """0 to 100, the cheapest of the feasible nodes first."""
+        """Scale to 0..100, the cheapest feasible node to 100."""
         known = scores[scores != UNKNOWN]
         if not known.size:
             return np.zeros_like(scores)

@@ -1,12 +1,12 @@
-"""NotBefore, a PreEnqueue gate: a pod is not looked at before the time in its annotation.
+"""NotBefore, a PreEnqueue gate: holds a pod until the time in its annotation.
 
     metadata:
       annotations:
         example.com/not-before: "2030-01-31T18:00:00Z"
 
-The gate says when to ask it again (`requeue_after`), so nothing polls: the queue wakes the pod at
-that moment. A time that cannot be read keeps the pod waiting, and an Event on the pod says so:
-starting too early could do harm, and a gated pod has no other way to show why it waits.
+The status carries the remaining time (`requeue_after`), so the queue calls the gate again at that
+moment without polling. An invalid time holds the pod, because starting too early could do harm; an
+Event on the pod reports it, because a gated pod gets no condition.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NotBeforeArgs(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown
 
 
 class NotBefore:
-    """Holds pods back until their time has come."""
+    """Holds pods until the time in their annotation."""
 
     name: ClassVar[str] = "example.com/NotBefore"
     args_type: ClassVar[type[NotBeforeArgs]] = NotBeforeArgs
@@ -54,27 +54,27 @@ class NotBefore:
 
     @staticmethod
     def validate_args(args: NotBeforeArgs) -> Iterator[tuple[str, str]]:
-        """What is wrong with the arguments: the path below `args`, and a sentence."""
+        """Yield (path below `args`, message) for each problem."""
         if not is_qualified_name(args.annotation):
             yield "annotation", f'"{args.annotation}" is no annotation key'
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        """Gate the pod until its time, and ask to be called again then."""
+        """Hold the pod until its time."""
         written = pod.metadata.annotations.get(self._annotation)
         if written is None:
             return None
         time = parse_time(written)
         if time is None:
-            problem = UNREADABLE.format(key=self._annotation, value=written)
-            self._handle.events.record(pod, "Warning", "InvalidNotBefore", "Scheduling", problem)
-            return unresolvable(problem)
+            message = UNREADABLE.format(key=self._annotation, value=written)
+            self._handle.events.record(pod, "Warning", "InvalidNotBefore", "Scheduling", message)
+            return unresolvable(message)
         remaining = time.timestamp() - self._handle.clock.now()
         if remaining <= 0:
             return None
         return unresolvable(WAITING.format(time=written), requeue_after=remaining)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Besides time, only a change of the pod's own annotation helps."""
+        """Register for changes of the pod's own annotation."""
         event = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE)
         return (ClusterEventWithHint(event, self._after_own_update),)
 
@@ -87,7 +87,7 @@ class NotBefore:
 
 
 def parse_time(text: str) -> dt.datetime | None:
-    """A time with its offset from UTC; None for anything else.
+    """Parse a time with an offset from UTC; None for anything else.
 
     >>> parse_time("2030-01-31T18:00:00Z").timestamp()
     1896112800.0

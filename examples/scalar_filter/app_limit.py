@@ -1,7 +1,7 @@
-"""AppLimit, a scalar Filter: at most so many pods of one app on a node.
+"""AppLimit, a scalar Filter: limits the pods of one app on a node.
 
-Pods of one app have the same namespace and the same value of a label. Terminating pods count until
-they are gone, because their ports and caches are still there.
+Pods of one app have the same namespace and the same value of a label. Terminating pods count
+until they are deleted, because they still use ports and caches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AppLimitArgs(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
 
 
 class AppLimit:
-    """Rejects nodes that have enough pods of the pod's app."""
+    """Rejects nodes that have the maximum number of pods of the pod's app."""
 
     name: ClassVar[str] = "example.com/AppLimit"
     args_type: ClassVar[type[AppLimitArgs]] = AppLimitArgs
@@ -49,7 +49,7 @@ class AppLimit:
 
     @staticmethod
     def validate_args(args: AppLimitArgs) -> Iterator[tuple[str, str]]:
-        """What is wrong with the arguments: the path below `args`, and a sentence."""
+        """Yield (path below `args`, message) for each problem."""
         if not is_qualified_name(args.label):
             yield "label", f'"{args.label}" is no label key; write one like app or example.com/app'
         if args.limit < 1:
@@ -63,7 +63,7 @@ class AppLimit:
         return self._full if there >= self._limit else None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A pod of the app goes or gets another app, the pod itself does, or a node appears."""
+        """Register for pods that leave the app, for the pod's own labels, and for added nodes."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(
@@ -87,8 +87,8 @@ class AppLimit:
         )
 
     def _after_other_pod(self, pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
-        gone = self._same_app(pod, old) and (new is None or not self._same_app(pod, new))
-        return QueueingHint.QUEUE if gone else QueueingHint.SKIP
+        left = self._same_app(pod, old) and (new is None or not self._same_app(pod, new))
+        return QueueingHint.QUEUE if left else QueueingHint.SKIP
 
     def _after_own_update(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
         changed = new.metadata.uid == pod.metadata.uid and not self._same_app(old, new)

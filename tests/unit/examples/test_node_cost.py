@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples.columnar_score.node_cost import MOST, UNKNOWN, NodeCost, NodeCostArgs
+from examples.columnar_score.node_cost import MAX_COST, UNKNOWN, NodeCost, NodeCostArgs
 from scheduler.framework import CycleState
 from scheduler.framework.testing import PluginCase, check_plugin_contract, check_reuse_contract
 from tests.unit.plugins.clusters import Cluster, final_scores, node, pod, raw_scores
@@ -17,7 +17,7 @@ NAMES = ("n0", "n1", "n2", "n3")
 
 #: What a label may hold: digits, text, nothing at all, and more than 64 bits.
 costs = st.none() | st.sampled_from(
-    ("", "0", "007", "12", "120", "1.5", "cheap", str(MOST + 1), str(2**63), "9" * 63)
+    ("", "0", "007", "12", "120", "1.5", "cheap", str(MAX_COST + 1), str(2**63), "9" * 63)
 )
 
 
@@ -43,7 +43,7 @@ def plugin(where: Cluster, label: str = LABEL) -> NodeCost:
         ("", UNKNOWN),
         ("cheap", UNKNOWN),
         ("1.5", UNKNOWN),
-        (str(MOST + 1), MOST),
+        (str(MAX_COST + 1), MAX_COST),
         (str(2**63), UNKNOWN),
     ],
 )
@@ -59,7 +59,7 @@ def test_the_raw_score_is_the_cost(written: str | None, raw: int) -> None:
         (["10", None, "30"], [100, 0, 0]),
         (["10", "10", None], [100, 100, 0]),
         ([None, None], [0, 0]),
-        (["0", str(MOST)], [100, 0]),
+        (["0", str(MAX_COST)], [100, 0]),
     ],
 )
 def test_the_cheapest_node_gets_a_hundred(written: list[str | None], final: list[int]) -> None:
