@@ -9,6 +9,7 @@ import structlog
 
 from scheduler.framework.events import QueueingHint
 from scheduler.metrics.families import Families
+from scheduler.queue.metrics import QueueMetrics
 
 _log = structlog.get_logger(__name__)
 
@@ -61,8 +62,8 @@ class EngineRecorder:
         self._late_cycles[profile, result].inc()
 
 
-class QueueRecorder:
-    """Implements `scheduler.queue.metrics.QueueMetrics`."""
+class QueueRecorder(QueueMetrics):
+    """Maps `QueueMetrics` to Prometheus."""
 
     __slots__ = (
         "_hint_errors",

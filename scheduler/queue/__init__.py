@@ -1,29 +1,16 @@
 """The scheduling queue: pending pods wait at no cost, wake on change, and are never lost."""
 
-from scheduler.queue.cluster_events import (
-    EventFeatures,
-    node_events,
-    pod_events,
-)
-from scheduler.queue.nominator import (
-    QueueNominator,
-)
-from scheduler.queue.queue import (
-    SchedulingQueue,
-)
+from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
+from scheduler.queue.introspection import PodView, QueueInvariantError, QueueStatistics
+from scheduler.queue.nominator import QueueNominator
+from scheduler.queue.queue import AlreadyQueuedError, SchedulingQueue
 from scheduler.queue.queueing_hints import (
     DEFAULT_EVENTS,
     EXTENDER,
     build_hint_map,
     registered_resources,
 )
-from scheduler.queue.statistics import (
-    AlreadyQueuedError,
-    PodView,
-    QueueInvariantError,
-    QueueState,
-    QueueStatistics,
-)
+from scheduler.queue.sub_queues import QueueState
 
 __all__ = [
     "DEFAULT_EVENTS",

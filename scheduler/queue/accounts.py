@@ -79,7 +79,7 @@ class NamespaceAccounts:
         }
         return namespace in self._over and not before
 
-    def over(self) -> Collection[str]:
+    def over_limit(self) -> Collection[str]:
         """The namespaces whose pods go behind those of all others now; usually none."""
         if not self._over:
             return ()

@@ -36,7 +36,7 @@ POD_POPPED = "PodPopped"
 class InFlightEvent:
     """One event that happened, and the answers already given about it."""
 
-    event: ClusterEvent
+    cluster_event: ClusterEvent
     old: Any
     new: Any
     label: str

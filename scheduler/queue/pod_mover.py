@@ -1,10 +1,10 @@
-"""Puts one pod where it belongs: through the gates to active or backoff, or into the pool.
+"""Moves one pod: through PreEnqueue to active or backoff, or to the unschedulable pods.
 
-Invariant: every call leaves the pod in exactly one sub-queue, filed under what its record says, and
-the loop knows of what became due. A plugin that raises cannot break this: its pod waits at a gate
-and is tried again.
+Invariant: every call leaves the pod in exactly one sub-queue, indexed by what its record says, and
+signals the scheduling loop if work became due. A plugin that raises cannot break this: its pod is
+gated and tried again.
 
-Which pods to move, and why, is decided elsewhere.
+Other modules decide which pods to move, and why.
 """
 
 from __future__ import annotations
@@ -18,31 +18,24 @@ from scheduler.queue.nominator import QueueNominator
 from scheduler.queue.pre_enqueue import PreEnqueueRunner
 from scheduler.queue.queueing_hints import SKIP, HintIndex, QueueingDecision, QueueingStrategy
 from scheduler.queue.signals import Signals
-from scheduler.queue.statistics import QueueState
 from scheduler.queue.steady_clock import SteadyClock
-from scheduler.queue.sub_queues import SubQueues
+from scheduler.queue.sub_queues import QueueState, SubQueues
 from scheduler.queue.timetable import Timetable
 
 QUEUE_SORT: Final = "QueueSort"
-"""The gate of a pod for which the QueueSort plugin raised."""
+"""The gating plugin of a pod for which the QueueSort plugin raised."""
 
 MIN_RETRY: Final = 0.1
-"""Seconds that a gate stays closed at least, whatever its plugin asked for: no busy loop."""
+"""Seconds that a pod stays gated at least, whatever its plugin requested: no busy loop."""
 MIN_ERROR_RETRY: Final = 1.0
-"""Seconds until a gate that broke is tried again, at least."""
+"""Seconds at least until a PreEnqueue plugin that failed runs again."""
 
 
 class PodMover:
     """The only caller of `SubQueues.to_active`, `to_backoff` and `to_unschedulable`."""
 
     __slots__ = (
-        "_clock",
-        "_hints",
-        "_nominator",
-        "_policy",
-        "_pre_enqueue",
-        "_signals",
-        "_sub_queues",
+        "_clock", "_hints", "_nominator", "_policy", "_pre_enqueue", "_signals", "_sub_queues",
         "_timetable",
     )  # fmt: skip
 
@@ -58,7 +51,6 @@ class PodMover:
         signals: Signals,
         timetable: Timetable,
     ) -> None:
-        """The parts are the queue's own; nothing is kept here."""
         self._clock = clock
         self._policy = policy
         self._sub_queues = sub_queues
@@ -69,7 +61,7 @@ class PodMover:
         self._timetable = timetable
 
     def requeue(self, info: QueuedPodInfo, decision: QueueingDecision, event: str) -> QueueState:
-        """Put a pod, from the pool or from outside, where the verdict says; in backoff it waits on.
+        """Put an unschedulable or unqueued pod where the decision says, backoff respected.
 
         `event` is the label that metrics and people see. Returns where the pod is now.
         """
@@ -90,17 +82,18 @@ class PodMover:
         hint: str = "",
         now: float | None = None,
     ) -> QueueState:
-        """Move a pod to the active queue, or to the pool if a gate is closed.
+        """Move a pod to the active queue, or to the unschedulable pods if it is gated.
 
-        `now` spares reading the clock again.
+        `now` spares another read of the clock.
         """
         info.last_event, info.last_hint = event, hint
+        # With aligned backoff, PreEnqueue ran when the pod entered the backoff queue.
         if not (from_backoff and self._policy.aligned) and self.run_pre_enqueue(info):
             return self.move_to_unschedulable(info, event)
         try:
             self._sub_queues.to_active(info, event)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
-            return self._unsortable(info, event, cause)
+            return self._gate_unsortable(info, event, cause)
         info.requeue_at = None
         if info.initial_attempt_timestamp is None:
             info.initial_attempt_timestamp = self._clock.now() if now is None else now
@@ -110,18 +103,19 @@ class PodMover:
         return QueueState.ACTIVE
 
     def move_to_unschedulable(self, info: QueuedPodInfo, event: str) -> QueueState:
-        """Move a pod to the pool, or file it again there."""
+        """Move a pod to the unschedulable pods, or index it anew there."""
         self._sub_queues.to_unschedulable(info, event)
-        for due in (
-            self._sub_queues.retry_time(info),
-            self._timetable.next(self._sub_queues.unschedulable),
-        ):
+        next_periodic = self._timetable.next(self._sub_queues.unschedulable)
+        for due in (self._sub_queues.retry_time(info), next_periodic):
             if due is not None:
                 self._signals.due(due)
         return QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE
 
     def run_pre_enqueue(self, info: QueuedPodInfo) -> bool:
-        """Run PreEnqueue and note the outcome in the record; the caller moves the pod."""
+        """Run PreEnqueue and record the outcome; return whether the pod is gated now.
+
+        The caller moves the pod.
+        """
         rejection = self._pre_enqueue.run(info)
         if rejection is None:
             if info.gating_plugin:
@@ -136,20 +130,20 @@ class PodMover:
         return True
 
     def refresh(self, info: QueuedPodInfo) -> None:
-        """File a queued pod again after its object or its times changed."""
+        """Reorder a queued pod after its object or its times changed."""
         try:
             self._sub_queues.refresh(info)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
-            self._unsortable(info, QUEUE_SORT, cause)
+            self._gate_unsortable(info, QUEUE_SORT, cause)
             return
-        if self._policy.aligned and self._sub_queues.where(info.uid) is QueueState.BACKOFF:
-            # It may have been held back there, and be worth a try as it is now.
+        if self._policy.aligned and self._sub_queues.state(info.uid) is QueueState.BACKOFF:
+            # Its early retry may have been suppressed, which the change ends.
             self._signals.ready()
 
     def _move_to_backoff(self, info: QueuedPodInfo, event: str, hint: str) -> QueueState:
         info.last_event, info.last_hint = event, hint
         if not self._policy.aligned:
-            # PreEnqueue runs when the pod leaves backoff; until then nobody holds it.
+            # PreEnqueue runs when the pod leaves backoff; until then no plugin gates it.
             info.gate_openings += info.gated
             info.gating_plugin = ""
         elif self.run_pre_enqueue(info):
@@ -157,7 +151,7 @@ class PodMover:
         try:
             self._sub_queues.to_backoff(info, event)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
-            return self._unsortable(info, event, cause)
+            return self._gate_unsortable(info, event, cause)
         info.requeue_at = None
         self._signals.due(self._policy.release(self._policy.expiry(info)))
         if self._policy.aligned and self._sub_queues.backoff.poppable:
@@ -168,7 +162,7 @@ class PodMover:
         if plugin not in info.unschedulable_plugins:
             if plugin not in info.pending_plugins:
                 self._sub_queues.count_rejectors(info, 1, (plugin,))
-            # A new set, because groups of the pool may share the old one.
+            # A new set, because the old one may be shared.
             info.unschedulable_plugins = info.unschedulable_plugins | {plugin}
         info.gating_plugin = plugin
         info.gating_plugin_events = self._hints.events_of(plugin)
@@ -183,13 +177,12 @@ class PodMover:
             info.last_message = status.message
             if status.requeue_after is not None:
                 retry = now + max(status.requeue_after, MIN_RETRY)
-        asked = info.requeue_at
-        if asked is None or asked <= now or (retry is not None and retry < asked):
+        requested = info.requeue_at
+        if requested is None or requested <= now or (retry is not None and retry < requested):
             info.requeue_at = retry
 
-    def _unsortable(self, info: QueuedPodInfo, event: str, cause: Exception) -> QueueState:
-        # Without a sort key the pod has no place in any order. It must not be lost either: it waits
-        # at a gate.
+    def _gate_unsortable(self, info: QueuedPodInfo, event: str, cause: Exception) -> QueueState:
+        # Without a sort key the pod has no place in any order, and it must not be lost either.
         self._pre_enqueue.report(QUEUE_SORT, QUEUE_SORT, info.pod, cause)
         self._gate(info, QUEUE_SORT, error(cause))
         info.last_message = f"sorting the pod: {type(cause).__name__}: {cause}"

@@ -1,7 +1,7 @@
-"""Runs PreEnqueue plugins: may this pod enter the active queue?
+"""PreEnqueue plugins: they decide whether a pod may enter the active queue.
 
-Invariant: a plugin that raises closes the gate like one that refuses; nothing escapes. What a
-closed gate means for the pod's record and place is decided by the queue.
+Invariant: a plugin that raises gates the pod like one that rejects it; no exception escapes. The
+caller updates the pod's record and moves the pod.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scheduler.queue.unschedulable_pods import Group
 PRE_ENQUEUE: Final = "PreEnqueue"
 
 _SUCCESS: Final = Status(Code.SUCCESS)
-#: Durations of single plugins are observed for every tenth run, as upstream samples ten percent.
+#: Durations of single plugins are observed in every tenth run, as upstream samples ten percent.
 _SAMPLE_EVERY: Final = 10
 
 
@@ -45,8 +45,9 @@ class PreEnqueueRunner:
         timer: Callable[[], float] | None = None,
         on_error: PluginErrorListener | None = None,
     ) -> None:
-        """`timer` gives seconds for measuring; None measures nothing."""
+        """`timer` returns seconds, to measure runs; None measures nothing."""
         self._plugins = {profile: tuple(found) for profile, found in plugins.items()}
+        #: (profile, plugin name) -> the plugin, if it has the optional method `held`.
         self._with_held: dict[tuple[str, str], Any] = {
             (profile, plugin.name): plugin
             for profile, found in self._plugins.items()
@@ -59,21 +60,38 @@ class PreEnqueueRunner:
         self.counts = PreEnqueueCounts()
 
     def run(self, info: QueuedPodInfo) -> tuple[str, Status] | None:
-        """The first refusal and the plugin that gave it; None when all let the pod in.
+        """Return the first rejection and the plugin that made it; None when all let the pod in.
 
-        The plugin that refused last time goes first: if it still refuses, the others are not asked.
+        The plugin that gates the pod so far runs first: if it still rejects, no other one runs.
         """
         profile = info.pod.spec.scheduler_name
         plugins = self._plugins.get(profile, ())
         if info.gating_plugin:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != info.gating_plugin))
         self.counts.runs += 1
-        if self._timer is None:
-            return self._run(plugins, info.pod)
-        return self._measured(self._timer, profile, plugins, info.pod)
+        timer = self._timer
+        sampled = timer if self.counts.runs % _SAMPLE_EVERY == 0 else None
+        run_started = timer() if timer else 0.0
+        rejection: tuple[str, Status] | None = None
+        for plugin in plugins:
+            started = sampled() if sampled else 0.0
+            status = self._call(plugin, info.pod)
+            if sampled:
+                label = (status or _SUCCESS).code.label
+                self._metrics.plugin_duration(plugin.name, label, sampled() - started)
+            if status is not None:
+                rejection = plugin.name, status
+                break
+        if timer:
+            outcome = rejection[1] if rejection else _SUCCESS
+            self._metrics.pre_enqueue_duration(profile, outcome.code.label, timer() - run_started)
+        return rejection
 
     def may_ungate(self, group: Group, changed: object) -> list[QueuedPodInfo]:
-        """Members of a gated group but for those whose gate no event about `changed` opens."""
+        """Return the members of a gated group that an event about `changed` may free.
+
+        All of them, unless the gating plugin's method `held` names pods that it keeps gated.
+        """
         sample = group.sample
         plugin = self._with_held.get((sample.pod.spec.scheduler_name, sample.gating_plugin))
         if plugin is None:
@@ -87,39 +105,9 @@ class PreEnqueueRunner:
             return list(group.members.values())
 
     def report(self, plugin: str, what: str, pod: Pod, cause: Exception) -> None:
-        """Tell the log that a plugin raised."""
+        """Hand an exception that a plugin raised to the log."""
         if self._on_error:
             self._on_error(plugin, what, pod, cause)
-
-    def _run(self, plugins: Sequence[PreEnqueuePlugin], pod: Pod) -> tuple[str, Status] | None:
-        for plugin in plugins:
-            status = self._call(plugin, pod)
-            if status is not None:
-                return plugin.name, status
-        return None
-
-    def _measured(
-        self,
-        timer: Callable[[], float],
-        profile: str,
-        plugins: Sequence[PreEnqueuePlugin],
-        pod: Pod,
-    ) -> tuple[str, Status] | None:
-        sampled = self.counts.runs % _SAMPLE_EVERY == 0
-        began = timer()
-        rejection = None
-        for plugin in plugins:
-            started = timer()
-            status = self._call(plugin, pod)
-            if sampled:
-                label = (status or _SUCCESS).code.label
-                self._metrics.plugin_duration(plugin.name, label, timer() - started)
-            if status is not None:
-                rejection = plugin.name, status
-                break
-        outcome = rejection[1] if rejection else _SUCCESS
-        self._metrics.pre_enqueue_duration(profile, outcome.code.label, timer() - began)
-        return rejection
 
     def _call(self, plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
         try:

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
+from scheduler.api.label_sets import labels_key
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.framework.events import (
+    ATTEMPT_OUTCOME,
     UNSCHEDULED_POD_UPDATE,
     ActionType,
     ClusterEvent,
@@ -31,7 +33,6 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import ConfigurationError
 from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.metrics import QueueMetrics
-from scheduler.queue.sieve import NO_REQUIRED_KEYS, RequiredKeys
 
 EXTENDER: Final = "Extender"
 """The pseudo plugin in whose name extenders reject pods."""
@@ -206,24 +207,52 @@ def _registrations(name: str, events: Sequence[ClusterEventWithHint]) -> list[Re
     return found
 
 
+def identity(pod: Pod) -> Hashable | None:
+    """Return what a per-signature hint may read of a pod; None without an interned signature."""
+    signature = pod.interned
+    if signature is None:
+        return None
+    # The id, not the signature: some identities outlive their pods and must not keep large
+    # signatures alive.
+    return (signature.id, pod.pin, pod.metadata.namespace, labels_key(pod.metadata.labels))
+
+
 @dataclass(frozen=True, slots=True)
 class EventSubscription:
-    """Who waits for one event."""
+    """The plugins that registered one event."""
 
     label: str
     #: Plugins of any profile, in the order of registration.
     plugins: tuple[str, ...]
     by_profile: Mapping[str, tuple[Registration, ...]]
-    #: Registrations of a plugin, where all that match the event have keys.
+    #: Registrations of a plugin, if all that match the event have hint keys.
     keyed: Mapping[str, tuple[Registration, ...]]
+
+    def provided_keys(self, plugin: str, event: InFlightEvent) -> list[Hashable] | None:
+        """Return the (registration, hint key) pairs for which the event may help a pod.
+
+        The key None stands for pods whose required keys are unknown. None instead of a list: the
+        event may help any pod that the plugin rejected.
+        """
+        registrations = self.keyed.get(plugin)
+        if registrations is None:
+            return None
+        found: list[Hashable] = []
+        for each in registrations:
+            keys = _hint_keys(each.keys, "provided_keys", event.old, event.new)
+            if keys is None:
+                return None
+            found.append((each, None))
+            found += ((each, key) for key in keys)
+        return found
 
 
 @dataclass(slots=True)
 class HintCounts:
-    """How often hints were asked, since the start."""
+    """Number of hint evaluations since the start."""
 
     calls: int = 0
-    #: Answers taken from an earlier call for a pod of the same signature, labels and namespace.
+    #: Results reused from a call for a pod of the same signature, labels and namespace.
     shared: int = 0
     errors: int = 0
 
@@ -232,14 +261,8 @@ class HintIndex:
     """All registrations of all profiles, looked up by event."""
 
     __slots__ = (
-        "_events_by_plugin",
-        "_keyed",
-        "_metrics",
-        "_on_error",
-        "_profiles",
-        "_subscriptions",
-        "_timer",
-        "counts",
+        "_events_by_plugin", "_keyed", "_metrics", "_on_error", "_profiles", "_subscriptions",
+        "_timer", "counts",
     )  # fmt: skip
 
     def __init__(
@@ -249,7 +272,7 @@ class HintIndex:
         timer: Callable[[], float] | None = None,
         on_error: PluginErrorListener | None = None,
     ) -> None:
-        """`timer` gives seconds for measuring hints; None measures nothing."""
+        """`timer` returns seconds, to measure hints; None measures nothing."""
         self._profiles = dict(hints)
         self._metrics = metrics
         self._timer = timer
@@ -262,29 +285,27 @@ class HintIndex:
                 events_by_plugin.setdefault(each.plugin, {})[each.event] = None
                 if each.keys is not None:
                     self._keyed.setdefault(each.plugin, []).append((profile, each))
-        self._events_by_plugin = {
-            plugin: tuple(events) for plugin, events in events_by_plugin.items()
-        }
+        self._events_by_plugin = {name: tuple(found) for name, found in events_by_plugin.items()}
         self.counts = HintCounts()
 
     def subscription(self, event: ClusterEvent) -> EventSubscription:
-        """Who waits for the event; computed once per distinct event."""
+        """Return the plugins that registered the event; computed once per distinct event."""
         found = self._subscriptions.get(event)
         if found is None:
-            found = self._subscriptions[event] = self._find(event)
+            found = self._subscriptions[event] = self._subscribe(event)
         return found
 
     def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
-        """What a plugin registered, over all profiles."""
+        """Return the events that a plugin registered, over all profiles."""
         return self._events_by_plugin.get(plugin, ())
 
     def evaluate(
         self, event: InFlightEvent, info: QueuedPodInfo, pod_identity: Hashable | None
     ) -> QueueingDecision:
-        """Whether the event is worth another attempt for the pod.
+        """Decide whether the event is worth another attempt for the pod, and how soon.
 
-        `pod_identity` is `pool.identity(info.pod)`; per-signature hints are asked once per
-        identity.
+        As in scheduling_queue.go: isPodWorthRequeuing. `pod_identity` is `identity(info.pod)`, or
+        None to evaluate every hint anew; a per-signature hint runs once per event and identity.
         """
         pending = info.pending_plugins
         rejectors = info.unschedulable_plugins
@@ -292,15 +313,15 @@ class HintIndex:
             return AFTER_BACKOFF
         if event.plugin:
             return _decision_of_plugin(event.plugin, rejectors, pending)
-        if event.event.wildcard:
+        if event.cluster_event.wildcard:
             forced = event.new
             others = forced is not None and getattr(forced, "uid", None) != info.uid
             return SKIP if others else AFTER_BACKOFF
-        if info.pod.spec.scheduler_name not in self._profiles:
+        profile = info.pod.spec.scheduler_name
+        if profile not in self._profiles:
             return AFTER_BACKOFF
         decision = SKIP
-        subscription = self.subscription(event.event)
-        for each in subscription.by_profile.get(info.pod.spec.scheduler_name, ()):
+        for each in self.subscription(event.cluster_event).by_profile.get(profile, ()):
             plugin = each.plugin
             if plugin not in pending and (plugin not in rejectors or decision is not SKIP):
                 continue
@@ -313,14 +334,43 @@ class HintIndex:
                 break
         return decision
 
-    def shared_by_signature(self, event: InFlightEvent, sample: QueuedPodInfo) -> bool:
-        """Whether one evaluation answers for all pods like `sample`: their hints say so.
+    def evaluate_missed(
+        self, events: Iterable[InFlightEvent], info: QueuedPodInfo
+    ) -> tuple[QueueingDecision, str]:
+        """Decide for a rejected pod by the events since it was popped, then by its attempt.
 
-        Not for the pod that the event is about: a hint may know its own pod.
+        As in scheduling_queue.go: determineSchedulingHintForInFlightPod; `ATTEMPT_OUTCOME` is
+        kubestow's own. Returns the label of the deciding event, too; empty when none did.
         """
-        if event.plugin or event.event.wildcard:
+        decision, label = SKIP, ""
+        pod_identity = identity(info.pod)
+        for event in events:
+            if not event.concerns(info):
+                continue
+            found = self.evaluate(event, info, pod_identity)
+            if found.strategy > decision.strategy:
+                decision, label = found, event.label
+                if found.strategy is QueueingStrategy.IMMEDIATELY or not info.pending_plugins:
+                    break
+        if decision is SKIP and self.subscription(ATTEMPT_OUTCOME).plugins:
+            outcome = InFlightEvent(ATTEMPT_OUTCOME, None, info, ATTEMPT_OUTCOME.label)
+            found = self.evaluate(outcome, info, None)
+            if found is not SKIP:
+                # Never immediately, even for a pending plugin: retrying on the outcome of each
+                # attempt without backoff would be a busy loop.
+                decision = QueueingDecision(QueueingStrategy.AFTER_BACKOFF, found.plugin)
+                label = outcome.label
+        return decision, label
+
+    def shared_by_signature(self, event: InFlightEvent, sample: QueuedPodInfo) -> bool:
+        """Whether one evaluation holds for all pods of the same group as `sample`.
+
+        True if every hint concerned is per-signature. The pod that the event itself is about must
+        be evaluated separately: a hint may recognise its own pod.
+        """
+        if event.plugin or event.cluster_event.wildcard:
             return False
-        subscription = self.subscription(event.event)
+        subscription = self.subscription(event.cluster_event)
         rejectors = sample.rejectors
         return all(
             each.per_signature or each.hint is None
@@ -328,33 +378,25 @@ class HintIndex:
             if each.plugin in rejectors
         )
 
-    def required_keys(self, info: QueuedPodInfo, plugins: Iterable[str]) -> RequiredKeys:
-        """What the keyed registrations of plugins that hold the pod say that it wants."""
-        found: dict[Hashable, Collection[Hashable] | None] = {}
+    def required_keys(self, info: QueuedPodInfo, plugins: Iterable[str]) -> list[Hashable]:
+        """Return (registration, hint key) pairs of a pod that the plugins hold, to index it by.
+
+        The key None means that the pod's required keys are unknown.
+        """
+        found: list[Hashable] = []
         pod, own_profile = info.pod, info.pod.spec.scheduler_name
         for plugin in plugins:
             for profile, each in self._keyed.get(plugin, ()):
                 if pod.interned is None or own_profile not in self._profiles:
-                    # A pod of no profile is woken by any event; one that nobody interned may
-                    # change and stay in its group.
-                    found[each] = None
+                    # Any event moves a pod without a profile; a pod without an interned signature
+                    # may change and stay in its group.
+                    found.append((each, None))
                 elif own_profile == profile:
-                    found[each] = _call_keys(each.keys, "required_keys", pod)
-        return found or NO_REQUIRED_KEYS
-
-    def provided_keys(
-        self, registrations: Iterable[Registration], event: InFlightEvent
-    ) -> list[tuple[Registration, Collection[Hashable]]] | None:
-        """What the event offers to each; None when it may concern any pod."""
-        found = []
-        for each in registrations:
-            keys = _call_keys(each.keys, "provided_keys", event.old, event.new)
-            if keys is None:
-                return None
-            found.append((each, keys))
+                    keys = _hint_keys(each.keys, "required_keys", pod)
+                    found += ((each, key) for key in ((None,) if keys is None else keys))
         return found
 
-    def _find(self, event: ClusterEvent) -> EventSubscription:
+    def _subscribe(self, event: ClusterEvent) -> EventSubscription:
         by_profile = {
             profile: tuple(each for each in registrations if each.event.matches(event))
             for profile, registrations in self._profiles.items()
@@ -409,11 +451,11 @@ class HintIndex:
         return QueueingHint.SKIP if result is QueueingHint.SKIP else QueueingHint.QUEUE
 
 
-def _call_keys(keys: HintKeys | None, what: str, *about: Any) -> Collection[Hashable] | None:
+def _hint_keys(keys: HintKeys | None, function: str, *objects: Any) -> Collection[Hashable] | None:
     try:
-        result: Collection[Hashable] | None = getattr(keys, what)(*about)
-        return None if result is None else frozenset(result)
-    except Exception:  # noqa: BLE001 - boundary: plugin call; unknown, and the hint says why
+        found: Collection[Hashable] | None = getattr(keys, function)(*objects)
+        return None if found is None else frozenset(found)
+    except Exception:  # noqa: BLE001 - boundary: plugin call; the hint will report the cause
         return None
 
 

@@ -19,7 +19,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
-from scheduler.queue.unschedulable_pods import identity
+from scheduler.queue.queueing_hints import identity
 
 ROUND_SECONDS: Final = 0.1
 """The least time between two rounds of early attempts by pods like those turned down."""

@@ -1,4 +1,4 @@
-"""Where every pending pod is: active, backoff or pool; and every move from one to another.
+"""The three sub-queues (active, backoff, unschedulable), and every move between them.
 
 Invariant: a pod (by UID) is in at most one sub-queue, and so is a name; the gauges follow every
 move. A move either happens as a whole or, when the QueueSort plugin raises, not at all.
@@ -6,87 +6,90 @@ move. A move either happens as a whole or, when the QueueSort plugin raises, not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.active_queue import ActiveQueue, no_namespaces
+from scheduler.queue.active_queue import ActiveQueue
 from scheduler.queue.backoff_queue import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
 from scheduler.queue.heap import KeyedHeap
 from scheduler.queue.metrics import QueueMetrics
 from scheduler.queue.retry_suppressor import RetrySuppressor
-from scheduler.queue.statistics import QueueState
-from scheduler.queue.unschedulable_pods import RequiredKeysOf, UnschedulablePods
+from scheduler.queue.unschedulable_pods import RequiredKeys, UnschedulablePods
 
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
+
+
+class QueueState(StrEnum):
+    """Where a pod is. All values but the last are labels of upstream's metric `pending_pods`."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in-flight"
+
 
 UNSCHEDULABLE_STATES: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
 
 
 class SubQueues:
-    """The three sub-queues, an index over them, and their gauges."""
+    """The sub-queues, an index over them, and their gauges."""
 
     __slots__ = (
-        "_metrics",
-        "_names",
-        "_policy",
-        "_retries",
-        "_where",
-        "active",
-        "backoff",
+        "_by_state", "_metrics", "_names", "_policy", "_retries", "_states", "active", "backoff",
         "unschedulable",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
         policy: BackoffPolicy,
         sort_key: SortKey,
         metrics: QueueMetrics,
-        required_keys: RequiredKeysOf,
-        over: Callable[[], Collection[str]] = no_namespaces,
+        required_keys: RequiredKeys,
+        over_limit: Callable[[], Collection[str]],
     ) -> None:
-        """`over` gives the namespaces whose pods are popped after all others."""
-        self.active = ActiveQueue(sort_key, over)
+        """`over_limit` returns the namespaces whose pods are popped after all others."""
+        self.active = ActiveQueue(sort_key, over_limit)
         self.backoff = BackoffQueue(policy, sort_key)
         self.unschedulable = UnschedulablePods(required_keys)
+        self._by_state: Mapping[QueueState, ActiveQueue | BackoffQueue | UnschedulablePods] = {
+            QueueState.ACTIVE: self.active,
+            QueueState.BACKOFF: self.backoff,
+            QueueState.UNSCHEDULABLE: self.unschedulable,
+            QueueState.GATED: self.unschedulable,
+        }
         self._policy = policy
         self._metrics = metrics
-        #: Pods of the pool that asked to be tried again at a time, by that time.
+        #: Unschedulable pods with a `requeue_at`, by `retry_time`.
         self._retries: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        self._where: dict[str, QueueState] = {}
+        self._states: dict[str, QueueState] = {}
         self._names: dict[str, QueuedPodInfo] = {}
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._states)
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         return iter(self._names.values())
 
-    def where(self, uid: str) -> QueueState | None:
-        """The place of a pod, None when it is in none."""
-        return self._where.get(uid)
+    def state(self, uid: str) -> QueueState | None:
+        """Return the sub-queue that the pod is in; None when it is in none."""
+        return self._states.get(uid)
 
     def get(self, uid: str) -> QueuedPodInfo | None:
-        """The record of a queued pod."""
-        state = self._where.get(uid)
-        if state is None:
-            return None
-        if state is QueueState.ACTIVE:
-            return self.active.get(uid)
-        if state is QueueState.BACKOFF:
-            return self.backoff.get(uid)
-        return self.unschedulable.get(uid)
+        """Return the record of a queued pod; None for others."""
+        state = self._states.get(uid)
+        return None if state is None else self._by_state[state].get(uid)
 
     def by_name(self, key: str) -> QueuedPodInfo | None:
-        """The record of the queued pod called `namespace/name`."""
+        """Return the record of the queued pod called `namespace/name`; None when there is none."""
         return self._names.get(key)
 
     def rank(self, uid: str) -> int | None:
-        """How many pods leave the same sub-queue before this one; None where there is no order."""
-        state = self._where.get(uid)
-        if state is QueueState.ACTIVE:
-            return self.active.rank(uid)
-        return self.backoff.rank(uid) if state is QueueState.BACKOFF else None
+        """Count the pods that leave the same sub-queue before this one; None without an order."""
+        queue = self._by_state[self._states[uid]]
+        return None if isinstance(queue, UnschedulablePods) else queue.rank(uid)
 
     def to_active(self, info: QueuedPodInfo, event: str) -> None:
         """Move a pod to the active queue from wherever it is. Raises what QueueSort raises."""
@@ -94,12 +97,12 @@ class SubQueues:
         self._moved(info, QueueState.ACTIVE, event)
 
     def to_backoff(self, info: QueuedPodInfo, event: str) -> None:
-        """Move a pod to the backoff queue from the pool or from outside; as `to_active`."""
+        """Move an unschedulable or new pod to the backoff queue. Raises what QueueSort raises."""
         self.backoff.add(info)
         self._moved(info, QueueState.BACKOFF, event)
 
     def to_unschedulable(self, info: QueuedPodInfo, event: str) -> None:
-        """Move a pod to the pool, or file it again when it is there and its record changed."""
+        """Move a pod to the unschedulable pods, or index it anew there after a change."""
         self.unschedulable.put(info)
         due = self.retry_time(info)
         if due is None:
@@ -109,7 +112,7 @@ class SubQueues:
         self._moved(info, QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE, event)
 
     def retry_time(self, info: QueuedPodInfo) -> float | None:
-        """When a pod of the pool is tried again without any event: never in backoff."""
+        """Return when an unschedulable pod is retried without any event, backoff respected."""
         if info.requeue_at is None:
             return None
         expiry = self._policy.expiry(info)
@@ -118,12 +121,12 @@ class SubQueues:
         return max(info.requeue_at, self._policy.release(expiry))
 
     def next_retry(self) -> float | None:
-        """The earliest `retry_time` in the pool."""
+        """Return the earliest `retry_time` of all unschedulable pods."""
         head = self._retries.peek()
         return None if head is None else float(head[0])
 
     def next_retry_due(self, now: float) -> QueuedPodInfo | None:
-        """A pod of the pool whose time has come; it stays in the pool, without a time."""
+        """Clear and return the next record whose `retry_time` has come; the pod is not moved."""
         head = self._retries.peek()
         if head is None or head[0] > now:
             return None
@@ -132,8 +135,8 @@ class SubQueues:
         return head[1]
 
     def refresh(self, info: QueuedPodInfo) -> None:
-        """File a queued pod again after its record changed. Raises what QueueSort raises."""
-        state = self._where[info.uid]
+        """Reorder a queued pod after its record changed. Raises what QueueSort raises."""
+        state = self._states[info.uid]
         if state is QueueState.ACTIVE:
             self.active.add(info)
         elif state is QueueState.BACKOFF:
@@ -144,24 +147,22 @@ class SubQueues:
     def count_rejectors(
         self, info: QueuedPodInfo, delta: int, plugins: Iterable[str] | None = None
     ) -> None:
-        """Keep the gauge `unschedulable_pods`, for all plugins that rejected the pod or some."""
+        """Update the gauge `unschedulable_pods` for these plugins; None: for all rejectors."""
         profile = info.pod.spec.scheduler_name
         for plugin in info.rejectors if plugins is None else plugins:
             self._metrics.unschedulable_pods(plugin, profile, delta)
 
-    def remove(self, uid: str) -> QueuedPodInfo | None:
-        """Take a pod out of whatever place it is in; None when it is in none."""
-        state = self._where.get(uid)
-        if state is None:
-            return None
-        info = self._take(state, uid)
+    def remove(self, info: QueuedPodInfo) -> None:
+        """Take a queued pod out."""
+        state = self._states[info.uid]
+        self._take(state, info.uid)
         self._left(info, state)
-        return info
 
     def pop(self, suppressor: RetrySuppressor, *, early: bool) -> QueuedPodInfo | None:
-        """Take out the next pod; None when there is none, or `active.pop_again`.
+        """Take out the next pod; None when there is none, or when `active.pop_again` is set.
 
-        `early`: from the backoff queue if nothing is active, but for those that are `suppressor`.
+        With `early`, a pod in backoff is popped when none is active, unless its retry is suppressed
+        (KEP-5142: pop pod from backoffQ when activeQ is empty).
         """
         info = self.active.pop()
         if info is not None:
@@ -174,7 +175,7 @@ class SubQueues:
         return info
 
     def violations(self) -> list[str]:
-        """What is broken inside, for `validate()`."""
+        """Return the broken invariants, for `validate()`."""
         found = (
             self.active.violations() + self.backoff.violations() + self.unschedulable.violations()
         )
@@ -185,17 +186,17 @@ class SubQueues:
             for info in self.unschedulable
         ]
         found += [f"retry times: {text}" for text in self._retries.violations()]
-        wanting = {info.uid for info in self.unschedulable if info.requeue_at is not None}
-        if wanting != {info.uid for info in self._retries.items()}:
-            found.append("the pods with a retry time are not those that wait for one")
+        timed = {info.uid for info in self.unschedulable if info.requeue_at is not None}
+        if timed != {info.uid for info in self._retries.items()}:
+            found.append("the index of retry times differs from the unschedulable pods")
         if len({uid for uid, _ in actual}) != len(actual):
             found.append("a pod is in two sub-queues")
-        if dict(actual) != self._where:
-            found.append("the index of places differs from the sub-queues")
-        if {info.uid for info in self._names.values()} != self._where.keys():
-            found.append("the index of names differs from the index of places")
+        if dict(actual) != self._states:
+            found.append("the index of states differs from the sub-queues")
+        if {info.uid for info in self._names.values()} != self._states.keys():
+            found.append("the index of names differs from the index of states")
         found += [
-            f"pod {info.key} is filed under the name {key}"
+            f"pod {info.key} is indexed under the name {key}"
             for key, info in self._names.items()
             if info.key != key or self.get(info.uid) is not info
         ]
@@ -203,10 +204,10 @@ class SubQueues:
 
     def _moved(self, info: QueuedPodInfo, state: QueueState, event: str) -> None:
         uid = info.uid
-        before = self._where.get(uid)
+        before = self._states.get(uid)
         if before is state:
             return
-        self._where[uid] = state
+        self._states[uid] = state
         self._metrics.pending_pods(state, 1)
         if before is None:
             self._names[info.key] = info
@@ -219,17 +220,12 @@ class SubQueues:
         self._metrics.incoming_pods(queue, event)
 
     def _left(self, info: QueuedPodInfo, state: QueueState) -> None:
-        del self._where[info.uid]
+        del self._states[info.uid]
         del self._names[info.key]
         self._metrics.pending_pods(state, -1)
 
-    def _take(self, state: QueueState, uid: str) -> QueuedPodInfo:
-        if state is QueueState.ACTIVE:
-            info = self.active.remove(uid)
-        elif state is QueueState.BACKOFF:
-            info = self.backoff.remove(uid)
-        else:
-            info = self.unschedulable.remove(uid)
+    def _take(self, state: QueueState, uid: str) -> None:
+        removed = self._by_state[state].remove(uid)
+        assert removed is not None, f"pod {uid} is indexed as {state}, but not there"
+        if state in UNSCHEDULABLE_STATES:
             self._retries.remove(uid)
-        assert info is not None, f"pod {uid} is indexed in {state}, but not there"
-        return info

@@ -1,57 +1,43 @@
-"""The unschedulable pool: gated pods, and failed pods for which nothing promising happened since.
+"""Unschedulable pods: gated pods, and rejected pods that no event since may have helped.
 
-Pods are grouped: members of a group have the same profile, signature, labels, namespace and node
-pin, were rejected by the same plugins and are held by the same gate. Where the hints of an event
-depend on nothing else, one evaluation answers for the whole group, and a group that stays is not
-walked.
+Pods are grouped: the members of a group share profile, signature, labels, namespace and node pin,
+were rejected by the same plugins and are held by the same gate. Where the hints of an event depend
+on nothing else, one evaluation decides for the whole group, and a group that stays is not walked.
 
 Groups are indexed by the plugins whose events can move them: a gated group by its gating plugin
-alone, another by each of its rejectors. So an event costs nothing for pods that it cannot wake,
-however many there are.
+alone, any other by each of its rejectors. If a thousand pods wait for a thousand different labels,
+their plugin may register hint keys (`HintKeys`): groups are then also indexed by (registration,
+required key), and an event looks up the keys that it provides. So an event costs nothing for pods
+that it cannot help, however many there are.
 
-Invariant: a pod is in one group, and the index holds exactly the groups that have members. The
-records are indexed as they were when put in; whoever changes a record's plugins, gate or pod must
-`put` it again.
+Invariant: a pod is in one group, and the index holds exactly the groups that have members, under
+the keys computed when the group was made. Whoever changes a record's plugins, gate or pod must
+`put` the record again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
-from scheduler.api.label_sets import labels_key
-from scheduler.api.pod import Pod
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.sieve import NO_REQUIRED_KEYS, HintKeyIndex, RequiredKeys
+from scheduler.queue.in_flight import InFlightEvent
+from scheduler.queue.queueing_hints import EventSubscription, identity
 
-RequiredKeysOf = Callable[[QueuedPodInfo, Iterable[str]], RequiredKeys]
-"""`required_keys(info, plugins)`: what a pod that these plugins hold wants of events."""
-
-
-def _nothing(_info: QueuedPodInfo, _plugins: Iterable[str]) -> RequiredKeys:
-    return NO_REQUIRED_KEYS
-
-
-def identity(pod: Pod) -> Hashable | None:
-    """What a per-signature hint may read of a pod; None when nobody interned its signature."""
-    signature = pod.interned
-    if signature is None:
-        return None
-    # Not the signature itself: who remembers pods that are gone must not keep large signatures
-    # alive.
-    return (signature.id, pod.pin, pod.metadata.namespace, labels_key(pod.metadata.labels))
+RequiredKeys = Callable[[QueuedPodInfo, Iterable[str]], Iterable[Hashable]]
+"""`required_keys(info, plugins)`: (registration, hint key) pairs of a pod that the plugins hold."""
 
 
 class Group:
-    """Pods that every per-signature hint answers alike."""
+    """Pods for which every per-signature hint gives the same result."""
 
-    __slots__ = ("gated", "identity", "indexed_under", "key", "members", "required_keys", "sample")
+    __slots__ = ("gated", "identity", "index_keys", "key", "members", "plugins", "sample")
 
     def __init__(
         self,
         key: Hashable,
         pod_identity: Hashable | None,
         sample: QueuedPodInfo,
-        required_keys: RequiredKeysOf = _nothing,
+        required_keys: RequiredKeys,
     ) -> None:
         self.key = key
         #: None: the pod has no interned signature, and is alone in its group.
@@ -59,10 +45,11 @@ class Group:
         #: Any member; profile, rejectors, pending plugins and gate are those of all members.
         self.sample = sample
         self.members: dict[str, QueuedPodInfo] = {}
-        self.indexed_under = _plugins(sample)
         #: Whether a PreEnqueue plugin holds the members.
         self.gated = sample.gated
-        self.required_keys = required_keys(sample, self.indexed_under)
+        #: The plugins whose events can move the members.
+        self.plugins = _plugins(sample)
+        self.index_keys = (*self.plugins, *required_keys(sample, self.plugins))
 
 
 def _plugins(info: QueuedPodInfo) -> tuple[str, ...]:
@@ -72,40 +59,36 @@ def _plugins(info: QueuedPodInfo) -> tuple[str, ...]:
 
 
 class UnschedulablePods:
-    """Pods by UID, in groups indexed by plugin."""
+    """Pods by UID, in groups indexed by plugin and by hint key."""
 
-    __slots__ = ("_by_plugin", "_gated", "_group_of", "_groups", "_key_index", "_required_keys")
+    __slots__ = ("_gated", "_group_of", "_groups", "_index", "_required_keys")
 
-    def __init__(self, required_keys: RequiredKeysOf = _nothing) -> None:
-        """`required_keys` says what the pods of a new group want of events."""
+    def __init__(self, required_keys: RequiredKeys) -> None:
         self._required_keys = required_keys
-        self._key_index: HintKeyIndex[Group] = HintKeyIndex()
         self._groups: dict[Hashable, Group] = {}
         self._group_of: dict[str, Group] = {}
-        self._by_plugin: dict[str, dict[Hashable, Group]] = {}
+        #: Plugin name, or (registration, hint key) -> groups by their key.
+        self._index: dict[Hashable, dict[Hashable, Group]] = {}
         self._gated = 0
 
     def __len__(self) -> int:
         return len(self._group_of)
-
-    def __contains__(self, uid: object) -> bool:
-        return uid in self._group_of
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         return (group.members[uid] for uid, group in self._group_of.items())
 
     @property
     def gated(self) -> int:
-        """How many pods are held by a PreEnqueue plugin."""
+        """Number of pods held by a PreEnqueue plugin."""
         return self._gated
 
     def get(self, uid: str) -> QueuedPodInfo | None:
-        """The pod, None when it is not here."""
+        """Return the pod's record; None when it is not here."""
         group = self._group_of.get(uid)
         return None if group is None else group.members[uid]
 
     def put(self, info: QueuedPodInfo) -> None:
-        """Insert a pod, or move it to the group that it belongs to now."""
+        """Insert a pod, or move it to the group that its record belongs to now."""
         uid = info.uid
         pod_identity = identity(info.pod)
         key: Hashable = (
@@ -124,9 +107,8 @@ class UnschedulablePods:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(key, pod_identity, info, self._required_keys)
-            self._key_index.add(key, group, group.required_keys)
-            for plugin in group.indexed_under:
-                self._by_plugin.setdefault(plugin, {})[key] = group
+            for index_key in group.index_keys:
+                self._index.setdefault(index_key, {})[key] = group
         group.members[uid] = info
         self._group_of[uid] = group
         self._gated += group.gated
@@ -144,65 +126,63 @@ class UnschedulablePods:
             group.sample = next(iter(group.members.values()))
         return info
 
-    def groups_of(self, plugins: Iterable[str]) -> list[Group]:
-        """The groups that events registered by one of these plugins can move, each once."""
+    def candidates(self, event: InFlightEvent, subscription: EventSubscription) -> list[Group]:
+        """Return the groups whose hints must be evaluated for the event, each once."""
+        if event.cluster_event.wildcard:
+            held = self._held_by(subscription.plugins).values()
+            return [group for group in held if group.gated] + self.groups(gated=False)
         found: dict[Hashable, Group] = {}
-        for plugin in plugins:
-            found.update(self._by_plugin.get(plugin, ()))
+        for plugin in subscription.plugins:
+            if plugin not in self._index:
+                continue
+            provided = subscription.provided_keys(plugin, event)
+            found |= self._held_by((plugin,) if provided is None else provided)
+        # Hint keys are promised for other pods' events only, see `HintKeys`.
+        own = self._group_of.get(event.subject)
+        if own is not None and not set(own.plugins).isdisjoint(subscription.plugins):
+            found[own.key] = own
         return list(found.values())
 
-    def groups_requiring(
-        self, registration: Hashable, provided_keys: Collection[Hashable]
-    ) -> list[Group]:
-        """The groups for which an event that offers these keys may do something."""
-        return list(self._key_index.find(registration, provided_keys).values())
-
     def group_of(self, uid: str) -> Group | None:
-        """The group that the pod is in, None when it is not here."""
+        """Return the group that the pod is in; None when it is not here."""
         return self._group_of.get(uid)
 
     def groups(self, *, gated: bool) -> list[Group]:
-        """All groups of gated pods, or all of the others."""
+        """Return all groups of gated pods, or all others."""
         return [group for group in self._groups.values() if group.gated is gated]
 
     def has_groups_of(self, plugins: Iterable[str]) -> bool:
-        """Whether `groups_of` would find any."""
-        return not self._by_plugin.keys().isdisjoint(plugins)
+        """Whether an event registered by one of these plugins can move any pod."""
+        return not self._index.keys().isdisjoint(plugins)
 
     def violations(self) -> list[str]:
-        """What is broken inside, for `validate()`."""
+        """Return the broken invariants, for `validate()`."""
         found: list[str] = []
         for uid, group in self._group_of.items():
             info = group.members.get(uid)
             if info is None:
-                found.append(f"pool: pod {uid} is not in the group that it is filed under")
-            elif _plugins(info) != group.indexed_under or info.gated is not group.gated:
-                found.append(f"pool: pod {info.key} changed without being filed again")
+                found.append(f"unschedulable pods: pod {uid} is missing from its group")
+            elif _plugins(info) != group.plugins or info.gated is not group.gated:
+                found.append(f"unschedulable pods: pod {info.key} changed without a new put")
         if sum(len(group.members) for group in self._groups.values()) != len(self._group_of):
-            found.append("pool: groups and pods do not add up")
+            found.append("unschedulable pods: groups and pods do not add up")
         if sum(info.gated for info in self) != self._gated:
-            found.append("pool: the number of gated pods is wrong")
-        expected = {
-            (plugin, key) for key, group in self._groups.items() for plugin in group.indexed_under
-        }
-        indexed = {(plugin, key) for plugin, groups in self._by_plugin.items() for key in groups}
-        if expected != indexed:
-            found.append("pool: the plugin index and the groups differ")
-        required_keys = {
-            (registration, want, key)
-            for key, group in self._groups.items()
-            for registration, wants in group.required_keys.items()
-            for want in ((None,) if wants is None else wants)
-        }
-        if required_keys != self._key_index.entries():
-            found.append("pool: the sieve and the groups differ")
+            found.append("unschedulable pods: the number of gated pods is wrong")
+        expected = {(each, key) for key, group in self._groups.items() for each in group.index_keys}
+        if expected != {(each, key) for each, groups in self._index.items() for key in groups}:
+            found.append("unschedulable pods: the index and the groups differ")
+        return found
+
+    def _held_by(self, index_keys: Iterable[Hashable]) -> dict[Hashable, Group]:
+        found: dict[Hashable, Group] = {}
+        for index_key in index_keys:
+            found.update(self._index.get(index_key, ()))
         return found
 
     def _drop(self, group: Group) -> None:
         del self._groups[group.key]
-        self._key_index.discard(group.key, group.required_keys)
-        for plugin in group.indexed_under:
-            groups = self._by_plugin[plugin]
+        for index_key in group.index_keys:
+            groups = self._index[index_key]
             del groups[group.key]
             if not groups:
-                del self._by_plugin[plugin]
+                del self._index[index_key]

@@ -25,6 +25,7 @@ from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.api.redaction import redact_message
 from scheduler.framework import Clock, QueuedPodInfo, Status
+from scheduler.queue.signals import Signals
 from scheduler.service.plugin_conditions import ConditionSource, no_conditions
 
 POD_SCHEDULED: Final = "PodScheduled"
@@ -54,7 +55,8 @@ _OF_PREEMPTION: Final = re.compile(
 class GatedPods(Protocol):
     """The pods that wait, by UID; `SchedulingQueue` implements it."""
 
-    on_gated: Callable[[QueuedPodInfo, Status], None] | None
+    #: `signals.on_gated` is called for every gated pod.
+    signals: Signals
 
     def __contains__(self, uid: object, /) -> bool:
         """Whether the pod waits."""
@@ -151,7 +153,7 @@ class GateReporter:
         `conditions` returns plugins' conditions for the same write.
         """
         self._conditions = conditions
-        queue.on_gated = self.held
+        queue.signals.on_gated = self.held
         self._queue = queue
         self._newest = newest
         self._write = write

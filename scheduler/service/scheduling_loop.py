@@ -67,8 +67,8 @@ class SchedulingLoop:
         self._deciding: asyncio.Task[Attempt] | None = None
         self._wake = asyncio.Event()
         self._drained = asyncio.Event()
-        queue.on_ready = self._wake.set
-        queue.on_timer = self._wake.set
+        queue.signals.on_ready = self._wake.set
+        queue.signals.on_timer = self._wake.set
         binding.on_end = self._binding_ended
         self._inbox = inbox or Inbox()
         self._timed: tuple[TimedWork, ...] = (*(() if gates is None else (gates,)), *timed)

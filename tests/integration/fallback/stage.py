@@ -180,7 +180,7 @@ class Stage:
     def advance(self, seconds: float) -> None:
         """Let so much time pass for the scheduler."""
         self.clock.ahead += seconds
-        wake = self.wiring.scheduling.queue.on_timer
+        wake = self.wiring.scheduling.queue.signals.on_timer
         assert wake is not None
         wake()
 

@@ -21,6 +21,7 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.queue import SchedulingQueue, build_hint_map
+from scheduler.queue.metrics import QueueMetrics
 
 PROFILE = "kubestow"
 NODE_ADD = ClusterEvent("Node", ActionType.ADD)
@@ -190,7 +191,7 @@ class SchedulingGatesDouble:
 
 
 @dataclass
-class Recorder:
+class Recorder(QueueMetrics):
     """Sums up what the queue reports."""
 
     incoming: Counter[tuple[str, str]] = field(default_factory=Counter)

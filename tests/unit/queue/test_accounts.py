@@ -22,7 +22,7 @@ def test_ordinary_attempts_are_never_charged() -> None:
     _, ledger = accounts()
     for _ in range(100_000):
         assert not ledger.charge("a", FREE)
-    assert list(ledger.over()) == []
+    assert list(ledger.over_limit()) == []
     assert len(ledger) == 0
 
 
@@ -30,9 +30,9 @@ def test_a_namespace_is_deferred_once_it_owes_more_than_the_limit() -> None:
     _, ledger = accounts()
     assert not ledger.charge("a", 0.1 + FREE)
     assert not ledger.charge("a", 0.1 + FREE)
-    assert list(ledger.over()) == []
+    assert list(ledger.over_limit()) == []
     assert ledger.charge("a", 0.1 + FREE)
-    assert list(ledger.over()) == ["a"]
+    assert list(ledger.over_limit()) == ["a"]
     assert not ledger.charge("a", 0.1 + FREE), "it was deferred already"
 
 
@@ -40,9 +40,9 @@ def test_the_debt_is_paid_back_with_time() -> None:
     clock, ledger = accounts()
     ledger.charge("a", BUDGET / 2 + 0.1 + FREE)
     clock.step(0.1 / DRAIN - 0.01)
-    assert list(ledger.over()) == ["a"]
+    assert list(ledger.over_limit()) == ["a"]
     clock.step(0.02)
-    assert list(ledger.over()) == []
+    assert list(ledger.over_limit()) == []
     clock.step(10.0)
     ledger.charge("b", 0.1)
     assert len(ledger) == 1
@@ -53,19 +53,19 @@ def test_nobody_is_deferred_for_longer_than_the_limit() -> None:
     for _ in range(100):
         ledger.charge("a", 100.0)
     clock.step(MAX_DEFERRAL + 0.01)
-    assert list(ledger.over()) == []
+    assert list(ledger.over_limit()) == []
 
 
 def test_debtors_share_limit_and_repayment() -> None:
     clock, ledger = accounts()
     ledger.charge("a", 0.2 + FREE)
-    assert list(ledger.over()) == []
+    assert list(ledger.over_limit()) == []
     ledger.charge("b", 0.2 + FREE)
-    assert sorted(ledger.over()) == ["a", "b"]
+    assert sorted(ledger.over_limit()) == ["a", "b"]
     clock.step(1.4)
-    assert sorted(ledger.over()) == ["a", "b"]
+    assert sorted(ledger.over_limit()) == ["a", "b"]
     clock.step(0.2)
-    assert list(ledger.over()) == []
+    assert list(ledger.over_limit()) == []
 
 
 def test_where_everything_is_expensive_everybody_is_over_the_limit() -> None:
@@ -75,7 +75,7 @@ def test_where_everything_is_expensive_everybody_is_over_the_limit() -> None:
         for name in names:
             clock.step(0.05)
             ledger.charge(name, 0.05)
-    assert sorted(ledger.over()) == sorted(names)
+    assert sorted(ledger.over_limit()) == sorted(names)
 
 
 def test_the_number_of_accounts_is_bounded() -> None:
@@ -83,14 +83,14 @@ def test_the_number_of_accounts_is_bounded() -> None:
     for number in range(2 * MAX_ACCOUNTS):
         ledger.charge(f"n{number}", 0.1)
     assert len(ledger) == MAX_ACCOUNTS
-    assert "n0" not in ledger.over()
-    assert f"n{2 * MAX_ACCOUNTS - 1}" in ledger.over()
+    assert "n0" not in ledger.over_limit()
+    assert f"n{2 * MAX_ACCOUNTS - 1}" in ledger.over_limit()
 
 
 def test_without_a_budget_nobody_is_charged() -> None:
     ledger = NamespaceAccounts(FakeClock().monotonic)
     assert not ledger.charge("a", 1e9)
-    assert list(ledger.over()) == []
+    assert list(ledger.over_limit()) == []
 
 
 @given(
@@ -104,7 +104,7 @@ def test_expensive_time_in_turn_is_bounded_and_everybody_comes_back(
     clock, ledger = accounts()
     began, in_turn, largest = clock.mono, 0.0, 0.0
     for name, cost, pause in charges:
-        if name not in ledger.over():
+        if name not in ledger.over_limit():
             in_turn += max(0.0, cost - FREE)
             largest = max(largest, cost)
         clock.step(cost)
@@ -117,7 +117,7 @@ def test_expensive_time_in_turn_is_bounded_and_everybody_comes_back(
         elapsed / MAX_DEFERRAL
     )
     clock.step(MAX_DEFERRAL + 1.0)
-    assert list(ledger.over()) == []
+    assert list(ledger.over_limit()) == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
@@ -126,4 +126,4 @@ def test_a_clock_that_stands_still_does_no_harm(seconds: float) -> None:
     assert not ledger.charge("a", seconds)
     ledger.charge("a", 1.0)
     ledger.charge("a", 1.0)
-    assert list(ledger.over()) == ["a"]
+    assert list(ledger.over_limit()) == ["a"]

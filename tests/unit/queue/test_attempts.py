@@ -75,7 +75,7 @@ class TestPop:
     def test_an_empty_queue_gives_nothing_and_calls_back_once_when_it_can(self) -> None:
         world = World()
         calls: list[str] = []
-        world.queue.on_ready = lambda: calls.append("ready")
+        world.queue.signals.on_ready = lambda: calls.append("ready")
         assert world.queue.pop() is None
         world.add(make_pod("a"), make_pod("b"))
         assert calls == ["ready"]
@@ -86,7 +86,7 @@ class TestPop:
     def test_entering_backoff_calls_back_too_unless_the_attempt_broke(self) -> None:
         world = World(FilterDouble("P"))
         calls: list[str] = []
-        world.queue.on_ready = lambda: calls.append("ready")
+        world.queue.signals.on_ready = lambda: calls.append("ready")
         world.add(make_pod("a"))
         info = world.pop()
         assert world.queue.pop() is None

@@ -19,7 +19,7 @@ from scheduler.framework import (
 )
 from scheduler.queue import DEFAULT_EVENTS, build_hint_map, registered_resources
 from scheduler.queue.in_flight import InFlightEvent
-from scheduler.queue.metrics import NoMetrics
+from scheduler.queue.metrics import QueueMetrics
 from scheduler.queue.queueing_hints import HintIndex, QueueingStrategy
 from tests.unit.queue.doubles import (
     NODE_ADD,
@@ -155,7 +155,7 @@ def test_the_automatic_registration_queues_when_a_node_repels_less(
     old: object, new: object, answer: QueueingHint
 ) -> None:
     index = HintIndex(
-        {PROFILE: build_hint_map([FilterDouble("P", [(NODE_ADD, SKIP)])])}, NoMetrics()
+        {PROFILE: build_hint_map([FilterDouble("P", [(NODE_ADD, SKIP)])])}, QueueMetrics()
     )
     info = rejected_by("P")
     verdict = index.evaluate(InFlightEvent(NODE_TAINT, old, new, "x"), info, None)
@@ -172,7 +172,7 @@ def rejected_by(*plugins: str, pending: str = "") -> QueuedPodInfo:
 def evaluated(
     *plugins: FilterDouble, event: ClusterEvent, info: QueuedPodInfo, new: object = None
 ) -> QueueingStrategy:
-    index = HintIndex({PROFILE: build_hint_map(plugins)}, NoMetrics())
+    index = HintIndex({PROFILE: build_hint_map(plugins)}, QueueMetrics())
     return index.evaluate(InFlightEvent(event, None, new, event.label), info, None).strategy
 
 
@@ -274,6 +274,6 @@ class TestEvaluating:
         self, resource: str, actions: ActionType, incoming: str, action: ActionType, matches: bool
     ) -> None:
         plugin = FilterDouble("P", [(ClusterEvent(resource, actions), SKIP)])
-        index = HintIndex({PROFILE: build_hint_map([plugin])}, NoMetrics())
+        index = HintIndex({PROFILE: build_hint_map([plugin])}, QueueMetrics())
         found = index.subscription(ClusterEvent(incoming, action)).plugins
         assert found == (("P",) if matches else ())

@@ -137,7 +137,7 @@ class QueueMachine(RuleBasedStateMachine):
             slice_seconds=0.0 if sliced else math.inf,
         )
         self.queue = self.world.queue
-        self.queue.on_timer = self.timer_moved
+        self.queue.signals.on_timer = self.timer_moved
 
     @rule(seconds=st.sampled_from([0.1, 1.0]))
     def an_attempt_was_expensive(self, seconds: float) -> None:

@@ -214,15 +214,15 @@ class TestValidate:
         world = World(FilterDouble("P"))
         info = world.rejected(make_pod("a"), "P")
         info.unschedulable_plugins = {"Q"}
-        assert self.broken(world) == ["pool: pod default/a changed without being filed again"]
+        assert self.broken(world) == ["unschedulable pods: pod default/a changed without a new put"]
 
     def test_a_lost_pod_is_found(self) -> None:
         world = World()
         world.add(make_pod("a"))
         world.queue._sub_queues.active.pop()
         assert self.broken(world) == [
-            "the index of places differs from the sub-queues",
-            "pod default/a is filed under the name default/a",
+            "the index of states differs from the sub-queues",
+            "pod default/a is indexed under the name default/a",
         ]
 
     def test_kept_events_are_found(self) -> None:

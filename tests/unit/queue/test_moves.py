@@ -319,7 +319,7 @@ class TestGates:
     def test_every_refusal_is_published_with_its_plugin(self) -> None:
         world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
         told: list[tuple[str, str, str]] = []
-        world.queue.on_gated = lambda info, status: told.append(
+        world.queue.signals.on_gated = lambda info, status: told.append(
             (info.pod.metadata.name, status.plugin, status.message)
         )
         gate.closed["b"] = unresolvable("me too")

@@ -54,7 +54,7 @@ class TestWakeup:
     def test_the_loop_is_told_when_the_next_wakeup_moves_closer(self) -> None:
         world = World(FilterDouble("P"), max_in_unschedulable=None)
         told: list[float | None] = []
-        world.queue.on_timer = lambda: told.append(world.queue.next_wakeup())
+        world.queue.signals.on_timer = lambda: told.append(world.queue.next_wakeup())
         world.add(make_pod("a"), make_pod("b"))
         first, second = world.pop(), world.pop()
         first.requeue_at = 5_000.0

@@ -74,7 +74,7 @@ def test_the_loop_is_told_that_there_is_work(slow: Slow) -> None:
     slow.world.queue.run_due()
     assert slow.world.queue.next_wakeup() is not None
     told: list[None] = []
-    slow.world.queue.on_timer = lambda: told.append(None)
+    slow.world.queue.signals.on_timer = lambda: told.append(None)
     slow.world.happen(NODE_ADD)
     assert told
 

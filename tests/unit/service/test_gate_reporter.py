@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import Code, QueuedPodInfo, Status
 from scheduler.queue import QueueNominator
+from scheduler.queue.signals import Signals
 from scheduler.service.gate_reporter import (
     MAX_PER_TURN,
     NUMBERS_PERIOD,
@@ -42,7 +43,9 @@ def used(cpu: object) -> Status:
 class Queued(set[str]):
     """UIDs of waiting pods, in the place of the queue."""
 
-    on_gated: Callable[[QueuedPodInfo, Status], None] | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self.signals = Signals()
 
 
 @dataclass

@@ -1,0 +1,287 @@
+"""The read side of the queue: statistics, records of pods for people, and `validate`.
+
+`kubestow queue` and `/debug/queue` show `PodView` and `QueueStatistics`; their field names are the
+JSON keys. Nothing here moves a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.accounts import NamespaceAccounts
+from scheduler.queue.backoff_queue import BackoffPolicy
+from scheduler.queue.in_flight import InFlight
+from scheduler.queue.nominator import QueueNominator
+from scheduler.queue.pre_enqueue import PreEnqueueRunner
+from scheduler.queue.queueing_hints import HintIndex
+from scheduler.queue.signals import Signals
+from scheduler.queue.steady_clock import SteadyClock
+from scheduler.queue.sub_queues import QueueState, SubQueues
+from scheduler.queue.unschedulable_pods import Group
+from scheduler.queue.wakeups import Wakeups
+
+_ACTIVE: Final = "waiting for its turn"
+_DEFERRED: Final = "waiting behind other namespaces: pods of this one used much CPU time lately"
+_BACKOFF: Final = "backoff"
+_PAUSE: Final = "pause after a scheduling cycle that used too much CPU time"
+_ERROR_BACKOFF: Final = "backoff after an error"
+_REQUESTED: Final = "requested by the rejecting plugin"
+_REQUESTED_BY_GATE: Final = "requested by the gating plugin"
+_GATE_ERROR: Final = "retry of a PreEnqueue plugin that failed"
+_FLUSH: Final = "periodic flush"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """Counts at one moment."""
+
+    active: int
+    backoff: int
+    """Both heaps."""
+    backoff_errors: int
+    """The part of `backoff` whose attempt ended in an error."""
+    unschedulable: int
+    """Without gated pods."""
+    gated: int
+    in_flight: int
+    in_flight_events: int
+    in_flight_events_dropped: int
+    """Events dropped because too many were kept; their pods are retried after backoff instead."""
+    nominated: int
+    scheduling_cycle: int
+    """Pods popped since the start."""
+    events: int
+    """Events received since the start."""
+    events_ignored: int
+    """The part of `events` that no plugin registered."""
+    hint_calls: int
+    hint_answers_shared: int
+    """Hint results reused from a call for a pod of the same signature and the same event."""
+    hint_errors: int
+    pre_enqueue_runs: int
+    pre_enqueue_errors: int
+    clock_jumps: int
+    """Number of times that the wall clock jumped back."""
+    closed: bool
+    wakeups_left: int = 0
+    """Groups of pods that postponed events may concern, and pods decided to move but not moved."""
+    deferred_namespaces: tuple[str, ...] = ()
+    """Namespaces whose pods are popped after others: their attempts used much CPU time lately."""
+
+    @property
+    def summary(self) -> str:
+        """Upstream's one-line text (scheduling_queue.go: PendingPods)."""
+        unschedulable = self.unschedulable + self.gated
+        return f"activeQ:{self.active}; backoffQ:{self.backoff}; unschedulablePods:{unschedulable}"
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One pending pod, for people."""
+
+    namespace: str
+    name: str
+    uid: str
+    profile: str
+    place: QueueState
+    position: int | None
+    """0 is next; None where there is no order."""
+    attempts: int
+    timestamp: float
+    """Wall clock seconds: when the pod was added or last came back from an attempt."""
+    next_retry: float | None
+    """Wall clock seconds of the next retry that needs no event; None when there is none."""
+    next_retry_reason: str
+    gating_plugin: str
+    message: str
+    """Why the last attempt failed, or why the pod is gated."""
+    unschedulable_plugins: tuple[str, ...]
+    pending_plugins: tuple[str, ...]
+    nominated_node: str
+    last_event: str
+    """Label of the event that moved the pod last."""
+    last_hint: str
+    """The plugin whose hint decided that move; empty when none did."""
+
+
+class QueueInvariantError(AssertionError):
+    """The queue is inconsistent; `violations` lists how. A bug: please report it."""
+
+    def __init__(self, violations: list[str]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("; ".join(violations))
+
+
+class QueueIntrospection:
+    """The read side of `SchedulingQueue`, whose `__init__` sets these attributes."""
+
+    nominator: QueueNominator
+    signals: Signals
+    _accounts: NamespaceAccounts
+    _clock: SteadyClock
+    _closed: bool
+    _cycle: int
+    _early_pop: bool
+    _events: int
+    _events_ignored: int
+    _hints: HintIndex
+    _in_flight: InFlight
+    _max_in_unschedulable: float | None
+    _policy: BackoffPolicy
+    _pre_enqueue: PreEnqueueRunner
+    _sub_queues: SubQueues
+    _wakeups: Wakeups
+
+    def __contains__(self, uid: object) -> bool:
+        return isinstance(uid, str) and self._sub_queues.state(uid) is not None
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    @property
+    def scheduling_cycle(self) -> int:
+        """Number of pods popped."""
+        return self._cycle
+
+    def pending_pods(self) -> tuple[list[Pod], str]:
+        """Return all queued pods, and upstream's one-line summary."""
+        return [info.pod for info in self._sub_queues], self.statistics().summary
+
+    def statistics(self) -> QueueStatistics:
+        """Return counts; O(1) except for the deferred namespaces, which are few."""
+        sub_queues, hints = self._sub_queues, self._hints.counts
+        return QueueStatistics(
+            active=len(sub_queues.active),
+            backoff=len(sub_queues.backoff),
+            backoff_errors=sub_queues.backoff.errors,
+            unschedulable=len(sub_queues.unschedulable) - sub_queues.unschedulable.gated,
+            gated=sub_queues.unschedulable.gated,
+            in_flight=len(self._in_flight),
+            in_flight_events=self._in_flight.event_count,
+            in_flight_events_dropped=self._in_flight.dropped,
+            nominated=len(self.nominator),
+            scheduling_cycle=self._cycle,
+            events=self._events,
+            events_ignored=self._events_ignored,
+            hint_calls=hints.calls,
+            hint_answers_shared=hints.shared,
+            hint_errors=hints.errors,
+            pre_enqueue_runs=self._pre_enqueue.counts.runs,
+            pre_enqueue_errors=self._pre_enqueue.counts.errors,
+            clock_jumps=self._clock.jumps,
+            closed=self._closed,
+            wakeups_left=self._wakeups.backlog,
+            deferred_namespaces=tuple(sorted(self._accounts.over_limit())),
+        )
+
+    def view(self, namespace: str, name: str) -> PodView | None:
+        """Return the record of one pod, queued or in flight; None for others. O(sub-queue)."""
+        key = f"{namespace}/{name}"
+        info = self._sub_queues.by_name(key)
+        if info is not None:
+            state = self._sub_queues.state(info.uid)
+            assert state is not None
+            return self._view(info, state, self._sub_queues.rank(info.uid))
+        running = next((each for each in self._in_flight if each.key == key), None)
+        return None if running is None else self._view(running, QueueState.IN_FLIGHT, None)
+
+    def views(self, *, namespace: str = "", limit: int | None = None) -> list[PodView]:
+        """Return all pods: active in order, backoff in order, unschedulable, gated, in flight.
+
+        Only those of `namespace` if given, and at most `limit` of each state. Sorts copies.
+        """
+        sub_queues = self._sub_queues
+        # A position counts pods of all namespaces, so selecting one needs the whole order.
+        head = None if namespace else limit
+        unschedulable = sub_queues.unschedulable
+        sources: tuple[tuple[QueueState, Iterable[QueuedPodInfo], bool], ...] = (
+            (QueueState.ACTIVE, sub_queues.active.ordered(head), True),
+            (QueueState.BACKOFF, sub_queues.backoff.ordered(head), True),
+            (QueueState.UNSCHEDULABLE, _members(unschedulable.groups(gated=False)), False),
+            (QueueState.GATED, _members(unschedulable.groups(gated=True)), False),
+            (QueueState.IN_FLIGHT, self._in_flight, False),
+        )
+        found: list[PodView] = []
+        for state, infos, ordered in sources:
+            selected = (
+                (position, info)
+                for position, info in enumerate(infos)
+                if not namespace or info.pod.metadata.namespace == namespace
+            )
+            found += [
+                self._view(info, state, position if ordered else None)
+                for position, info in islice(selected, limit)
+            ]
+        return found
+
+    def validate(self) -> None:
+        """Raise QueueInvariantError if an invariant is broken. Slow; for tests and debugging."""
+        found = self._sub_queues.violations() + self._in_flight.violations()
+        found += self.nominator.violations()
+        found += [
+            f"pod {info.key} is in flight and in a sub-queue"
+            for info in self._in_flight
+            if info.uid in self
+        ]
+        backoff = self._sub_queues.backoff
+        ready = len(self._sub_queues.active) or (self._early_pop and backoff.poppable)
+        if self.signals.waiting_for_pod and ready:
+            found.append("a pod could be popped, but on_ready was not called")
+        if found:
+            raise QueueInvariantError(found)
+
+    def _view(self, info: QueuedPodInfo, state: QueueState, position: int | None) -> PodView:
+        next_retry, reason = self._next_retry(info, state)
+        metadata = info.pod.metadata
+        return PodView(
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            profile=info.pod.spec.scheduler_name,
+            place=state,
+            position=position,
+            attempts=info.attempts,
+            timestamp=info.timestamp,
+            next_retry=next_retry,
+            next_retry_reason=reason,
+            gating_plugin=info.gating_plugin,
+            message=info.last_message,
+            unschedulable_plugins=tuple(sorted(info.unschedulable_plugins)),
+            pending_plugins=tuple(sorted(info.pending_plugins)),
+            nominated_node=self.nominator.node_of(info.uid),
+            last_event=info.last_event,
+            last_hint=info.last_hint,
+        )
+
+    def _next_retry(self, info: QueuedPodInfo, state: QueueState) -> tuple[float | None, str]:
+        if state is QueueState.ACTIVE:
+            deferred = self._sub_queues.active.deferred(info)
+            return None, _DEFERRED if deferred else _ACTIVE
+        if state is QueueState.BACKOFF:
+            release = self._policy.release(self._policy.expiry(info))
+            if info.pause:
+                return release, _PAUSE
+            return release, _BACKOFF if info.rejectors else _ERROR_BACKOFF
+        if state is QueueState.IN_FLIGHT:
+            return None, ""
+        retry = self._sub_queues.retry_time(info)
+        if state is QueueState.GATED:
+            if retry is None:
+                return None, ""
+            return retry, _GATE_ERROR if info.gate_errors else _REQUESTED_BY_GATE
+        longest = self._max_in_unschedulable
+        flush = None if longest is None else info.timestamp + longest
+        if retry is not None and (flush is None or retry <= flush):
+            return retry, _REQUESTED
+        return flush, "" if flush is None else _FLUSH
+
+
+def _members(groups: Iterable[Group]) -> Iterator[QueuedPodInfo]:
+    return (info for group in groups for info in group.members.values())
