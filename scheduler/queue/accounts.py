@@ -17,7 +17,6 @@ are seconds, monotonic; the clock is handed in.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Collection
 from typing import Final
@@ -87,10 +86,6 @@ class NamespaceAccounts:
         if min(self._over.values()) <= now:
             self._over = {name: until for name, until in self._over.items() if until > now}
         return self._over.keys()
-
-    def largest(self, limit: int) -> list[tuple[str, float]]:
-        """The namespaces with the largest debts, in seconds, for people."""
-        return heapq.nlargest(limit, self._debts.items(), key=lambda each: each[1])
 
     def _settle(self, now: float) -> None:
         if self._debts:

@@ -57,6 +57,16 @@ class BackoffPolicy:
             info.backoff_expiration = self.align(info.timestamp + wait)
         return info.backoff_expiration
 
+    def shift(self, info: QueuedPodInfo, jump: float) -> None:
+        """Move all times in a pod's record by `jump` seconds, after the wall clock was set."""
+        info.timestamp += jump
+        if info.backoff_expiration is not None:
+            info.backoff_expiration = self.align(info.backoff_expiration + jump)
+        if info.initial_attempt_timestamp is not None:
+            info.initial_attempt_timestamp += jump
+        if info.requeue_at is not None:
+            info.requeue_at += jump
+
     def align(self, time: float) -> float:
         """The start of the window that `time` is in."""
         return float(math.floor(time)) if self.aligned else time
@@ -74,14 +84,9 @@ class BackoffQueue:
     """Pods worth retrying whose backoff has not ended."""
 
     __slots__ = (
-        "_candidates",
-        "_errors",
-        "_normal",
-        "_policy",
-        "_sort_key",
-        "_suppressed",
+        "_candidates", "_errors", "_normal", "_policy", "_sort_key", "_suppressed",
         "_suppressed_signature",
-    )
+    )  # fmt: skip
 
     def __init__(self, policy: BackoffPolicy, sort_key: SortKey) -> None:
         self._policy = policy

@@ -7,6 +7,7 @@ about gives no event for a node and the general Update for a pod.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from scheduler.api.meta import ResourceList
@@ -36,31 +37,10 @@ class EventFeatures:
 
 DEFAULT_FEATURES: Final = EventFeatures()
 
-_NODE_EVENTS: Final = {
-    action: ClusterEvent(EventResource.NODE, action)
-    for action in (
-        ActionType.UPDATE_NODE_ALLOCATABLE,
-        ActionType.UPDATE_NODE_LABEL,
-        ActionType.UPDATE_NODE_TAINT,
-        ActionType.UPDATE_NODE_CONDITION,
-        ActionType.UPDATE_NODE_ANNOTATION,
-        ActionType.UPDATE_NODE_DECLARED_FEATURE,
-    )
-}
-_POD_ACTIONS: Final = (
-    ActionType.UPDATE_POD_LABEL,
-    ActionType.UPDATE_POD_SCALE_DOWN,
-    ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-    ActionType.UPDATE_POD_TOLERATION,
-    ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
-    ActionType.UPDATE,
-    ActionType.UPDATE_POD_SCHEDULING_STATUS,
-    ActionType.UPDATE_POD_ANNOTATION,
-)
-_POD_EVENTS: Final = {
-    resource: {action: ClusterEvent(resource, action) for action in _POD_ACTIONS}
-    for resource in (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD)
-}
+
+@cache
+def _event(resource: str, action: ActionType) -> ClusterEvent:
+    return ClusterEvent(resource, action)
 
 
 def node_events(
@@ -88,7 +68,7 @@ def node_events(
         and old.status.declared_features != new.status.declared_features
     ):
         actions.append(ActionType.UPDATE_NODE_DECLARED_FEATURE)
-    return [_NODE_EVENTS[action] for action in actions]
+    return [_event(EventResource.NODE, action) for action in actions]
 
 
 def pod_events(
@@ -107,8 +87,7 @@ def pod_events(
             actions.append(ActionType.UPDATE_POD_SCHEDULING_STATUS)
         if _annotations_differ(new, old, features.pod_annotations):
             actions.append(ActionType.UPDATE_POD_ANNOTATION)
-    events = _POD_EVENTS[resource]
-    return [events[action] for action in actions]
+    return [_event(resource, action) for action in actions]
 
 
 def _specific_pod_actions(new: Pod, old: Pod, features: EventFeatures) -> list[ActionType]:

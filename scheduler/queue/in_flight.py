@@ -14,7 +14,7 @@ None, which means "assume that something happened".
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 from scheduler.api.pod import Pod
 from scheduler.framework.events import ClusterEvent, QueueingHint
 from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.metrics import QueueMetrics
 
 PreCheck = Callable[[Pod], bool]
 
@@ -66,12 +67,12 @@ class InFlightEvent:
 class InFlight:
     """Popped pods, and the events since the first of them was popped."""
 
-    __slots__ = ("_dropped", "_events", "_first", "_limit", "_next", "_pods")
+    __slots__ = ("_dropped", "_events", "_first", "_limit", "_metrics", "_next", "_pods")
 
-    def __init__(self, limit: int = IN_FLIGHT_EVENT_LIMIT) -> None:
+    def __init__(self, metrics: QueueMetrics, limit: int = IN_FLIGHT_EVENT_LIMIT) -> None:
+        self._metrics = metrics
         self._limit = limit
-        # In order of popping; a linked list inside, so that the first is found in O(1) after many
-        # releases.
+        # In order of popping. Not a dict: its first key is found in O(n) after many deletions.
         self._pods: OrderedDict[str, tuple[int, QueuedPodInfo]] = OrderedDict()
         self._events: deque[InFlightEvent] = deque()
         #: Number of the first event kept, and number of the next event.
@@ -109,24 +110,21 @@ class InFlight:
         return None if entry is None else entry[1]
 
     def start(self, info: QueuedPodInfo) -> None:
-        """The pod was popped."""
+        """Begin the attempt of a popped pod."""
         self._pods[info.uid] = (self._next, info)
+        self._metrics.inflight_events(POD_POPPED, 1)
 
-    def record(self, event: InFlightEvent) -> bool:
-        """Keep an event for the pods in flight; False when there are none."""
+    def record(self, event: InFlightEvent) -> None:
+        """Keep an event for the pods in flight, if any; beyond the limit the oldest is dropped."""
         if not self._pods:
-            return False
+            return
         self._events.append(event)
         self._next += 1
-        return True
-
-    def overflow(self) -> InFlightEvent | None:
-        """Drop the oldest event if there are too many; returns what was dropped."""
-        if len(self._events) <= self._limit:
-            return None
-        self._first += 1
-        self._dropped += 1
-        return self._events.popleft()
+        self._metrics.inflight_events(event.label, 1)
+        if len(self._events) > self._limit:
+            self._first += 1
+            self._dropped += 1
+            self._metrics.inflight_events(self._events.popleft().label, -1)
 
     def events_for(self, uid: str) -> list[InFlightEvent] | None:
         """Events since the pod was popped; None when unknown: dropped, or not in flight."""
@@ -135,14 +133,20 @@ class InFlight:
             return None
         return list(islice(self._events, entry[0] - self._first, None))
 
-    def finish(self, uid: str) -> Mapping[str, int] | None:
-        """The pod's attempt is over: forget it and all events that nobody needs now.
-
-        Returns how many events were released, by label; None when the pod is not in flight.
-        """
+    def finish(self, uid: str) -> None:
+        """End the pod's attempt, and drop the events that no attempt needs any more. Idempotent."""
         if self._pods.pop(uid, None) is None:
-            return None
-        return self._release()
+            return
+        self._metrics.inflight_events(POD_POPPED, -1)
+        if not self._events:
+            return
+        needed = next(iter(self._pods.values()))[0] if self._pods else self._next
+        released: Counter[str] = Counter()
+        while self._first < needed:
+            released[self._events.popleft().label] += 1
+            self._first += 1
+        for label, count in released.items():
+            self._metrics.inflight_events(label, -count)
 
     def violations(self) -> list[str]:
         """What is broken inside, for `validate()`."""
@@ -157,14 +161,3 @@ class InFlight:
         if starts and self._events and starts[0] > self._first:
             found.append("in flight: events older than the first pod are kept")
         return found
-
-    def _release(self) -> Mapping[str, int]:
-        events = self._events
-        if not events:
-            return {}
-        needed = next(iter(self._pods.values()))[0] if self._pods else self._next
-        released: Counter[str] = Counter()
-        while self._first < needed:
-            released[events.popleft().label] += 1
-            self._first += 1
-        return released

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from scheduler.api.pod import Pod
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.backoff_queue import BackoffPolicy
@@ -73,12 +72,6 @@ class QueueStatistics:
     deferred_namespaces: tuple[str, ...] = ()
     """Namespaces whose pods are popped after others: their attempts used much CPU time lately."""
 
-    @property
-    def summary(self) -> str:
-        """Upstream's one-line text (scheduling_queue.go: PendingPods)."""
-        unschedulable = self.unschedulable + self.gated
-        return f"activeQ:{self.active}; backoffQ:{self.backoff}; unschedulablePods:{unschedulable}"
-
 
 @dataclass(frozen=True, slots=True)
 class PodView:
@@ -139,20 +132,6 @@ class QueueIntrospection:
 
     def __contains__(self, uid: object) -> bool:
         return isinstance(uid, str) and self._sub_queues.state(uid) is not None
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
-    @property
-    def scheduling_cycle(self) -> int:
-        """Number of pods popped."""
-        return self._cycle
-
-    def pending_pods(self) -> tuple[list[Pod], str]:
-        """Return all queued pods, and upstream's one-line summary."""
-        return [info.pod for info in self._sub_queues], self.statistics().summary
 
     def statistics(self) -> QueueStatistics:
         """Return counts; O(1) except for the deferred namespaces, which are few."""

@@ -48,16 +48,8 @@ class QueueNominator:
     """Implements `framework.Nominator`."""
 
     __slots__ = (
-        "_by_node",
-        "_cleared",
-        "_listeners",
-        "_lister",
-        "_node_listeners",
-        "_node_of",
-        "_on_error",
-        "_version",
-        "_writes",
-        "under_way",
+        "_by_node", "_cleared", "_listeners", "_lister", "_node_listeners", "_node_of",
+        "_on_error", "_version", "_writes", "under_way",
     )  # fmt: skip
 
     def __init__(

@@ -9,6 +9,7 @@ Other modules decide which pods to move, and why.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
@@ -31,34 +32,18 @@ MIN_ERROR_RETRY: Final = 1.0
 """Seconds at least until a PreEnqueue plugin that failed runs again."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class PodMover:
     """The only caller of `SubQueues.to_active`, `to_backoff` and `to_unschedulable`."""
 
-    __slots__ = (
-        "_clock", "_hints", "_nominator", "_policy", "_pre_enqueue", "_signals", "_sub_queues",
-        "_timetable",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        clock: SteadyClock,
-        policy: BackoffPolicy,
-        sub_queues: SubQueues,
-        pre_enqueue: PreEnqueueRunner,
-        hints: HintIndex,
-        nominator: QueueNominator,
-        signals: Signals,
-        timetable: Timetable,
-    ) -> None:
-        self._clock = clock
-        self._policy = policy
-        self._sub_queues = sub_queues
-        self._pre_enqueue = pre_enqueue
-        self._hints = hints
-        self._nominator = nominator
-        self._signals = signals
-        self._timetable = timetable
+    clock: SteadyClock
+    policy: BackoffPolicy
+    sub_queues: SubQueues
+    pre_enqueue: PreEnqueueRunner
+    hints: HintIndex
+    nominator: QueueNominator
+    signals: Signals
+    timetable: Timetable
 
     def requeue(self, info: QueuedPodInfo, decision: QueueingDecision, event: str) -> QueueState:
         """Put an unschedulable or unqueued pod where the decision says, backoff respected.
@@ -67,8 +52,8 @@ class PodMover:
         """
         if decision is SKIP:
             return self.move_to_unschedulable(info, event)
-        if decision.strategy is QueueingStrategy.AFTER_BACKOFF and self._policy.backing_off(
-            info, self._clock.now()
+        if decision.strategy is QueueingStrategy.AFTER_BACKOFF and self.policy.backing_off(
+            info, self.clock.now()
         ):
             return self._move_to_backoff(info, event, decision.plugin)
         return self.move_to_active(info, event, hint=decision.plugin)
@@ -88,27 +73,27 @@ class PodMover:
         """
         info.last_event, info.last_hint = event, hint
         # With aligned backoff, PreEnqueue ran when the pod entered the backoff queue.
-        if not (from_backoff and self._policy.aligned) and self.run_pre_enqueue(info):
+        if not (from_backoff and self.policy.aligned) and self.run_pre_enqueue(info):
             return self.move_to_unschedulable(info, event)
         try:
-            self._sub_queues.to_active(info, event)
+            self.sub_queues.to_active(info, event)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
             return self._gate_unsortable(info, event, cause)
         info.requeue_at = None
         if info.initial_attempt_timestamp is None:
-            info.initial_attempt_timestamp = self._clock.now() if now is None else now
-        if info.pod.status.nominated_node_name and not self._nominator.node_of(info.uid):
-            self._nominator.add_nominated_pod(info.pod, None)
-        self._signals.ready()
+            info.initial_attempt_timestamp = self.clock.now() if now is None else now
+        if info.pod.status.nominated_node_name and not self.nominator.node_of(info.uid):
+            self.nominator.add_nominated_pod(info.pod, None)
+        self.signals.ready()
         return QueueState.ACTIVE
 
     def move_to_unschedulable(self, info: QueuedPodInfo, event: str) -> QueueState:
         """Move a pod to the unschedulable pods, or index it anew there."""
-        self._sub_queues.to_unschedulable(info, event)
-        next_periodic = self._timetable.next(self._sub_queues.unschedulable)
-        for due in (self._sub_queues.retry_time(info), next_periodic):
+        self.sub_queues.to_unschedulable(info, event)
+        next_periodic = self.timetable.next(self.sub_queues.unschedulable)
+        for due in (self.sub_queues.retry_time(info), next_periodic):
             if due is not None:
-                self._signals.due(due)
+                self.signals.due(due)
         return QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE
 
     def run_pre_enqueue(self, info: QueuedPodInfo) -> bool:
@@ -116,7 +101,7 @@ class PodMover:
 
         The caller moves the pod.
         """
-        rejection = self._pre_enqueue.run(info)
+        rejection = self.pre_enqueue.run(info)
         if rejection is None:
             if info.gating_plugin:
                 info.gating_plugin = ""
@@ -125,53 +110,53 @@ class PodMover:
                 info.last_message = ""
             return False
         self._gate(info, *rejection)
-        if self._signals.on_gated:
-            self._signals.on_gated(info, rejection[1])
+        if self.signals.on_gated:
+            self.signals.on_gated(info, rejection[1])
         return True
 
     def refresh(self, info: QueuedPodInfo) -> None:
         """Reorder a queued pod after its object or its times changed."""
         try:
-            self._sub_queues.refresh(info)
+            self.sub_queues.refresh(info)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
             self._gate_unsortable(info, QUEUE_SORT, cause)
             return
-        if self._policy.aligned and self._sub_queues.state(info.uid) is QueueState.BACKOFF:
+        if self.policy.aligned and self.sub_queues.state(info.uid) is QueueState.BACKOFF:
             # Its early retry may have been suppressed, which the change ends.
-            self._signals.ready()
+            self.signals.ready()
 
     def _move_to_backoff(self, info: QueuedPodInfo, event: str, hint: str) -> QueueState:
         info.last_event, info.last_hint = event, hint
-        if not self._policy.aligned:
+        if not self.policy.aligned:
             # PreEnqueue runs when the pod leaves backoff; until then no plugin gates it.
             info.gate_openings += info.gated
             info.gating_plugin = ""
         elif self.run_pre_enqueue(info):
             return self.move_to_unschedulable(info, event)
         try:
-            self._sub_queues.to_backoff(info, event)
+            self.sub_queues.to_backoff(info, event)
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
             return self._gate_unsortable(info, event, cause)
         info.requeue_at = None
-        self._signals.due(self._policy.release(self._policy.expiry(info)))
-        if self._policy.aligned and self._sub_queues.backoff.poppable:
-            self._signals.ready()
+        self.signals.due(self.policy.release(self.policy.expiry(info)))
+        if self.policy.aligned and self.sub_queues.backoff.poppable:
+            self.signals.ready()
         return QueueState.BACKOFF
 
     def _gate(self, info: QueuedPodInfo, plugin: str, status: Status) -> None:
         if plugin not in info.unschedulable_plugins:
             if plugin not in info.pending_plugins:
-                self._sub_queues.count_rejectors(info, 1, (plugin,))
+                self.sub_queues.count_rejectors(info, 1, (plugin,))
             # A new set, because the old one may be shared.
             info.unschedulable_plugins = info.unschedulable_plugins | {plugin}
         info.gating_plugin = plugin
-        info.gating_plugin_events = self._hints.events_of(plugin)
-        now = self._clock.now()
+        info.gating_plugin_events = self.hints.events_of(plugin)
+        now = self.clock.now()
         retry: float | None = None
         if status.code is Code.ERROR:
             info.gate_errors += 1
             info.last_message = f"running PreEnqueue plugin {plugin!r}: {status.message}"
-            retry = now + max(self._policy.duration(info.gate_errors), MIN_ERROR_RETRY)
+            retry = now + max(self.policy.duration(info.gate_errors), MIN_ERROR_RETRY)
         else:
             info.gate_errors = 0
             info.last_message = status.message
@@ -183,7 +168,7 @@ class PodMover:
 
     def _gate_unsortable(self, info: QueuedPodInfo, event: str, cause: Exception) -> QueueState:
         # Without a sort key the pod has no place in any order, and it must not be lost either.
-        self._pre_enqueue.report(QUEUE_SORT, QUEUE_SORT, info.pod, cause)
+        self.pre_enqueue.report(QUEUE_SORT, QUEUE_SORT, info.pod, cause)
         self._gate(info, QUEUE_SORT, error(cause))
         info.last_message = f"sorting the pod: {type(cause).__name__}: {cause}"
         return self.move_to_unschedulable(info, event)

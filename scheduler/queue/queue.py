@@ -35,7 +35,7 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.backoff_queue import BackoffPolicy, SortKey
 from scheduler.queue.cluster_events import DEFAULT_FEATURES, EventFeatures, pod_events
-from scheduler.queue.in_flight import POD_POPPED, InFlight, InFlightEvent, PreCheck
+from scheduler.queue.in_flight import InFlight, InFlightEvent, PreCheck
 from scheduler.queue.introspection import QueueIntrospection
 from scheduler.queue.metrics import QueueMetrics
 from scheduler.queue.nominator import PodLister, QueueNominator
@@ -134,7 +134,7 @@ class SchedulingQueue(QueueIntrospection):
             self._hints.required_keys,
             self._accounts.over_limit,
         )
-        self._in_flight = InFlight()
+        self._in_flight = InFlight(self._metrics)
         self._retry_suppressor = RetrySuppressor()
         self._pre_enqueue = PreEnqueueRunner(pre_enqueue, self._metrics, timer, on_plugin_error)
         #: Nominations of pending pods.
@@ -222,7 +222,9 @@ class SchedulingQueue(QueueIntrospection):
         for event in pod_events(new, old, self._features):
             subscription = self._hints.subscription(event)
             if subscription.plugins:
-                self._record(InFlightEvent(event, old, new, subscription.label, only=only))
+                self._in_flight.record(
+                    InFlightEvent(event, old, new, subscription.label, only=only)
+                )
         self.nominator.update_nominated_pod(old, new)
 
     def _update_queued(self, info: QueuedPodInfo, old: Pod, new: Pod) -> None:
@@ -276,7 +278,6 @@ class SchedulingQueue(QueueIntrospection):
         self._cycle += 1
         self._in_flight.start(info)
         self._retry_suppressor.attempt_started(info.uid)
-        self._metrics.inflight_events(POD_POPPED, 1)
         if info.unschedulable_plugins or info.pending_plugins:
             self._sub_queues.count_rejectors(info, -1)
         return info
@@ -284,12 +285,7 @@ class SchedulingQueue(QueueIntrospection):
     def done(self, uid: str) -> None:
         """End a pod's attempt, or the part of it for which events matter. Idempotent."""
         self._retry_suppressor.attempt_finished(uid)
-        released = self._in_flight.finish(uid)
-        if released is None:
-            return
-        self._metrics.inflight_events(POD_POPPED, -1)
-        for label, count in released.items():
-            self._metrics.inflight_events(label, -count)
+        self._in_flight.finish(uid)
 
     def add_unschedulable_if_not_present(self, info: QueuedPodInfo) -> QueueState:
         """Queue a popped pod whose attempt failed, end the attempt, and return where it waits.
@@ -351,7 +347,7 @@ class SchedulingQueue(QueueIntrospection):
             return 0
         self._end_suppression()
         happened = InFlightEvent(event, old, new, subscription.label, pre_check)
-        self._record(happened)
+        self._in_flight.record(happened)
         return self._wakeups.start(happened, subscription)
 
     def activate(self, pods: Iterable[Pod]) -> None:
@@ -367,7 +363,7 @@ class SchedulingQueue(QueueIntrospection):
                     continue
             if pod.uid in self._in_flight:
                 only = frozenset((pod.uid,))
-                self._record(InFlightEvent(FORCE_ACTIVATE, None, pod, label, only=only))
+                self._in_flight.record(InFlightEvent(FORCE_ACTIVATE, None, pod, label, only=only))
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for queued pods: it may free gated ones, and gate the others."""
@@ -392,7 +388,7 @@ class SchedulingQueue(QueueIntrospection):
         event = ClusterEvent("", ActionType.NONE, event_label)
         request = InFlightEvent(event, None, None, event_label, only=concerned, plugin=plugin)
         if any(uid in self._in_flight for uid in concerned):
-            self._record(request)
+            self._in_flight.record(request)
         moved = 0
         for uid in sorted(concerned):
             info = self._sub_queues.unschedulable.get(uid)
@@ -414,14 +410,6 @@ class SchedulingQueue(QueueIntrospection):
     def _release_suppressed(self) -> None:
         if self._early_pop and self._sub_queues.backoff.release():
             self.signals.ready()
-
-    def _record(self, event: InFlightEvent) -> None:
-        if not self._in_flight.record(event):
-            return
-        self._metrics.inflight_events(event.label, 1)
-        dropped = self._in_flight.overflow()
-        if dropped is not None:
-            self._metrics.inflight_events(dropped.label, -1)
 
     # ---------------------------------------------------------------------------------------- time
 
@@ -498,13 +486,7 @@ class SchedulingQueue(QueueIntrospection):
         self._retry_suppressor.shift(jump)
         queued = list(self._sub_queues)
         for info in (*queued, *self._in_flight):
-            info.timestamp += jump
-            if info.backoff_expiration is not None:
-                info.backoff_expiration = self._policy.align(info.backoff_expiration + jump)
-            if info.initial_attempt_timestamp is not None:
-                info.initial_attempt_timestamp += jump
-            if info.requeue_at is not None:
-                info.requeue_at += jump
+            self._policy.shift(info, jump)
         for info in queued:
             self._mover.refresh(info)
         self.signals.clock_rewound()

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.framework.events import UNSCHEDULABLE_TIMEOUT
@@ -76,44 +77,27 @@ class TimeSlice:
         return self._monotonic() >= self._end
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Wakeups:
     """Evaluates events for unschedulable pods, and keeps postponed work."""
 
-    __slots__ = (
-        "_accounts", "_deferred_groups", "_hints", "_monotonic", "_mover", "_moves",
-        "_pending_groups", "_pre_enqueue", "_prune_at", "_signals", "_slice_seconds",
-        "_sub_queues",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        sub_queues: SubQueues,
-        hints: HintIndex,
-        pre_enqueue: PreEnqueueRunner,
-        mover: PodMover,
-        accounts: NamespaceAccounts,
-        signals: Signals,
-        monotonic: Callable[[], float],
-        slice_seconds: float,
-    ) -> None:
-        """With infinite `slice_seconds` nothing is postponed."""
-        self._sub_queues = sub_queues
-        self._hints = hints
-        self._pre_enqueue = pre_enqueue
-        self._mover = mover
-        self._accounts = accounts
-        self._signals = signals
-        self._monotonic = monotonic
-        self._slice_seconds = slice_seconds
-        #: Postponed groups and their events; an empty list: move all pods. Keyed by the group
-        #: itself, because another group may get the same `Group.key` later.
-        self._pending_groups: dict[Group, list[InFlightEvent]] = {}
-        #: The same for groups of deferred namespaces, which come last.
-        self._deferred_groups: dict[Group, list[InFlightEvent]] = {}
-        self._prune_at = PRUNE_FROM
-        #: Pods that hints decided to move.
-        self._moves: deque[_Move] = deque()
+    sub_queues: SubQueues
+    hints: HintIndex
+    pre_enqueue: PreEnqueueRunner
+    mover: PodMover
+    accounts: NamespaceAccounts
+    signals: Signals
+    monotonic: Callable[[], float]
+    #: Infinite: nothing is postponed.
+    slice_seconds: float
+    #: Postponed groups and their events; an empty list: move all pods. Keyed by the group itself,
+    #: because another group may get the same `Group.key` later.
+    _pending_groups: dict[Group, list[InFlightEvent]] = field(default_factory=dict, init=False)
+    #: The same for groups of deferred namespaces, which come last.
+    _deferred_groups: dict[Group, list[InFlightEvent]] = field(default_factory=dict, init=False)
+    _prune_at: int = field(default=PRUNE_FROM, init=False)
+    #: Pods that hints decided to move.
+    _moves: deque[_Move] = field(default_factory=deque, init=False)
 
     @property
     def backlog(self) -> int:
@@ -122,22 +106,22 @@ class Wakeups:
 
     def time_slice(self) -> TimeSlice:
         """Begin a time slice."""
-        return TimeSlice(self._monotonic, self._slice_seconds)
+        return TimeSlice(self.monotonic, self.slice_seconds)
 
     def is_postponed(self, uid: str) -> bool:
         """Whether the group of an unschedulable pod is postponed."""
         if not self._pending_groups and not self._deferred_groups:
             return False
-        group = self._sub_queues.unschedulable.group_of(uid)
+        group = self.sub_queues.unschedulable.group_of(uid)
         return group in self._pending_groups or group in self._deferred_groups
 
     def start(self, event: InFlightEvent, subscription: EventSubscription) -> int:
         """Move the unschedulable pods that the event may help; return how many moved at once."""
-        groups = self._sub_queues.unschedulable.candidates(event, subscription)
+        groups = self.sub_queues.unschedulable.candidates(event, subscription)
         if not groups:
             return 0
         moved = 0
-        if self.backlog and self._slice_seconds != math.inf:
+        if self.backlog and self.slice_seconds != math.inf:
             self._postpone(groups, event)
         else:
             time_slice = self.time_slice()
@@ -149,7 +133,7 @@ class Wakeups:
                     break
             moved = self._apply(moves, time_slice)
         if self.backlog:
-            self._signals.due(DUE_NOW)
+            self.signals.due(DUE_NOW)
         return moved
 
     def move(self, infos: Iterable[QueuedPodInfo], decision: QueueingDecision, label: str) -> None:
@@ -167,21 +151,21 @@ class Wakeups:
         while not self._moves and (lane := self._pending_groups or self._deferred_groups):
             group = next(iter(lane))
             events = lane.pop(group)
-            started = self._monotonic()
+            started = self.monotonic()
             moves = deque()
             for event in events:
                 self._evaluate(group, event, moves)
             if not events:
                 moves.extend((i, AFTER_BACKOFF, UNKNOWN_EVENTS) for i in group.members.values())
-            spent = self._monotonic() - started
+            spent = self.monotonic() - started
             if spent > CHARGE_THRESHOLD:
-                self._accounts.charge(group.sample.pod.metadata.namespace, spent, free=0.0)
+                self.accounts.charge(group.sample.pod.metadata.namespace, spent, free=0.0)
             self._apply(moves, time_slice)
             if time_slice.late():
                 break
 
     def _postpone(self, groups: Iterable[Group], event: InFlightEvent) -> None:
-        over_limit = self._accounts.over_limit()
+        over_limit = self.accounts.over_limit()
         for group in groups:
             events = self._pending_groups.get(group)
             if events is None:
@@ -213,23 +197,23 @@ class Wakeups:
         shared = (
             group.identity is not None
             and event.subject not in group.members
-            and self._hints.shared_by_signature(event, group.sample)
+            and self.hints.shared_by_signature(event, group.sample)
         )
         decision = SKIP
         if shared:
-            decision = self._hints.evaluate(event, group.sample, group.identity)
+            decision = self.hints.evaluate(event, group.sample, group.identity)
             if decision is SKIP:
                 return
         # A copy of the members, because a hint may call the queue.
         if group.gated:
-            members = self._pre_enqueue.may_ungate(group, event.old or event.new)
+            members = self.pre_enqueue.may_ungate(group, event.old or event.new)
         else:
             members = list(group.members.values())
         for info in members:
             if not event.concerns(info):
                 continue
             if not shared:
-                decision = self._hints.evaluate(event, info, group.identity)
+                decision = self.hints.evaluate(event, info, group.identity)
             if decision is not SKIP:
                 moves.append((info, decision, event.label))
 
@@ -238,7 +222,7 @@ class Wakeups:
         while moves:
             info, decision, label = moves.popleft()
             # A PreEnqueue plugin or a listener may have called the queue and moved the pod already.
-            if self._sub_queues.unschedulable.get(info.uid) is info:
+            if self.sub_queues.unschedulable.get(info.uid) is info:
                 moved += self._move(info, decision, label)
             if moves and time_slice.over():
                 moves.extend(self._moves)
@@ -250,7 +234,7 @@ class Wakeups:
         flushed = label == UNSCHEDULABLE_TIMEOUT.label
         if flushed:
             info.was_flushed_from_unschedulable = True
-        moved = self._mover.requeue(info, decision, label) not in UNSCHEDULABLE_STATES
+        moved = self.mover.requeue(info, decision, label) not in UNSCHEDULABLE_STATES
         if flushed and not moved:
             info.was_flushed_from_unschedulable = False
         return moved

@@ -9,6 +9,7 @@ from scheduler.framework.events import ATTEMPT_OUTCOME, UNSCHEDULED_POD_UPDATE
 from scheduler.framework.queued import PostFilterOutcome
 from scheduler.queue import AlreadyQueuedError
 from scheduler.queue.in_flight import InFlight, InFlightEvent
+from scheduler.queue.metrics import QueueMetrics
 from tests.unit.queue.doubles import (
     NODE_ADD,
     NODE_LABEL,
@@ -298,7 +299,9 @@ class TestInFlightEvents:
         assert world.fail(after, "P") == "unschedulable"
 
     def test_an_event_is_not_recorded_when_nothing_is_in_flight(self) -> None:
-        assert not InFlight().record(InFlightEvent(NODE_ADD, None, None, "NodeAdd"))
+        in_flight = InFlight(QueueMetrics())
+        in_flight.record(InFlightEvent(NODE_ADD, None, None, "NodeAdd"))
+        assert not in_flight.events
 
 
 class TestComingBack:

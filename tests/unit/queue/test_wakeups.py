@@ -145,7 +145,7 @@ def test_many_members_of_one_group_move_in_pieces() -> None:
         world.clock.step(0.001)
         return tick()
 
-    queue._wakeups._monotonic = ticking
+    queue._wakeups.monotonic = ticking
     moved = queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
     assert 0 < moved < 200
     turns(world)
