@@ -1,7 +1,4 @@
-"""Cluster events, what plugins register for, and queueing hints.
-
-Facts: queue-and-events.md sections 5 and 6.
-"""
+"""Cluster events, registrations of plugins, and queueing hints (KEP-4247)."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from scheduler.api.pod import Pod
 
 
 class ActionType(IntFlag):
-    """What happened to an object. Values up to ALL are upstream's; the rest are ours."""
+    """Kinds of changes of an object. Values up to ALL are upstream's; the rest are kubestow's."""
 
     NONE = 0
     ADD = 1
@@ -32,18 +29,18 @@ class ActionType(IntFlag):
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
     UPDATE = 8188
     ALL = 8191
-    # Own-update events of unscheduled pods, the tick of time and the outcome of an attempt,
-    # deliberately outside UPDATE and ALL (KEP-3990 design 1.4): a plugin gets them only by asking
-    # for them, and a registered wildcard does not cover them.
+    # Deliberately outside UPDATE and ALL: a plugin gets these only if it registers them, and a
+    # registered wildcard does not cover them. Otherwise the status that an attempt wrote, or the
+    # tick of time, would requeue pods of plugins that know nothing of these events.
     UPDATE_POD_SCHEDULING_STATUS = 8192
     UPDATE_POD_ANNOTATION = 16384
     TICK = 32768
-    #: A pod's own attempt was just rejected; see `ATTEMPT_OUTCOME`.
+    #: The pod's own attempt was just rejected; see the event `ATTEMPT_OUTCOME`.
     ATTEMPT_OUTCOME = 65536
 
 
 class EventResource(StrEnum):
-    """The kind of object an event is about; the value is the label prefix."""
+    """The kind of the changed object; the value is the prefix of the event's label."""
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
@@ -60,7 +57,7 @@ class EventResource(StrEnum):
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     WILDCARD = "*"
-    #: kubestow: no object, the clock only.
+    #: kubestow's own: a moment, without an object.
     TIME = "Time"
 
 
@@ -101,19 +98,19 @@ class ClusterEvent:
 
     @property
     def label(self) -> str:
-        """The metric label, e.g. `AssignedPodDelete`; an unnamed mask has an empty action part."""
+        """The metric label, e.g. `AssignedPodDelete`; the action part of other masks is empty."""
         return self.custom_label or f"{self.resource}{_ACTION_LABELS.get(self.action_type, '')}"
 
     @property
     def wildcard(self) -> bool:
-        """Whether this is `*`/All: a forced move, not something that happened to an object."""
+        """Whether this is `*`/All: a forced move, not a change of an object."""
         return self.resource == EventResource.WILDCARD and self.action_type == ActionType.ALL
 
     def matches(self, incoming: ClusterEvent) -> bool:
-        """Whether this registration covers `incoming`: subset of actions, and the same resource.
+        """Whether this registration covers `incoming`: a subset of actions, and the same resource.
 
         A registered Pod covers assigned and unscheduled pods alike; an incoming wildcard matches
-        only a registered wildcard (queue-and-events.md 6.5).
+        only a registered wildcard (events.go: MatchClusterEvents).
         """
         if self.wildcard:
             return incoming.action_type & ActionType.ALL == incoming.action_type
@@ -133,7 +130,7 @@ class ClusterEvent:
 
 
 class QueueingHint(Enum):
-    """A hint function's answer: may this event have made the pod schedulable?"""
+    """Result of a hint function: QUEUE if the event may have made the pod schedulable."""
 
     SKIP = "QueueSkip"
     QUEUE = "Queue"
@@ -145,32 +142,33 @@ HintFunction = Callable[[Pod, Any, Any], QueueingHint]
 
 @dataclass(frozen=True, slots=True)
 class HintKeys:
-    """Which waiting pods a hint has to be asked about at all, by keys of the plugin's choice.
+    """Index keys, chosen by the plugin, that spare evaluating a hint for pods it cannot help.
 
-    The promise: where the hint says QUEUE, the two have a key in common, or one of them is None. A
-    pod that the event is about itself is asked whatever its keys. Raising counts as None.
+    The promise: if the hint returns QUEUE, the pod's required keys and the event's provided keys
+    have one in common, or one of the two is None. The hint is always evaluated for the pod that the
+    event itself is about. Raising counts as None.
     """
 
-    #: What an event must offer to help the pod; None: nobody knows. As `per_signature` hints, it
-    #: may read the pod's signature, labels and namespace only; it is asked once for pods that share
-    #: them.
+    #: Keys of which an event must provide one to help the pod; None: unknown. Like `per_signature`
+    #: hints, it may read only the pod's signature, labels and namespace; it is called once for pods
+    #: that share them.
     required_keys: Callable[[Pod], Collection[Hashable] | None]
-    #: What the event, `(old, new)`, offers; None: perhaps anything.
+    #: Keys that the event, `(old, new)`, provides; None: it may help any pod.
     provided_keys: Callable[[Any, Any], Collection[Hashable] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """A registration: an event and, optionally, the function that says which pods it concerns."""
+    """A registration: an event, and optionally a hint function."""
 
     event: ClusterEvent
     #: None means always QUEUE.
     hint: HintFunction | None = None
-    #: The answer depends only on the pod's signature, labels and namespace, so that one evaluation
-    #: serves all pods that share them; but for the pod that the event is about, which is asked
-    #: on its own.
+    #: The hint depends only on the pod's signature, labels and namespace, so that one evaluation
+    #: holds for all pods that share them. It is evaluated separately for the pod that the event is
+    #: about.
     per_signature: bool = False
-    #: Where many pods may wait, each for something else: spares asking those it cannot help.
+    #: For hints of many pods that each need something else.
     keys: HintKeys | None = None
 
 
@@ -182,10 +180,9 @@ UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Ac
 UNSCHEDULED_POD_DELETE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.DELETE)
 NODE_ADD: Final = ClusterEvent(EventResource.NODE, ActionType.ADD)
 NODE_DELETE: Final = ClusterEvent(EventResource.NODE, ActionType.DELETE)
-#: Handed by the queue to the hints of the plugins that rejected a pod, when its attempt has failed
-#: and no event says that it should be retried: `hint(pod, None, info)` with the pod's
-#: `QueuedPodInfo`. This is how a plugin retries on the outcome of the attempt without waiting for
-#: the API server to echo it.
+#: Evaluated when a pod's attempt was rejected and no event since makes it worth a retry:
+#: `hint(pod, None, info)` with the pod's `QueuedPodInfo`, for the plugins that rejected the pod.
+#: This is how a plugin retries on the outcome of an attempt before the API server has shown it.
 ATTEMPT_OUTCOME: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ATTEMPT_OUTCOME)
 TIME_TICK: Final = ClusterEvent(EventResource.TIME, ActionType.TICK)
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(

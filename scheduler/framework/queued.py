@@ -1,4 +1,4 @@
-"""What travels with a pending pod: its queue record (queue-and-events.md section 2)."""
+"""The queue's record of a pending pod (types.go: QueuedPodInfo)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from scheduler.framework.events import ClusterEvent
 
 
 class PostFilterOutcome(StrEnum):
-    """How the last attempt's PostFilter ended, for plugins that react to it (KEP-3990 rule S6)."""
+    """Result of PostFilter in the last attempt, for plugins that react to it.
 
-    #: No attempt yet, or it did not get as far: no nodes, an error, a rejection in Reserve, Permit
-    #: or bind.
+    PodTopologySpread's fallback does, see KEP-3990: PreemptionFalied (as the section is spelt) and
+    docs/topology-spread-fallback.md.
+    """
+
+    #: No attempt yet, or it did not reach PostFilter: no nodes, an error, a rejection in Reserve,
+    #: Permit or bind.
     NOT_RUN = "NotRun"
-    #: A node is nominated, now or still.
+    #: The pod is nominated to a node, since this attempt or an earlier one.
     NOMINATED = "Nominated"
     #: Preemption found no candidate.
     FAILED = "Failed"
@@ -29,7 +33,7 @@ class PostFilterOutcome(StrEnum):
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class QueuedPodInfo:
-    """One pending pod with the history the queue keeps about it.
+    """One pending pod and its history in the queue.
 
     Owned by the queue; the engine and the failure handler change it only between `pop` and
     `add_unschedulable_if_not_present`.
@@ -44,33 +48,31 @@ class QueuedPodInfo:
     backoff_expiration: float | None = None
     unschedulable_count: int = 0
     consecutive_errors_count: int = 0
-    #: Seconds that the pod waits at least after its last attempt, which used up the time budget of
-    #: a cycle, or was not made because that of a pod like it had; 0 for every other pod.
+    #: Seconds that the pod waits at least after its last attempt, because that attempt, or one of a
+    #: pod of the same signature, used up the time budget of a cycle; 0 for every other pod.
     pause: float = 0.0
     was_flushed_from_unschedulable: bool = False
-    #: First time in the active queue; the start of the scheduling SLI.
+    #: Wall clock seconds of the first entry into the active queue; the scheduling SLI starts here.
     initial_attempt_timestamp: float | None = None
     unschedulable_plugins: set[str] = field(default_factory=set)
-    #: Plugins that answered Pending: an event they like skips backoff.
+    #: Plugins that returned Pending: if their hint returns QUEUE, the pod skips backoff.
     pending_plugins: set[str] = field(default_factory=set)
     gating_plugin: str = ""
     gating_plugin_events: tuple[ClusterEvent, ...] = ()
-    #: Why the last attempt failed or the gate is closed, for people (`kubestow queue`).
+    #: Why the last attempt failed or the pod is gated, for people (`kubestow queue`).
     last_message: str = ""
-    #: Wall clock time a rejecting plugin asked to be tried again at, if any.
+    #: Wall clock seconds of a retry that a rejecting plugin requested, if any.
     requeue_at: float | None = None
-    #: Consecutive PreEnqueue runs that ended in an error; the retry of a broken gate backs off by
-    #: it.
+    #: Consecutive PreEnqueue runs that ended in an error; the backoff until the next run.
     gate_errors: int = 0
     #: Set by the failure handler; read by hints for `ATTEMPT_OUTCOME`.
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
-    #: Label of the event that moved the pod last, and the plugin whose hint said so.
+    #: Label of the event that moved the pod last, and the plugin whose hint decided it.
     last_event: str = ""
     last_hint: str = ""
-    #: How often a gate that had held the pod let it go.
+    #: Number of times that a gated pod passed PreEnqueue.
     gate_openings: int = 0
-    #: What plugins remember about the pod, by their name; None until one does. Goes with the
-    #: record.
+    #: State that plugins keep about the pod, by plugin name; dropped with the record.
     plugin_memory: dict[str, object] | None = None
 
     @property
@@ -80,7 +82,7 @@ class QueuedPodInfo:
 
     @property
     def rejectors(self) -> set[str]:
-        """Plugins whose events may bring the pod back."""
+        """Plugins whose events may move the pod."""
         return self.unschedulable_plugins | self.pending_plugins
 
     @property
@@ -94,7 +96,7 @@ class QueuedPodInfo:
         return self.pod.metadata.uid
 
     def clear_rejectors(self) -> None:
-        """Forget why the previous attempt failed; the failure handler refills it."""
+        """Clear the reasons of the previous failure; the failure handler refills them."""
         self.unschedulable_plugins = set()
         self.pending_plugins = set()
         self.gating_plugin = ""

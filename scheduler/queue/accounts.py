@@ -1,18 +1,18 @@
-"""What each namespace has used lately of the time that all share, as far as it was not ordinary.
+"""CPU time that each namespace has used lately beyond an ordinary share.
 
-Pods are popped in the order of QueueSort, so a hundred pods that take a quarter of a second each
-hold up everything behind them. Their namespace is a debtor then: a leaky bucket that expensive
-attempts fill and time empties. While it is above its limit, pods of other namespaces are popped
-first, whatever their priority, for a priority class is open to every tenant.
+Pods are popped in QueueSort order, so a hundred pods that take a quarter of a second each would
+delay everything behind them. Their namespace therefore gets an account, a leaky bucket: expensive
+attempts add debt, time pays it back. While the debt is over the limit, pods of other namespaces are
+popped first, whatever their priority, because every tenant may use a high priority class.
 
-- An attempt is charged for what it used beyond an ordinary attempt's share; ordinary ones are not.
-- Limit and drain are shared by all debtors, so that many expensive namespaces together take no more
-  than one would. Where everything is expensive, everybody is over the limit, and the order is that
-  of QueueSort again.
-- A debt is limited to what `MAX_DEFERRAL` pays back; then the namespace's pods are as good as any.
+- An attempt is charged only for what exceeds an ordinary attempt's share.
+- All namespaces with debt share limit and drain, so that many expensive namespaces together take no
+  more than one would. If all namespaces are expensive, all are over the limit, and the order is
+  QueueSort's again.
+- A debt is capped at what time pays back within `MAX_DEFERRAL`.
 
-Bounded: a namespace without debt has no account, and the smallest debts are forgotten first. Times
-are seconds, monotonic; the clock is handed in.
+Bounded: a namespace without debt has no account, and beyond `MAX_ACCOUNTS` the smallest debt is
+dropped. Times are monotonic seconds; the clock is injected.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 FREE_SHARE: Final = 0.02
-"""Of the budget of a cycle (10 ms of 500 ms): what every attempt may use without being charged."""
+"""Share of the cycle budget (10 ms of 500 ms) that every attempt may use without a charge."""
 LIMIT_SHARE: Final = 0.5
-"""Of the budget of a cycle (250 ms): the debt from which on a namespace is deferred. What is popped
-before the account is full, and the attempt that fills it, stay below a second together."""
+"""Share of the cycle budget (250 ms of 500 ms): a namespace with more debt is deferred. Its
+attempts until then, the one that exceeds the limit included, take less than a second."""
 DRAIN: Final = 0.1
-"""Seconds of debt forgiven each second: what expensive pods get of one CPU beside others."""
+"""Seconds of debt paid back each second: the share of one CPU that expensive pods keep."""
 MAX_DEFERRAL: Final = 30.0
-"""Seconds for which a namespace goes behind others at most, unless it is charged again."""
+"""Seconds for which a namespace is deferred at most, unless it is charged again."""
 MAX_ACCOUNTS: Final = 256
 
 
 class NamespaceAccounts:
-    """The debts of namespaces, and who is over the limit."""
+    """The debts of namespaces, and the namespaces over the limit."""
 
     __slots__ = ("_debts", "_free", "_limit", "_monotonic", "_over", "_settled")
 
     def __init__(self, monotonic: Callable[[], float], cycle_budget: float = math.inf) -> None:
-        """`cycle_budget` in seconds; infinite: nobody is ever charged."""
+        """`cycle_budget` in seconds; infinite disables charging."""
         self._monotonic = monotonic
         self._free = cycle_budget * FREE_SHARE
         self._limit = cycle_budget * LIMIT_SHARE
         self._debts: dict[str, float] = {}
         self._settled = -math.inf
-        #: The namespaces over the limit, and when each no longer is.
+        #: Namespaces over the limit -> when each no longer is.
         self._over: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._debts)
 
     def charge(self, namespace: str, seconds: float, free: float | None = None) -> bool:
-        """Work for the namespace took so long; whether that made its pods go behind others.
+        """Charge seconds of work to the namespace; return whether that put it over the limit.
 
-        `free` seconds are not charged; None: as for an attempt.
+        `free` seconds are not charged; None: those of an attempt.
         """
         if self._limit == math.inf:
             return False
@@ -68,18 +68,16 @@ class NamespaceAccounts:
         if len(self._debts) > MAX_ACCOUNTS:
             del self._debts[min(self._debts, key=self._debts.__getitem__)]
         limit, drain = self._limit / len(self._debts), DRAIN / len(self._debts)
-        most = limit + MAX_DEFERRAL * drain
-        for debtor, debt in self._debts.items():
-            self._debts[debtor] = min(debt, most)
+        cap = limit + MAX_DEFERRAL * drain
+        for name, debt in self._debts.items():
+            self._debts[name] = min(debt, cap)
         self._over = {
-            debtor: now + (debt - limit) / drain
-            for debtor, debt in self._debts.items()
-            if debt > limit
+            name: now + (debt - limit) / drain for name, debt in self._debts.items() if debt > limit
         }
         return namespace in self._over and not before
 
     def over_limit(self) -> Collection[str]:
-        """The namespaces whose pods go behind those of all others now; usually none."""
+        """Return the namespaces whose pods are popped after all others now; usually none."""
         if not self._over:
             return ()
         now = self._monotonic()
@@ -89,8 +87,6 @@ class NamespaceAccounts:
 
     def _settle(self, now: float) -> None:
         if self._debts:
-            forgiven = (now - self._settled) * DRAIN / len(self._debts)
-            self._debts = {
-                name: debt - forgiven for name, debt in self._debts.items() if debt > forgiven
-            }
+            paid = (now - self._settled) * DRAIN / len(self._debts)
+            self._debts = {name: debt - paid for name, debt in self._debts.items() if debt > paid}
         self._settled = now

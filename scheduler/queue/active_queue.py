@@ -1,8 +1,7 @@
 """The active queue: pods that may be scheduled now, in the order of the QueueSort plugin.
 
-Pods of namespaces that are over their account (`accounts`) are popped after all others, in the
-order of QueueSort among themselves. While there are no such namespaces there is one heap, and the
-order is exactly QueueSort's.
+Pods of deferred namespaces (`accounts`) are popped after all others, in QueueSort order among
+themselves. While no namespace is deferred, there is one heap in exactly QueueSort's order.
 
 Invariant: no pod here is gated. The sort key is computed when a pod enters or its object changes,
 never while popping; ties leave first in, first out, whichever heap a pod is in.
@@ -19,30 +18,23 @@ from scheduler.queue.backoff_queue import SortKey
 from scheduler.queue.heap import ITEM, Entry, KeyedHeap
 
 MAX_MOVES: Final = 2000
-"""Pods that one `pop` puts aside at most, about 10 ms of work; the next one goes on."""
-
-
-def no_namespaces() -> Collection[str]:
-    """No namespace is over its account."""
-    return ()
+"""Pods that one `pop` sets aside at most, about 10 ms of work; the next `pop` continues."""
 
 
 class ActiveQueue:
     """Pods by UID, smallest sort key first."""
 
-    __slots__ = ("_deferred", "_heap", "_over", "_sort_key", "pop_again")
+    __slots__ = ("_deferred", "_heap", "_over_limit", "_sort_key", "pop_again")
 
-    def __init__(
-        self, sort_key: SortKey, over: Callable[[], Collection[str]] = no_namespaces
-    ) -> None:
-        """`over` gives the namespaces whose pods are popped after all others."""
+    def __init__(self, sort_key: SortKey, over_limit: Callable[[], Collection[str]]) -> None:
+        """`over_limit` returns the namespaces whose pods are popped after all others."""
         self._sort_key = sort_key
-        self._over = over
+        self._over_limit = over_limit
         self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        #: Pods of namespaces that were over their account when the pods came to the top. They keep
-        #: their turn, so that the first of all heaps is the first of all pods.
+        #: Pods by namespace that reached the top while their namespace was deferred. They keep
+        #: their turn, so that the first of all heads is the first of all pods.
         self._deferred: dict[str, KeyedHeap[QueuedPodInfo]] = {}
-        #: `pop` gave None because it has put enough pods aside for once: call it again.
+        #: The last `pop` returned None because it has set `MAX_MOVES` pods aside: call it again.
         self.pop_again = False
 
     def __len__(self) -> int:
@@ -52,7 +44,7 @@ class ActiveQueue:
         return chain.from_iterable(heap.items() for heap in self._heaps())
 
     def get(self, uid: str) -> QueuedPodInfo | None:
-        """The pod, None when it is not here."""
+        """Return the pod's record; None when it is not here."""
         for heap in self._heaps():
             info = heap.get(uid)
             if info is not None:
@@ -60,7 +52,7 @@ class ActiveQueue:
         return None
 
     def add(self, info: QueuedPodInfo) -> None:
-        """Insert a pod or put it in its right place. What the sort key raises comes first."""
+        """Insert or reorder a pod. If the sort key raises, nothing changes."""
         heap = self._heap
         if self._deferred and info.uid not in heap:
             heap = self._deferred.get(info.pod.metadata.namespace, heap)
@@ -81,22 +73,22 @@ class ActiveQueue:
     def pop(self) -> QueuedPodInfo | None:
         """Take out the first pod; None when empty, or `pop_again`."""
         self.pop_again = False
-        over = self._over()
+        over = self._over_limit()
         if not over and not self._deferred:
             return self._heap.pop()
         return self._pop_fairly(over)
 
     def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
-        """All pods, or the first `limit`, in the order in which they will be popped."""
-        over = self._over()
+        """Return all pods, or the first `limit`, in the order in which they will be popped."""
+        over = self._over_limit()
         if not over and not self._deferred:
             return self._heap.ordered(limit)
         entries = chain.from_iterable(heap.entries() for heap in self._heaps())
         return [entry[ITEM] for _, entry in sorted(_turn(e, over) for e in entries)][:limit]
 
     def rank(self, uid: str) -> int | None:
-        """How many pods are popped before this one; None when it is not here."""
-        over = self._over()
+        """Count the pods that are popped before this one; None when it is not here."""
+        over = self._over_limit()
         if not over and not self._deferred:
             return self._heap.rank(uid)
         entries = list(chain.from_iterable(heap.entries() for heap in self._heaps()))
@@ -104,21 +96,21 @@ class ActiveQueue:
         return None if mine is None else sum(1 for e in entries if _turn(e, over) < mine)
 
     def deferred(self, info: QueuedPodInfo) -> bool:
-        """Whether the pod goes behind those of other namespaces."""
-        return info.pod.metadata.namespace in self._over()
+        """Whether the pod is popped after those of other namespaces."""
+        return info.pod.metadata.namespace in self._over_limit()
 
     def violations(self) -> list[str]:
-        """What is broken inside, for `validate()`."""
+        """Return the broken invariants, for `validate()`."""
         found = [f"active queue: {text}" for heap in self._heaps() for text in heap.violations()]
         found += [f"gated pod {info.key} is in the active queue" for info in self if info.gated]
         found += [
-            f"pod {info.key} is kept apart with those of namespace {namespace}"
+            f"pod {info.key} is set aside with those of namespace {namespace}"
             for namespace, heap in self._deferred.items()
             for info in heap.items()
             if info.pod.metadata.namespace != namespace
         ]
         if not all(map(len, self._deferred.values())):
-            found.append("active queue: a heap that is kept apart is empty")
+            found.append("active queue: a heap of a deferred namespace is empty")
         return found
 
     def _heaps(self) -> Iterator[KeyedHeap[QueuedPodInfo]]:
@@ -126,7 +118,7 @@ class ActiveQueue:
         yield from self._deferred.values()
 
     def _pop_fairly(self, over: Collection[str]) -> QueuedPodInfo | None:
-        """As `pop`, while some namespace is over its account or has pods that are kept apart."""
+        """Pop while some namespace is deferred or has pods that were set aside."""
         for _ in range(MAX_MOVES):
             head = self._heap.head()
             if head is None or _namespace(head) not in over:

@@ -1,10 +1,10 @@
 """The backoff queue: how long a failed pod waits, and the two heaps it waits in.
 
-Invariant: a pod is in exactly one of the two heaps, chosen when it was added: the normal heap when
-a plugin rejected it, the error heap when its attempt broke. Only the normal heap may be popped
-early, when nothing is active. Its pods are either candidates for that or held back by likeness
-until `release`; neither has to do with when their backoff ends. Rules: docs of queue-and-events.md
-1.3 to 1.6.
+Invariant: a pod is in exactly one of the two heaps, chosen when it was added: the normal heap if a
+plugin rejected it, the error heap if its attempt ended in an error. Only the normal heap may be
+popped early, when nothing is active. Each of its pods is either a candidate for that, or suppressed
+until `release` because a pod of the same signature was rejected; neither affects when its backoff
+ends. Behaves as backoff_queue.go: backoffQueue.
 
 All times are wall clock seconds. Nothing here reads a clock.
 """
@@ -26,29 +26,29 @@ NO_BACKOFF = -math.inf
 
 
 class BackoffPolicy:
-    """Backoff arithmetic. Pure but for caching the expiry in the pod's record."""
+    """Backoff arithmetic. Pure, except that it caches the expiry in the pod's record."""
 
     __slots__ = ("aligned", "initial", "maximum")
 
     def __init__(self, initial: float, maximum: float, *, aligned: bool = True) -> None:
-        """Args in seconds; a `maximum` of 0 means no backoff at all.
+        """Take limits in seconds; a `maximum` of 0 disables backoff.
 
-        `aligned`: pods are released in windows of one whole second, each window in the order of the
-        active queue, rather than one by one as their backoff ends.
+        With `aligned`, pods are released in windows of one whole second, each window in the order
+        of the active queue, instead of one by one as their backoff ends.
         """
         self.initial = initial
         self.maximum = maximum
         self.aligned = aligned
 
     def duration(self, count: int) -> float:
-        """Seconds to wait after `count` failures: doubling from `initial`, at most `maximum`."""
+        """Return seconds to wait: `initial`, doubled with each further failure, up to `maximum`."""
         if count <= 0:
             return 0.0
-        # 2**63 is out of reach of any real limit and keeps the float finite for absurd counts.
+        # 2**63 exceeds any real `maximum`, and keeps the float finite for absurd counts.
         return min(self.initial * 2.0 ** min(count - 1, 63), self.maximum)
 
     def expiry(self, info: QueuedPodInfo) -> float:
-        """When the pod's backoff ends, computed once per failure; `NO_BACKOFF` for none."""
+        """Return when the pod's backoff ends, computed once per failure, or `NO_BACKOFF`."""
         count = info.consecutive_errors_count or info.unschedulable_count
         if not info.pause and (self.maximum == 0 or count == 0):
             return NO_BACKOFF
@@ -68,15 +68,15 @@ class BackoffPolicy:
             info.requeue_at += jump
 
     def align(self, time: float) -> float:
-        """The start of the window that `time` is in."""
+        """Return the start of the window that contains `time`."""
         return float(math.floor(time)) if self.aligned else time
 
     def backing_off(self, info: QueuedPodInfo, now: float) -> bool:
-        """Whether the pod still has to wait; the window in which backoff ends counts as waiting."""
+        """Whether the pod must still wait; it also waits for the end of the window."""
         return self.expiry(info) >= self.align(now)
 
     def release(self, expiry: float) -> float:
-        """The first moment at which a pod with this expiry is no longer backing off."""
+        """Return the first moment at which a pod with this expiry is no longer backing off."""
         return expiry + 1.0 if self.aligned else math.nextafter(expiry, math.inf)
 
 
@@ -93,7 +93,7 @@ class BackoffQueue:
         self._sort_key = sort_key
         self._normal: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         self._errors: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        #: The pods of the normal heap once more, those held back apart.
+        #: The pods of the normal heap that may be popped early, and the others by signature.
         self._candidates: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         self._suppressed: dict[Hashable, KeyedHeap[QueuedPodInfo]] = {}
         self._suppressed_signature: dict[str, Hashable] = {}
@@ -107,32 +107,32 @@ class BackoffQueue:
 
     @property
     def errors(self) -> int:
-        """How many pods wait because their attempt broke."""
+        """Number of pods whose attempt ended in an error."""
         return len(self._errors)
 
     @property
     def poppable(self) -> bool:
-        """Whether `pop_early` may give a pod."""
+        """Whether `pop_early` may return a pod."""
         return len(self._candidates) > 0
 
     def get(self, uid: str) -> QueuedPodInfo | None:
-        """The pod, None when it is not here."""
+        """Return the pod's record; None when it is not here."""
         return self._normal.get(uid) or self._errors.get(uid)
 
     def add(self, info: QueuedPodInfo) -> None:
-        """Insert a pod that is in neither heap. What the sort key raises comes first."""
+        """Insert a pod that is in neither heap. If the sort key raises, nothing changes."""
         if info.unschedulable_plugins or info.pending_plugins:
             try:
                 self._push_normal(info)
             except BaseException:
-                # A sort key that cannot be compared with those of the other candidates.
+                # The sort key cannot be compared with those of the other candidates.
                 self._normal.remove(info.uid)
                 raise
         else:
             self._errors.push(info.uid, (self._policy.expiry(info),), info)
 
     def update(self, info: QueuedPodInfo) -> None:
-        """Put a pod whose record changed in its right place; it keeps its heap."""
+        """Reorder a pod whose record changed within its heap."""
         if info.uid in self._errors:
             self._errors.push(info.uid, (self._policy.expiry(info),), info)
         else:
@@ -149,13 +149,13 @@ class BackoffQueue:
     def pop_early(self, suppressor: RetrySuppressor) -> QueuedPodInfo | None:
         """Take out the next pod of the normal heap although its backoff has not ended.
 
-        Those that are known to be fruitless are held back until `release`.
+        Candidates whose signature the suppressor knows are suppressed until `release`.
         """
         while (info := self._candidates.pop()) is not None:
             signature = pod_signature(info)
             if signature is None or not suppressor.suppresses(signature):
                 self._normal.remove(info.uid)
-                # What holds for this one holds for the next of its kind.
+                # The signature is no longer suppressed, so its next pod may be tried as well.
                 self._release_one(signature)
                 return info
             self._suppressed.setdefault(signature, KeyedHeap()).push(
@@ -165,13 +165,13 @@ class BackoffQueue:
         return None
 
     def release(self) -> bool:
-        """Let one pod of each likeness held back be tried again; whether any pod may be popped."""
+        """Make one suppressed pod of each signature a candidate; return `poppable`."""
         for signature in list(self._suppressed):
             self._release_one(signature)
         return self.poppable
 
     def next_completed(self, now: float) -> QueuedPodInfo | None:
-        """A pod whose backoff has ended, or None; the normal heap goes first. It stays here."""
+        """Return a pod whose backoff has ended, or None; normal heap first. It stays here."""
         horizon = self._policy.align(now)
         for heap in (self._normal, self._errors):
             head = heap.peek()
@@ -180,22 +180,22 @@ class BackoffQueue:
         return None
 
     def next_release(self) -> float | None:
-        """When the first pod stops backing off; None when nobody waits."""
+        """Return when the first pod stops backing off; None when the queue is empty."""
         heads = [heap.peek() for heap in (self._normal, self._errors)]
         expiries = [head[0][0] for head in heads if head is not None]
         return self._policy.release(min(expiries)) if expiries else None
 
     def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
-        """All pods, or the first `limit`, as they leave: normal heap, then error heap."""
+        """Return all pods, or the first `limit`, in order: normal heap, then error heap."""
         return (self._normal.ordered(limit) + self._errors.ordered(limit))[:limit]
 
     def rank(self, uid: str) -> int | None:
-        """How many pods of its heap leave before this one; None when it is not here."""
+        """Count the pods of its heap that leave before this one; None when it is not here."""
         rank = self._normal.rank(uid)
         return self._errors.rank(uid) if rank is None else rank
 
     def violations(self) -> list[str]:
-        """What is broken inside, for `validate()`."""
+        """Return the broken invariants, for `validate()`."""
         found = [f"backoff queue, normal heap: {text}" for text in self._normal.violations()]
         found += [f"backoff queue, error heap: {text}" for text in self._errors.violations()]
         found += [f"candidates of the backoff queue: {x}" for x in self._candidates.violations()]
@@ -203,10 +203,10 @@ class BackoffQueue:
         if sorted(held) != sorted(self._suppressed_signature) or not all(
             map(len, self._suppressed.values())
         ):
-            found.append("backoff queue: pods held back and their likenesses differ")
+            found.append("backoff queue: suppressed pods and their signatures differ")
         either = sorted([*held, *(info.uid for info in self._candidates.items())])
         if self._policy.aligned and either != sorted(info.uid for info in self._normal.items()):
-            found.append("backoff queue: a pod is neither a candidate nor held back, or both")
+            found.append("backoff queue: a pod is neither a candidate nor suppressed, or both")
         found += [
             f"pod {info.key} is in both backoff heaps"
             for info in self._normal.items()

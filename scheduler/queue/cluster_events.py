@@ -1,7 +1,8 @@
-"""Turning an object's update into fine-grained events (queue-and-events.md 6.4).
+"""Fine-grained cluster events of an object's update.
 
-Pure functions of the old and the new object. An update in which nothing changed that any event is
-about gives no event for a node and the general Update for a pod.
+Pure functions of the old and the new object, as events.go: NodeSchedulingPropertiesChange and
+PodSchedulingPropertiesChange. An update that no fine-grained event covers gives no event for a node
+and the general Update for a pod.
 """
 
 from __future__ import annotations
@@ -26,12 +27,11 @@ POD_SCHEDULED: Final = "PodScheduled"
 class EventFeatures:
     """Feature gates that decide which updates count as events of their own."""
 
-    #: NodeDeclaredFeatures: a node's `status.declaredFeatures` is looked at.
+    #: NodeDeclaredFeatures: compare a node's `status.declaredFeatures`.
     node_declared_features: bool = True
-    #: DynamicResourceAllocation: a pod's claim statuses are looked at.
+    #: DynamicResourceAllocation: compare a pod's claim statuses.
     dynamic_resource_allocation: bool = True
-    #: Pod annotations whose change gives UpdatePodAnnotation; other annotations are nobody's
-    #: business.
+    #: Pod annotations whose change gives UpdatePodAnnotation; others are ignored.
     pod_annotations: frozenset[str] = frozenset(("kubestow.io/topology-spread-fallback",))
 
 
@@ -46,9 +46,9 @@ def _event(resource: str, action: ActionType) -> ClusterEvent:
 def node_events(
     new: Node, old: Node, features: EventFeatures = DEFAULT_FEATURES
 ) -> list[ClusterEvent]:
-    """Events of a node's update, in upstream's order; empty when nothing that matters changed.
+    """Return the events of a node's update, in upstream's order; empty if none applies.
 
-    A node that is uncordoned and loses a taint at once gives one UpdateNodeTaint, not two.
+    Unlike upstream, uncordoning a node and removing a taint at once gives one UpdateNodeTaint.
     """
     actions: list[ActionType] = []
     if old.spec.unschedulable and not new.spec.unschedulable:
@@ -74,10 +74,10 @@ def node_events(
 def pod_events(
     new: Pod, old: Pod, features: EventFeatures = DEFAULT_FEATURES
 ) -> list[ClusterEvent]:
-    """Events of a pod's update; never empty.
+    """Return the events of a pod's update; never empty.
 
-    The resource is AssignedPod once the new object has a node. For a pod without a node, kubestow's
-    own-update events follow those of upstream.
+    The resource is AssignedPod once the new object has a node. For a pod without a node, the events
+    that kubestow adds follow those of upstream.
     """
     assigned = bool(new.spec.node_name)
     resource = EventResource.ASSIGNED_POD if assigned else EventResource.UNSCHEDULABLE_POD
@@ -115,8 +115,7 @@ def _scaled_down(new: Pod, old: Pod) -> bool:
         before = pod_requests(old, with_status=True)
         after = pod_requests(new, with_status=True)
     except QuantityError:
-        # The cache reports a pod whose resources cannot be read; here it is an update like any
-        # other.
+        # The cache reports the malformed quantity; here the general Update is enough.
         return False
     return any(
         name not in after or amount.milli_value() > after[name].milli_value()
@@ -125,7 +124,7 @@ def _scaled_down(new: Pod, old: Pod) -> bool:
 
 
 def _requests_may_differ(new: Pod, old: Pod) -> bool:
-    # Sums are expensive and most updates touch neither the resources nor their resize status.
+    # Request sums are expensive, and most updates touch neither resources nor resize status.
     old_spec, new_spec, old_status, new_status = old.spec, new.spec, old.status, new.status
     return (
         old_spec.containers != new_spec.containers

@@ -1,11 +1,11 @@
 """A heap whose items can be found, moved and removed by key.
 
-Invariant: an item's place is decided by the sort key given when it was pushed or updated, then by
-the order of first insertion, so equal keys leave in a defined order. Removed items stay in the list
-as dead entries and are dropped when they reach the top or outnumber the living; every operation is
-O(log n) amortised.
+Invariant: items are ordered by the sort key given when they were pushed, then by first insertion,
+so that equal sort keys leave in a defined order. Removed items stay in the list as dead entries and
+are dropped when they reach the top or outnumber the live ones; every operation is O(log n)
+amortised.
 
-It does not know what a sort key means and never recomputes one.
+Sort keys are opaque and never recomputed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 Entry = list[Any]
 _KEY: Final = 3
 ITEM: Final = 4
-"""Where the item is in an entry."""
+"""Index of the item in an entry."""
 _COMPACT_FROM: Final = 64
 
 
@@ -33,7 +33,7 @@ class KeyedHeap(Generic[T]):
     __slots__ = ("_entries", "_heap", "stamps")
 
     def __init__(self, stamps: Iterator[int] | None = None) -> None:
-        """Heaps that share their `stamps` have one order: entries may be compared and moved."""
+        """Heaps that share `stamps` have one order: their entries may be compared and moved."""
         self._heap: list[Entry] = []
         self._entries: dict[str, Entry] = {}
         self.stamps = count(1) if stamps is None else stamps
@@ -45,14 +45,14 @@ class KeyedHeap(Generic[T]):
         return key in self._entries
 
     def get(self, key: str) -> T | None:
-        """The item under `key`, None when absent."""
+        """Return the item under `key`; None when absent."""
         entry = self._entries.get(key)
         return None if entry is None else entry[ITEM]
 
     def push(self, key: str, sort_key: Any, item: T) -> None:
-        """Insert, or replace the item under `key`; a replaced item keeps its turn among equals.
+        """Insert or replace the item under `key`; a replaced item keeps its turn among equals.
 
-        Raises what comparing the sort key raises, and changes nothing then.
+        If comparing sort keys raises, nothing changes.
         """
         old = self._entries.get(key)
         if old is not None and old[0] == sort_key:
@@ -63,7 +63,7 @@ class KeyedHeap(Generic[T]):
         try:
             heappush(self._heap, entry)
         except BaseException:
-            # A sort key that cannot be compared with the others: as if it had never been pushed.
+            # The sort key cannot be compared with the others: undo the push.
             self._rebuild()
             raise
         self._entries[key] = entry
@@ -82,12 +82,12 @@ class KeyedHeap(Generic[T]):
         return item
 
     def peek(self) -> tuple[Any, T] | None:
-        """The first sort key and item; None when empty."""
+        """Return the first sort key and item; None when empty."""
         entry = self.head()
         return None if entry is None else (entry[0], entry[ITEM])
 
     def head(self) -> Entry | None:
-        """The first entry, to be compared with those of other heaps; None when empty."""
+        """Return the first entry, to be compared with those of other heaps; None when empty."""
         heap = self._heap
         while heap:
             entry = heap[0]
@@ -99,7 +99,7 @@ class KeyedHeap(Generic[T]):
     def move_head(self, target: KeyedHeap[T]) -> None:
         """Move the first item, which must exist, to a heap with the same stamps; it keeps its turn.
 
-        Raises what comparing the sort keys raises, and moves nothing then.
+        If comparing sort keys raises, nothing is moved.
         """
         entry = self.head()
         assert entry is not None, "an empty heap has no head"
@@ -114,7 +114,7 @@ class KeyedHeap(Generic[T]):
         del self._entries[key]
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, in no order."""
+        """Return all entries, in no order."""
         return iter(self._entries.values())
 
     def pop(self) -> T | None:
@@ -129,24 +129,24 @@ class KeyedHeap(Generic[T]):
         return None
 
     def items(self) -> Iterator[T]:
-        """All items, in no order."""
+        """Return all items, in no order."""
         return (entry[ITEM] for entry in self._entries.values())
 
     def ordered(self, limit: int | None = None) -> list[T]:
-        """All items, or the first `limit`, in the order in which `pop` would give them; a copy."""
+        """Return all items, or the first `limit`, in the order of `pop`; a copy."""
         entries = self._entries.values()
         first = sorted(entries) if limit is None else nsmallest(limit, entries)
         return [entry[ITEM] for entry in first]
 
     def rank(self, key: str) -> int | None:
-        """How many items leave before the one under `key`; None when absent. O(n)."""
+        """Count the items that leave before the one under `key`; None when absent. O(n)."""
         entry = self._entries.get(key)
         if entry is None:
             return None
         return sum(1 for other in self._entries.values() if other < entry)
 
     def violations(self) -> list[str]:
-        """What is broken inside, for `validate()`; empty when all is well."""
+        """Return the broken invariants, for `validate()`."""
         heap = self._heap
         found = [
             f"heap entry {child} sorts before its parent"

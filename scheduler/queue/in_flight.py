@@ -1,14 +1,14 @@
-"""What happened while pods were being scheduled.
+"""Pods in flight, and the events since they were popped.
 
 A popped pod is in no sub-queue, so events cannot move it. They are recorded here instead, and
-evaluated when the pod comes back: otherwise a pod rejected on the state before an event would sleep
-through the event.
+evaluated when the pod comes back: otherwise a pod that was rejected for the state before an event
+would miss the event (KEP-4247: Track Pods being processed in the scheduling queue).
 
 Invariant: an event is kept exactly as long as some pod that was popped before it is in flight. Pods
 and events share one numbering, so that "before" is a comparison of two integers.
 
-Bounded: beyond `limit` the oldest events are dropped, and pods popped before them are answered with
-None, which means "assume that something happened".
+Bounded: beyond `limit` the oldest events are dropped, and `events_for` returns None for pods popped
+before them; the caller then assumes that an event concerned the pod.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from scheduler.queue.metrics import QueueMetrics
 
 PreCheck = Callable[[Pod], bool]
 
-#: An event is about 200 bytes besides the objects it holds, which are mostly shared with the
-#: caches.
+#: An event takes about 200 bytes, without its objects, which are mostly shared with the caches.
 IN_FLIGHT_EVENT_LIMIT = 100_000
 
 POD_POPPED = "PodPopped"
@@ -35,21 +34,21 @@ POD_POPPED = "PodPopped"
 
 @dataclass(slots=True, eq=False)
 class InFlightEvent:
-    """One event that happened, and the answers already given about it."""
+    """One cluster event with its objects, and the results of the hints evaluated for it."""
 
     cluster_event: ClusterEvent
     old: Any
     new: Any
     label: str
-    #: Pods for which it is false are not concerned.
+    #: The event does not concern pods for which this is false.
     pre_check: PreCheck | None = None
     #: The only pods concerned, by UID; None for all.
     only: frozenset[str] | None = None
-    #: Set when a plugin itself said whom to wake: its answer is Queue, no hint is asked.
+    #: Set when a plugin itself requests the retry: no hint is evaluated, it counts as Queue.
     plugin: str = ""
-    #: Answers of per-signature hints, by registration and pod identity.
+    #: Results of per-signature hints, by registration and pod identity.
     hint_results: dict[Any, QueueingHint] = field(default_factory=dict)
-    #: UID of the object that changed; empty when there is none. No answer about it is shared.
+    #: UID of the changed object, or empty. Hint results for the pod itself are not shared.
     subject: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +57,7 @@ class InFlightEvent:
         self.subject = "" if metadata is None else metadata.uid
 
     def concerns(self, info: QueuedPodInfo) -> bool:
-        """Whether the event may mean anything to the pod, before any hint is asked."""
+        """Whether hints must be evaluated for the pod."""
         if self.only is not None and info.uid not in self.only:
             return False
         return self.pre_check is None or self.pre_check(info.pod)
@@ -91,21 +90,21 @@ class InFlight:
 
     @property
     def events(self) -> tuple[InFlightEvent, ...]:
-        """The events kept, oldest first."""
+        """Events kept, oldest first."""
         return tuple(self._events)
 
     @property
     def event_count(self) -> int:
-        """How many events are kept."""
+        """Number of events kept."""
         return len(self._events)
 
     @property
     def dropped(self) -> int:
-        """How many events were dropped because of the limit."""
+        """Number of events dropped because of the limit."""
         return self._dropped
 
     def get(self, uid: str) -> QueuedPodInfo | None:
-        """The record of a pod in flight, None for others."""
+        """Return the record of a pod in flight; None for others."""
         entry = self._pods.get(uid)
         return None if entry is None else entry[1]
 
@@ -127,7 +126,7 @@ class InFlight:
             self._metrics.inflight_events(self._events.popleft().label, -1)
 
     def events_for(self, uid: str) -> list[InFlightEvent] | None:
-        """Events since the pod was popped; None when unknown: dropped, or not in flight."""
+        """Return the events since the pod was popped; None if dropped, or if not in flight."""
         entry = self._pods.get(uid)
         if entry is None or entry[0] < self._first:
             return None
@@ -149,12 +148,12 @@ class InFlight:
             self._metrics.inflight_events(label, -count)
 
     def violations(self) -> list[str]:
-        """What is broken inside, for `validate()`."""
+        """Return the broken invariants, for `validate()`."""
         found: list[str] = []
         if self._next - self._first != len(self._events):
             found.append("in flight: events are misnumbered")
         if self._events and not self._pods:
-            found.append(f"in flight: {len(self._events)} events are kept for nobody")
+            found.append(f"in flight: {len(self._events)} events are kept for no pod")
         starts = [start for start, _ in self._pods.values()]
         if starts != sorted(starts):
             found.append("in flight: pods are out of order")

@@ -1,12 +1,12 @@
 """Nominations: pending pods expected on a node, most often because victims are leaving it.
 
-Memory is ahead of the API server: a nomination, or its end, is known here before the status patch
-that says so has come back. So the pod's `status.nominatedNodeName` is followed only when it
-changes, and a value that was cleared here is ignored until the object shows another one.
+The nominator is ahead of the API server: it knows a nomination, or its end, before the watch shows
+the status patch. It therefore follows a pod's `status.nominatedNodeName` only when that changes,
+and ignores a value that was cleared here until the object shows another one.
 
-What is written comes back late, perhaps when it has been overruled. The writer says what it writes
-(`writing`) and what came of it (`written`); until the watch has shown the last of it, no value that
-was written changes anything here.
+The watch shows written values late, perhaps after they were replaced. The status writer reports
+each write (`writing`) and its result (`written`); until the watch has shown the last write, no
+written value changes anything here.
 
 Invariant: a pod (by UID) is nominated to at most one node, never to the empty name.
 """
@@ -20,7 +20,7 @@ from scheduler.api.pod import Pod
 from scheduler.framework.plugin import NominatingInfo
 
 PodLister = Callable[[str, str], Pod | None]
-"""`lister(namespace, name)`: the newest pod the informer knows, None when it is gone."""
+"""`lister(namespace, name)`: the newest pod that the informer knows; None when it was deleted."""
 
 NominationListener = Callable[[Pod, str], None]
 """`listener(pod, node_name)`; the empty name means that the nomination ended."""
@@ -28,24 +28,24 @@ NominationListener = Callable[[Pod, str], None]
 
 @dataclass(slots=True)
 class _Writes:
-    """What was written of one pod's nomination."""
+    """Writes of one pod's nomination that the watch may not have shown yet."""
 
-    #: What the status may say before it says the last of it; at most one name for each node.
+    #: Values that the status may show before it shows the last write; at most one for each node.
     names: set[str]
-    #: The pod shows the last answered write from this version on; None before the first answer,
-    #: empty when the request failed: perhaps it was applied, perhaps not.
+    #: resourceVersion from which on the pod shows the last completed write; None before the first
+    #: response, empty if the request failed, because it may have been applied nevertheless.
     version: str | None = None
 
     def shown_by(self, pod: Pod) -> bool:
         if not self.version:
             return self.version is None
         own = pod.metadata.resource_version
-        # Decimal numbers of any size (KEP-5504).
+        # Decimal numbers of any length (KEP-5504), so that the longer one is greater.
         return (len(own), own) >= (len(self.version), self.version)
 
 
 class QueueNominator:
-    """Implements `framework.Nominator`."""
+    """Nominations by pod and by node; implements `framework.Nominator`."""
 
     __slots__ = (
         "_by_node", "_cleared", "_listeners", "_lister", "_node_listeners", "_node_of",
@@ -55,19 +55,19 @@ class QueueNominator:
     def __init__(
         self, lister: PodLister, on_error: Callable[[Pod, Exception], None] | None = None
     ) -> None:
-        """`on_error` is told when a listener raised; nominations do not depend on listeners."""
+        """`on_error` receives what a listener raised; the nomination is applied nevertheless."""
         self._lister = lister
         self._on_error = on_error
         self._listeners: list[NominationListener] = []
         self._node_listeners: list[Callable[[str], None]] = []
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, Pod]] = {}
-        #: UID -> the node name in the object's status that was overruled by clearing.
+        #: UID -> the node name in the object's status that was cleared here.
         self._cleared: dict[str, str] = {}
-        #: By UID; only of pods that the informer knew, and until it shows them gone or bound.
+        #: By UID; only of pods that the informer knew, until it shows them deleted or bound.
         self._writes: dict[str, _Writes] = {}
         self._version = 0
-        #: Whether a nomination of the pod (by UID) is being written and has not been answered.
+        #: Whether a write of the pod's nomination (by UID) is under way.
         self.under_way: Callable[[str], bool] = lambda _uid: False
 
     def __len__(self) -> int:
@@ -75,34 +75,34 @@ class QueueNominator:
 
     @property
     def version(self) -> int:
-        """Grows whenever a nomination or a nominated pod changes."""
+        """A number that grows whenever a nomination or a nominated pod changes."""
         return self._version
 
     def subscribe(self, listener: NominationListener) -> None:
-        """Be told about nominations set, moved and ended."""
+        """Call the listener when a nomination is set, moved or ended."""
         self._listeners.append(listener)
 
     def subscribe_nodes(self, listener: Callable[[str], None]) -> None:
-        """Be told the name of every node whose nominated pods changed, the one that was left too.
+        """Call the listener with the name of every node whose nominated pods changed.
 
-        For the owner of the node table. Must not raise.
+        For the owner of the node table. The listener must not raise.
         """
         self._node_listeners.append(listener)
 
     def node_of(self, uid: str) -> str:
-        """The node a pod is nominated to, empty when it is not."""
+        """Return the node that a pod is nominated to, or the empty string."""
         return self._node_of.get(uid, "")
 
     def nominated_nodes(self) -> Sequence[str]:
-        """Nodes with nominations."""
+        """Return the nodes with nominations."""
         return tuple(self._by_node)
 
     def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
-        """Pods nominated to a node, in order of nomination; a copy."""
+        """Return the pods nominated to a node, in order of nomination; a copy."""
         return tuple(self._by_node.get(node_name, {}).values())
 
     def add_nominated_pod(self, pod: Pod, nominating: NominatingInfo | None) -> None:
-        """Apply a nomination; None keeps the one in memory or else takes the status' one.
+        """Apply a nomination; None keeps the known one, or else takes over the status field.
 
         Ignored for a pod that the informer does not know under this UID, or that has a node.
         """
@@ -119,7 +119,7 @@ class QueueNominator:
         self._set(pod, node_name if nominatable else "")
 
     def update_nominated_pod(self, old: Pod, new: Pod) -> None:
-        """Follow an update: the status counts if somebody else changed it, memory otherwise."""
+        """Follow the status if another client changed it; otherwise keep the known nomination."""
         if self._changed_by_others(old, new):
             self._cleared.pop(new.uid, None)
             node_name = new.status.nominated_node_name
@@ -135,20 +135,20 @@ class QueueNominator:
         self._set(pod, "")
 
     def forget(self, pod: Pod) -> None:
-        """The pod is gone, or bound: nothing of it is remembered."""
+        """Drop all state of a pod that was deleted or bound."""
         self._writes.pop(pod.uid, None)
         self.delete_nominated_pod_if_exists(pod)
 
     def ahead(self, pod: Pod) -> bool:
-        """Whether `pod` may be older than what was written last: its nomination proves nothing."""
+        """Whether `pod` may be older than the last write, so that its nomination must not count."""
         writes = self._writes.get(pod.uid)
         return writes is not None and (self.under_way(pod.uid) or not writes.shown_by(pod))
 
     def writing(self, pod: Pod, node_name: str) -> None:
-        """This nomination is about to be written into the pod's status; empty clears it."""
+        """Note that a nomination is about to be written to the pod's status; empty clears it."""
         writes = self._writes.get(pod.uid)
         if writes is None:
-            # The end of a pod that has ended already is never told.
+            # Not for a deleted or bound pod: `forget` would not be called again.
             if self._nominatable(pod):
                 self._writes[pod.uid] = _Writes({node_name})
         elif self.ahead(pod):
@@ -157,13 +157,13 @@ class QueueNominator:
             writes.names = {node_name}
 
     def written(self, uid: str, version: str) -> None:
-        """The pod shows a nomination that was written from `version` on; empty: it failed."""
+        """Note the resourceVersion that a write resulted in; empty if the request failed."""
         writes = self._writes.get(uid)
         if writes is not None:
             writes.version = version
 
     def violations(self) -> list[str]:
-        """What is broken inside, for `validate()`."""
+        """Return the broken invariants, for `validate()`."""
         found = [
             f"nominator: node {name!r} has no pods"
             for name, pods in self._by_node.items()
@@ -177,7 +177,7 @@ class QueueNominator:
         return found
 
     def _changed_by_others(self, old: Pod, new: Pod) -> bool:
-        """Whether the status says what was not written here, or what was written last of all."""
+        """Whether the status shows a value that is neither old nor an earlier write of ours."""
         stated = new.status.nominated_node_name
         changed = old.status.nominated_node_name != stated
         writes = self._writes.get(new.uid)
@@ -185,7 +185,7 @@ class QueueNominator:
             return changed
         if self.ahead(new):
             return changed and stated not in writes.names
-        # What was passed over so far is made up for as soon as the status counts again.
+        # Changes ignored so far are applied as soon as the status counts again.
         return changed or not writes.shown_by(old)
 
     def _nominatable(self, pod: Pod) -> bool:

@@ -1,11 +1,10 @@
-"""Which plugins wait for which events, and whether an event is worth another attempt for a pod.
+"""Queueing hints: registered events, and whether an event makes a pod worth a retry.
 
-A plugin registers events with optional hint functions. `build_hint_map` collects them for one
-profile, and `HintIndex` answers over all profiles which plugins an event can interest at all, and
+A plugin registers events with optional hint functions (KEP-4247). `build_hint_map` collects them
+for one profile; `HintIndex` finds the plugins of all profiles that registered an event, and
 evaluates their hints.
 
-Invariant: a hint that raises never loses a pod: it counts as Queue. Rules: queue-and-events.md
-section 5.
+Invariant: a hint that raises counts as Queue, so that it never loses a pod.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.metrics import QueueMetrics
 
 EXTENDER: Final = "Extender"
-"""The pseudo plugin in whose name extenders reject pods."""
+"""The pseudo plugin that stands for extenders among a pod's rejectors."""
 
 HINT: Final = "hint"
 PluginErrorListener = Callable[[str, str, Pod, Exception], None]
-"""`listener(plugin, what, pod, error)` is told what a plugin was doing when it raised."""
+"""`listener(plugin, what, pod, error)`; `what` is the extension point or function that raised."""
 
 _DEFAULT_RESOURCES: Final = (
     EventResource.POD,
@@ -58,13 +57,13 @@ _DEFAULT_RESOURCES: Final = (
 DEFAULT_EVENTS: Final = tuple(
     ClusterEventWithHint(ClusterEvent(resource, ActionType.ALL)) for resource in _DEFAULT_RESOURCES
 )
-"""What a plugin waits for that does not say: everything."""
+"""Events of a plugin that does not implement `events_to_register`: all of every resource."""
 
 _HARD_EFFECTS: Final = frozenset(("NoSchedule", "NoExecute"))
 
 
 class QueueingStrategy(IntEnum):
-    """What an event means for a pod."""
+    """Whether and how soon an event makes a pod worth a retry (upstream: queueingStrategy)."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -85,7 +84,7 @@ AFTER_BACKOFF: Final = QueueingDecision(QueueingStrategy.AFTER_BACKOFF)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Registration:
-    """One event that one plugin of one profile waits for. Compared by identity: a memo key."""
+    """One event registered by one plugin of one profile. A cache key, compared by identity."""
 
     plugin: str
     event: ClusterEvent
@@ -103,13 +102,13 @@ def build_hint_map(
 ) -> QueueingHintMap:
     """Collect the registrations of a profile's plugin instances.
 
-    Only plugins at extension points that can reject a pod count. One that does not implement
-    `events_to_register` waits for `DEFAULT_EVENTS`. `extenders` adds the pseudo plugin `Extender`.
-    Without `queueing_hints` (feature gate SchedulerQueueingHints) every registered event queues,
-    but for updates of nothing except the pod's own status; the events that kubestow adds keep their
-    hints, because without them they would be a busy loop.
+    As scheduler.go: buildQueueingHintMap. Only plugins at extension points that can reject a pod
+    count. `extenders` adds the pseudo plugin `Extender`. Without `queueing_hints` (feature gate
+    SchedulerQueueingHints) every registered event queues, except an update of the pod's own status
+    alone; the events that kubestow adds keep their hints, because without them they would be a
+    busy loop.
 
-    Raises ConfigurationError if a plugin cannot say what it waits for.
+    Raises ConfigurationError if a plugin's `events_to_register` raises.
     """
     found: list[Registration] = []
     for plugin in plugins:
@@ -133,7 +132,7 @@ def _without_hint(each: Registration) -> Registration:
 
 
 def _unless_own_status(pod: Pod, old: object, new: object) -> QueueingHint:
-    """Without hints the condition of one attempt must not bring about the next one."""
+    """Hint used when hints are off: the status that one attempt wrote must not cause the next."""
     if not isinstance(old, Pod) or not isinstance(new, Pod) or new.uid != pod.uid:
         return QueueingHint.QUEUE
     unchanged = (
@@ -146,7 +145,7 @@ def _unless_own_status(pod: Pod, old: object, new: object) -> QueueingHint:
 
 
 def registered_resources(hints: Mapping[str, QueueingHintMap]) -> dict[str, ActionType]:
-    """Resource -> every action that some plugin waits for: which informers need queue handlers."""
+    """Return resource -> all registered actions, which decides what informers need handlers."""
     found: dict[str, ActionType] = {}
     for registrations in hints.values():
         for each in registrations:
@@ -160,7 +159,7 @@ def taint_lifted(
     old: object,
     new: object,
 ) -> QueueingHint:
-    """Hint of the automatic Node/UpdateNodeTaint registration: the node repels less than before."""
+    """Hint of the automatic Node/UpdateNodeTaint registration: queue if the node repels less."""
     if not isinstance(old, Node) or not isinstance(new, Node):
         msg = f"want two nodes, got {type(old).__name__} and {type(new).__name__}"
         raise TypeError(msg)
@@ -200,8 +199,7 @@ def _registrations(name: str, events: Sequence[ClusterEventWithHint]) -> list[Re
         if each.event.resource == EventResource.NODE:
             node_actions |= each.event.action_type
     if node_actions & ActionType.ADD and not node_actions & ActionType.UPDATE_NODE_TAINT:
-        # The plugin wants nodes that become usable; a node that loses its taint is one, like a new
-        # node.
+        # The plugin wants nodes that become usable: a node that loses a taint, like a new node.
         event = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)
         found.append(Registration(name, event, taint_lifted, per_signature=True))
     return found

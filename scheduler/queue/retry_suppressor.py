@@ -1,15 +1,15 @@
-"""Which pods need not be tried before their backoff ends: one just like them was turned down.
+"""Suppresses early retries of pods in backoff whose signature was just rejected.
 
-The queue tries pods in backoff early when it has nothing else to do. Where a thousand equal pods
-wait, each event would bring a thousand attempts with one and the same answer, each of which doubles
-a pod's backoff. So once a pod was turned down, those like it (same profile, signature, labels,
-namespace and pin) are not tried early until something happens that any plugin waits for. While
-events keep coming, that is tried in rounds: a round finds places for as many pods as there is room
-for by then, and then fails once for each kind, instead of once after each event.
+The queue retries pods in backoff early when nothing is active. If a thousand equal pods wait, each
+event would cause a thousand attempts with the same result, and each attempt would double a pod's
+backoff. So after a pod was rejected, pods of the same signature (with the same profile, labels,
+namespace and node pin) are not retried early until an event that any plugin registered. While
+events keep coming, retries happen in rounds: a round schedules as many pods as fit by then, and
+fails once for each signature, instead of once after each event.
 
-Invariant: what is known here is forgotten with the next such event, or at most `ROUND_SECONDS`
-after it. It never keeps a pod from the attempt at the end of its backoff, so that nothing is lost
-where two pods are not as alike as they look (annotations, owners).
+Invariant: signatures are dropped with the next such event, or at most `ROUND_SECONDS` after it. The
+attempt at the end of the backoff is never suppressed, so that no pod is lost if two pods differ in
+what the signature does not show (annotations, owners).
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.queue.queueing_hints import identity
 
 ROUND_SECONDS: Final = 0.1
-"""The least time between two rounds of early attempts by pods like those turned down."""
+"""Seconds between two rounds of early retries at least."""
 
 
 def pod_signature(info: QueuedPodInfo) -> Hashable | None:
-    """Equal for pods that an attempt cannot tell apart; None when nobody interned the signature."""
+    """Return a key equal for pods that an attempt cannot tell apart; None if not interned."""
     signature = identity(info.pod)
     return None if signature is None else (signature, info.pod.spec.scheduler_name)
 
 
 class RetrySuppressor:
-    """Pods turned down since the last event, by likeness. Times are the queue's, in seconds."""
+    """Signatures rejected since the last event. Times are wall clock seconds."""
 
     __slots__ = ("_events", "_events_before", "_next_round", "_rejected", "due")
 
     def __init__(self) -> None:
-        #: When the next round begins, if something happened that the last one did not wait for.
+        #: When the next round begins, if an event happened after the last round began.
         self.due: float | None = None
         self._next_round = -math.inf
         self._events = 0
         self._rejected: set[Hashable] = set()
-        #: UIDs of pods in flight, and the events before they were popped. As many as these.
+        #: UIDs of pods in flight -> number of events before they were popped.
         self._events_before: dict[str, int] = {}
 
     def event_happened(self, now: float) -> bool:
-        """Something changed that may help somebody; whether another round begins now, or `due`."""
+        """Note an event; return True if a round begins now, otherwise one begins at `due`."""
         self._events += 1
         if not self._rejected:
             return True
@@ -57,14 +57,14 @@ class RetrySuppressor:
         return True
 
     def start_round_if_due(self, now: float) -> bool:
-        """Begin the round that was put off, if it is time; whether it was."""
+        """Begin the postponed round if it is due; return whether it was."""
         if self.due is None or now < self.due:
             return False
         self._start_round(now)
         return True
 
     def shift(self, jump: float) -> None:
-        """The clock was set by `jump` seconds."""
+        """Move all times by `jump` seconds, after the wall clock was set."""
         self._next_round += jump
         if self.due is not None:
             self.due += jump
@@ -75,15 +75,20 @@ class RetrySuppressor:
         self.due = None
 
     def attempt_started(self, uid: str) -> None:
-        """An attempt begins."""
+        """Note that a pod was popped."""
         self._events_before[uid] = self._events
 
     def attempt_finished(self, uid: str) -> None:
-        """The attempt is over, however it ended."""
+        """Note the end of an attempt, whatever its result."""
         self._events_before.pop(uid, None)
 
     def attempt_rejected(self, info: QueuedPodInfo) -> None:
-        """The attempt found no place. Must come before `attempt_finished`."""
+        """Suppress a rejected pod's signature, unless an event happened during the attempt.
+
+        Not if the pod waits for its victims to leave or a plugin is pending: such an attempt shows
+        nothing about other pods.
+        Must be called before `attempt_finished`.
+        """
         if (
             info.unschedulable_plugins
             and not info.pending_plugins
@@ -93,5 +98,5 @@ class RetrySuppressor:
             self._rejected.add(pod_signature(info))
 
     def suppresses(self, signature: Hashable | None) -> bool:
-        """Whether a pod of this likeness was turned down in this round."""
+        """Whether a pod of this signature was rejected in this round."""
         return signature is not None and signature in self._rejected

@@ -1,11 +1,11 @@
-"""Wall clock time that notices when it jumps back.
+"""A wall clock that detects jumps back.
 
-Everything the queue remembers is wall clock time, because people and other programs read it. If the
+All times in the queue are wall clock times, because people and other programs read them. If the
 wall clock is set back by an hour, a pod whose backoff ends in a second would wait for an hour and a
-second. So the owner of a `SteadyClock` is told by how much the clock was set back, and moves its
-times with it.
+second. `SteadyClock` therefore reports by how much the clock was set back, and its owner moves all
+stored times with it.
 
-A jump forward needs nothing: pods become due early, and nobody waits too long.
+A jump forward needs no correction: pods become due early, and none waits too long.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from typing import Final
 
 from scheduler.framework.handle import Clock
 
-#: Steps smaller than this delay a pod by less than a second and are not worth moving everything
-#: for.
+#: Seconds. Smaller steps back delay a pod by less than this, which is not worth moving all times.
 TOLERANCE: Final = 1.0
 
 
 class SteadyClock:
-    """Reads the wall clock, and reports jumps back before it returns."""
+    """Reads the wall clock, and reports a jump back before it returns."""
 
     __slots__ = ("_clock", "_monotonic", "_on_jump", "_wall", "jumps")
 
     def __init__(self, clock: Clock, on_jump: Callable[[float], None]) -> None:
-        """`on_jump(seconds)` gets a negative number: what to add to remembered times."""
+        """`on_jump(seconds)` receives a negative number, to be added to all stored times."""
         self._clock = clock
         self._on_jump = on_jump
         self._wall = clock.now()
@@ -34,7 +33,7 @@ class SteadyClock:
         self.jumps = 0
 
     def now(self) -> float:
-        """Wall clock seconds."""
+        """Return wall clock seconds."""
         wall, monotonic = self._clock.now(), self._clock.monotonic()
         if wall < self._wall - TOLERANCE:
             elapsed = max(0.0, monotonic - self._monotonic)

@@ -1,7 +1,7 @@
-"""When the periodic work on the pool is due: the flush of pods left over, and the Time event.
+"""When the periodic work on unschedulable pods is due: the flush of left-over pods, the Time event.
 
-Times are wall clock seconds. A period starts when the work is done, so that work missed while
-nobody asked is done once and not once for every period that passed.
+Times are wall clock seconds. A period starts when the work is done: work that was missed for
+several periods is done once.
 """
 
 from __future__ import annotations
@@ -11,46 +11,46 @@ from typing import Final
 from scheduler.queue.unschedulable_pods import UnschedulablePods
 
 UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
-"""Seconds between two looks for pods that were in the pool for too long."""
+"""Seconds between two searches for pods that were unschedulable for too long."""
 
 
 class Timetable:
-    """Two periodic tasks, due only while the pool holds pods that they concern."""
+    """Two periodic tasks, due only while there are unschedulable pods that they concern."""
 
     __slots__ = ("_flush", "_hint_period", "_next_flush", "_next_tick", "_time_plugins")
 
     def __init__(
         self, now: float, *, flush: bool, hint_period: float, time_plugins: tuple[str, ...]
     ) -> None:
-        """`time_plugins` are those that registered the Time event."""
+        """`time_plugins` are the plugins that registered the Time event."""
         self._flush = flush
         self._hint_period = hint_period
         self._time_plugins = time_plugins
         self._next_flush = now
         self._next_tick = now + hint_period
 
-    def next(self, pool: UnschedulablePods) -> float | None:
-        """When either task concerns a pod of the pool; None when never."""
-        flush = self._next_flush if self._flush and len(pool) > pool.gated else None
-        if not self._time_plugins or not pool.has_groups_of(self._time_plugins):
+    def next(self, pods: UnschedulablePods) -> float | None:
+        """Return when the first task that concerns any of the pods is due; None when never."""
+        flush = self._next_flush if self._flush and len(pods) > pods.gated else None
+        if not self._time_plugins or not pods.has_groups_of(self._time_plugins):
             return flush
         return self._next_tick if flush is None else min(flush, self._next_tick)
 
     def flush_due(self, now: float) -> bool:
-        """Whether to flush now; the answer Yes starts the next period."""
+        """Whether to flush now; if so, the next period begins."""
         if not self._flush or now < self._next_flush:
             return False
         self._next_flush = now + UNSCHEDULABLE_FLUSH_PERIOD
         return True
 
     def tick_due(self, now: float) -> bool:
-        """Whether to emit the Time event now; the answer Yes starts the next period."""
+        """Whether to emit the Time event now; if so, the next period begins."""
         if not self._time_plugins or now < self._next_tick:
             return False
         self._next_tick = now + self._hint_period
         return True
 
     def shift(self, jump: float) -> None:
-        """The clock was set by `jump` seconds."""
+        """Move all times by `jump` seconds, after the wall clock was set."""
         self._next_flush += jump
         self._next_tick += jump

@@ -229,4 +229,4 @@ class TestValidate:
         info = world.pop()
         world.happen(NODE_ADD)
         world.queue._in_flight._pods.pop(info.uid)
-        assert self.broken(world) == ["in flight: 1 events are kept for nobody"]
+        assert self.broken(world) == ["in flight: 1 events are kept for no pod"]
