@@ -200,6 +200,11 @@ class Account:
             if not limit.native
         )
 
+    def is_kept_for(self, uid: str) -> bool:
+        """Whether this is kept for a pod that others would starve."""
+        kept = self.starvation_reservation
+        return kept is not None and kept.uid == uid
+
     def amounts(self, usage: Usage) -> Amounts:
         """What a pod of this usage takes here."""
         return tuple([usage.get(limit.name, 0) for limit in self.limits])

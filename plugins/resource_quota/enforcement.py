@@ -84,18 +84,18 @@ class QuotaEnforcement:
         self._displaced: dict[str, list[str]] = {}
         self._sweep = Sweep(self.ledger, handle.recheck)
         self._audit = Audit(self.ledger, self._drifted)
-        ledger = self.ledger
-        ledger.on_release = self._release
-        ledger.on_recheck = handle.recheck
-        ledger.on_changed = self._changed
-        ledger.on_forgotten = self._forgotten
-        ledger.on_overcommitted = self._overcommitted
-        ledger.on_timer = self._wake_host
+        callbacks = self.ledger.callbacks
+        callbacks.on_release = self._release
+        callbacks.on_recheck = handle.recheck
+        callbacks.on_changed = self._changed
+        callbacks.on_forgotten = self._forgotten
+        callbacks.on_overcommitted = self._overcommitted
+        callbacks.on_timer = self._wake_host
         subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod)
         subscriptions.on_object("resourcequotas", self._quota)
         subscriptions.on_nomination(self._nomination)
-        subscriptions.on_synced(ledger.mark_synced)
+        subscriptions.on_synced(self.ledger.mark_synced)
         subscriptions.on_time(self)
 
     def statistics(self) -> Mapping[str, object]:
@@ -140,7 +140,7 @@ class QuotaEnforcement:
         for account in touched:
             self._gauge_in_flight(account)
             self._withdraw_claims(account)
-            claimable = self.ledger.take_claimable(account)
+            claimable = self.ledger.claims.take_claimable(account)
             if claimable:
                 # They are tried now, and claim it unless there is a node.
                 self._handle.activate(claimable)
@@ -193,7 +193,7 @@ class QuotaEnforcement:
         """A pod is about to be told that no node has room for it."""
         if not self.args.claim_pending:
             return
-        self.ledger.claim(uid)
+        self.ledger.claims.add(uid)
         pod = self.ledger.pod(uid)
         for account in () if pod is None else self.ledger.accounts_of(pod):
             if account.overclaimed():
@@ -204,7 +204,7 @@ class QuotaEnforcement:
 
     def _withdraw_claims(self, account: Account) -> list[str]:
         """Relabel pods whose claims do not fit any more, so that nobody buys nodes for them."""
-        withdrawn = self.ledger.withdraw_claims(account)
+        withdrawn = self.ledger.claims.withdraw(account)
         held = []
         for uid, violations in withdrawn.items():
             pod = self.ledger.pod(uid)

@@ -199,9 +199,9 @@ class ResourceQuota:
         """A pod that would not fit beside those that wait for nodes already needs none."""
         if self._enforcement is None or not self._enforcement.args.claim_pending:
             return None
-        claimed = self._enforcement.ledger.claim_violations(pod)
+        claimed = self._enforcement.ledger.claims.violations(pod)
         if claimed:
-            self._enforcement.ledger.await_claim(pod.uid)
+            self._enforcement.ledger.claims.await_turn(pod.uid)
         return (REASON_VALIDATED, message(claimed)) if claimed else None
 
     def explain(self, pod: Pod) -> Sequence[str]:

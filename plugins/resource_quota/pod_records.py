@@ -1,107 +1,106 @@
-"""What the ledger knows of one pod, and the quotas and held pods of one namespace."""
+"""The ledger's record of one pod, and the quotas and pods of one namespace."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from plugins.resource_quota.accounts import Account, Role
+from plugins.resource_quota.lifecycle import PodState
 from plugins.resource_quota.messages import Pairs
 from plugins.resource_quota.usage import Usage
 from plugins.resource_quota.wait_queues import Order, QuotaRequest, WaitQueues
 from scheduler.api.pod import Pod
 
-NOTHING = QuotaRequest(deferred=False, shares=())
+NOTHING: Final = QuotaRequest(deferred=False, shares=())
+
+_NOMINATED: Final = (PodState.NOMINATED, PodState.RESERVED_NOMINATED)
+_KEEPS_QUOTA: Final = (*_NOMINATED, PodState.RESERVED)
 
 
 class PodRecord:
     """One pod. Owned by the ledger."""
 
     __slots__ = (
+        "counts_until",
         "deferred",
-        "ended",
-        "ends",
         "expired",
         "foreign",
-        "had_booking",
         "held_since",
-        "nominated",
+        "namespace",
         "order",
         "pod",
-        "released_at",
         "reported",
         "request",
-        "reserved",
-        "starved_since",
-        "too_large",
+        "state",
         "uid",
         "usage",
     )
 
-    def __init__(self, pod: Pod) -> None:
-        """A pod seen for the first time."""
+    def __init__(self, pod: Pod, namespace: Namespace, *, deferred: bool) -> None:
         self.uid = pod.metadata.uid
         self.pod = pod
-        self.deferred = False
-        #: It has finished, or is gone, and counts no more.
-        self.ended = False
-        #: Wall clock second at which it counts no more, while it is being deleted; and whether that
-        #: is over.
-        self.ends: float | None = None
+        self.namespace = namespace
+        #: Whether the pod was gated once.
+        self.deferred = deferred
+        self.state = PodState.WAITING
+        #: Wall clock second after which a pod that is being deleted counts no more, and whether
+        #: that has passed.
+        self.counts_until: float | None = None
         self.expired = False
-        #: Between Reserve and the sight of the binding.
-        self.reserved = False
         #: Another active scheduler is about to bind it.
         self.foreign = False
-        #: It is nominated and quota is kept for it.
-        self.nominated = False
-        #: Quota was kept for it until its nomination ended, and it has not been judged since.
-        self.had_booking = False
         #: None until a quota of the namespace made it necessary.
         self.usage: Usage | None = None
         self.request = NOTHING
-        #: It asks for more than a limit that only we enforce: it does not fit an empty quota.
-        self.too_large = False
-        #: Place among the held pods; None while it is not held.
+        #: Position among the held pods; None while it is not among them.
         self.order: Order | None = None
-        #: When the gate was closed before it; None while it is open.
+        #: Wall clock second since which a quota has held it; None once it was admitted.
         self.held_since: float | None = None
-        #: Since when only quota has kept it from a node; an attempt at the nodes ends that.
-        self.starved_since: float | None = None
-        #: What was violated when the pod was told last; empty when it was let through since.
+        #: The violations reported last; empty when the nodes rejected the pod since.
         self.reported: Pairs = frozenset()
-        #: When it was let out of the held pods, until what becomes of it is known.
-        self.released_at: float | None = None
+
+    @property
+    def nominated(self) -> bool:
+        """Whether quota is kept for the pod's nomination."""
+        return self.state in _NOMINATED
+
+    @property
+    def ended(self) -> bool:
+        """Whether the pod counts no more, wherever it was."""
+        return self.expired or self.state is PodState.FINISHED
 
     @property
     def role(self) -> Role | None:
-        """How the pod counts now; None: not at all (the table of 2.6)."""
-        if self.ended or self.expired:
+        """How the pod counts now; None if it does not (docs/deferred-quota.md, "The rules")."""
+        if self.ended:
             return None
-        if self.pod.spec.node_name:
+        if self.state is PodState.BOUND:
             return Role.ASSIGNED
-        if self.reserved or self.nominated or self.foreign:
+        if self.foreign or self.state in _KEEPS_QUOTA:
             return Role.RESERVED
         return None if self.deferred else Role.PENDING
 
+    def role_in(self, account: Account) -> Role | None:
+        """Return how the pod counts in one account; None if it does not.
 
-def role_in(record: PodRecord, account: Account) -> Role | None:
-    """How the pod counts in one account; None: not at all.
-
-    A pod that was never gated is charged from its creation on, as the API server does, but not
-    while a quota keeps it from running: it would keep others from running as well, for nothing.
-    Built-in names are the API server's to charge.
-    """
-    role = record.role
-    if role is not Role.PENDING or account.native:
-        return role
-    return None if record.too_large or record.order is not None else role
+        A pod without gates is charged from its creation on, as the API server does, but not while
+        a quota holds it, or is too small for it even when empty: it would keep others from running
+        and not run itself. Built-in names are charged by the API server.
+        """
+        role = self.role
+        if role is not Role.PENDING or account.native:
+            return role
+        too_large = any(other.exceeds(amounts) for other, amounts in self.request.shares)
+        return None if too_large or self.order is not None else role
 
 
 class Namespace:
-    """The quotas of a namespace and its pods."""
+    """The quotas and pods of a namespace. Owned by the ledger and its parts."""
 
     __slots__ = (
         "accounts",
         "awaiting_claim",
-        "dirty",
+        "freed",
         "name",
         "overrelease",
         "pods",
@@ -112,21 +111,20 @@ class Namespace:
     )
 
     def __init__(self, name: str) -> None:
-        """Without pods and quotas."""
         self.name = name
         self.pods: dict[str, PodRecord] = {}
         #: By name of the quota, sorted by it.
         self.accounts: dict[str, Account] = {}
         self.wait_queues: WaitQueues[PodRecord] = WaitQueues()
         #: Accounts in which something was freed since the last release.
-        self.dirty: set[Account] = set()
-        #: Pods let out whose attempt is still to come.
-        self.released: dict[str, PodRecord] = {}
-        #: Whether a time is set at which released pods have had their chance.
+        self.freed: set[Account] = set()
+        #: Released pods whose attempt is still to come, with the wall clock second of the release.
+        self.released: dict[str, float] = {}
+        #: Whether a time is set at which released pods have had time to use the quota.
         self.window_open = False
-        #: Pods that wait for quota, by the time they began to; some may have left since.
-        self.starving: dict[str, float] = {}
-        #: Pods that fit the quotas and no node, and leave the quotas to those that claimed them.
-        self.awaiting_claim: dict[str, None] = {}
-        #: How many more than fit together are let out at the next release.
+        #: How many more pods than fit together the next release lets out.
         self.overrelease = 0
+        #: Pods that quota alone keeps from a node, with the wall clock second since which it does.
+        self.starving: dict[str, float] = {}
+        #: Pods that fit the quotas and no node, but not beside the claims made before theirs.
+        self.awaiting_claim: dict[str, None] = {}

@@ -1,70 +1,69 @@
-"""The full recount that the ledger's incremental sums must equal, in sentences; changes nothing."""
+"""The full recount that the ledger's incremental sums must equal; changes nothing.
+
+Each function lists the differences it finds, in sentences.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
 from plugins.resource_quota.accounts import Account
-from plugins.resource_quota.pod_records import Namespace, PodRecord, role_in
+from plugins.resource_quota.pod_records import Namespace, PodRecord
 from plugins.resource_quota.wait_queues import QuotaRequest
 
 
-def sums_drift(namespaces: Mapping[str, Namespace]) -> list[str]:
-    """Accounts whose sums or pods are not what the pods of the namespace say."""
-    found: list[str] = []
-    for space in namespaces.values():
-        for account in space.accounts.values():
-            found += account_drift(space, account)
-    return found
-
-
-def account_drift(space: Namespace, account: Account) -> list[str]:
-    """As `sums_drift`, for one account of a namespace."""
-    return [*account.recount(), *_wrong_entries(space, account)]
+def account_drift(namespace: Namespace, account: Account) -> list[str]:
+    """List where an account's sums or charges differ from what the namespace's pods add up to."""
+    return [*account.recount(), *_wrong_charges(namespace, account)]
 
 
 def misplaced_pods(
     namespaces: Mapping[str, Namespace],
     pods: Mapping[str, PodRecord],
-    request: Callable[[Namespace, PodRecord], QuotaRequest],
+    request_of: Callable[[PodRecord], QuotaRequest],
 ) -> list[str]:
-    """Pods that are not where their record says, or whose record is out of date."""
+    """List pods that are not where their record says, or whose record is out of date."""
     found: list[str] = []
     for uid, record in pods.items():
-        space = namespaces[record.pod.metadata.namespace]
-        if space.pods.get(uid) is not record:
+        namespace = record.namespace
+        if namespace.pods.get(uid) is not record or namespaces.get(namespace.name) is not namespace:
             found.append(f"pod {uid} is not in its namespace")
-        if record.released_at is not None and space.released.get(uid) is not record:
-            found.append(f"pod {uid} was released and is not among the released")
-        if record.request != request(space, record):
-            found.append(f"pod {uid} has an old demand")
-    found += [
-        f"pod {held.uid} is held and should not be"
-        for space in namespaces.values()
-        for held in space.wait_queues
-        if pods.get(held.uid) is not held or held.order is None
-    ]
-    found += [
-        f"quota {account.namespace}/{account.name} is kept for "
-        f"{account.starvation_reservation.key}, which is gone"
-        for space in namespaces.values()
-        for account in space.accounts.values()
-        if account.starvation_reservation is not None
-        and account.starvation_reservation.uid not in space.starving
-    ]
+        if uid in namespace.released and record.order is not None:
+            found.append(f"pod {uid} is both held and released")
+        if record.request != request_of(record):
+            found.append(f"the request of pod {uid} is out of date")
+    for namespace in namespaces.values():
+        found += [
+            f"pod {held.uid} is held and should not be"
+            for held in namespace.wait_queues
+            if pods.get(held.uid) is not held or held.order is None
+        ]
+        found += [
+            f"pod {uid} is released or starving, and is not known"
+            for uid in (*namespace.released, *namespace.starving)
+            if uid not in namespace.pods
+        ]
+        for account in namespace.accounts.values():
+            kept = account.starvation_reservation
+            if kept is not None and kept.uid not in namespace.starving:
+                found.append(
+                    f"quota {account.namespace}/{account.name} is kept for {kept.key}, "
+                    "which does not starve"
+                )
     return found
 
 
-def _wrong_entries(space: Namespace, account: Account) -> Iterator[str]:
+def _wrong_charges(namespace: Namespace, account: Account) -> Iterator[str]:
     expected = {
-        uid: (role, dict(record.request.shares)[account])
-        for uid, record in space.pods.items()
-        if account in dict(record.request.shares) and (role := role_in(record, account)) is not None
+        uid: (role, amounts)
+        for uid, record in namespace.pods.items()
+        for covering, amounts in record.request.shares
+        if covering is account and (role := record.role_in(account)) is not None
     }
-    actual = {uid: (entry.role, entry.amounts) for uid, entry in account.charges.items()}
+    actual = {uid: (charge.role, charge.amounts) for uid, charge in account.charges.items()}
     for uid in sorted(expected.keys() | actual.keys()):
         if expected.get(uid) != actual.get(uid):
             yield (
-                f"quota {account.namespace}/{account.name}: pod {uid} stands as "
-                f"{actual.get(uid)}, should be {expected.get(uid)}"
+                f"quota {account.namespace}/{account.name}: pod {uid} is charged "
+                f"{actual.get(uid)}, should be charged {expected.get(uid)}"
             )

@@ -73,7 +73,7 @@ class WaitQueues(Generic[Pod]):
 
     def release(
         self, concerns: Callable[[QuotaRequest], bool], admit: Callable[[Pod], bool]
-    ) -> list[str]:
+    ) -> list[Pod]:
         """Take pods out in order, as long as `admit` says yes to the first of a line.
 
         Lines that `concerns` refuses are not looked at. A pod that is not admitted keeps its
@@ -85,7 +85,7 @@ class WaitQueues(Generic[Pod]):
             if head is not None:
                 heads.append((head, number, request))
         heapq.heapify(heads)
-        released: list[str] = []
+        released: list[Pod] = []
         while heads:
             _, number, request = heapq.heappop(heads)
             pod = self._held[self._queues[request][0][1]]
@@ -93,17 +93,11 @@ class WaitQueues(Generic[Pod]):
                 continue
             heapq.heappop(self._queues[request])
             self.discard(pod.uid)
-            released.append(pod.uid)
+            released.append(pod)
             head = self._head(request)
             if head is not None:
                 heapq.heappush(heads, (head, number, request))
         return released
-
-    def first(self, concerns: Callable[[QuotaRequest], bool]) -> Iterator[Pod]:
-        """The first pod of each line that `concerns` accepts."""
-        for request in list(self._queues):
-            if concerns(request) and self._head(request) is not None:
-                yield self._held[self._queues[request][0][1]]
 
     def _head(self, request: QuotaRequest) -> Order | None:
         """The order of the first pod that is really there; forgets a line that is empty."""

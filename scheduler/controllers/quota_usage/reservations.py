@@ -181,7 +181,7 @@ class SharedReservations:
         """What others have booked for pods that have not reached us."""
         sums = [0] * len(account.limits)
         for uid, each in others.items():
-            if not self._enforcement.ledger.known(uid):
+            if self._enforcement.ledger.pod(uid) is None:
                 for index, limit in enumerate(account.limits):
                     raw = each.amounts.get(limit.key, "0")
                     try:

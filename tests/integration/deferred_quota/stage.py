@@ -239,7 +239,8 @@ class Stage:
 
     def used(self, name: str = "q") -> dict[str, str]:
         """What would be published of a quota."""
-        published = self.ledger.published("default", name)
+        account = self.ledger.account("default", name)
+        published = {} if account is None else account.published()
         return {key.removeprefix(PREFIX): value for key, value in published.items()}
 
     def notes(self, reason: str = EXCEEDED) -> list[str]:

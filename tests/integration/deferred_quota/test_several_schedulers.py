@@ -217,7 +217,7 @@ async def test_a_pod_given_up_and_claimed_again_keeps_its_entry(cluster: Embedde
         assert enforcement.claim is not None
         for name in ("again", "other"):
             stage.gated(name)
-        await until(lambda: all(stage.ledger.known(stage.uid(name)) for name in ("again", "other")))
+        await until(lambda: all(stage.ledger.pod(stage.uid(name)) for name in ("again", "other")))
         again, other = stage.seen("again"), stage.seen("other")
         for each in (again, other):
             assert not stage.ledger.reserve(each)

@@ -74,14 +74,15 @@ def pod(
 class Desk:
     """A synced ledger with what it said."""
 
-    def __init__(self, *quotas: ResourceQuota, **options: Any) -> None:
+    def __init__(self, *quotas: ResourceQuota, synced: bool = True, **options: Any) -> None:
         self.ledger = Ledger(**options)
         self.released: list[str] = []
         self.now = 1000.0
-        self.ledger.on_release = self.released.extend
+        self.ledger.callbacks.on_release = self.released.extend
         for each in quotas:
             self.ledger.set_quota(each)
-        self.ledger.mark_synced()
+        if synced:
+            self.ledger.mark_synced()
 
     def see(self, *pods: Pod) -> None:
         """Show pods to the ledger."""
@@ -113,5 +114,6 @@ class Desk:
 
     def used(self, name: str = "q") -> dict[str, str]:
         """What would be published, without the prefix."""
-        published = self.ledger.published("default", name)
+        account = self.ledger.account("default", name)
+        published = {} if account is None else account.published()
         return {key.removeprefix(PREFIX): value for key, value in published.items()}

@@ -467,8 +467,7 @@ def test_b29_an_ended_nomination_books_nothing_that_others_have_taken() -> None:
 
 
 def test_a_nomination_granted_before_everything_was_known_is_looked_at_again() -> None:
-    desk = Desk(quota(hard={CPU: 3000}))
-    desk.ledger.synced = False
+    desk = Desk(quota(hard={CPU: 3000}), synced=False)
     nominated = pod("nominated", "2", deferred=True)
     desk.see(nominated)
     desk.ledger.nominate(nominated, "n")
@@ -492,7 +491,7 @@ def test_a_nominated_pod_that_is_held_keeps_nothing() -> None:
 def test_o8_a_binding_of_others_is_counted_and_reported_once() -> None:
     desk = Desk(quota(hard={CPU: 1000}))
     found: list[str] = []
-    desk.ledger.on_overcommitted = lambda account: found.append(account.name)
+    desk.ledger.callbacks.on_overcommitted = lambda account: found.append(account.name)
     desk.see(pod("a", "2", node="n", deferred=True), pod("b", node="n"))
     assert found == ["q"]
     assert desk.enqueue(pod("p", deferred=True)) == []
@@ -501,7 +500,7 @@ def test_o8_a_binding_of_others_is_counted_and_reported_once() -> None:
 def test_o4_a_lowered_limit_holds_new_pods_and_is_reported() -> None:
     desk = Desk(quota(hard={CPU: 2000}))
     found: list[str] = []
-    desk.ledger.on_overcommitted = lambda account: found.append(account.name)
+    desk.ledger.callbacks.on_overcommitted = lambda account: found.append(account.name)
     desk.see(pod("a", "2", node="n"))
     desk.ledger.set_quota(quota(hard={CPU: 1000}))
     assert desk.enqueue(pod("p", deferred=True)) == []
@@ -509,10 +508,9 @@ def test_o4_a_lowered_limit_holds_new_pods_and_is_reported() -> None:
 
 
 def test_who_was_let_in_before_everything_was_known_is_looked_at_again() -> None:
-    desk = Desk(quota(hard={CPU: 1000}))
+    desk = Desk(quota(hard={CPU: 1000}), synced=False)
     doubted: list[str] = []
-    desk.ledger.on_recheck = doubted.extend
-    desk.ledger.synced = False
+    desk.ledger.callbacks.on_recheck = doubted.extend
     desk.see(pod("running", node="n"), pod("p", deferred=True), pod("none", "0", deferred=True))
     for uid in ("p", "none", "gone"):
         desk.ledger.recheck_after_sync(uid)

@@ -181,15 +181,15 @@ class LedgerMachine(RuleBasedStateMachine):
         known = self.pods.get(uid)
         if known is None or known.spec.node_name or self.ledger.holds(uid):
             return
-        if self.ledger.claim_violations(known):
-            self.ledger.await_claim(uid)
+        if self.ledger.claims.violations(known):
+            self.ledger.claims.await_turn(uid)
         else:
-            self.ledger.claim(uid)
+            self.ledger.claims.add(uid)
         for account in self.ledger.accounts():
-            self.ledger.withdraw_claims(account)
+            self.ledger.claims.withdraw(account)
             assert not account.overclaimed()
-            for each in self.ledger.take_claimable(account):
-                assert not self.ledger.claim_violations(each)
+            for each in self.ledger.claims.take_claimable(account):
+                assert not self.ledger.claims.violations(each)
 
     @invariant()
     def sums_equal_a_recount(self) -> None:

@@ -405,7 +405,7 @@ def test_without_any_quota_of_ours_nothing_is_booked_and_no_mark_is_made() -> No
 
     assert desk.plugin.pre_enqueue(subject) is None
     assert not desk.plugin.pod_conditions(subject, info_of(subject, "NodeResourcesFit"))
-    assert not desk.ledger.known(subject.uid)
+    assert desk.ledger.pod(subject.uid) is None
 
 
 def test_the_first_quota_counts_pods_that_are_there_already_and_those_on_their_way() -> None:

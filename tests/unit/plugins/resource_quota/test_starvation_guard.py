@@ -43,9 +43,9 @@ def test_b36_with_hold_after_the_big_pod_runs_when_the_others_have_drained() -> 
     assert stream(Desk(quota(hard=HARD), hold_after=60.0), 100) in range(12, 16)
 
 
-def holding(**options: float) -> Desk:
+def holding(max_hold: float = 1800.0) -> Desk:
     """`big` has been held for so long that quota is kept for it."""
-    desk = Desk(quota(hard=HARD), hold_after=60.0, **options)
+    desk = Desk(quota(hard=HARD), hold_after=60.0, max_hold=max_hold)
     desk.see(pod("running", "4", node="n"))
     assert desk.enqueue(pod("big", "8", deferred=True)) == []
     desk.run(61)
@@ -105,15 +105,15 @@ def test_claims_are_for_labelling_only() -> None:
     desk = Desk(quota(hard=HARD))
     first, second = pod("first", "6", deferred=True), pod("second", "6", deferred=True)
     assert desk.enqueue(first, second) == ["first", "second"]
-    desk.ledger.claim("first")
-    assert desk.ledger.claim_violations(second)
-    assert not desk.ledger.claim_violations(first)
+    desk.ledger.claims.add("first")
+    assert desk.ledger.claims.violations(second)
+    assert not desk.ledger.claims.violations(first)
     # It may try, and whoever has a node is not kept from it.
     assert not desk.ledger.violations(second)
     assert not desk.ledger.reserve(second)
     desk.ledger.unreserve("second")
     desk.ledger.forget("first")
-    assert not desk.ledger.claim_violations(second)
+    assert not desk.ledger.claims.violations(second)
     desk.ledger.validate()
 
 
@@ -127,17 +127,17 @@ def test_claims_are_withdrawn_newest_first_but_not_more_than_needed() -> None:
     account = desk.ledger.account("default", "q")
     assert account is not None
     for name in ("old", "large", "small"):
-        desk.ledger.claim(name)
-    assert not desk.ledger.withdraw_claims(account)
+        desk.ledger.claims.add(name)
+    assert not desk.ledger.claims.withdraw(account)
     assert not desk.ledger.reserve(pods[3])
     # Without the small one there is not room enough yet; without the large one there is for it.
-    assert list(desk.ledger.withdraw_claims(account)) == ["large"]
+    assert list(desk.ledger.claims.withdraw(account)) == ["large"]
     assert list(account.claims) == ["old", "small"]
     desk.ledger.validate()
-    assert desk.ledger.take_claimable(account) == []
+    assert desk.ledger.claims.take_claimable(account) == []
     desk.ledger.unreserve("taker")
-    assert [each.uid for each in desk.ledger.take_claimable(account)] == ["large"]
-    assert desk.ledger.take_claimable(account) == []
+    assert [each.uid for each in desk.ledger.claims.take_claimable(account)] == ["large"]
+    assert desk.ledger.claims.take_claimable(account) == []
 
 
 def test_a_pod_that_is_booked_or_asks_for_something_else_claims_accordingly() -> None:
@@ -146,7 +146,7 @@ def test_a_pod_that_is_booked_or_asks_for_something_else_claims_accordingly() ->
     assert desk.enqueue(subject) == ["subject"]
     account = desk.ledger.account("default", "q")
     assert account is not None
-    desk.ledger.claim("subject")
+    desk.ledger.claims.add("subject")
     assert account.claimed == [2 * 10**9]
     desk.ledger.observe(pod("subject", "3", deferred=True))
     assert account.claimed == [3 * 10**9]

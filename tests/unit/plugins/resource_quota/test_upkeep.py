@@ -31,7 +31,9 @@ class Scene:
         self.rechecked: list[list[str]] = []
         self.sweep = Sweep(self.ledger, lambda uids: self.rechecked.append(list(uids)))
         self.now = 0.0
-        self.ledger.on_changed = lambda account: self.sweep.changed(account.namespace, self.now)
+        self.ledger.callbacks.on_changed = lambda account: self.sweep.changed(
+            account.namespace, self.now
+        )
         self.ledger.set_quota(quota("q", hard={CPU: limit}))
         self.ledger.mark_synced()
 

@@ -1,0 +1,140 @@
+"""Accounting: what each pod is charged in the account of each quota that covers it.
+
+Part of the ledger, which owns the records and namespaces changed here. Sums are kept incrementally:
+`reconcile` brings the accounts to what one record says, and reports which of them have changed.
+"""
+
+from __future__ import annotations
+
+from plugins.resource_quota.accounts import Account, QuotaTerms, Role
+from plugins.resource_quota.callbacks import LedgerCallbacks
+from plugins.resource_quota.pod_records import NOTHING, Namespace, PodRecord
+from plugins.resource_quota.releases import Releases
+from plugins.resource_quota.starvation_guard import StarvationGuard
+from plugins.resource_quota.usage import UsageCache
+from plugins.resource_quota.wait_queues import QuotaRequest
+from scheduler.api.policy import ResourceQuota
+
+
+class Accounting:
+    """See the module's docstring."""
+
+    def __init__(
+        self, callbacks: LedgerCallbacks, releases: Releases, guard: StarvationGuard
+    ) -> None:
+        self._callbacks = callbacks
+        self._releases = releases
+        self._guard = guard
+        self._usage = UsageCache()
+        #: Whether all pods and quotas are known; changes are reported from then on.
+        self.synced = False
+
+    def set_quota(self, namespace: Namespace, quota: ResourceQuota, terms: QuotaTerms) -> None:
+        """Take in a new or changed quota."""
+        name = quota.metadata.name
+        old = namespace.accounts.get(name)
+        fresh = Account(quota, terms) if terms.limits else None
+        if old is not None and fresh is not None and _only_numbers_differ(old, fresh):
+            self._change_limits(namespace, old, terms)
+        else:
+            self.replace(namespace, name, fresh)
+
+    def request_of(self, record: PodRecord) -> QuotaRequest:
+        """Return what the pod requests from each quota that covers it."""
+        if not record.namespace.accounts:
+            return NOTHING
+        if record.usage is None:
+            record.usage = self._usage.of(record.pod)
+        shares = []
+        for account in record.namespace.accounts.values():
+            amounts = account.amounts(record.usage)
+            if any(amounts) and account.covers(record.pod):
+                shares.append((account, amounts))
+        return QuotaRequest(record.deferred, tuple(shares))
+
+    def reconcile(self, record: PodRecord) -> None:
+        """Bring every account to what the record says."""
+        namespace, uid = record.namespace, record.uid
+        old, new = record.request, self.request_of(record)
+        record.request = new
+        kept = {account for account, _ in new.shares}
+        for account, _ in old.shares:
+            if account not in kept:
+                self._set_charge(record, account, None, ())
+                account.claim(uid, None)
+        for account, amounts in new.shares:
+            role = record.role_in(account)
+            self._set_charge(record, account, role, amounts)
+            if uid in account.claims:
+                account.claim(uid, None if role is not None else amounts)
+        if new == old:
+            return
+        for account, _ in old.shares:
+            if account.is_kept_for(uid):
+                account.starvation_reservation = None
+        if record.order is not None:
+            namespace.wait_queues.add(record)
+            self._releases.free(namespace, {account for account, _ in (*old.shares, *new.shares)})
+
+    def _set_charge(
+        self, record: PodRecord, account: Account, role: Role | None, amounts: tuple[int, ...]
+    ) -> None:
+        changed, freed = account.set_charge(record.uid, role, amounts)
+        if freed:
+            self._releases.free(record.namespace, {account})
+        if changed and self.synced:
+            self.note_change(account)
+
+    def note_change(self, account: Account) -> None:
+        """Report that an account's sums or limits have changed."""
+        over = account.over()
+        if over and not account.overcommitted:
+            self._callbacks.on_overcommitted(account)
+        account.overcommitted = over
+        self._callbacks.on_changed(account)
+
+    def _change_limits(self, namespace: Namespace, account: Account, terms: QuotaTerms) -> None:
+        """Take over new numbers: names and scopes are the same, so no pod's share has changed."""
+        if account.limits == terms.limits:
+            account.terms = terms
+            return
+        account.limits, account.terms = terms.limits, terms
+        account.freed = True
+        for record in namespace.pods.values():
+            if record.role is Role.PENDING:
+                # It may have become too large for the quota, or be so no longer.
+                self.reconcile(record)
+        kept = account.starvation_reservation
+        if kept is not None and any(
+            amount > limit.hard for amount, limit in zip(kept.amounts, terms.limits, strict=True)
+        ):
+            account.starvation_reservation = None
+        self._releases.free(namespace, {account})
+        if self.synced:
+            self.note_change(account)
+
+    def replace(self, namespace: Namespace, name: str, fresh: Account | None) -> None:
+        """Put an account in the place of another one; None removes it."""
+        old = namespace.accounts.pop(name, None)
+        if fresh is not None:
+            namespace.accounts[name] = fresh
+            namespace.accounts = dict(sorted(namespace.accounts.items()))
+        if old is None and fresh is None:
+            return
+        for record in namespace.pods.values():
+            self.reconcile(record)
+        if old is not None:
+            self._callbacks.on_forgotten(old)
+        self._releases.free(namespace, set(namespace.accounts.values()))
+        self._guard.reconsider(namespace)
+        if fresh is not None and self.synced:
+            self._callbacks.on_changed(fresh)
+
+
+def _only_numbers_differ(old: Account, new: Account) -> bool:
+    return (
+        old.uid == new.uid
+        and old.scopes == new.scopes
+        and [(each.key, each.name) for each in old.limits]
+        == [(each.key, each.name) for each in new.limits]
+    )

@@ -1,0 +1,27 @@
+"""What the ledger reports to its host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from plugins.resource_quota.accounts import Account
+
+
+@dataclass(slots=True)
+class LedgerCallbacks:
+    """Set by the host; each must be quick."""
+
+    on_release: Callable[[Sequence[str]], None] = lambda _uids: None
+    """These pods may pass now, in this order: run PreEnqueue for them."""
+    on_recheck: Callable[[Sequence[str]], None] = lambda _uids: None
+    """These pods were admitted before all pods and quotas were known, and do not fit."""
+    on_changed: Callable[[Account], None] = lambda _account: None
+    """The account's sums or claims have changed, or it is new."""
+    on_forgotten: Callable[[Account], None] = lambda _account: None
+    """The account's quota is deleted, or has other limits or scopes now."""
+    on_overcommitted: Callable[[Account], None] = lambda _account: None
+    """More is taken than allowed: by a binding of another scheduler, a resize, a lowered limit, or
+    (after a start) before this process."""
+    on_timer: Callable[[], None] = lambda: None
+    """`Ledger.next_due` moved to an earlier time."""

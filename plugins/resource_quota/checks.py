@@ -1,0 +1,90 @@
+"""The check of one pod against the quotas that cover it. Pure; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+
+from plugins.resource_quota.accounts import Account, Role
+from plugins.resource_quota.messages import Violation
+from plugins.resource_quota.pod_records import PodRecord
+from plugins.resource_quota.wait_queues import QuotaRequest
+
+Extra = Mapping[Account, Sequence[int]]
+"""More that is to be taken as used, by account and limit, in billionths."""
+
+
+def add_request(extra: MutableMapping[Account, list[int]], request: QuotaRequest) -> None:
+    """Add what a pod requests to sums by account and limit."""
+    for account, amounts in request.shares:
+        sums = extra.setdefault(account, [0] * len(amounts))
+        for index, amount in enumerate(amounts):
+            sums[index] += amount
+
+
+def check(
+    record: PodRecord, extra: Extra | None = None, *, as_reserved: bool = False
+) -> list[Violation]:
+    """Return the limits that a pod does not fit under; its own charge never counts against it.
+
+    `as_reserved`: check it as if it still had the reservation that its nomination kept.
+    """
+    found: list[Violation] = []
+    deferred = record.request.deferred
+    for account, amounts in record.request.shares:
+        own = account.charges.get(record.uid)
+        # A reserved pod had its share before the pending pods that came since, and those wait for
+        # it: counting them would be a deadlock.
+        reserved = as_reserved or (own is not None and own.role is Role.RESERVED)
+        pending = deferred and not reserved
+        more = () if extra is None else extra.get(account, ())
+        for index, requested in enumerate(amounts):
+            limit = account.limits[index]
+            if not requested or (limit.native and not deferred):
+                continue
+            used = account.taken(index, pending=pending)
+            if own is not None and (pending or own.role is not Role.PENDING):
+                used -= own.amounts[index]
+            extra_used = more[index] if more else 0
+            violation = _violation(record, account, index, requested, used, extra_used)
+            if violation is not None:
+                found.append(violation)
+    return found
+
+
+def yields_to(record: PodRecord, account: Account, index: int) -> bool:
+    """Whether a pod must leave a limit to the pod that the account is kept for, if any."""
+    kept = account.starvation_reservation
+    if kept is None or index not in kept.short or kept.uid == record.uid:
+        return False
+    if not record.deferred or record.role is Role.RESERVED:
+        return False
+    # A pod that is not held came later than all that are, except for its priority.
+    if record.order is None:
+        return -record.pod.priority >= kept.order[0]
+    return record.order > kept.order
+
+
+def _violation(
+    record: PodRecord, account: Account, index: int, requested: int, used: int, more: int
+) -> Violation | None:
+    limit = account.limits[index]
+    if limit.native:
+        if limit.observed is None:
+            return Violation(account, index, requested, used, unknown=True)
+        # status.used includes admissions that have not reached the ledger, the ledger bindings
+        # that have not reached the status.
+        used = max(used, limit.observed)
+    wanted = used + requested + more
+    if wanted > limit.hard:
+        # Messages give the number of `status.used`, whatever kind of pod is rejected.
+        own = account.charges.get(record.uid)
+        stated = account.taken(index, pending=True) - (own.amounts[index] if own else 0)
+        return Violation(account, index, requested, max(used, stated))
+    kept = account.starvation_reservation
+    if (
+        kept is not None
+        and wanted + kept.amounts[index] > limit.hard
+        and yields_to(record, account, index)
+    ):
+        return Violation(account, index, requested, used, reserved_for=kept.key)
+    return None

@@ -1,0 +1,121 @@
+"""Releases: which held pods may try again when quota is freed, and when.
+
+Quota is freed deep in a scheduling cycle; it is only noted there (`free`), and `release` lets pods
+out between cycles. It lets out as many, in queue order, as fit together with those that were let
+out before and whose attempt is still to come. A pod that does not use the quota makes room for
+others: at once if its attempt is known to have failed, otherwise after `RELEASE_WINDOW`, and then
+more pods are let out than fit together, twice as many each time, until one uses the quota.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from plugins.resource_quota.accounts import Account
+from plugins.resource_quota.callbacks import LedgerCallbacks
+from plugins.resource_quota.checks import add_request, check
+from plugins.resource_quota.pod_records import Namespace, PodRecord
+from plugins.resource_quota.wait_queues import QuotaRequest
+
+RELEASE_WINDOW: Final = 0.25
+"""Seconds that released pods have to use the quota, before more are let out."""
+FIRST_OVERRELEASE: Final = 16
+"""How many more than fit together are let out then; doubled each time, until one uses the quota."""
+
+
+class Releases:
+    """Part of the ledger, which owns the namespaces and records changed here."""
+
+    def __init__(self, namespaces: Mapping[str, Namespace], callbacks: LedgerCallbacks) -> None:
+        self._namespaces = namespaces
+        self._callbacks = callbacks
+        #: Names of namespaces in which quota was freed.
+        self._due: set[str] = set()
+        #: (wall clock second, namespace) at which a release window ends.
+        self._windows: list[tuple[float, str]] = []
+
+    def next_due(self) -> float | None:
+        """Return the wall clock second at which something is to be done; 0: now, None: never."""
+        if self._due:
+            return 0.0
+        return self._windows[0][0] if self._windows else None
+
+    def free(self, namespace: Namespace, accounts: set[Account]) -> None:
+        """Note that accounts have room: held pods may fit, without more being let out than fit."""
+        if len(namespace.wait_queues):
+            namespace.overrelease = 0
+            self._note(namespace, accounts)
+
+    def end(self, record: PodRecord, *, used: bool) -> None:
+        """Note what became of a pod that may have been released: whether it `used` the quota."""
+        namespace = record.namespace
+        if namespace.released.pop(record.uid, None) is None:
+            return
+        if used:
+            namespace.overrelease = 0
+        elif len(namespace.wait_queues) and record.request.shares:
+            self._note(namespace, {account for account, _ in record.request.shares})
+
+    def close_windows(self, now: float) -> None:
+        """Give up on released pods that had time enough to use the quota."""
+        while self._windows and self._windows[0][0] <= now:
+            namespace = self._namespaces.get(heapq.heappop(self._windows)[1])
+            if namespace is None:
+                continue
+            namespace.window_open = False
+            for uid, since in list(namespace.released.items()):
+                if since + RELEASE_WINDOW <= now:
+                    del namespace.released[uid]
+            if len(namespace.wait_queues):
+                namespace.overrelease = namespace.overrelease * 2 or FIRST_OVERRELEASE
+                self._note(namespace, set(namespace.accounts.values()))
+
+    def release(self, now: float) -> Iterator[list[PodRecord]]:
+        """Let out the pods that may fit now; yield those of each namespace, in queue order."""
+        due, self._due = self._due, set()
+        for name in sorted(due):
+            namespace = self._namespaces.get(name)
+            released = [] if namespace is None else self._release(namespace, now)
+            if released:
+                yield released
+
+    def _note(self, namespace: Namespace, accounts: set[Account]) -> None:
+        namespace.freed |= accounts
+        if namespace.name not in self._due:
+            self._due.add(namespace.name)
+            self._callbacks.on_timer()
+
+    def _release(self, namespace: Namespace, now: float) -> list[PodRecord]:
+        """Let out, in queue order, as many as fit together, and `overrelease` that fit alone."""
+        freed, namespace.freed = namespace.freed, set()
+        extra: dict[Account, list[int]] = {}
+        for uid in namespace.released:
+            add_request(extra, namespace.pods[uid].request)
+        overrelease, more = namespace.overrelease, False
+
+        def concerned(request: QuotaRequest) -> bool:
+            return not request.shares or any(account in freed for account, _ in request.shares)
+
+        def admit(record: PodRecord) -> bool:
+            nonlocal overrelease, more
+            if check(record, extra):
+                if check(record):
+                    return False
+                more = True
+                if not overrelease:
+                    return False
+                overrelease -= 1
+            add_request(extra, record.request)
+            return True
+
+        released = namespace.wait_queues.release(concerned, admit)
+        for record in released:
+            record.order = None
+            namespace.released[record.uid] = now
+        if (more or (released and len(namespace.wait_queues))) and not namespace.window_open:
+            namespace.window_open = True
+            heapq.heappush(self._windows, (now + RELEASE_WINDOW, namespace.name))
+            self._callbacks.on_timer()
+        return released
