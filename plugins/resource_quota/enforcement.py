@@ -19,7 +19,7 @@ from plugins.resource_quota.arguments import HOLD_AFTER, ResourceQuotaArgs
 from plugins.resource_quota.deferral import REASON_VALIDATED, is_deferred
 from plugins.resource_quota.keys import InvalidKey, human
 from plugins.resource_quota.ledger import Ledger
-from plugins.resource_quota.messages import Violation, message
+from plugins.resource_quota.messages import Violation, message, quota_reference
 from plugins.resource_quota.upkeep import Audit, Sweep
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota as Quota
@@ -375,8 +375,5 @@ class QuotaEnforcement:
         self._find(account.namespace, account.name, account.uid, OVERCOMMITTED, note)
 
     def _find(self, namespace: str, name: str, uid: str, reason: str, note: str) -> None:
-        reference = ObjectReference(
-            api_version="v1", kind="ResourceQuota", namespace=namespace, name=name, uid=uid
-        )
-        self._findings.append((reference, reason, note))
+        self._findings.append((quota_reference(namespace, name, uid), reason, note))
         self.on_timer()

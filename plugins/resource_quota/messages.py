@@ -16,6 +16,7 @@ from typing import Final
 
 from plugins.resource_quota.accounts import Account
 from plugins.resource_quota.keys import human
+from scheduler.api.storage import ObjectReference
 
 NOT_SYNCED: Final = "waiting until all pods and quotas are known"
 """Why PreEnqueue turns pods down at the start; never written to the API server."""
@@ -85,6 +86,13 @@ def parse_violated_pairs(text: str) -> Pairs:
             names = part["resources"].split(",")
         found.update((part["quota"] or part["unknown"], name) for name in names)
     return frozenset(found)
+
+
+def quota_reference(namespace: str, name: str, uid: str) -> ObjectReference:
+    """Return the reference by which an Event names a quota."""
+    return ObjectReference(
+        api_version="v1", kind="ResourceQuota", namespace=namespace, name=name, uid=uid
+    )
 
 
 def _of_quota(name: str, violations: Sequence[Violation]) -> str:

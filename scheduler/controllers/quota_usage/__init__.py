@@ -1,7 +1,7 @@
-"""What the leader does for deferred quotas beside scheduling: it publishes their usage.
+"""What the leader does for deferred quotas besides scheduling: it publishes their usage.
 
-`publication` decides what to write and when (pure), `usage_writer` writes it. Where that does not
-run, `switched_off` says so on the quotas concerned. `native_usage` is for API servers that
-implement KEP-5465, `reservations` for several active schedulers. `controllers` builds those that a
-configuration needs.
+`publication` decides what to write and when (pure), `usage_writer` writes it. `native_usage` is for
+API servers that implement KEP-5465, `reservations` for several active schedulers; `switched_off`
+reports quotas that are not enforced. All writes go through `quota_patcher`. `controllers` builds
+the ones that a configuration needs.
 """

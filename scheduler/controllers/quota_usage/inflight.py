@@ -1,10 +1,11 @@
-"""The annotation in which several active schedulers tell each other what they book (design 2.9).
+"""The annotation by which several active schedulers share their reservations.
 
     kubestow.io/inflight: {"<uid>": {"amounts": {"<key>": "<quantity>"}, "holder": "...",
                                      "time": "2026-01-01T00:00:00Z"}}
 
-on a quota, one entry per pod between Reserve and the sight of its binding. Pure: reading, and the
-text to write. What cannot be read counts as nothing and is dropped by the next write.
+on a quota, one entry per pod between Reserve and its observed binding (docs/deferred-quota.md,
+"Several active schedulers"). Pure: reads the annotation and makes its value. An entry that cannot
+be read counts as nothing and is dropped by the next write.
 """
 
 from __future__ import annotations
@@ -19,37 +20,33 @@ from scheduler.client.clock import second_time
 
 ANNOTATION: Final = "kubestow.io/inflight"
 EXPIRY_SECONDS: Final = 60.0
-"""After which an entry of another scheduler means nothing: its pod is bound, or it died."""
+"""Age at which an entry of another scheduler expires: its pod is bound, or the scheduler died."""
 
 
 class InFlightReservation(msgspec.Struct, frozen=True):
-    """One pod that a scheduler is about to bind."""
+    """The amounts of one pod that a scheduler is about to bind."""
 
     amounts: dict[str, str]
     """By key of `spec.hard`."""
     holder: str
     time: str
-    """When it was booked, RFC 3339 by the holder's clock."""
+    """When it was made, RFC 3339 by the holder's clock."""
 
     def expired(self, now: float) -> bool:
-        """Whether it is too old to count; unreadable times are."""
+        """Whether it is too old to count; true if its time cannot be read."""
         try:
             return datetime.fromisoformat(self.time).timestamp() + EXPIRY_SECONDS <= now
         except ValueError:
             return True
 
 
-Entries = Mapping[str, InFlightReservation]
-"""By UID of the pod."""
-
-
-def entry(amounts: Mapping[str, str], holder: str, now: float) -> InFlightReservation:
-    """An entry made now."""
+def reservation(amounts: Mapping[str, str], holder: str, now: float) -> InFlightReservation:
+    """Return a reservation made now."""
     return InFlightReservation(dict(amounts), holder, second_time(now))
 
 
 def read(annotations: Mapping[str, str], now: float) -> dict[str, InFlightReservation]:
-    """Entries that still count."""
+    """Return the reservations in a quota's annotations that still count, by UID of the pod."""
     text = annotations.get(ANNOTATION)
     if not text:
         return {}
@@ -68,6 +65,8 @@ def read(annotations: Mapping[str, str], now: float) -> dict[str, InFlightReserv
     return found
 
 
-def text(entries: Entries) -> str | None:
-    """The annotation's value; None: it is to be removed."""
-    return msgspec.json.encode(dict(sorted(entries.items()))).decode() if entries else None
+def text(reservations: Mapping[str, InFlightReservation]) -> str | None:
+    """Return the annotation's value; None if it is to be removed."""
+    return (
+        msgspec.json.encode(dict(sorted(reservations.items()))).decode() if reservations else None
+    )

@@ -22,6 +22,7 @@ from random import Random
 from typing import Final
 
 from scheduler.client.backoff import Backoff
+from scheduler.controllers.quota_usage.quota_patcher import Key
 
 INTERVAL: Final = 0.5
 """Seconds between two writes of one quota."""
@@ -34,8 +35,6 @@ MAX_IN_FLIGHT: Final = 4
 
 NEVER: Final = math.inf
 
-Key = tuple[str, str]
-"""Namespace and name of a quota."""
 Usage = Mapping[str, str]
 """Whole numbers by deferred key."""
 

@@ -1,14 +1,15 @@
-"""Reservations that several active schedulers share: `reservation: Api` (design 2.9).
+"""Reservations that several active schedulers share: `reservation: Api`.
 
 Before a bind the pod's amounts are written into the annotation of each quota that covers it, under
-the quota's resourceVersion; a conflict means that somebody else wrote, so it is read and checked
-again. Entries of others are taken as booked. So of two schedulers that want the last unit one gets
-it, whatever their watches have seen.
+the quota's resourceVersion; after a conflict the quota is read and the pod checked again. What
+other schedulers have written counts as reserved. So of two schedulers that want the last unit one
+gets it, however far their watches are behind.
 
-An entry is removed some time after its pod was seen bound, so that others have seen it as well, or
-at once when the pod surely is not bound. Entries of schedulers that died expire.
+A reservation is removed some time after its pod was observed bound, so that other schedulers have
+observed it as well, or at once when the pod is certainly not bound. Those of schedulers that died
+expire.
 
-Costs two small writes per pod and quota. Invariant: nothing is bound without an entry that was
+Costs two small writes per pod and quota. Invariant: no pod is bound without a reservation that was
 written when the sum fitted.
 """
 
@@ -16,44 +17,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from random import Random
 from typing import Final
 
 import structlog
 
-from plugins.resource_quota.accounts import Account, Amounts
+from plugins.resource_quota.accounts import Account
 from plugins.resource_quota.enforcement import QuotaEnforcement
 from plugins.resource_quota.keys import InvalidKeyError
 from plugins.resource_quota.messages import Violation
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
 from scheduler.api.quantity import Quantity, QuantityError, parse
-from scheduler.client.backoff import Backoff
 from scheduler.client.clock import Clock
-from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError, Lane
+from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError
 from scheduler.client.errors import ApiError, RequestError, describe
-from scheduler.client.request_sender import MERGE_PATCH
-from scheduler.client.resources import RESOURCE_QUOTAS
 from scheduler.client.rest import ApiClient
 from scheduler.controllers.quota_usage.inflight import (
     ANNOTATION,
     EXPIRY_SECONDS,
     InFlightReservation,
-    entry,
     read,
+    reservation,
     text,
 )
-from scheduler.controllers.quota_usage.publication import Key
+from scheduler.controllers.quota_usage.quota_patcher import Key, QuotaPatcher
 from scheduler.framework import Subscriptions
 
 _log = structlog.get_logger(__name__)
 
-MAX_ATTEMPTS: Final = 6
-"""The first and five more."""
 ENTRY_GRACE: Final = 2.0
-"""How long an entry outlives the sight of the binding: the watches of others may be behind."""
+"""Seconds that a reservation outlives the observed binding: other watches may be behind."""
 TICK_SECONDS: Final = 1.0
-_CONFLICT: Final = 409
+
+Reservations = dict[str, InFlightReservation]
+"""By UID of the pod."""
 
 
 class SharedReservations:
@@ -68,32 +67,30 @@ class SharedReservations:
         *,
         random: Random,
     ) -> None:
-        self._client = client
-        self._dispatcher = dispatcher
-        self._enforcement = enforcement
-        self._random = random
+        self._patcher = QuotaPatcher(client, dispatcher, random)
+        self._ledger = enforcement.ledger
         self._clock: Clock = client.clock
         self._holder = f"{random.getrandbits(64):016x}"
-        #: Ours, by quota and UID; and from when on they are to be removed.
-        self._ours: dict[Key, dict[str, InFlightReservation]] = {}
+        #: This scheduler's, by quota; and the monotonic second from which each is to be removed.
+        self._ours: dict[Key, Reservations] = {}
         self._over: dict[Key, dict[str, float]] = {}
-        #: Quotas as they were seen last, with entries of others.
-        self._seen: dict[Key, ResourceQuota] = {}
+        #: The newest objects of quotas in which other schedulers have reservations.
+        self._shared: dict[Key, ResourceQuota] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
         enforcement.claim = self.claim
         enforcement.on_given_up = self._given_up
         subscriptions.on_object("resourcequotas", self._quota)
         subscriptions.on_object("pods", self._pod)
 
-    # -- booking ---------------------------------------------------------------------------------
+    # -- reserving -------------------------------------------------------------------------------
 
     async def claim(self, pod: Pod) -> Sequence[Violation]:
-        """Book a pod that is reserved here. Violations mean that others have booked the rest.
+        """Write the reservations of a pod. Violations mean that other schedulers have the rest.
 
         Raises:
-            RequestError: it could not be written.
+            RequestError: a reservation could not be written.
         """
-        for account in list(self._enforcement.ledger.accounts_of(pod)):
+        for account in list(self._ledger.accounts_of(pod)):
             found = await self._claim_in(account, pod)
             if found:
                 return found
@@ -101,97 +98,72 @@ class SharedReservations:
 
     async def _claim_in(self, account: Account, pod: Pod) -> Sequence[Violation]:
         key = account.namespace, account.name
+        violations: Sequence[Violation] = ()
+        written: Reservations = {}
+
+        def plan(quota: ResourceQuota) -> Mapping[str, str | None] | None:
+            nonlocal violations, written
+            others = self._note(quota)
+            unknown = self._unknown(account, others)
+            violations = self._ledger.violations_with(pod, account, unknown)
+            if violations:
+                return None
+            made = reservation(_amounts(account, pod.uid), self._holder, self._clock.now())
+            written = {**self._kept(key), pod.uid: made}
+            return {ANNOTATION: text({**others, **written})}
+
         async with self._locks.setdefault(key, asyncio.Lock()):
-            # The pod may have been given up before, and its old entry still be there.
+            # The pod may have been given up before, and its old reservation still be there.
             self._over.get(key, {}).pop(pod.uid, None)
-            backoff = Backoff(self._random, initial=0.005, cap=0.2)
-            while True:
-                quota = await self._client.get(RESOURCE_QUOTAS, account.name, account.namespace)
-                others = self._note(quota)
-                found = self._enforcement.ledger.violations_with(
-                    pod, account, self._unknown(account, others)
-                )
-                if found:
-                    return found
-                now = self._clock.now()
-                mine = self._ours.setdefault(key, {})
-                fresh = entry(_amounts(account, pod.uid), self._holder, now)
-                kept = self._kept(key)
-                try:
-                    await self._write(quota, {**others, **kept, pod.uid: fresh})
-                except RequestError as error:
-                    conflict = isinstance(error, ApiError) and error.status == _CONFLICT
-                    delay = backoff.next()
-                    if not conflict or backoff.attempts >= MAX_ATTEMPTS:
-                        # It may have been written: it is removed when that is due.
-                        mine[pod.uid] = fresh
-                        raise
-                    await self._clock.sleep(delay)
-                else:
-                    mine.update(kept)
-                    mine[pod.uid] = fresh
-                    return ()
+            ours = self._ours.setdefault(key, {})
+            try:
+                await self._patcher.annotate(key, plan)
+            except RequestError:
+                if pod.uid in written:
+                    # It may have been written: it is removed when that is due.
+                    ours[pod.uid] = written[pod.uid]
+                raise
+            if not violations:
+                ours.update(written)
+        return violations
 
-    def _kept(self, key: Key) -> dict[str, InFlightReservation]:
-        """Our entries of a quota that are not over; their times are renewed."""
-        over, now = self._over.get(key, {}), self._clock.now()
+    def _kept(self, key: Key) -> Reservations:
+        """Return this scheduler's reservations in a quota; those not to be removed are renewed."""
+        over, now = self._over.get(key, {}), self._clock.monotonic()
         return {
-            uid: entry(each.amounts, self._holder, now)
+            uid: each if uid in over else reservation(each.amounts, self._holder, self._clock.now())
             for uid, each in self._ours.get(key, {}).items()
-            if uid not in over
-        } | {
-            uid: self._ours[key][uid]
-            for uid, due in over.items()
-            if due > self._clock.monotonic() and uid in self._ours.get(key, {})
+            if uid not in over or over[uid] > now
         }
 
-    async def _write(
-        self, quota: ResourceQuota, entries: Mapping[str, InFlightReservation]
-    ) -> None:
-        meta = quota.metadata
-        body = {
-            "metadata": {
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-                "annotations": {ANNOTATION: text(entries)},
-            }
-        }
-        await self._dispatcher.call(
-            Lane.BIND,
-            lambda: self._client.patch(
-                RESOURCE_QUOTAS, meta.name, meta.namespace, body=body, patch_type=MERGE_PATCH
-            ),
-        )
+    # -- reservations of other schedulers --------------------------------------------------------
 
-    # -- what others have booked -----------------------------------------------------------------
-
-    def _note(self, quota: ResourceQuota) -> dict[str, InFlightReservation]:
-        """Take over the entries of others."""
+    def _note(self, quota: ResourceQuota) -> Reservations:
+        """Take over the reservations of other schedulers, and return them."""
         key = quota.metadata.namespace, quota.metadata.name
-        entries = read(quota.metadata.annotations, self._clock.now())
-        others = {uid: each for uid, each in entries.items() if each.holder != self._holder}
+        found = read(quota.metadata.annotations, self._clock.now())
+        others = {uid: each for uid, each in found.items() if each.holder != self._holder}
         if others:
-            self._seen[key] = quota
+            self._shared[key] = quota
         else:
-            self._seen.pop(key, None)
-        self._enforcement.ledger.set_foreign(key, frozenset(others))
+            self._shared.pop(key, None)
+        self._ledger.set_foreign(key, frozenset(others))
         return others
 
-    def _unknown(self, account: Account, others: Mapping[str, InFlightReservation]) -> list[int]:
-        """What others have booked for pods that have not reached us."""
+    def _unknown(self, account: Account, others: Reservations) -> list[int]:
+        """Sum up, by limit, reservations for pods that the watch has not delivered yet."""
         sums = [0] * len(account.limits)
         for uid, each in others.items():
-            if self._enforcement.ledger.pod(uid) is None:
-                for index, limit in enumerate(account.limits):
-                    raw = each.amounts.get(limit.key, "0")
-                    try:
-                        sums[index] += (
-                            parse(raw).nano
-                            if limit.deferred is None
-                            else limit.deferred.amount(raw)
-                        )
-                    except (QuantityError, InvalidKeyError):
-                        continue
+            if self._ledger.pod(uid) is not None:
+                continue
+            for index, limit in enumerate(account.limits):
+                raw = each.amounts.get(limit.key, "0")
+                try:
+                    sums[index] += (
+                        parse(raw).nano if limit.deferred is None else limit.deferred.amount(raw)
+                    )
+                except (QuantityError, InvalidKeyError):
+                    continue
         return sums
 
     def _quota(self, old: ResourceQuota | None, new: ResourceQuota | None) -> None:
@@ -199,11 +171,11 @@ class SharedReservations:
             self._note(new)
         elif old is not None:
             key = old.metadata.namespace, old.metadata.name
-            for kept in (self._seen, self._ours, self._over, self._locks):
+            for kept in (self._shared, self._ours, self._over, self._locks):
                 kept.pop(key, None)
-            self._enforcement.ledger.set_foreign(key, frozenset())
+            self._ledger.set_foreign(key, frozenset())
 
-    # -- ending ----------------------------------------------------------------------------------
+    # -- removing --------------------------------------------------------------------------------
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
@@ -217,69 +189,73 @@ class SharedReservations:
 
     def _end(self, pod: Pod, delay: float) -> None:
         due = self._clock.monotonic() + delay
-        for key, mine in self._ours.items():
-            if pod.uid in mine and key[0] == pod.metadata.namespace:
+        for key, ours in self._ours.items():
+            if pod.uid in ours and key[0] == pod.metadata.namespace:
                 over = self._over.setdefault(key, {})
                 over[pod.uid] = min(over.get(pod.uid, due), due)
 
     async def run(self) -> None:
-        """Remove entries that are over, and look after those of others that expire."""
+        """Remove reservations that are over, and note when those of other schedulers expire."""
         while True:
             await self._clock.sleep(TICK_SECONDS)
-            for quota in list(self._seen.values()):
+            for quota in list(self._shared.values()):
                 self._note(quota)
             for key in list(self._ours):
                 try:
                     await self.sweep(key)
-                except (RequestError, DispatcherClosedError) as error:
-                    if isinstance(error, RequestError):
-                        _log.info(
-                            "entries of a quota are removed later",
-                            quota="/".join(key),
-                            **describe(error),
-                        )
-                except Exception:  # noqa: BLE001 - one quota's trouble must not end the others'
+                except DispatcherClosedError:
+                    continue
+                except RequestError as error:
+                    _log.info(
+                        "entries of a quota are removed later",
+                        quota="/".join(key),
+                        **describe(error),
+                    )
+                except Exception:  # noqa: BLE001 - one quota's error must not end the others'
                     _log.exception("entries of a quota were not removed", quota="/".join(key))
 
     async def sweep(self, key: Key) -> None:
-        """Remove our entries of one quota that are over, and renew the others before they expire.
+        """Remove reservations in one quota that are over; renew the others before they expire.
 
         A bind may take long: volumes are provisioned, or its outcome is unknown.
         """
+        kept: Reservations = {}
+
+        def plan(quota: ResourceQuota) -> Mapping[str, str | None]:
+            nonlocal kept
+            kept = self._kept(key)
+            return {ANNOTATION: text({**self._note(quota), **kept})}
+
         now = self._clock.monotonic()
         async with self._locks.setdefault(key, asyncio.Lock()):
-            gone = [uid for uid, due in self._over.get(key, {}).items() if due <= now]
-            old = any(
+            over = [uid for uid, due in self._over.get(key, {}).items() if due <= now]
+            expiring = any(
                 each.expired(self._clock.now() + EXPIRY_SECONDS / 2)
                 for uid, each in self._ours.get(key, {}).items()
-                if uid not in gone
+                if uid not in over
             )
-            if not gone and not old:
+            if not over and not expiring:
                 return
             try:
-                quota = await self._client.get(RESOURCE_QUOTAS, key[1], key[0])
+                await self._patcher.annotate(key, plan)
             except ApiError as error:
-                if error.status != 404:
+                if error.status != HTTPStatus.NOT_FOUND:
                     raise
             else:
-                kept = self._kept(key)
-                await self._write(quota, {**self._note(quota), **kept})
                 self._ours.setdefault(key, {}).update(kept)
-            for uid in gone:
+            for uid in over:
                 self._ours.get(key, {}).pop(uid, None)
                 self._over.get(key, {}).pop(uid, None)
-            if not self._over.get(key):
-                self._over.pop(key, None)
-            if not self._ours.get(key):
-                self._ours.pop(key, None)
+            for found in (self._over, self._ours):
+                if not found.get(key):
+                    found.pop(key, None)
 
 
 def _amounts(account: Account, uid: str) -> dict[str, str]:
-    held = account.charges.get(uid)
-    amounts: Amounts = () if held is None else held.amounts
+    charge = account.charges.get(uid)
     return {
         limit.key: Quantity(nano).canonical() if limit.deferred is None
         else limit.deferred.published(nano)
-        for limit, nano in zip(account.limits, amounts, strict=False)
+        for limit, nano in zip(account.limits, charge.amounts if charge else (), strict=False)
         if nano
     }  # fmt: skip

@@ -1,20 +1,20 @@
-"""Says on quotas with deferred keys that nobody enforces them (KEP-5465 design 2.12, "Disable").
+"""An event on each quota with deferred keys that are not enforced (gate or mode is off).
 
-With the feature gate off `status.used` of such keys stays what it was, and looks as if it were
-true. So the leader looks once, when it begins, and leaves an event on each quota concerned. It
-changes nothing, and does without if it may not read quotas.
+With the feature gate off, `status.used` of such keys keeps its last value and looks as if it were
+true. So the leader looks once, when it begins (docs/deferred-quota.md, "Switching it off"). It
+changes nothing, and goes without if it may not read quotas.
 """
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from random import Random
 from typing import Final
 
 import structlog
 
 from plugins.resource_quota.keys import PREFIX
-from scheduler.api.policy import ResourceQuota
-from scheduler.api.storage import ObjectReference
+from plugins.resource_quota.messages import quota_reference
 from scheduler.client.backoff import Backoff
 from scheduler.client.errors import ApiError, RequestError, describe
 from scheduler.client.resources import RESOURCE_QUOTAS
@@ -30,36 +30,26 @@ NOTE: Final = (
     "or quotaMode leaves them out. Their status.used is what it was then, and pods are scheduled "
     "unchecked"
 )
-_ATTEMPTS: Final = 5
+MAX_ATTEMPTS: Final = 5
+_NO_ACCESS: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
 async def report_unenforced(client: ApiClient, events: Events, random: Random) -> None:
-    """Look at all quotas once; errors are logged and end in nothing."""
+    """List all quotas once and report those with deferred keys; errors are logged only."""
     backoff = Backoff(random, initial=1.0, cap=60.0)
     while True:
         try:
             quotas = await client.list(RESOURCE_QUOTAS)
+            break
         except RequestError as error:
             delay = backoff.next()
-            refused = isinstance(error, ApiError) and error.status in (403, 404)
-            if refused or backoff.attempts >= _ATTEMPTS:
-                _log.debug("cannot look for quotas nobody enforces", **describe(error))
+            forbidden = isinstance(error, ApiError) and error.status in _NO_ACCESS
+            if forbidden or backoff.attempts >= MAX_ATTEMPTS:
+                _log.debug("cannot list quotas that are not enforced", **describe(error))
                 return
-            await client.clock.sleep(delay)
-        else:
-            break
+        await client.clock.sleep(delay)
     for quota in quotas:
         if any(key.startswith(PREFIX) for key in (*quota.spec.hard, *quota.status.used)):
-            note = NOTE.format(name=quota.metadata.name)
-            events.record(_reference(quota), "Warning", NOT_ENFORCED, "Quota", note)
-
-
-def _reference(quota: ResourceQuota) -> ObjectReference:
-    meta = quota.metadata
-    return ObjectReference(
-        api_version="v1",
-        kind="ResourceQuota",
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-    )
+            meta = quota.metadata
+            reference = quota_reference(meta.namespace, meta.name, meta.uid)
+            events.record(reference, "Warning", NOT_ENFORCED, "Quota", NOTE.format(name=meta.name))

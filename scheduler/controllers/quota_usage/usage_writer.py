@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from random import Random
 from typing import Final, Protocol
 
@@ -25,19 +24,17 @@ from plugins.resource_quota.keys import PREFIX
 from scheduler.api.policy import ResourceQuota
 from scheduler.api.quantity import NANO, QuantityError, parse
 from scheduler.client.clock import Clock
-from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError, Lane
-from scheduler.client.errors import ApiError, RequestError, describe
-from scheduler.client.request_sender import MERGE_PATCH
-from scheduler.client.resources import RESOURCE_QUOTAS
+from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError
+from scheduler.client.errors import RequestError
 from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import concerns_another_pod
 from scheduler.controllers.quota_usage.publication import (
     NEVER,
-    Key,
     Publication,
     Publications,
     Target,
 )
+from scheduler.controllers.quota_usage.quota_patcher import Key, QuotaPatcher, log_failure
 from scheduler.framework import Subscriptions
 
 _log = structlog.get_logger(__name__)
@@ -80,9 +77,8 @@ class UsageWriter:
         metrics: UsageWriterMetrics,
         random: Random,
     ) -> None:
-        self._client = client
-        self._dispatcher = dispatcher
-        self._enforcement = enforcement
+        self._patcher = QuotaPatcher(client, dispatcher, random)
+        self._ledger = enforcement.ledger
         self._metrics = metrics
         self._clock: Clock = client.clock
         self._publications = Publications(self._target, random)
@@ -129,7 +125,7 @@ class UsageWriter:
     # -- what it sees ----------------------------------------------------------------------------
 
     def _target(self, key: Key) -> Target | None:
-        account = self._enforcement.ledger.account(*key)
+        account = self._ledger.account(*key)
         used = {} if account is None else account.published()
         return None if account is None or not used else Target(account.uid, used)
 
@@ -155,21 +151,8 @@ class UsageWriter:
     # -- writing ---------------------------------------------------------------------------------
 
     async def _write(self, write: Publication) -> None:
-        namespace, name = write.key
-        # The UID is a precondition: another quota of the same name is left alone.
-        body = {"metadata": {"uid": write.uid}, "status": {"used": dict(write.used)}}
         try:
-            answer = await self._dispatcher.call(
-                Lane.STATUS,
-                lambda: self._client.patch(
-                    RESOURCE_QUOTAS,
-                    name,
-                    namespace,
-                    body=body,
-                    patch_type=MERGE_PATCH,
-                    subresource="status",
-                ),
-            )
+            stored = await self._patcher.patch_used(write.key, write.used, uid=write.uid)
         except DispatcherClosedError:
             self._publications.failed(write, self._clock.monotonic())
         except RequestError as error:
@@ -177,7 +160,7 @@ class UsageWriter:
         else:
             self._written += 1
             self._metrics.written()
-            self._publications.written(write, _number(answer.metadata.resource_version))
+            self._publications.written(write, _number(stored.metadata.resource_version))
         finally:
             self._wake.set()
 
@@ -188,15 +171,11 @@ class UsageWriter:
         delay = self._publications.failed(write, self._clock.monotonic())
         self._failed += 1
         self._metrics.failed()
-        forbidden = isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN
-        _log.warning(
+        log_failure(
             "usage of a quota was not published, scheduling is exact all the same",
-            quota="/".join(write.key),
-            remedy="allow patch on resourcequotas/status, see manifests/rbac.yaml"
-            if forbidden
-            else "none needed if it passes",
+            write.key,
+            error,
             retry_in=round(delay, 3),
-            **describe(error),
         )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plugins.resource_quota.plugin import GATE
-from scheduler.controllers.quota_usage.native_usage import MAX_ATTEMPTS, NOT_NATIVE
+from scheduler.controllers.quota_usage.native_usage import NOT_NATIVE
+from scheduler.controllers.quota_usage.quota_patcher import MAX_ATTEMPTS
 from simulator import EmbeddedCluster, FaultRule
 from testing.embedded_service import (
     bound_to,

@@ -5,14 +5,20 @@ from __future__ import annotations
 import pytest
 
 from scheduler.client.clock import second_time
-from scheduler.controllers.quota_usage.inflight import ANNOTATION, EXPIRY_SECONDS, entry, read, text
+from scheduler.controllers.quota_usage.inflight import (
+    ANNOTATION,
+    EXPIRY_SECONDS,
+    read,
+    reservation,
+    text,
+)
 
 NOW = 1_700_000_000.0
 KEY = "deferred.kubestow.io/requests.cpu-millis"
 
 
 def test_what_is_written_can_be_read() -> None:
-    entries = {uid: entry({KEY: "1500"}, "me", NOW) for uid in ("b", "a")}
+    entries = {uid: reservation({KEY: "1500"}, "me", NOW) for uid in ("b", "a")}
     written = text(entries)
     assert written is not None
     assert read({ANNOTATION: written}, NOW) == entries
@@ -25,7 +31,7 @@ def test_no_entry_removes_the_annotation() -> None:
 
 
 def test_an_entry_expires() -> None:
-    made = entry({KEY: "1"}, "dead", NOW)
+    made = reservation({KEY: "1"}, "dead", NOW)
     assert not made.expired(NOW + EXPIRY_SECONDS - 1)
     assert made.expired(NOW + EXPIRY_SECONDS)
     written = text({"u": made})

@@ -14,11 +14,11 @@ from scheduler.controllers.quota_usage.publication import (
     INTERVAL,
     MAX_IN_FLIGHT,
     NEVER,
-    Key,
     Publication,
     Publications,
     Target,
 )
+from scheduler.controllers.quota_usage.quota_patcher import Key
 
 Q: Key = ("team", "q")
 CPU = "deferred.kubestow.io/requests.cpu-millis"
