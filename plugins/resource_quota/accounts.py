@@ -1,7 +1,7 @@
-"""One quota's account: which pods it holds, in which role, with what amounts, and the sums.
+"""One quota's account: the charge of each pod, by role and amounts, and the sums.
 
-Invariant: a pod stands in an account once, whatever its role, so nothing is counted twice; sums are
-kept by adding and subtracting the very amounts a pod was entered with. `recount` sums afresh.
+Invariant: a pod has at most one charge in an account, whatever its role, so nothing is counted
+twice; sums are kept by adding and subtracting the amounts of that charge. `recount` sums afresh.
 
 Amounts are tuples of billionths, one per limit of the account, in the order of `limits`.
 """
@@ -30,7 +30,7 @@ Amounts = tuple[int, ...]
 
 
 class QuotaMode(StrEnum):
-    """Which names of a quota are enforced when a pod is scheduled."""
+    """The names of a quota that are enforced when a pod is scheduled."""
 
     DEFERRED_KEYS = "DeferredKeys"
     NATIVE = "Native"
@@ -49,18 +49,18 @@ class QuotaMode(StrEnum):
 
 
 class Role(IntEnum):
-    """What a pod in an account is; the value is the index of the sums."""
+    """The reason why a pod is charged; the value is the index of the sums."""
 
-    #: Bound to a node, whoever bound it.
+    #: Bound to a node, by any scheduler.
     ASSIGNED = 0
-    #: About to be bound by us, or nominated.
+    #: About to be bound, or nominated.
     RESERVED = 1
     #: Never gated and not scheduled: charged since its creation.
     PENDING = 2
 
 
 TAKEN: Final = (Role.ASSIGNED, Role.RESERVED)
-"""What nobody else may have, never-gated pods included."""
+"""Roles whose amounts no other pod may use, pods without gates included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +85,16 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class QuotaTerms:
-    """What a quota object asks of us."""
+    """What a quota object limits."""
 
     limits: tuple[Limit, ...]
     invalid: tuple[InvalidKey, ...]
-    #: Built-in compute names that only the API server enforces: it charges gated pods by them (O1).
+    #: Built-in compute names that only the API server enforces: it charges gated pods by them.
     built_in: tuple[str, ...]
 
 
 def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
-    """The enforced limits, sorted by name, and what is wrong with the object."""
+    """Read the enforced limits, sorted by name, and what is wrong with the object."""
     limits: list[Limit] = []
     invalid: tuple[InvalidKey, ...] = ()
     if mode.deferred_keys:
@@ -117,23 +117,23 @@ def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
 
 @dataclass(frozen=True, slots=True)
 class QuotaReservation:
-    """The pod that quota is kept for, because small ones starved it (2.11)."""
+    """The pod that quota is kept for, because small pods starved it."""
 
     uid: str
     key: str
     """`namespace/name`."""
     order: tuple[int, int]
-    """Its place among held pods; only those behind it stand back."""
+    """Its position among held pods; only those behind it yield."""
     amounts: Amounts
     short: frozenset[int]
     """The limits it does not fit under."""
     until: float
-    """Wall clock second at which others have their turn again."""
+    """Wall clock second at which the reservation ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A pod in an account."""
+    """What a pod takes from an account."""
 
     role: Role
     amounts: Amounts
@@ -167,18 +167,18 @@ class Account:
         self.uid = quota.metadata.uid
         self.terms = terms
         self.limits = terms.limits
-        #: As in the object, to tell whether an update changes whom the quota covers.
+        #: As in the object, to detect updates that change which pods the quota covers.
         self.scopes = quota.spec.scopes, quota.spec.scope_selector
         self._covers: ScopeMatch = scope_match(quota.spec)
         self.charges: dict[str, Charge] = {}
-        #: What deferred pods that fit no node would use, oldest first: for labelling only
-        #: (claimPending); and the sums of it, by limit.
+        #: Amounts that deferred pods without a feasible node would use, oldest first, for labels
+        #: only (claimPending); and their sums, by limit.
         self.claims: dict[str, Amounts] = {}
         self.claimed = [0] * len(terms.limits)
-        #: Whether something has become free, or a claim has ended, since somebody last looked.
+        #: Whether an amount was freed or a claim ended since `Claims.take_claimable` last looked.
         self.freed = True
         self.starvation_reservation: QuotaReservation | None = None
-        #: No pod may become the holder before this wall clock second.
+        #: No starvation reservation is made before this wall clock second.
         self.cooldown_until = 0.0
         #: By role, then by limit.
         self.sums: tuple[list[int], list[int], list[int]] = tuple(  # type: ignore[assignment]
@@ -193,7 +193,7 @@ class Account:
         return any(limit.native for limit in self.limits)
 
     def exceeds(self, amounts: Amounts) -> bool:
-        """Whether that is more than a limit that only we enforce, even if nobody else used it."""
+        """Whether amounts are larger than a deferred limit, even when it is empty."""
         return any(
             amount > limit.hard
             for amount, limit in zip(amounts, self.limits, strict=True)
@@ -206,7 +206,7 @@ class Account:
         return kept is not None and kept.uid == uid
 
     def amounts(self, usage: Usage) -> Amounts:
-        """What a pod of this usage takes here."""
+        """Return what a pod of this usage takes here."""
         return tuple([usage.get(limit.name, 0) for limit in self.limits])
 
     def covers(self, pod: Pod) -> bool:
@@ -214,9 +214,9 @@ class Account:
         return self._covers(pod)
 
     def set_charge(self, uid: str, role: Role | None, amounts: Amounts) -> tuple[bool, bool]:
-        """Enter a pod anew, or with None take it out. Returns (anything changed, something freed).
+        """Set a pod's charge, or with None remove it. Returns (changed, freed).
 
-        "Freed" is what helps somebody: a smaller sum of taken or of all.
+        Something is freed when the sum of all roles, or of those in `TAKEN`, becomes smaller.
         """
         old = self.charges.get(uid)
         if old is not None:
@@ -239,7 +239,7 @@ class Account:
         return True, freed
 
     def claim(self, uid: str, amounts: Amounts | None) -> None:
-        """Note what a pod claims, at the place it has, or with None that it claims nothing."""
+        """Set a pod's claim, which keeps its position, or with None remove it."""
         old = self.claims.pop(uid, None) if amounts is None else self.claims.get(uid)
         if amounts is not None:
             self.claims[uid] = amounts
@@ -250,7 +250,7 @@ class Account:
                 self.claimed[index] += sign * amount
 
     def overclaimed(self) -> Sequence[int]:
-        """The limits that do not have room for all claims beside what is taken."""
+        """Return the limits without room for all claims on top of what is taken."""
         if not self.claims:
             return ()
         return [
@@ -262,18 +262,12 @@ class Account:
         ]
 
     def taken(self, index: int, *, pending: bool) -> int:
-        """Amount of one limit that is assigned or reserved, and `pending` as well if asked for."""
+        """Return what is assigned or reserved of a limit; with `pending`, all that is charged."""
         total = self.sums[Role.ASSIGNED][index] + self.sums[Role.RESERVED][index]
         return total + self.sums[Role.PENDING][index] if pending else total
 
-    def used(self) -> Mapping[str, int]:
-        """Billionths by key: assigned, reserved and never-gated pending pods, each once."""
-        return {
-            limit.key: self.taken(index, pending=True) for index, limit in enumerate(self.limits)
-        }
-
     def published(self) -> Mapping[str, str]:
-        """`status.used` as it should be, by deferred key; built-in names have another writer."""
+        """Return the right `status.used`, by deferred key; built-in names have another writer."""
         return {
             limit.deferred.key: limit.deferred.published(self.taken(index, pending=True))
             for index, limit in enumerate(self.limits)
@@ -287,12 +281,12 @@ class Account:
         )
 
     def recount(self) -> Iterator[str]:
-        """Differences between the sums and a count of all entries; nothing when all is well."""
+        """Yield the differences between the sums and a recount of all charges."""
         for role in Role:
             fresh = [0] * len(self.limits)
-            for entry in self.charges.values():
-                if entry.role is role:
-                    for index, amount in enumerate(entry.amounts):
+            for charge in self.charges.values():
+                if charge.role is role:
+                    for index, amount in enumerate(charge.amounts):
                         fresh[index] += amount
             if fresh != self.sums[role]:
                 yield (
@@ -318,5 +312,5 @@ def _nano(raw: RawQuantity) -> int:
     try:
         return parse(raw).nano
     except QuantityError:
-        # The API server lets no such quota through; an unreadable limit allows nothing.
+        # The API server admits no such quota; an unreadable limit allows nothing.
         return 0

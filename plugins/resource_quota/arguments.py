@@ -22,13 +22,13 @@ class ResourceQuotaArgs(Arguments):
     """Arguments of ResourceQuota."""
 
     quota_mode: str = ""
-    """Which names of a quota are enforced when a pod is scheduled: `DeferredKeys`, those of the
+    """The names of a quota that are enforced when a pod is scheduled: `DeferredKeys`, those of the
     domain deferred.kubestow.io; `Native`, built-in compute names, for an API server that implements
     KEP-5465 itself; `Both`; or `Off`. Default: DeferredKeys, the only one that is right on a stock
     API server, and without effect where no quota has such a key."""
 
     fairness: str = ""
-    """`None`: whoever fits first. `HoldAfter`: the oldest pod that only a quota has held for
+    """`None`: the first pod that fits. `HoldAfter`: the oldest pod that only a quota has held for
     `holdAfter` gets what is freed, so that small pods cannot starve a big one. Default: None, as in
     KEP-5465; HoldAfter where `holdAfter` is given."""
 
@@ -36,8 +36,8 @@ class ResourceQuotaArgs(Arguments):
     """How long a pod is held before quota is kept for it. Default with HoldAfter: 10m."""
 
     max_hold: timedelta = timedelta(minutes=30)
-    """How long quota is kept for one pod at most; after that others have `holdAfter` long their
-    turn. Default: 30m."""
+    """How long quota is kept for one pod at most; then it is open to all for `holdAfter`.
+    Default: 30m."""
 
     claim_pending: bool = True
     """Whether a deferred pod that fits the quota and no node claims its share for labelling:
@@ -45,7 +45,7 @@ class ResourceQuotaArgs(Arguments):
     autoscaler does not buy nodes for both. Never keeps a pod from a node. Default: true."""
 
     reservation: str = ""
-    """Where pods on their way to a node are booked. `Memory`: exact with one active scheduler.
+    """Where the reservations of pods to be bound are kept. `Memory`: exact with one scheduler.
     `Api`: in the quota's annotations as well, exact with several, at two small writes per pod and
     quota. Default: Memory."""
 
@@ -65,7 +65,7 @@ class ResourceQuotaArgs(Arguments):
 
 
 def argument_problems(args: ResourceQuotaArgs) -> Iterator[tuple[str, str]]:
-    """What is wrong with the arguments."""
+    """Yield every problem of the arguments."""
     modes = [mode.value for mode in QuotaMode]
     if args.quota_mode not in modes:
         yield "quotaMode", unsupported(args.quota_mode, modes)

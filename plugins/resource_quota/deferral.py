@@ -1,6 +1,7 @@
-"""Which pods are deferred, which still count, and until when (KEP-5465 design 2.6).
+"""Tests of a pod object: whether it is deferred, whether it still counts, and until when.
 
-Pure functions of one pod object; what the ledger remembers about it is handed in.
+Pure functions; the caller passes what the ledger remembers about the pod. The rules are those of
+docs/deferred-quota.md, "The rules".
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ MARK_ANNOTATION: Final = "kubestow.io/quota-deferred"
 MARK_CONDITION: Final = "kubestow.io/QuotaDeferred"
 """Pod condition: True, it was gated once; False, it never was, whatever PodScheduled says."""
 REASON_VALIDATED: Final = "ResourceQuotaValidated"
-"""PodScheduled reason of a pod that a quota holds."""
+"""Reason of the PodScheduled condition of a pod that a quota holds."""
 REASON_EXCEEDED: Final = "ResourceQuotaExceeded"
-"""Event reason; read in a condition as well, for pods another implementation held."""
+"""Event reason; accepted in a condition as well, for pods that another implementation held."""
 
 POD_SCHEDULED: Final = "PodScheduled"
 _GATED_REASONS: Final = frozenset(("SchedulingGated", REASON_VALIDATED, REASON_EXCEEDED))
@@ -27,8 +28,8 @@ _TERMINAL: Final = frozenset(("Succeeded", "Failed"))
 def is_deferred(pod: Pod, remembered: bool | None) -> bool:
     """Whether a pod was ever gated: not charged until bound (rules Q3, Q5).
 
-    `remembered` is what was found before: True stays, and False means that the pod was seen
-    without any sign of a gate, so that a PodScheduled reason which came later is our own hold.
+    `remembered` is the earlier result: True stays, and False means that the pod was observed
+    without any sign of a gate, so that a later reason of PodScheduled comes from this scheduler.
     """
     if remembered or pod.spec.scheduling_gates:
         return True
@@ -46,7 +47,7 @@ def is_deferred(pod: Pod, remembered: bool | None) -> bool:
 
 
 def condition_status(pod: Pod, kind: str) -> str:
-    """Status of one condition; empty when the pod does not have it."""
+    """Return the status of one condition; empty when the pod does not have it."""
     return next((each.status for each in pod.status.conditions if each.type == kind), "")
 
 
@@ -56,9 +57,10 @@ def is_terminal(pod: Pod) -> bool:
 
 
 def counts_until(pod: Pod) -> float | None:
-    """Wall clock second after which a pod that is being deleted counts no more; None: no end yet.
+    """Return the wall clock second until which a pod that is being deleted counts; None: no end.
 
-    `deletionTimestamp` is the end of the grace period, and quota waits another one (2.3).
+    `deletionTimestamp` is the end of the grace period, and upstream's quota evaluator waits for
+    another one.
     """
     stamp = pod.metadata.deletion_timestamp
     if stamp is None:

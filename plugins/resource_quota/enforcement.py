@@ -1,12 +1,12 @@
-"""QuotaEnforcement: one ledger for all profiles of a process, and what it is connected to.
+"""QuotaEnforcement: one ledger for all profiles of a process, and its connections.
 
 It feeds the ledger from subscriptions, wakes the pods the ledger releases, reports findings about
-quotas as Events, and keeps the gauges. What a single pod is answered is the plugin's business.
+quotas as Events, and sets the gauges. The plugin decides about single pods.
 
 Findings are reported from `run_due`, that is by the replica that schedules.
 
-In a cluster without any quota that is enforced here nothing is booked: pods are counted from the
-moment the first such quota is seen (`active`).
+In a cluster without any quota that is enforced here no pod is counted: pods are counted from the
+moment the first such quota is observed (`active`).
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class QuotaEnforcement:
             max_hold=args.max_hold.total_seconds(),
         )
         self._handle = handle
-        #: Whether pods are booked: some quota is, or was, enforced here.
+        #: Whether pods are counted: some quota is, or was, enforced here.
         self.active = False
-        # While nothing is booked, what the pods' objects will not tell later on, by UID:
-        #: those between Reserve and the sight of their binding,
+        # While no pod is counted, facts that the pods' objects do not keep, by UID:
+        #: pods between Reserve and the observed binding,
         self._passing: set[str] = set()
-        #: those that were gated once and have no node yet,
+        #: pods that were gated once and have no node yet,
         self._once_gated: set[str] = set()
         #: and nominations, in their order.
         self._nominated: dict[str, tuple[Pod, str]] = {}
@@ -65,12 +65,12 @@ class QuotaEnforcement:
         self.on_timer: Callable[[], None] = lambda: None
         #: `status.used` of an account's quota may be out of date: for the usage writer.
         self.on_changed: Callable[[Account], None] = lambda _account: None
-        #: `on_bound(pod)`: PostBind of a pod of ours, for the writer in native mode (rule Q10).
+        #: `on_bound(pod)`: PostBind of a pod, for the writer in native mode (rule Q10).
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
-        #: `claim(pod)`: book a reserved pod where other active schedulers see it, before its bind;
-        #: violations mean that they have booked the rest. None: there are no others.
+        #: `claim(pod)`: share the reservation with other active schedulers, before the bind;
+        #: violations mean that they have reserved the rest. None: reservations are not shared.
         self.claim: Callable[[Pod], Awaitable[Sequence[Violation]]] | None = None
-        #: `on_given_up(pod)`: the pod is surely not bound.
+        #: `on_given_up(pod)`: the pod is certainly not bound.
         self.on_given_up: Callable[[Pod], None] = lambda _pod: None
         self._findings: list[tuple[ObjectReference, str, str]] = []
         self._reported: dict[tuple[str, str], tuple[InvalidKey, ...]] = {}
@@ -78,9 +78,9 @@ class QuotaEnforcement:
         self._built_in: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {}
         self._conflicting: set[str] = set()
         self._touched: dict[Account, None] = {}
-        #: Accounts that more is taken from than allowed, to be reported.
+        #: Accounts from which more is taken than allowed, to be reported.
         self._exceeded: dict[Account, None] = {}
-        #: By UID of a pod with a reservation: those whose claims it had withdrawn.
+        #: By UID of a reserved pod: pods whose claims were withdrawn because of it.
         self._displaced: dict[str, list[str]] = {}
         self._sweep = Sweep(self.ledger, handle.recheck)
         self._audit = Audit(self.ledger, self._drifted)
@@ -99,7 +99,7 @@ class QuotaEnforcement:
         subscriptions.on_time(self)
 
     def statistics(self) -> Mapping[str, object]:
-        """Counts, and every difference that a full recount finds now; O(pods)."""
+        """Return counts, and every difference that a full recount finds now; O(pods)."""
         counts = self.ledger.statistics()
         return {
             "pods": counts.pods,
@@ -112,7 +112,7 @@ class QuotaEnforcement:
     # -- TimedWork -------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Monotonic time at which something is to be done."""
+        """Return the monotonic second at which `run_due` is due."""
         if self._findings or self._touched or self._exceeded:
             return 0.0
         clock = self._handle.clock
@@ -125,7 +125,7 @@ class QuotaEnforcement:
         return due if wall is None else min(due, now + wall - clock.now())
 
     def run_due(self) -> None:
-        """End graces, release pods, look after labels, report findings, set gauges."""
+        """End grace periods, release pods, correct labels, report findings, set gauges."""
         clock = self._handle.clock
         self.ledger.run_due(clock.now())
         self._sweep.run_due(clock.monotonic())
@@ -142,17 +142,17 @@ class QuotaEnforcement:
             self._withdraw_claims(account)
             claimable = self.ledger.claims.take_claimable(account)
             if claimable:
-                # They are tried now, and claim it unless there is a node.
+                # They are tried now, and claim the quota if no node is feasible.
                 self._handle.activate(claimable)
 
-    # -- what happens ----------------------------------------------------------------------------
+    # -- pods and quotas --------------------------------------------------------------------------
 
     def gauge_held(self, namespace: str) -> None:
         """Bring the number of held pods of a namespace up to date."""
         self._handle.metrics.gauge(HELD_PODS, namespace, value=self.ledger.held(namespace))
 
     def _activate(self) -> None:
-        """Book all pods there are; those to come are reported one by one."""
+        """Count all known pods; those to come arrive one by one."""
         self.active = True
         now = self._handle.clock.monotonic()
         for pod in self._handle.listers["pods"].list():
@@ -167,7 +167,7 @@ class QuotaEnforcement:
         self._nominated.clear()
 
     def reserve(self, pod: Pod) -> Sequence[Violation]:
-        """Check and book in one step; violations mean that nothing was booked."""
+        """Check and reserve in one step; violations mean that nothing was reserved."""
         if not self.active:
             self._passing.add(pod.metadata.uid)
             return ()
@@ -180,30 +180,30 @@ class QuotaEnforcement:
         return violations
 
     def displaced_any(self, uid: str) -> bool:
-        """Whether the reservation of this pod took from others what they claimed."""
+        """Whether claims of other pods were withdrawn because this pod was reserved."""
         return uid in self._displaced
 
     async def wait_until_relabelled(self, uid: str) -> None:
-        """Wait until those pods no longer say that they need a node."""
+        """Wait until the pods displaced by this one are no longer labelled Unschedulable."""
         uids = self._displaced.pop(uid, None)
         if uids:
             await self._handle.api.status_written(uids)
 
     def claim_pending(self, uid: str) -> None:
-        """A pod is about to be told that no node has room for it."""
+        """Claim quota for a pod that is about to be labelled Unschedulable."""
         if not self.args.claim_pending:
             return
         self.ledger.claims.add(uid)
         pod = self.ledger.pod(uid)
         for account in () if pod is None else self.ledger.accounts_of(pod):
             if account.overclaimed():
-                # Quota went while its attempt was under way. It is told so after what is being
-                # written now.
+                # Quota was taken while its attempt was under way. The label is corrected after the
+                # one that is being written now.
                 self._touched[account] = None
                 self.on_timer()
 
     def _withdraw_claims(self, account: Account) -> list[str]:
-        """Relabel pods whose claims do not fit any more, so that nobody buys nodes for them."""
+        """Relabel pods whose claims no longer fit, so that no autoscaler buys nodes for them."""
         withdrawn = self.ledger.claims.withdraw(account)
         held = []
         for uid, violations in withdrawn.items():
@@ -237,7 +237,7 @@ class QuotaEnforcement:
         self._sweep.pod(new, self._handle.clock.monotonic())
 
     def _remember(self, old: Pod | None, new: Pod | None) -> None:
-        """Keep what `_activate` could not read off the pod's object."""
+        """Keep facts that `_activate` could not read from the pod's object."""
         if new is not None and not new.spec.node_name:
             if is_deferred(new, None):
                 self._once_gated.add(new.metadata.uid)
@@ -256,7 +256,7 @@ class QuotaEnforcement:
                 self._nominated.pop(uid, None)
             return
         if node_name:
-            # The queue nominates a pod it has just been given before we are told of the pod.
+            # The queue nominates a pod that was just added before this subscriber receives the pod.
             self.ledger.observe_newer(pod)
         self.ledger.nominate(pod, node_name)
 
@@ -282,7 +282,7 @@ class QuotaEnforcement:
             self._conflicting.discard(old.metadata.uid)
 
     def _wake_host(self) -> None:
-        # Through the attribute: the host sets it after this object was made.
+        # Read the attribute late: the host sets it after construction.
         self.on_timer()
 
     def _release(self, uids: Sequence[str]) -> None:
@@ -315,13 +315,13 @@ class QuotaEnforcement:
     # -- findings --------------------------------------------------------------------------------
 
     def _report(self, quota: Quota, terms: QuotaTerms) -> None:
-        """Say once what is wrong with a quota, and again when it is something else."""
+        """Report what is wrong with a quota once, and again when it changes."""
         meta = quota.metadata
         key = meta.namespace, meta.name
         if terms.invalid != self._reported.get(key, ()):
             self._reported[key] = terms.invalid
             if terms.invalid:
-                # One Event for all keys: several of one reason are one series, with the first note.
+                # One Event for all keys: Events of one reason become a series with one note.
                 ignored = "the key is" if len(terms.invalid) == 1 else "these keys are"
                 named = "; ".join(map(str, terms.invalid))
                 note = f"quota {meta.name}: {named}; {ignored} ignored, the others are not"
@@ -341,7 +341,7 @@ class QuotaEnforcement:
             self._built_in.pop(meta.namespace, None)
 
     def _report_conflicts(self, namespace: str) -> None:
-        """Built-in compute names in a namespace with deferred keys (2.17, O1); once per quota."""
+        """Report built-in compute names in a namespace with deferred keys, once per quota."""
         if not self.ledger.limits_pods_of(namespace):
             return
         for name, (uid, keys) in self._built_in.get(namespace, {}).items():

@@ -1,6 +1,6 @@
-"""Names in a quota's `hard`: deferred keys of ours, and built-in names that count compute.
+"""Names in a quota's `hard`: deferred keys, and built-in names that count compute.
 
-A deferred key lives in a stock ResourceQuota, which ignores it (KEP-5465 design 2.5):
+A deferred key is an entry of a stock ResourceQuota, where the API server ignores it:
 
     deferred.kubestow.io/requests.cpu-millis: 10k          # integer, thousandths of a core
     deferred.kubestow.io/requests.memory: 64Gi
@@ -9,7 +9,7 @@ A deferred key lives in a stock ResourceQuota, which ignores it (KEP-5465 design
 Names too long for a key go through the annotation `kubestow.io/deferred-keys`, a JSON object of
 `alias: key without the prefix`, in which names are written in full.
 
-Invariant: one key that cannot be read is a finding and takes nothing else of the quota with it.
+Invariant: a key that cannot be read is reported and ignored; the other keys of the quota count.
 Amounts are exact integers in billionths (`scheduler.api.quantity.NANO`), never floats.
 """
 
@@ -32,7 +32,7 @@ from scheduler.api.requests import (
 )
 
 PREFIX: Final = "deferred.kubestow.io/"
-"""Domain of the keys that are ours."""
+"""Domain of deferred keys, with the slash."""
 ALIAS_ANNOTATION: Final = "kubestow.io/deferred-keys"
 """Annotation of a quota: `{"alias": "requests.very.long/name"}`."""
 
@@ -48,22 +48,25 @@ _NATIVE: Final = frozenset(
 
 
 class InvalidKeyError(ValueError):
-    """A deferred key that cannot be used; the text says why and what to write instead."""
+    """A deferred key that cannot be used; the text gives the reason and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredKey:
-    """A key of ours that was understood."""
+    """A deferred key that was read."""
 
     key: str
-    """As it stands in the quota, prefix included."""
+    """As in the quota, prefix included."""
     name: str
-    """The name upstream's quota would have, e.g. `requests.cpu`, `requests.nvidia.com/gpu`."""
+    """Upstream's quota name, e.g. `requests.cpu`, `requests.nvidia.com/gpu`."""
     unit: int
     """Billionths that 1 of the key stands for."""
 
     def amount(self, raw: RawQuantity) -> int:
-        """Billionths of a value of the key; InvalidKeyError unless a whole number, not negative."""
+        """Return a value of the key in billionths.
+
+        Raises InvalidKeyError unless it is a whole number, 0 or more.
+        """
         try:
             quantity = parse(raw)
         except QuantityError as error:
@@ -75,7 +78,7 @@ class DeferredKey:
         return quantity.nano // NANO * self.unit
 
     def published(self, nano: int) -> str:
-        """An amount as a value of the key: a plain integer, rounded up.
+        """Return an amount as a value of the key: a plain integer, rounded up.
 
         >>> parse_key("deferred.kubestow.io/requests.cpu-millis").published(1_500_000_000)
         '1500'
@@ -85,7 +88,7 @@ class DeferredKey:
 
 @dataclass(frozen=True, slots=True)
 class InvalidKey:
-    """A finding: an entry of `hard` (or the alias annotation) that is ignored, and why."""
+    """An entry of `hard` (or the alias annotation) that is ignored, and the reason."""
 
     key: str
     reason: str
@@ -96,7 +99,7 @@ class InvalidKey:
 
 @dataclass(frozen=True, slots=True)
 class DeferredLimits:
-    """What the deferred keys of one quota say."""
+    """The limits by deferred keys of one quota."""
 
     hard: Mapping[DeferredKey, int]
     """Limits in billionths, in the order of the key."""
@@ -117,10 +120,10 @@ def parse_key(key: str) -> DeferredKey:
 
 
 def key_for(name: str) -> DeferredKey:
-    """The deferred key for a built-in compute name such as `requests.cpu` or `limits.memory`.
+    """Return the deferred key for a compute name such as `requests.cpu` or `limits.memory`.
 
-    Raises InvalidKeyError if the name is no compute name, or too long for a key: that one needs
-    an alias (`alias_key`).
+    Raises InvalidKeyError if the name is no compute name, or too long for a key: then an alias is
+    needed (`alias_key`).
 
     >>> key_for("requests.cpu").key, key_for("requests.nvidia.com/gpu").key
     ('deferred.kubestow.io/requests.cpu-millis', 'deferred.kubestow.io/requests.nvidia.com_gpu')
@@ -135,9 +138,9 @@ def key_for(name: str) -> DeferredKey:
 
 
 def alias_key(alias: str, name: str) -> DeferredKey:
-    """The key `alias` stands for, given what the annotation says for it. Raises InvalidKeyError.
+    """Return the key for an alias. Raises InvalidKeyError.
 
-    `name` is written in full (`/`, not `_`), CPU with `-millis`.
+    `name` is the value in the annotation: written in full (`/`, not `_`), CPU with `-millis`.
     """
     plain, unit = _read_name(name)
     return DeferredKey(PREFIX + alias, plain, unit)
@@ -146,7 +149,7 @@ def alias_key(alias: str, name: str) -> DeferredKey:
 def read_limits(
     hard: Mapping[str, RawQuantity], annotations: Mapping[str, str] | None = None
 ) -> DeferredLimits:
-    """The deferred limits of a quota and what in them cannot be used; other keys are passed over.
+    """Read the deferred limits of a quota, and entries that cannot be used; skip other keys.
 
     >>> limits = read_limits({"pods": "5", "deferred.kubestow.io/requests.cpu": "2"})
     >>> limits.hard, limits.invalid[0].key
@@ -167,13 +170,8 @@ def read_limits(
     return DeferredLimits(found, tuple(invalid))
 
 
-def has_deferred_keys(hard: Mapping[str, RawQuantity]) -> bool:
-    """Whether any entry is meant for us, readable or not."""
-    return any(key.startswith(PREFIX) for key in hard)
-
-
 def is_native_compute(name: str) -> bool:
-    """Whether a built-in quota name counts compute, which KEP-5465 defers (2.7).
+    """Whether a built-in quota name counts compute, which KEP-5465 defers.
 
     >>> [is_native_compute(name) for name in ("requests.cpu", "requests.storage", "pods")]
     [True, False, False]
@@ -196,7 +194,7 @@ def is_quota_extended(resource: str) -> bool:
 
 
 def human(name: str, nano: int) -> str:
-    """An amount as people write it, in the shorter of the canonical forms.
+    """Return a human-readable amount, in the shorter of the canonical forms.
 
     >>> human("requests.cpu", 1_500_000_000), human("requests.memory", 64 * 2**30 * 10**9)
     ('1500m', '64Gi')
@@ -209,7 +207,7 @@ def human(name: str, nano: int) -> str:
 
 
 def _read_name(spelt: str) -> tuple[str, int]:
-    """(upstream's quota name, billionths per unit) of a key without prefix, `/` written out."""
+    """Return (upstream's quota name, billionths per unit) of a key without prefix, `_` replaced."""
     kind = next((kind for kind in (REQUESTS, LIMITS) if spelt.startswith(kind)), None)
     if kind is None:
         msg = 'only compute can be deferred: write "requests." or "limits." and a resource'

@@ -1,9 +1,9 @@
-"""What a held pod is told: the texts of conditions, events and `explain` (KEP-5465 design 2.8).
+"""Messages about held pods: the texts of conditions, events and `explain`.
 
     quota exceeded: team-a, requested: cpu=1, used: cpu=10, limited: cpu=10
 
 Invariant: only exceeded resources, sorted by name; quotas in the order of their names, joined by
-"; ". Quantities are canonical and for people. These texts are pinned by tests.
+"; ". Quantities are canonical and human-readable. Tests pin these texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plugins.resource_quota.keys import human
 from scheduler.api.storage import ObjectReference
 
 NOT_SYNCED: Final = "waiting until all pods and quotas are known"
-"""Why PreEnqueue turns pods down at the start; never written to the API server."""
+"""Reason of rejections before the first lists are complete; never written to the API server."""
 
 NEVER_FITS: Final = " (exceeds the quota even when empty)"
 
@@ -29,7 +29,7 @@ _PART: Final = re.compile(
 )
 
 Pairs = frozenset[tuple[str, str]]
-"""(quota, resource) pairs that are violated: what an Event is about, numbers aside."""
+"""Violated (quota, resource) pairs: the subject of an Event, without its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class Violation:
     requested: int
     used: int
     reserved_for: str = ""
-    """`namespace/name` of an older pod that the rest is kept for; empty: there is no rest."""
+    """`namespace/name` of an older pod that the rest is kept for; empty if it is kept for none."""
     unknown: bool = False
-    """The quota's status does not say what is used."""
+    """Whether the quota's status lacks the used amount."""
 
     @property
     def resource(self) -> str:
-        """Name of the limit."""
+        """The name of the limit."""
         return self.account.limits[self.index].name
 
     @property
@@ -58,12 +58,12 @@ class Violation:
 
 
 def violated_pairs(violations: Iterable[Violation]) -> Pairs:
-    """The violated (quota, resource) pairs."""
+    """Return the violated (quota, resource) pairs."""
     return frozenset((each.account.name, each.resource) for each in violations)
 
 
 def message(violations: Sequence[Violation]) -> str:
-    """The text for all violations of one pod; they are sorted by quota and resource here."""
+    """Return the text for all violations of one pod, sorted by quota and resource."""
     ordered = sorted(violations, key=lambda each: (each.account.name, each.resource, each.index))
     return "; ".join(
         _of_quota(name, list(group))
@@ -72,7 +72,7 @@ def message(violations: Sequence[Violation]) -> str:
 
 
 def parse_violated_pairs(text: str) -> Pairs:
-    """The pairs a message of ours names; empty for any other text.
+    """Return the pairs that a message of this module names; none for any other text.
 
     >>> text = "quota exceeded: q, requested: a=1,b=2, used: a=3,b=4, limited: a=3,b=4"
     >>> sorted(parse_violated_pairs(text))

@@ -1,10 +1,11 @@
 """ResourceQuota: a pod is scheduled only within its namespace's compute quota (KEP-5465).
 
-PreEnqueue holds a pod that does not fit (rules Q5, Q6); PreFilter asks again, for quota may have
-gone while the pod queued; Reserve checks and books in one step (Q7). A reservation ends with the
-sight of the binding. All answers come from the ledger: no API call, no wait.
+PreEnqueue holds a pod that does not fit (docs/deferred-quota.md, rules Q5 and Q6). PreFilter checks
+again, because quota may have been taken while the pod queued; Reserve checks and reserves in one
+step (Q7). A reservation ends with the observed binding. The ledger decides all this from memory: no
+API call, no wait.
 
-Quota is never a reason to preempt: there is no PostFilter, and rejections skip that of others.
+Quota is never a reason to preempt: there is no PostFilter, and rejections skip other PostFilters.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class ResourceQuota:
 
     @property
     def enforcement(self) -> QuotaEnforcement | None:
-        """The books of the process; None while the plugin is inert."""
+        """The enforcement of the process; None while the plugin is inert."""
         return self._enforcement
 
     # -- extension points ------------------------------------------------------------------------
@@ -89,8 +90,8 @@ class ResourceQuota:
             return None
         ledger = self._enforcement.ledger
         if not ledger.synced:
-            # Nothing is tried before the first lists are complete. A gate that closed and opened
-            # meanwhile would count as one of the pod's own.
+            # No pod is tried before the first lists are complete. A rejection meanwhile would count
+            # as a scheduling gate of the pod.
             ledger.recheck_after_sync(pod.uid)
             return None
         if not self._enforcement.active:
@@ -104,7 +105,7 @@ class ResourceQuota:
         return None
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Ask again: quota may have gone since the pod was let in."""
+        """Check again: quota may have been taken since PreEnqueue."""
         if self._enforcement is None:
             return SKIP
         ledger = self._enforcement.ledger
@@ -123,7 +124,7 @@ class ResourceQuota:
         return self._hold(self._enforcement, pod, violations)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Check and book in one step."""
+        """Check and reserve in one step."""
         if self._enforcement is None:
             return None
         violations = self._enforcement.reserve(pod)
@@ -133,13 +134,13 @@ class ResourceQuota:
         return self._hold(self._enforcement, pod, violations)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Give back what was booked; the pod is surely not bound."""
+        """End the reservation; the pod is certainly not bound."""
         if self._enforcement is not None:
             self._enforcement.unreserve(pod.uid)
             self._enforcement.on_given_up(pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """There is nothing to do unless others must be told of the reservation."""
+        """Skip PreBind unless labels must be corrected or the reservation shared first."""
         enforcement = self._enforcement
         if enforcement is None:
             return SKIP
@@ -150,10 +151,10 @@ class ResourceQuota:
         return SKIP
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Tell other active schedulers, unless they have booked what was left (2.9).
+        """Share the reservation, unless other active schedulers have reserved the rest.
 
-        Before the pod is bound, those that claimed what it takes must not say `Unschedulable` any
-        more: an autoscaler that sees both would buy a node too many (RC3).
+        Before the pod is bound, pods that claimed what it takes must no longer be labelled
+        `Unschedulable`: an autoscaler that observes both would buy a node too many.
         """
         enforcement = self._enforcement
         if enforcement is not None:
@@ -171,14 +172,14 @@ class ResourceQuota:
         return self._hold(enforcement, pod, violations)
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Nothing to count: the reservation stays until the binding is seen. Writers are told."""
+        """Notify the native writer; the reservation stays until the binding is observed."""
         if self._enforcement is not None:
             self._enforcement.on_bound(pod)
 
     def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
-        """The durable mark, in the patch that takes the pod's SchedulingGated away (2.6).
+        """Return the durable mark, for the patch that replaces reason SchedulingGated (rule Q5).
 
-        None in a cluster without a quota that is enforced here.
+        No mark is made in a cluster without a quota that is enforced here.
         """
         if self._enforcement is None or not self._enforcement.active:
             return ()
@@ -196,7 +197,7 @@ class ResourceQuota:
         return ()
 
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
-        """A pod that would not fit beside those that wait for nodes already needs none."""
+        """Return the reason and text of a hold if the pod does not fit beside earlier claims."""
         if self._enforcement is None or not self._enforcement.args.claim_pending:
             return None
         claimed = self._enforcement.ledger.claims.violations(pod)
@@ -205,16 +206,16 @@ class ResourceQuota:
         return (REASON_VALIDATED, message(claimed)) if claimed else None
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """What the quotas of the namespace have left, where one of them holds the pod."""
+        """Return the violations of the pod now."""
         if self._enforcement is None:
             return ()
         violations = self._enforcement.ledger.violations(pod)
         return (f"held by quota: {message(violations)}",) if violations else ()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """None: quota that is freed, and changes of the pod itself, come through the ledger (2.10).
+        """Return no events: the ledger reacts to freed quota and to changes of the pod itself.
 
-        So no event of nodes, of other pods or of other namespaces ever touches a held pod.
+        So no event of nodes, of other pods or of other namespaces ever requeues a held pod.
         """
         return ()
 
@@ -237,7 +238,7 @@ class ResourceQuota:
         if held is not None:
             self._handle.metrics.observe(HELD_DURATION, value=held)
             enforcement.gauge_held(pod.metadata.namespace)
-            # What was kept for a nominated pod ended when it was held; its nomination did not.
+            # Holding the pod ended what was kept for its nomination, but not the nomination.
             node_name = self._handle.nominator.node_of(pod.uid)
             if node_name:
                 enforcement.ledger.nominate(pod, node_name)
@@ -249,7 +250,7 @@ class ResourceQuota:
 
 
 def ledger_of(plugin: ResourceQuota) -> Ledger | None:
-    """The ledger behind a plugin; None while it is inert."""
+    """Return the ledger of a plugin; None while it is inert."""
     return None if plugin.enforcement is None else plugin.enforcement.ledger
 
 
@@ -263,7 +264,7 @@ def _rejection(violations: Sequence[Violation]) -> Status:
 
 
 def _already_reported(pod: Pod, violations: Sequence[Violation]) -> bool:
-    """Whether the pod's status names the same quotas and resources, as after a restart."""
+    """Whether the pod's status has the same quotas and resources, as after a restart."""
     return any(
         each.type == POD_SCHEDULED
         and each.reason in (REASON_VALIDATED, REASON_EXCEEDED)

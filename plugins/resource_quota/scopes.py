@@ -1,7 +1,7 @@
-"""Which pods a quota covers: `scopes` and `scopeSelector`, as upstream's evaluator matches them.
+"""The match of pods by a quota's `scopes` and `scopeSelector` (`pods.go: podMatchesScopeFunc`).
 
 All scopes must match; a quota without scopes covers every pod of its namespace. A scope that is not
-known covers nothing: a quota must not charge pods it was not meant for.
+known covers no pod: a quota must not charge pods it was not meant for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ScopeMatch = Callable[[Pod], bool]
 
 
 def scope_match(spec: ResourceQuotaSpec) -> ScopeMatch:
-    """The test whether a quota covers a pod."""
+    """Return the function that tests whether a quota covers a pod."""
     wanted = [ScopedResourceSelectorRequirement(scope_name=name, operator=EXISTS)
               for name in spec.scopes]  # fmt: skip
     if spec.scope_selector is not None:
@@ -41,7 +41,8 @@ def _matches(requirement: ScopedResourceSelectorRequirement, pod: Pod) -> bool:
 
 
 def _class_matches(requirement: ScopedResourceSelectorRequirement, name: str) -> bool:
-    # As a label selector over {PriorityClass: name}; a pod without a class has no such label.
+    # The requirement is matched as a label selector over {PriorityClass: name}; a pod without a
+    # class has no such label.
     operator = requirement.operator
     if operator == EXISTS:
         return bool(name)
@@ -58,7 +59,7 @@ def _terminating(pod: Pod) -> bool:
 
 
 def _best_effort(pod: Pod) -> bool:
-    """Whether the pod's QoS class is BestEffort: no CPU or memory is stated, or only as 0."""
+    """Whether the pod's QoS class is BestEffort: it requests and limits no CPU and no memory."""
     level = pod.spec.resources
     if level is not None and any(map(is_pod_level_resource_name, (*level.requests, *level.limits))):
         return not _states_amounts((level,))

@@ -1,15 +1,15 @@
-"""What the books need from time to time: wrong labels put right, and a recount (design 2.8).
+"""Periodic work on the ledger: stale labels are corrected, and quotas recounted.
 
-`Sweep`: a deferred pod that passed its quotas and found no node says `Unschedulable`, and an
-autoscaler buys a node for it. When usage rises meanwhile it would be held all the same, so within
-`SWEEP_SECONDS` its gate is asked again; what does not fit is then held and labelled as any other.
-(Those with a claim, see `Ledger.withdraw_claims`, are relabelled at once; after a restart, and with
-`claimPending: false`, nobody has one.)
-Never the other way round: a held pod becomes `Unschedulable` only by an attempt at the nodes.
+`Sweep`: a deferred pod that passed its quotas and found no node is labelled `Unschedulable`, and an
+autoscaler buys a node for it. When usage rises, the quota would hold the pod nevertheless; so
+within `SWEEP_SECONDS` PreEnqueue runs for it again, and holds and labels it if it does not fit.
+(Pods with a claim are relabelled at once, see `Claims.withdraw`; after a restart, and with
+`claimPending: false`, no pod has one.) A held pod never becomes `Unschedulable` here: only an
+attempt at the nodes makes it so.
 
-`Audit`: every quota is counted afresh once in `ROUND_SECONDS`; a difference is a bug.
+`Audit`: every quota is recounted once in `ROUND_SECONDS`; a difference is a bug.
 
-Both do little at a time, for they run between scheduling cycles. Times are monotonic seconds.
+Both work in small steps, because they run between scheduling cycles. Times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from plugins.resource_quota.ledger import Ledger
 from scheduler.api.pod import Pod
 
 SWEEP_SECONDS: Final = 3.0
-"""After usage rose; with the delay of status writes a label is right again within 5 seconds."""
+"""Delay after usage rose; with the delay of status writes labels are corrected in 5 seconds."""
 SWEEP_BATCH: Final = 500
 SWEEP_INTERVAL: Final = 0.02
-"""Seconds between two turns of one sweep."""
+"""Seconds between two batches of one sweep."""
 ROUND_SECONDS: Final = 60.0
 
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -39,7 +39,7 @@ class Sweep:
         """`recheck(uids)`: run PreEnqueue again for these pods."""
         self._ledger = ledger
         self._recheck = recheck
-        #: By namespace and UID: pods whose status says that no node has room.
+        #: By namespace and UID: pods labelled Unschedulable.
         self._unplaced: dict[str, dict[str, Pod]] = {}
         #: Namespaces in which something has changed since the last sweep.
         self._changed: dict[str, None] = {}
@@ -47,7 +47,7 @@ class Sweep:
         self._due: float | None = None
 
     def pod(self, pod: Pod, now: float) -> None:
-        """A pod as the API server shows it."""
+        """Take in a pod as the API server shows it."""
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
         if pod.spec.node_name or not _unplaced(pod):
             if self._unplaced:
@@ -57,24 +57,24 @@ class Sweep:
             self.changed(namespace, now)
 
     def forget(self, pod: Pod) -> None:
-        """The pod is gone."""
+        """Drop a deleted pod."""
         found = self._unplaced.get(pod.metadata.namespace)
         if found is not None and found.pop(pod.metadata.uid, None) is not None and not found:
             del self._unplaced[pod.metadata.namespace]
 
     def changed(self, namespace: str, now: float) -> None:
-        """Usage or limits of a namespace have changed."""
+        """Note that usage or limits of a namespace have changed."""
         if namespace in self._unplaced:
             self._changed[namespace] = None
             if self._due is None:
                 self._due = now + SWEEP_SECONDS
 
     def next_due(self) -> float | None:
-        """When `run_due` has something to do."""
+        """Return when `run_due` is due."""
         return self._due
 
     def run_due(self, now: float) -> None:
-        """Look at some pods, if it is time."""
+        """Check a batch of pods, if it is time."""
         if self._due is None or self._due > now:
             return
         if self._begun is None:
@@ -82,10 +82,10 @@ class Sweep:
             pods = [self._unplaced.get(name, {}).values() for name in namespaces]
             self._begun = iter([pod for found in pods for pod in found])
         wrong = []
-        for looked, pod in enumerate(self._begun, start=1):
+        for checked, pod in enumerate(self._begun, start=1):
             if not self._ledger.holds(pod.metadata.uid) and self._ledger.violations(pod):
                 wrong.append(pod.metadata.uid)
-            if looked == SWEEP_BATCH:
+            if checked == SWEEP_BATCH:
                 self._due = now + SWEEP_INTERVAL
                 break
         else:
@@ -108,13 +108,13 @@ class Audit:
         self._pause = ROUND_SECONDS
 
     def next_due(self, now: float) -> float:
-        """When `run_due` has something to do."""
+        """Return when `run_due` is due."""
         if self._due is None:
             self._due = now + ROUND_SECONDS
         return self._due
 
     def run_due(self, now: float) -> None:
-        """Count one quota afresh, if it is time."""
+        """Recount one quota, if it is time."""
         if self.next_due(now) > now:
             return
         if not self._left:

@@ -1,11 +1,10 @@
-"""What a pod uses under every quota name, as upstream's quota evaluator counts it (2.7).
+"""What a pod uses under every quota name, as upstream counts it (`pods.go: PodUsageFunc`).
 
 The sums themselves are `scheduler.api.requests`': init containers, sidecars, overhead, pod-level
-resources, in-place resize. This module maps resources to quota names, and makes it once per
-signature.
+resources, in-place resize. This module maps resources to quota names, once per signature.
 
-Invariant: exact integers in billionths; amounts of 0 are left out. Whether a pod counts at all is
-the ledger's business.
+Invariant: exact integers in billionths; amounts of 0 are left out. The ledger decides whether a
+pod counts at all.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ COUNT_PODS: Final = "count/pods"
 
 _BASIC: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
 _MAX_CACHED_BYTES: Final = 8 << 20
-"""Those of some 1,000 ordinary signatures."""
+"""Enough for some 1,000 ordinary signatures."""
 
 
 def pod_usage(pod: Pod) -> Usage:
-    """Usage of one pod, in-place resize included. Raises `QuantityError`.
+    """Return the usage of one pod, in-place resize included. Raises `QuantityError`.
 
-    Limits of extended resources and huge pages, which no built-in quota counts, are given under
+    Limits of extended resources and huge pages, which no built-in quota counts, are included under
     `limits.NAME` for deferred keys.
     """
     found = {PODS: NANO, COUNT_PODS: NANO, **dict(_requests(pod_requests(pod, with_status=True)))}
@@ -64,7 +63,7 @@ class UsageCache:
         self._by_signature: BoundedMemory[int, Usage] = BoundedMemory(_MAX_CACHED_BYTES)
 
     def of(self, pod: Pod) -> Usage:
-        """As `pod_usage`; pods of one signature share one mapping. Raises `QuantityError`."""
+        """Return `pod_usage(pod)`, one mapping per signature. Raises `QuantityError`."""
         if pod.interned is None or pod.status.resources is not None or limits_differ(pod):
             return pod_usage(pod)
         signature = pod.signature.id

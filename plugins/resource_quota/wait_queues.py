@@ -1,11 +1,11 @@
-"""Held pods of one namespace, and whom to release when quota is freed.
+"""Held pods of one namespace, and the order in which to release them when quota is freed.
 
 10,000 held pods must cost nothing while nothing concerns them, and one freed unit must not wake all
-of them. So they stand in lines by demand (which quotas, how much of each), each in queue order
-(priority, then the time they were held), and a release takes from the heads of the lines.
+of them. So there is one queue per request (which quotas, how much of each), each in queue order
+(priority, then the time they were held), and a release takes pods from the heads of the queues.
 
-Invariant: a held pod stands in exactly one line; entries of pods that left are dropped when they
-come to the head. Whether a demand fits is the ledger's knowledge, handed in.
+Invariant: a held pod is in exactly one queue; entries of pods that left are dropped when they come
+to the head. Callers pass the function that tells whether a pod fits.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Generic, Protocol, TypeVar
 from plugins.resource_quota.accounts import Account, Amounts
 
 Shares = tuple[tuple[Account, Amounts], ...]
-"""What a pod takes from each quota that covers it."""
+"""The amounts a pod takes from each quota that covers it."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaRequest:
-    """All that decides whether a held pod fits, but for what it takes already itself."""
+    """All that decides whether a held pod fits, except its own charges."""
 
     deferred: bool
     shares: Shares
@@ -34,11 +34,11 @@ Order = tuple[int, int]
 
 
 class Holdable(Protocol):
-    """What a line needs to know about a pod."""
+    """The attributes of a pod that the queues read."""
 
     uid: str
     request: QuotaRequest
-    #: Its place while it is held.
+    #: Its position while it is held.
     order: Order | None
 
 
@@ -61,23 +61,23 @@ class WaitQueues(Generic[Pod]):
         return iter(self._held.values())
 
     def add(self, pod: Pod) -> None:
-        """Put a pod with an `order` in the line of its demand; again, if the demand changed."""
+        """Put a pod with an `order` into the queue of its request; again when that changed."""
         assert pod.order is not None
         self._held[pod.uid] = pod
         heapq.heappush(self._queues.setdefault(pod.request, []), (pod.order, pod.uid))
 
     def discard(self, uid: str) -> None:
-        """Take a pod out."""
+        """Remove a pod."""
         if self._held.pop(uid, None) is not None and not self._held:
             self._queues.clear()
 
     def release(
         self, concerns: Callable[[QuotaRequest], bool], admit: Callable[[Pod], bool]
     ) -> list[Pod]:
-        """Take pods out in order, as long as `admit` says yes to the first of a line.
+        """Remove and return pods in order, as long as `admit` is true for the first of a queue.
 
-        Lines that `concerns` refuses are not looked at. A pod that is not admitted keeps its
-        place and those behind it in its line wait as well: they ask for the same.
+        Queues for which `concerns` is false are skipped. A pod that is not admitted keeps its
+        position, and those behind it in its queue wait as well: they request the same.
         """
         heads: list[tuple[Order, int, QuotaRequest]] = []
         for number, request in enumerate([each for each in self._queues if concerns(each)]):
@@ -100,13 +100,13 @@ class WaitQueues(Generic[Pod]):
         return released
 
     def _head(self, request: QuotaRequest) -> Order | None:
-        """The order of the first pod that is really there; forgets a line that is empty."""
-        line = self._queues.get(request)
-        while line:
-            order, uid = line[0]
+        """Return the order of the first pod that is still held; drop an empty queue."""
+        queue = self._queues.get(request)
+        while queue:
+            order, uid = queue[0]
             pod = self._held.get(uid)
             if pod is not None and pod.order == order and pod.request == request:
                 return order
-            heapq.heappop(line)
+            heapq.heappop(queue)
         self._queues.pop(request, None)
         return None

@@ -181,7 +181,7 @@ async def _write(
     *,
     guard: bool,
 ) -> tuple[JsonObject, bool]:
-    """The quota as stored, and whether it is new."""
+    """Return the quota as stored, and whether it is new."""
     from scheduler.cli.quota_limits import LABEL, change, manifest
 
     if guard:
@@ -200,7 +200,7 @@ def _print_limits(quota: JsonObject) -> None:
     from scheduler.cli.quota_limits import rows
 
     for row in rows(quota, ()):
-        click.echo(f"  {row.resource} = {row.told()['hard']}")
+        click.echo(f"  {row.resource} = {row.json()['hard']}")
 
 
 def _print_manifest(obj: JsonObject, output: str) -> None:
@@ -233,7 +233,7 @@ def show(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str)
     for warning in (text for quota in quotas for text in unreadable(quota)):
         click.echo(f"warning: {warning}", err=True)
     if output == "json":
-        click.echo(json.dumps([row.told() for row in found], indent=2))
+        click.echo(json.dumps([row.json() for row in found], indent=2))
     elif found:
         put(wide_console(), _table(found))
     else:
@@ -242,15 +242,15 @@ def show(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str)
 
 
 def _read(cluster: Cluster, namespace: str) -> tuple[list[JsonObject], dict[str, list[JsonObject]]]:
-    """Quotas with deferred keys, and pods by namespace where there are such quotas."""
+    """Return quotas with deferred keys, and the pods by namespace that has such quotas."""
     from scheduler.cli.quota_limits import has_deferred
 
-    async def ask(objects: Objects) -> tuple[list[JsonObject], dict[str, list[JsonObject]]]:
+    async def read(objects: Objects) -> tuple[list[JsonObject], dict[str, list[JsonObject]]]:
         quotas = [each for each in await objects.list(QUOTAS, namespace) if has_deferred(each)]
-        places = sorted({_namespace_of(quota) for quota in quotas})
-        return quotas, {place: await objects.list("pods", place) for place in places}
+        namespaces = sorted({_namespace_of(quota) for quota in quotas})
+        return quotas, {name: await objects.list("pods", name) for name in namespaces}
 
-    return cluster.run(ask)
+    return cluster.run(read)
 
 
 def _namespace_of(obj: JsonObject) -> str:
@@ -287,9 +287,9 @@ def drain(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str
 
     _, pods = _read(cluster, "" if all_namespaces else namespace)
     found = [
-        {"namespace": place, "pod": str(each["metadata"]["name"]), "state": state, **_asks(each)}
-        for place in sorted(pods)
-        for each in pods[place]
+        {"namespace": name, "pod": str(each["metadata"]["name"]), "state": state, **_asks(each)}
+        for name in sorted(pods)
+        for each in pods[name]
         if (state := waits_uncharged(each))
     ]
     if output == "json":
@@ -301,7 +301,7 @@ def drain(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str
 
 
 def _asks(pod: JsonObject) -> JsonObject:
-    """What a pod would use, and which gates it still has."""
+    """Return what a pod requests, and its scheduling gates."""
     import msgspec
 
     from plugins.resource_quota.keys import human
@@ -390,6 +390,6 @@ def migrate(
 
 
 async def _replace(objects: Objects, namespace: str, old: JsonObject, new: JsonObject) -> None:
-    """First the new one: two limits are safer than none."""
+    """Create the new quota, then delete the old one: two limits are safer than none."""
     await objects.create(QUOTAS, namespace, new)
     await objects.delete(QUOTAS, namespace, old)

@@ -1,4 +1,4 @@
-"""From what people write to deferred keys, and from quotas to what people read.
+"""Conversion of human-readable limits to deferred keys, and of quotas to rows of a table.
 
 Pure: manifests in, manifests and rows out. The grammar of keys is `plugins.resource_quota.keys`.
 """
@@ -33,11 +33,11 @@ HELD_REASONS: Final = ("ResourceQuotaValidated", "ResourceQuotaExceeded")
 _MARK_CONDITION: Final = "kubestow.io/QuotaDeferred"
 _MARK_ANNOTATION: Final = "kubestow.io/quota-deferred"
 REMOVE: Final = "none"
-"""Written for an amount, it takes the limit away."""
+"""The amount that removes a limit."""
 
 
 class LimitError(ValueError):
-    """An amount or a name that cannot be a deferred limit; the text says what to write."""
+    """An amount or a name that cannot be a deferred limit; the text gives what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Limits:
 
 
 def read(wanted: Mapping[str, str]) -> Limits:
-    """Limits from upstream's quota names (`requests.cpu`) and human amounts.
+    """Read limits from upstream's quota names (`requests.cpu`) and human amounts.
 
     Of two names for one thing (`cpu`, `requests.cpu`) the smaller amount counts, as it does
     upstream.
@@ -106,7 +106,7 @@ def _written(name: str, key: DeferredKey, text: str) -> str:
 
 
 def manifest(namespace: str, name: str, limits: Limits, scopes: Iterable[str] = ()) -> JsonObject:
-    """A new quota."""
+    """Return a new quota."""
     meta: JsonObject = {"name": name, "namespace": namespace, "labels": {LABEL: "true"}}
     if limits.aliases:
         meta["annotations"] = {ALIAS_ANNOTATION: json.dumps(limits.aliases)}
@@ -117,7 +117,7 @@ def manifest(namespace: str, name: str, limits: Limits, scopes: Iterable[str] = 
 
 
 def change(quota: JsonObject, limits: Limits) -> JsonObject:
-    """A merge patch that gives an existing quota these limits and keeps its others."""
+    """Return a merge patch that sets these limits of an existing quota and keeps its others."""
     meta: JsonObject = {"labels": {LABEL: "true"}}
     if limits.aliases:
         notes = (quota["metadata"].get("annotations") or {}).get(ALIAS_ANNOTATION) or "{}"
@@ -147,11 +147,11 @@ class Row:
 
     @property
     def free(self) -> int | None:
-        """What is left; below 0 when more is used than allowed."""
+        """The amount left; below 0 when more is used than allowed."""
         return None if self.used is None else self.hard - self.used
 
-    def told(self) -> JsonObject:
-        """For machines, with amounts as people write them."""
+    def json(self) -> JsonObject:
+        """Return the row for JSON, with human-readable amounts."""
         amounts = {"used": self.used, "hard": self.hard, "free": self.free}
         return {
             "namespace": self.namespace,
@@ -163,7 +163,7 @@ class Row:
         }
 
     def cells(self) -> tuple[str, ...]:
-        """For people."""
+        """Return the row for a table."""
         free = self.free
         return (
             self.namespace,
@@ -186,7 +186,7 @@ def has_deferred(quota: JsonObject) -> bool:
 
 
 def rows(quota: JsonObject, pods: Iterable[JsonObject]) -> list[Row]:
-    """The limits of a quota, deferred ones first, with the pods of its namespace that wait."""
+    """Return the limits of a quota, deferred ones first, with the number of pods that wait."""
     meta, used = quota["metadata"], (quota.get("status") or {}).get("used") or {}
     where = (str(meta["namespace"]), str(meta["name"]))
     exceeded = [parse_violated_pairs(message) for message in map(held_by, pods) if message]
@@ -206,7 +206,7 @@ def rows(quota: JsonObject, pods: Iterable[JsonObject]) -> list[Row]:
 
 
 def unreadable(quota: JsonObject) -> list[str]:
-    """Deferred keys that cannot be used, and why."""
+    """Return a warning for each deferred key that cannot be used."""
     meta = quota["metadata"]
     limits = read_limits(_hard(quota), meta.get("annotations") or {})
     where = f"{meta['namespace']}/{meta['name']}"
@@ -219,7 +219,7 @@ def _hard(quota: JsonObject) -> JsonObject:
 
 
 def held_by(pod: JsonObject) -> str:
-    """The message of a pod that quota holds; empty for others."""
+    """Return the message of a pod that a quota holds; empty for other pods."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if (
             condition.get("type") == "PodScheduled"
@@ -231,7 +231,7 @@ def held_by(pod: JsonObject) -> str:
 
 
 def waits_uncharged(pod: JsonObject) -> str:
-    """Why a pod without a node is not charged: `gated`, `held` or `unschedulable`; empty if not."""
+    """Return why a pod is not charged: `gated`, `held` or `waiting` for a node; empty if it is."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     if spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return ""
@@ -253,7 +253,7 @@ def waits_uncharged(pod: JsonObject) -> str:
 
 
 def to_native(quota: JsonObject, name: str) -> JsonObject:
-    """The built-in quota that says the same; keys that are not deferred come along.
+    """Return the built-in quota with the same limits; keys that are not deferred are kept.
 
     Raises LimitError for a key that has no built-in name.
     """
@@ -270,7 +270,7 @@ def to_native(quota: JsonObject, name: str) -> JsonObject:
 
 
 def to_deferred(quota: JsonObject, name: str) -> JsonObject:
-    """The way back: built-in compute keys become deferred ones. Raises LimitError."""
+    """Return the quota with deferred keys for built-in compute keys. Raises LimitError."""
     hard = _hard(quota)
     limits = read({key: str(text) for key, text in hard.items() if is_native_compute(key)})
     kept = {key: text for key, text in hard.items() if not is_native_compute(key)}

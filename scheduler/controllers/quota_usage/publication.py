@@ -1,12 +1,14 @@
-"""When which usage is published: the pure half of the usage writer (KEP-5465 design 2.12).
+"""Publications: which usage to write when, the pure half of the usage writer.
 
-Amounts are absolute and come from one source, the ledger; this module decides only about time:
+Amounts are absolute and come from one source, the ledger (docs/deferred-quota.md, rule Q10); this
+module decides only about time:
 
 * an increase is written at once, a decrease when it has lasted `DECREASE_DELAY`, so that a policy
   that reads `status.used` does not admit on a dip;
-* one quota is written at most every `INTERVAL`, and what happens in between is one write;
-* nothing is written that the object shows already, but each quota once after `begin`;
-* what others change in our keys is put right; a failed write is made again with growing delays.
+* one quota is written at most every `INTERVAL`; changes in between become one write;
+* a write that would change nothing is left out, except the first one of each quota after `begin`;
+* changes of deferred keys by other writers are overwritten; a failed write is repeated, with
+  growing delays.
 
 Invariant: at most one write per quota and `MAX_IN_FLIGHT` in all are under way. No clock, no I/O.
 """
@@ -41,7 +43,7 @@ Usage = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the ledger says of one quota."""
+    """The usage of one quota in the ledger."""
 
     uid: str
     used: Usage
@@ -49,7 +51,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One write to make; answer with `written`, `failed` or `gone`."""
+    """One write to make; report it with `written`, `failed` or `not_found`."""
 
     key: Key
     uid: str
@@ -57,16 +59,16 @@ class Publication:
 
 
 class _Quota:
-    """What is known about one quota's published usage."""
+    """The published usage of one quota."""
 
     __slots__ = (
         "backoff",
+        "delayed",
         "due",
-        "highs",
         "in_flight",
-        "level",
-        "meanwhile",
+        "latest",
         "not_before",
+        "observed_in_flight",
         "shown",
         "uid",
         "version",
@@ -75,16 +77,17 @@ class _Quota:
     def __init__(self, uid: str, backoff: Backoff) -> None:
         self.uid = uid
         self.backoff = backoff
-        #: Amounts when they were looked at last.
-        self.level: dict[str, int] = {}
-        #: By key: (until when it is to be shown, amount), amounts falling.
-        self.highs: dict[str, deque[tuple[float, int]]] = {}
-        #: What the object shows; None: to be written in any case.
+        #: Amounts when they were planned last.
+        self.latest: dict[str, int] = {}
+        #: Amounts that decreased, by key: (monotonic second until which to publish it, amount) in
+        #: the order of falling amounts.
+        self.delayed: dict[str, deque[tuple[float, int]]] = {}
+        #: What the object contains; None: to be written in any case.
         self.shown: dict[str, int] | None = None
-        #: resourceVersion of our last write: what is older tells nothing new.
+        #: resourceVersion of the last write: older objects are ignored.
         self.version = 0
-        #: The newest that the watch has shown while a write was under way: version and our keys.
-        self.meanwhile: tuple[int, dict[str, int]] = (0, {})
+        #: The newest object observed while a write was under way: version and deferred keys.
+        self.observed_in_flight: tuple[int, dict[str, int]] = (0, {})
         self.not_before = 0.0
         self.in_flight = False
         self.due = NEVER
@@ -94,7 +97,7 @@ class Publications:
     """See the module's docstring. Touched from one event loop."""
 
     def __init__(self, source: Callable[[Key], Target | None], random: Random) -> None:
-        """`source` tells what is used now; None: nothing is to be published (any more)."""
+        """`source(key)` returns the usage now; None: nothing is to be published (any more)."""
         self._source = source
         self._random = random
         self._quotas: dict[Key, _Quota] = {}
@@ -105,56 +108,56 @@ class Publications:
     def __len__(self) -> int:
         return len(self._quotas)
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- observations ----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """This process publishes from here on: everything is written once.
+        """Start to publish, every quota once; also after an interruption.
 
-        Also after an interruption: writes that were under way then must have ended.
+        Writes that were under way before the interruption must have ended.
         """
         self._begun = True
         self._in_flight = 0
         for key, quota in self._quotas.items():
             quota.in_flight = False
             quota.shown = None
-            self._look(key, quota, 0.0)
+            self._schedule(key, quota, 0.0)
 
     def changed(self, key: Key) -> None:
-        """Usage or limits of a quota may have changed."""
+        """Note that usage or limits of a quota may have changed."""
         quota = self._quotas.get(key)
         if quota is None:
             quota = self._quotas[key] = self._fresh("")
-        self._look(key, quota, quota.not_before)
+        self._schedule(key, quota, quota.not_before)
 
     def seen(self, key: Key, uid: str, version: int, used: Mapping[str, int], now: float) -> None:
-        """The object as the watch shows it, our keys only; `version` is its resourceVersion."""
+        """Take in an observed object: its resourceVersion and deferred keys."""
         quota = self._quotas.get(key)
         if quota is None:
             return
         if quota.in_flight:
-            # Of the write or of somebody after it: its answer will tell.
+            # It contains the write or a later one: the response to the write tells which.
             if uid == quota.uid:
-                quota.meanwhile = version, dict(used)
+                quota.observed_in_flight = version, dict(used)
             return
         if quota.shown is None:
             return
         if uid != quota.uid:
             self._quotas[key] = fresh = self._fresh("")
-            self._look(key, fresh, 0.0)
+            self._schedule(key, fresh, 0.0)
         elif version > quota.version and used != quota.shown:
             quota.shown = dict(used)
-            self._look(key, quota, max(quota.not_before, now + CORRECTION_DELAY))
+            self._schedule(key, quota, max(quota.not_before, now + CORRECTION_DELAY))
 
     def forget(self, key: Key) -> None:
-        """The quota is gone."""
+        """Drop a deleted quota."""
         quota = self._quotas.pop(key, None)
         if quota is not None and quota.in_flight:
             self._in_flight -= 1
 
-    # -- what is to be done ----------------------------------------------------------------------
+    # -- writes ----------------------------------------------------------------------------------
 
     def plan(self, now: float) -> tuple[list[Publication], float]:
-        """Writes to begin now, and when to ask again unless something happens before."""
+        """Return the writes to begin now, and when to plan again if nothing changes before."""
         writes: list[Publication] = []
         while self._begun and self._heap and self._in_flight < MAX_IN_FLIGHT:
             due, key = self._heap[0]
@@ -165,39 +168,39 @@ class Publications:
             if quota is None or quota.due != due:
                 continue
             quota.due = NEVER
-            write = self._judge(key, quota, now)
+            write = self._plan_one(key, quota, now)
             if write is not None:
                 writes.append(write)
-        # With all slots taken the end of a write is what to wait for.
+        # With all slots taken, the end of a write is the next occasion.
         return writes, NEVER
 
     def written(self, write: Publication, version: int) -> None:
-        """The write was made; `version` is the object's resourceVersion since, 0 if unknown."""
+        """Note that a write was made; `version` is the new resourceVersion, 0 if unknown."""
         quota = self._end(write)
         if quota is not None:
             quota.version = max(quota.version, version)
             quota.shown = {key: int(text) for key, text in write.used.items()}
             quota.backoff.reset()
             due = quota.not_before
-            newest, used = quota.meanwhile
+            newest, used = quota.observed_in_flight
             if newest > quota.version and used != quota.shown:
                 quota.shown = used
                 due += CORRECTION_DELAY
-            self._look(write.key, quota, due)
+            self._schedule(write.key, quota, due)
 
     def failed(self, write: Publication, now: float) -> float:
-        """The write may not have been made; returns the seconds until the next try."""
+        """Note that a write may not have been made. Returns the seconds until the next attempt."""
         quota = self._end(write)
         if quota is None:
             return 0.0
         delay = quota.backoff.next()
         quota.shown = None
         quota.not_before = now + delay
-        self._look(write.key, quota, quota.not_before)
+        self._schedule(write.key, quota, quota.not_before)
         return delay
 
-    def gone(self, write: Publication) -> None:
-        """There is no such object, or its name is another's: the watch will tell the rest."""
+    def not_found(self, write: Publication) -> None:
+        """Note that the object is deleted, or its name in use by another: the watch will follow."""
         quota = self._end(write)
         if quota is None:
             return
@@ -205,7 +208,7 @@ class Publications:
         if target is None or target.uid == write.uid:
             del self._quotas[write.key]
         else:
-            self._look(write.key, quota, 0.0)
+            self._schedule(write.key, quota, 0.0)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -214,7 +217,7 @@ class Publications:
         return _Quota(uid, backoff)
 
     def _end(self, write: Publication) -> _Quota | None:
-        """The quota of a write that has ended, unless it was forgotten or replaced meanwhile."""
+        """Return the quota of a write that ended, unless it was forgotten or replaced meanwhile."""
         quota = self._quotas.get(write.key)
         if quota is None or not quota.in_flight or quota.uid != write.uid:
             return None
@@ -222,12 +225,12 @@ class Publications:
         self._in_flight -= 1
         return quota
 
-    def _look(self, key: Key, quota: _Quota, when: float) -> None:
+    def _schedule(self, key: Key, quota: _Quota, when: float) -> None:
         if when < quota.due and not quota.in_flight:
             quota.due = when
             heapq.heappush(self._heap, (when, key))
 
-    def _judge(self, key: Key, quota: _Quota, now: float) -> Publication | None:
+    def _plan_one(self, key: Key, quota: _Quota, now: float) -> Publication | None:
         target = self._source(key)
         if target is None:
             del self._quotas[key]
@@ -237,34 +240,34 @@ class Publications:
         goal, wake = _goal(quota, target.used, now)
         shown = quota.shown
         if shown is not None and all(shown.get(name) == amount for name, amount in goal.items()):
-            self._look(key, quota, wake)
+            self._schedule(key, quota, wake)
             return None
         quota.in_flight = True
-        quota.meanwhile = (0, {})
+        quota.observed_in_flight = (0, {})
         quota.not_before = now + INTERVAL
         self._in_flight += 1
         return Publication(key, quota.uid, {name: str(amount) for name, amount in goal.items()})
 
 
 def _goal(quota: _Quota, used: Usage, now: float) -> tuple[dict[str, int], float]:
-    """What is to be shown now, and when that ends by itself."""
+    """Return the amounts to publish now, and when the next delayed decrease is due."""
     goal: dict[str, int] = {}
     wake = NEVER
     for name, text in used.items():
         amount = int(text)
-        highs = quota.highs.setdefault(name, deque())
-        before = quota.level.get(name, amount)
+        delayed = quota.delayed.setdefault(name, deque())
+        before = quota.latest.get(name, amount)
         if amount < before:
-            while highs and highs[-1][1] <= before:
-                highs.pop()
-            highs.append((now + DECREASE_DELAY, before))
-        while highs and (highs[0][0] <= now or highs[0][1] <= amount):
-            highs.popleft()
-        quota.level[name] = amount
-        goal[name] = highs[0][1] if highs else amount
-        if highs:
-            wake = min(wake, highs[0][0])
-    for name in quota.highs.keys() - used.keys():
-        del quota.highs[name]
-        quota.level.pop(name, None)
+            while delayed and delayed[-1][1] <= before:
+                delayed.pop()
+            delayed.append((now + DECREASE_DELAY, before))
+        while delayed and (delayed[0][0] <= now or delayed[0][1] <= amount):
+            delayed.popleft()
+        quota.latest[name] = amount
+        goal[name] = delayed[0][1] if delayed else amount
+        if delayed:
+            wake = min(wake, delayed[0][0])
+    for name in quota.delayed.keys() - used.keys():
+        del quota.delayed[name]
+        quota.latest.pop(name, None)
     return goal, wake

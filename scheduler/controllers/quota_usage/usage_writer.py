@@ -1,11 +1,11 @@
-"""Publishes what pods use of deferred keys in `status.used`, from the ledger (design 2.12).
+"""UsageWriter: publishes the usage of deferred keys in `status.used`, from the ledger.
 
-The thin part: `Publications` decides, one task per write carries it out, as a merge patch that
-names the deferred keys only, through the dispatcher and its leader fence. It runs in the leader.
-Scheduling never depends on it: what it cannot write it tries again, counts and logs.
+The thin part: `Publications` decides, one task per write carries it out as a merge patch of
+deferred keys only. It runs in the leader. Scheduling never depends on it: failed writes are
+repeated, counted and logged.
 
-It never deletes a key (the quota controller drops those that are limited no longer), and it writes
-no built-in key.
+It never deletes a key (the quota controller drops keys without a limit), and writes no built-in
+key.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from scheduler.framework import Subscriptions
 _log = structlog.get_logger(__name__)
 
 RESTART_SECONDS: Final = 30.0
-"""Before another try after an error that nobody expected."""
+"""Pause before a restart after an unexpected error."""
 
 
 class UsageWriterMetrics(Protocol):
-    """What the writer reports; `metrics.facets` implements it."""
+    """Metrics of the writer; `metrics.recorders.QuotaRecorder` implements it."""
 
     def written(self) -> None:
-        """The usage of a quota was written."""
+        """Count a quota whose usage was written."""
         ...
 
     def failed(self) -> None:
-        """It was not."""
+        """Count a failed write."""
         ...
 
 
@@ -65,7 +65,7 @@ class UsageWriterStatistics:
 
 
 class UsageWriter:
-    """Touched from one event loop. `run` in the leader; it listens from the start."""
+    """Touched from one event loop. `run` in the leader; it subscribes at once."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class UsageWriter:
         subscriptions.on_object("resourcequotas", self._quota)
 
     def wake(self) -> None:
-        """Look at the clock."""
+        """Plan again now."""
         self._wake.set()
 
     def statistics(self) -> UsageWriterStatistics:
-        """Counts now."""
+        """Return counts."""
         return UsageWriterStatistics(len(self._publications), self._written, self._failed)
 
     async def run(self) -> None:
@@ -122,7 +122,7 @@ class UsageWriter:
             pass
         self._wake.clear()
 
-    # -- what it sees ----------------------------------------------------------------------------
+    # -- subscriptions ---------------------------------------------------------------------------
 
     def _target(self, key: Key) -> Target | None:
         account = self._ledger.account(*key)
@@ -166,7 +166,7 @@ class UsageWriter:
 
     def _refused(self, write: Publication, error: RequestError) -> None:
         if concerns_another_pod(error):
-            self._publications.gone(write)
+            self._publications.not_found(write)
             return
         delay = self._publications.failed(write, self._clock.monotonic())
         self._failed += 1
@@ -184,7 +184,7 @@ def _number(version: str) -> int:
 
 
 def _ours(used: Mapping[str, str | int | float]) -> dict[str, int]:
-    """Deferred keys; what cannot be read is left out, and so put right."""
+    """Return deferred keys; unreadable amounts are left out, and so overwritten."""
     found: dict[str, int] = {}
     for key, raw in used.items():
         if key.startswith(PREFIX):

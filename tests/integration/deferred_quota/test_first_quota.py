@@ -1,4 +1,4 @@
-"""The first quota of a cluster finds pods wherever they are: until then nothing was booked."""
+"""The first quota of a cluster finds pods wherever they are: until then no pod is counted."""
 
 from __future__ import annotations
 

@@ -134,7 +134,9 @@ async def test_an_entry_is_written_before_the_bind_and_removed_after(
         assert stage.used() == {CPU: "1500"}
 
 
-async def test_what_another_has_booked_is_taken_until_it_expires(cluster: EmbeddedCluster) -> None:
+async def test_reservations_of_other_schedulers_count_until_they_expire(
+    cluster: EmbeddedCluster,
+) -> None:
     async with staged(cluster, args=API) as stage:
         await stage.quota(cpu=2000)
         stage.gated("theirs", "2")
@@ -148,7 +150,7 @@ async def test_what_another_has_booked_is_taken_until_it_expires(cluster: Embedd
         now = stage.wiring.connections.clock.now()
         fresh = {**entry, "time": second_time(now)}
         annotate(cluster, json.dumps({stage.uid("theirs"): fresh}))
-        await until(lambda: list(stage.ledger.reserved()), "their booking is seen")
+        await until(lambda: list(stage.ledger.reserved()), "their reservation is observed")
         stage.released("mine")
         await stage.told("mine", HELD)
         stage.advance(EXPIRY_SECONDS + 1)

@@ -180,7 +180,7 @@ def test_a_failed_write_is_made_again_with_growing_delays(world: World) -> None:
 def test_a_quota_that_is_gone_is_forgotten_and_its_name_may_come_back(world: World) -> None:
     world.use(3)
     ((write,), _) = world.publications.plan(0.0)
-    world.publications.gone(write)
+    world.publications.not_found(write)
     assert len(world.publications) == 0
     world.use(0, uid="another")
     ((write,), _) = world.publications.plan(1.0)
@@ -191,7 +191,7 @@ def test_a_quota_replaced_during_a_write_is_published(world: World) -> None:
     world.use(3)
     ((write,), _) = world.publications.plan(0.0)
     world.use(0, uid="another")
-    world.publications.gone(write)
+    world.publications.not_found(write)
     world.advance(1)
     assert world.shown[Q] == {CPU: "0"}
 

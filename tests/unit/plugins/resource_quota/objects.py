@@ -72,7 +72,7 @@ def pod(
 
 
 class Desk:
-    """A synced ledger with what it said."""
+    """A ledger, its clock and the pods it released."""
 
     def __init__(self, *quotas: ResourceQuota, synced: bool = True, **options: Any) -> None:
         self.ledger = Ledger(**options)
@@ -91,7 +91,7 @@ class Desk:
         self.ledger.validate()
 
     def enqueue(self, *pods: Pod) -> list[str]:
-        """PreEnqueue; returns the UIDs of those let in."""
+        """Run PreEnqueue; return the UIDs of admitted pods."""
         passed = []
         for each in pods:
             self.ledger.observe_newer(each)
@@ -105,7 +105,7 @@ class Desk:
         return passed
 
     def run(self, seconds: float = 0.0) -> list[str]:
-        """Let time pass; returns who was released."""
+        """Let time pass; return the UIDs of released pods."""
         self.now += seconds
         self.released.clear()
         self.ledger.run_due(self.now)
@@ -113,7 +113,7 @@ class Desk:
         return list(self.released)
 
     def used(self, name: str = "q") -> dict[str, str]:
-        """What would be published, without the prefix."""
+        """Return what would be published, without the prefix."""
         account = self.ledger.account("default", name)
         published = {} if account is None else account.published()
         return {key.removeprefix(PREFIX): value for key, value in published.items()}

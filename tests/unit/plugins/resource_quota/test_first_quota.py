@@ -1,7 +1,7 @@
-"""Pods are booked from the first quota on: what they did before must not be lost.
+"""Pods are counted from the first quota on: what happened to them before must not be lost.
 
-The same story is told to a bookkeeper that has followed from the start, for another namespace has
-a quota, and to one that begins in the middle. Both must end with the same account.
+The same story runs against an enforcement that is active from the start, because another namespace
+has a quota, and against one that becomes active in the middle. Both must end with one account.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Story:
     st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 7)), min_size=3, max_size=12),
     st.integers(2, 12),
 )
-def test_a_late_bookkeeper_ends_where_an_early_one_does(
+def test_enforcement_that_starts_late_ends_with_the_same_account(
     steps: list[tuple[str, int]], quota_at: int
 ) -> None:
     early, late = Story(early=True), Story(early=False)

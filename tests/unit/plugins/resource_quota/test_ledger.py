@@ -1,4 +1,4 @@
-"""The ledger: who counts, who is held, who is released (rules Q1-Q7; KEP-5465 design 2.6-2.10)."""
+"""The ledger: which pods count, are held and released (docs/deferred-quota.md, Q1 to Q7)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def changed(old: Pod, **spec: Any) -> Pod:
         ),
     ],
 )
-def test_who_counts(subject: Pod, used: str) -> None:
+def test_which_pods_count(subject: Pod, used: str) -> None:
     desk = Desk(quota())
     desk.see(subject)
     assert desk.used() == {CPU: used}
@@ -155,7 +155,7 @@ def test_several_quotas_stand_in_the_order_of_their_names() -> None:
     assert second.startswith("quota exceeded: b, ")
 
 
-def test_reserve_checks_and_books_in_one_step() -> None:
+def test_reserve_checks_and_reserves_in_one_step() -> None:
     desk = Desk(quota())
     a, b = pod("a", "2", deferred=True), pod("b", "1", deferred=True)
     assert desk.enqueue(a, b) == ["a", "b"]
@@ -225,7 +225,7 @@ def test_pods_that_do_not_use_what_they_were_let_out_for_make_room_for_others() 
     # Its attempt failed on the nodes: the next one's turn comes at once.
     desk.ledger.attempted("p0")
     assert desk.run() == ["p1"]
-    # Nobody says what became of it: after a while more are let out, and more each time.
+    # Nothing reports its attempt: after a while more are let out, and more each time.
     assert desk.run(0.3) == [f"p{number}" for number in range(2, 19)]
     assert len(desk.run(0.3)) == 33
 
@@ -456,7 +456,7 @@ def test_b29_an_ended_nomination_is_honoured_until_the_pod_is_judged(judged: str
     assert desk.ledger.reserve(preemptor)
 
 
-def test_b29_an_ended_nomination_books_nothing_that_others_have_taken() -> None:
+def test_b29_an_ended_nomination_reserves_nothing_that_others_have_taken() -> None:
     desk = Desk(quota(hard={CPU: 2000}))
     preemptor = pod("preemptor", "2", deferred=True)
     desk.enqueue(preemptor)
@@ -477,7 +477,7 @@ def test_a_nomination_granted_before_everything_was_known_is_looked_at_again() -
     assert desk.enqueue(nominated, pod("one", deferred=True)) == ["one"]
 
 
-def test_a_nominated_pod_that_is_held_keeps_nothing() -> None:
+def test_no_quota_is_kept_for_a_nominated_pod_that_is_held() -> None:
     desk = Desk(quota(hard={CPU: 3000}))
     nominated = pod("nominated", "2", deferred=True)
     desk.see(nominated)
@@ -507,7 +507,7 @@ def test_o4_a_lowered_limit_holds_new_pods_and_is_reported() -> None:
     assert found == ["q"]
 
 
-def test_who_was_let_in_before_everything_was_known_is_looked_at_again() -> None:
+def test_pods_admitted_before_the_first_lists_are_complete_are_checked_again() -> None:
     desk = Desk(quota(hard={CPU: 1000}), synced=False)
     doubted: list[str] = []
     desk.ledger.callbacks.on_recheck = doubted.extend

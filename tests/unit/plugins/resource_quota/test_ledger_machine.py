@@ -28,7 +28,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.pods: dict[str, Pod] = {}
         self.kinds: dict[str, str] = {}
         self.specs: dict[str, dict[str, int]] = {}
-        self.booked: set[str] = set()
+        self.reserved: set[str] = set()
         self.nominated: set[str] = set()
         self.quotas: dict[str, ResourceQuota] = {}
         self.foreign = False
@@ -73,7 +73,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def show(self, uid: str, cpu: str, kind: str, deadline: bool) -> None:
         if uid in self.pods and self.pods[uid].spec.node_name:
             return
-        if uid in self.booked:
+        if uid in self.reserved:
             return
         spec = {"activeDeadlineSeconds": 5} if deadline else {}
         self.specs[uid] = spec
@@ -81,15 +81,15 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(uid=UIDS, phase=st.sampled_from(["Running", "Succeeded"]), cpu=SIZES)
     def bind_seen(self, uid: str, phase: str, cpu: str) -> None:
-        self.foreign |= uid in self.pods and uid not in self.booked
+        self.foreign |= uid in self.pods and uid not in self.reserved
         self._bind(uid, phase, cpu)
 
     def _bind(self, uid: str, phase: str, cpu: str) -> None:
         if uid not in self.pods:
             return
-        if uid in self.booked:
+        if uid in self.reserved:
             cpu = self.pods[uid].spec.containers[0].resources.requests["cpu"]  # type: ignore[assignment]
-        self.booked.discard(uid)
+        self.reserved.discard(uid)
         self._show(uid, cpu, self.kinds[uid], node="n", status={"phase": phase})
 
     @rule(uid=UIDS, grace=st.sampled_from([0, 5]))
@@ -106,7 +106,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def forget(self, uid: str) -> None:
         self.ledger.forget(uid)
         self.pods.pop(uid, None)
-        self.booked.discard(uid)
+        self.reserved.discard(uid)
         self.nominated.discard(uid)
 
     @rule(uid=UIDS)
@@ -117,7 +117,7 @@ class LedgerMachine(RuleBasedStateMachine):
         found = self.ledger.violations(known)
         if found:
             self.ledger.hold(uid, found, self.now)
-            assert uid in self.booked or uid not in set(self.ledger.reserved())
+            assert uid in self.reserved or uid not in set(self.ledger.reserved())
         else:
             self.ledger.admit(uid, self.now)
 
@@ -127,7 +127,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if known is None or known.spec.node_name or known.spec.scheduling_gates:
             return
         if not self.ledger.reserve(known):
-            self.booked.add(uid)
+            self.reserved.add(uid)
 
     @rule(uid=UIDS)
     def commit(self, uid: str) -> None:
@@ -138,12 +138,12 @@ class LedgerMachine(RuleBasedStateMachine):
         if not self.ledger.violations(known):
             self.nominate(uid, "")
             assert not self.ledger.reserve(known)
-            self.booked.add(uid)
+            self.reserved.add(uid)
 
     @rule(uid=UIDS)
     def unreserve(self, uid: str) -> None:
         self.ledger.unreserve(uid)
-        self.booked.discard(uid)
+        self.reserved.discard(uid)
 
     @rule(uid=UIDS, node=st.sampled_from(["n", ""]))
     def nominate(self, uid: str, node: str) -> None:
@@ -155,7 +155,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def restart(self, order: list[str]) -> None:
         """Another process: pods are listed in any order, each with its nomination."""
         self.ledger = self.new_ledger()
-        self.booked.clear()
+        self.reserved.clear()
         for each in self.quotas.values():
             self.ledger.set_quota(each)
         for uid in order:
@@ -197,7 +197,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.foreign)
     @invariant()
-    def bookings_never_exceed_a_limit(self) -> None:
+    def reservations_never_exceed_a_limit(self) -> None:
         for account in self.ledger.accounts():
             assert not account.over()
 
@@ -230,7 +230,7 @@ class FixedQuotaMachine(LedgerMachine):
 
     @rule(uid=UIDS)
     def bind_seen(self, uid: str) -> None:
-        if uid in self.booked:
+        if uid in self.reserved:
             self._bind(uid, "Running", "1")
 
 

@@ -398,7 +398,7 @@ def test_the_durable_mark(subject: Pod, rejectors: tuple[str, ...], marks: list[
     assert {each.type for each in found} <= {"kubestow.io/QuotaDeferred"}
 
 
-def test_without_any_quota_of_ours_nothing_is_booked_and_no_mark_is_made() -> None:
+def test_without_any_deferred_quota_no_pod_is_counted_and_no_mark_is_made() -> None:
     desk = Desk()
     subject = pod("p", deferred=True)
     desk.seen(quota("built-in", hard={"=requests.memory": "1Gi"}), subject)

@@ -1,4 +1,4 @@
-"""B36 and claims: quota kept for a pod that small ones starve, and labels (design 2.11)."""
+"""B36 and claims: quota is kept for a pod that small pods starve; claims decide labels."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def holding(max_hold: float = 1800.0) -> Desk:
     return desk
 
 
-def test_later_pods_are_told_whom_they_wait_for() -> None:
+def test_the_message_of_later_pods_names_the_pod_they_wait_for() -> None:
     desk = holding()
     small = pod("small", deferred=True)
     desk.see(small)
@@ -86,7 +86,7 @@ def test_the_reservation_ends(end: str) -> None:
     assert desk.run() == ["small"]
 
 
-def test_after_max_hold_others_have_their_turn_for_hold_after() -> None:
+def test_after_max_hold_the_quota_is_open_to_all_for_hold_after() -> None:
     desk = holding(max_hold=100.0)
     desk.run(101)
     assert desk.enqueue(pod("first", deferred=True)) == ["first"]
@@ -94,7 +94,7 @@ def test_after_max_hold_others_have_their_turn_for_hold_after() -> None:
     assert desk.enqueue(pod("second", deferred=True)) == []
 
 
-def test_b36_a_pod_larger_than_the_limit_never_becomes_the_holder() -> None:
+def test_b36_no_quota_is_kept_for_a_pod_larger_than_the_limit() -> None:
     desk = Desk(quota(hard=HARD), hold_after=60.0)
     assert desk.enqueue(pod("huge", "9", deferred=True)) == []
     desk.run(61)
@@ -140,7 +140,7 @@ def test_claims_are_withdrawn_newest_first_but_not_more_than_needed() -> None:
     assert desk.ledger.claims.take_claimable(account) == []
 
 
-def test_a_pod_that_is_booked_or_asks_for_something_else_claims_accordingly() -> None:
+def test_a_claim_follows_the_reservation_and_the_request_of_its_pod() -> None:
     desk = Desk(quota(hard=HARD))
     subject = pod("subject", "2", deferred=True)
     assert desk.enqueue(subject) == ["subject"]
