@@ -23,7 +23,8 @@ import uvloop
 
 from benchmarks import operations as ops
 from benchmarks.observer import Observer
-from benchmarks.templates import Object, csi_node, render, volume
+from benchmarks.templates import Object, render
+from benchmarks.volume_templates import csi_node, volume
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.http.request import HeaderBlock, Request
 from scheduler.client.http.response import Response

@@ -11,13 +11,12 @@ from __future__ import annotations
 import random
 import uuid
 from collections import deque
-from collections.abc import Mapping
 from typing import Any, Final
 
 from simulator import errors
 from simulator.admission import AdmissionChain, AdmissionRequest, Operation, WriteOptions
-from simulator.errors import ApiError
 from simulator.fields import drop_disabled_fields, prune_unknown_fields, refuse_undeclared
+from simulator.metadata import check_preconditions, grace_seconds, kept_metadata, uid_mismatch
 from simulator.objects import JsonObject, copy_tree, dig, drop_nulls, format_time
 from simulator.patch import json_patch, merge_patch
 from simulator.pods import resized
@@ -302,7 +301,7 @@ class Api:
         """Check preconditions, keep what this write may not touch, validate, admit, store."""
         old = current.obj
         self._check_identity(resource, current, obj["metadata"])
-        meta = obj["metadata"] = _kept_metadata(obj["metadata"], old["metadata"])
+        meta = obj["metadata"] = kept_metadata(obj["metadata"], old["metadata"])
         strategy = self._strategy(resource)
         if subresource == "status":
             obj = {**old, "metadata": meta, "status": obj.get("status") or {}}
@@ -368,7 +367,7 @@ class Api:
         """
         wanted = body or {}
         current = self.get(resource, namespace, name)
-        self._check_preconditions(resource, current, wanted.get("preconditions") or {})
+        check_preconditions(resource, current, wanted.get("preconditions") or {})
         request = AdmissionRequest(
             "DELETE",
             resource,
@@ -386,7 +385,7 @@ class Api:
             return current, True
         if resource.table == "namespaces":
             return self._delete_namespace(resource, current)
-        grace = _grace_seconds(resource, current.obj, wanted)
+        grace = grace_seconds(resource, current.obj, wanted)
         meta = current.obj["metadata"]
         if grace == 0 and not meta.get("finalizers"):
             return self._remove(resource, current), True
@@ -422,24 +421,6 @@ class Api:
             self.delete(resource, one.namespace, one.name, body, options)[0]
             for one in list(self.select(resource, namespace, predicate))
         ]
-
-    def _check_preconditions(
-        self, resource: Resource, current: Version, preconditions: Mapping[str, Any]
-    ) -> None:
-        uid, have = preconditions.get("uid"), current.obj["metadata"].get("uid")
-        if uid and uid != have:
-            why = (
-                f"the UID in the precondition ({uid}) does not match the UID in record ({have}). "
-                "The object might have been deleted and then recreated"
-            )
-            raise errors.conflict(resource.kind, resource.group, current.name, why)
-        version = preconditions.get("resourceVersion")
-        if version and version != str(current.rv):
-            why = (
-                f"the ResourceVersion in the precondition ({version}) does not match the "
-                f"ResourceVersion in record ({current.rv}). The object might have been modified"
-            )
-            raise errors.conflict(resource.kind, resource.group, current.name, why)
 
     def _delete_namespace(self, resource: Resource, current: Version) -> tuple[Version, bool]:
         """Mark it, delete what is in it, remove it.
@@ -506,47 +487,3 @@ class Api:
         if causes:
             raise errors.invalid(resource.kind, resource.group, name, causes)
         self.admission.validate(request)
-
-
-def uid_mismatch(resource: Resource, current: Version, uid: str) -> ApiError:
-    """409: the write names an object that has been replaced by another of the same name."""
-    have = current.obj["metadata"].get("uid")
-    place = f"/registry/{resource.plural}/{current.namespace}/{current.name}"
-    why = (
-        f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-        f"UID in object meta: {have}"
-    )
-    return errors.conflict(resource.plural, resource.group, current.name, why)
-
-
-def _kept_metadata(meta: JsonObject, old: JsonObject) -> JsonObject:
-    """Metadata of a change: what the server owns comes from the stored object."""
-    kept = {key: value for key, value in meta.items() if value is not None}
-    for key in (
-        "uid",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "resourceVersion",
-        "generateName",
-    ):
-        if key in old:
-            kept[key] = old[key]
-        else:
-            kept.pop(key, None)
-    return kept
-
-
-def _grace_seconds(resource: Resource, obj: JsonObject, wanted: JsonObject) -> int:
-    """Grace period of a deletion. Only bound pods that have not finished get one."""
-    if resource.table != "pods":
-        return 0
-    phase = dig(obj, "status", "phase")
-    if not dig(obj, "spec", "nodeName") or phase in ("Succeeded", "Failed"):
-        return 0
-    asked = wanted.get("gracePeriodSeconds")
-    if asked is None:
-        asked = dig(obj, "spec", "terminationGracePeriodSeconds")
-    return max(0, int(30 if asked is None else asked))

@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
-import yaml
 from aiohttp import web
 
 from simulator import discovery, errors, printing
@@ -30,11 +29,20 @@ from simulator.listing import (
     predicate_of,
     shown,
 )
-from simulator.objects import JsonObject, decode_json, encode_json
+from simulator.messages import (
+    JSON_TYPE,
+    bytes_response,
+    content_type,
+    delete_options,
+    json_object,
+    json_response,
+    read_body,
+    status_response,
+)
+from simulator.objects import JsonObject, encode_json
 from simulator.routing import (
     Query,
     Target,
-    is_true,
     reads_json,
     resolve,
     split_path,
@@ -49,9 +57,6 @@ BOOKMARK_SECONDS: Final = 60.0
 """Between bookmarks of one watch, as kube-apiserver."""
 _WATCH_SECONDS: Final = (1800.0, 3600.0)
 """A watch without timeoutSeconds ends after a random time in this range, as kube-apiserver's do."""
-_MAX_BODY: Final = 3 * 1024 * 1024
-_JSON: Final = "application/json"
-_YAML: Final = ("application/yaml", APPLY_PATCH)
 _LOG: Final = logging.getLogger(__name__)
 _SUCCESS: Final = encode_json(SUCCESS)
 _REVIEWS: Final = frozenset(["TokenReview", "SubjectAccessReview", "SelfSubjectAccessReview"])
@@ -155,7 +160,7 @@ class ApiServer:
         try:
             return await self._answer(request)
         except ApiError as error:
-            return _status(error)
+            return status_response(error)
         except _DroppedError:
             _abort(request)
             return web.Response()
@@ -164,7 +169,7 @@ class ApiServer:
         segments, query = split_path(request.raw_path)
         mounted = self.mounts.get(segments[0]) if segments else None
         if mounted is not None:
-            return _json(mounted(request.method, segments[1:], query, await request.read()))
+            return json_response(mounted(request.method, segments[1:], query, await request.read()))
         target = resolve(request.method, segments, query, self.api.resources)
         if target is None:
             return self._describe(request, segments)
@@ -179,7 +184,7 @@ class ApiServer:
         self._requests[label] = self._requests.get(label, 0) + 1
         if target.verb == "watch":
             return await self._watch(request, target, query, accept)
-        body = await _body(request) if request.method != "GET" else None
+        body = await read_body(request) if request.method != "GET" else None
         rule = self._rule(target, body)
         if rule is not None:
             await self._suffer(rule)
@@ -250,18 +255,18 @@ class ApiServer:
     def _get(self, target: Target, query: Query, accept: str) -> web.Response:
         version = self.api.get(target.resource, target.namespace, target.name)
         if target.subresource == "scale":
-            return _json(scale_of(target.resource, version))
+            return json_response(scale_of(target.resource, version))
         if wants_table(accept):
-            return _json(
+            return json_response(
                 self._table(target, [version], query, {"resourceVersion": str(version.rv)})
             )
-        return _bytes(encoded(target.resource, version))
+        return bytes_response(encoded(target.resource, version))
 
     def _list(self, target: Target, query: Query, accept: str) -> web.Response:
         page = self.lister.page(target, query)
         if wants_table(accept):
-            return _json(self._table(target, page.versions, query, page.metadata()))
-        return _bytes(encode_page(target.resource, page))
+            return json_response(self._table(target, page.versions, query, page.metadata()))
+        return bytes_response(encode_page(target.resource, page))
 
     def _table(
         self, target: Target, versions: list[Version], query: Query, metadata: JsonObject
@@ -302,7 +307,7 @@ class ApiServer:
         self._streams.add(stream)
         try:
             response = web.StreamResponse(
-                headers={"Content-Type": _JSON, "Cache-Control": "no-cache"}
+                headers={"Content-Type": JSON_TYPE, "Cache-Control": "no-cache"}
             )
             response.enable_chunked_encoding()
             await response.prepare(request)
@@ -319,20 +324,20 @@ class ApiServer:
     def _create(self, target: Target, query: Query, body: Any) -> web.Response:
         options = write_options(query)
         resource, namespace = target.resource, target.namespace
-        obj = _object(body)
+        obj = json_object(body)
         if resource.kind in _REVIEWS:
-            return _json(self._reviewer.review(resource.kind, obj), 201)
+            return json_response(self._reviewer.review(resource.kind, obj), 201)
         if target.subresource == "binding" or resource.kind == "Binding":
             name = target.name or str((obj.get("metadata") or {}).get("name", ""))
             bind(self.api, self._pods(), namespace, name, obj, options)
-            return _bytes(_SUCCESS, 201)
+            return bytes_response(_SUCCESS, 201)
         if target.subresource == "eviction":
             evict(self.api, resource, namespace, target.name, obj, options)
-            return _bytes(_SUCCESS, 201)
+            return bytes_response(_SUCCESS, 201)
         if target.subresource:
             raise errors.method_not_allowed()
         version = self.api.create(resource, namespace, obj, options)
-        return _bytes(encoded(resource, version), 201, options.warnings)
+        return bytes_response(encoded(resource, version), 201, options.warnings)
 
     def _pods(self) -> Any:
         return self.api.resources.of_kind("v1", "Pod")
@@ -351,10 +356,10 @@ class ApiServer:
         code = 200
         if target.verb == "update":
             version = self.api.update(
-                resource, namespace, name, _object(body), options, subresource=subresource
+                resource, namespace, name, json_object(body), options, subresource=subresource
             )
         else:
-            patch_type = _content_type(request)
+            patch_type = content_type(request)
             if patch_type not in PATCH_TYPES:
                 raise errors.unsupported_media_type(PATCH_TYPES)
             if patch_type == APPLY_PATCH and not self.api.store.get(
@@ -364,29 +369,31 @@ class ApiServer:
             version = self.api.patch(
                 resource, namespace, name, body, patch_type, options, subresource=subresource
             )
-        return _bytes(encoded(resource, version), code, options.warnings)
+        return bytes_response(encoded(resource, version), code, options.warnings)
 
     def _scale(
         self, request: web.BaseRequest, target: Target, body: Any, query: Query
     ) -> web.Response:
         version = self.api.get(target.resource, target.namespace, target.name)
-        scale = _object(body)
+        scale = json_object(body)
         if target.verb == "patch":
-            if _content_type(request) not in PATCH_TYPES[1:]:
+            if content_type(request) not in PATCH_TYPES[1:]:
                 raise errors.unsupported_media_type(PATCH_TYPES[1:])
             current = scale_of(target.resource, version)
             scale = {**current, "spec": {**current["spec"], **(scale.get("spec") or {})}}
-        return _json(set_scale(self.api, target.resource, version, scale, write_options(query)))
+        return json_response(
+            set_scale(self.api, target.resource, version, scale, write_options(query))
+        )
 
     def _delete(self, target: Target, query: Query, body: Any) -> web.Response:
         if target.subresource:
             raise errors.method_not_allowed()
-        options, wanted = write_options(query), _delete_options(query, body)
+        options, wanted = write_options(query), delete_options(query, body)
         options.dry_run = options.dry_run or "All" in (wanted.get("dryRun") or [])
         resource = target.resource
         version, gone = self.api.delete(resource, target.namespace, target.name, wanted, options)
         if not gone or resource.table in ("pods", "namespaces"):
-            return _bytes(encoded(resource, version))
+            return bytes_response(encoded(resource, version))
         details = {
             "name": target.name,
             "kind": resource.plural,
@@ -394,17 +401,17 @@ class ApiServer:
         }
         if resource.group:
             details["group"] = resource.group
-        return _json({**SUCCESS, "details": details, "code": 200})
+        return json_response({**SUCCESS, "details": details, "code": 200})
 
     def _delete_collection(self, target: Target, query: Query, body: Any) -> web.Response:
         deleted = self.api.delete_collection(
             target.resource,
             target.namespace,
             predicate_of(target, query),
-            _delete_options(query, body),
+            delete_options(query, body),
             write_options(query),
         )
-        return _json(
+        return json_response(
             {
                 "kind": f"{target.resource.kind}List",
                 "apiVersion": target.resource.group_version,
@@ -426,79 +433,4 @@ class ApiServer:
         )
         if found is None:
             raise errors.no_such_resource()
-        return _json(found)
-
-
-def _content_type(request: web.BaseRequest) -> str:
-    return request.headers.get("Content-Type", _JSON).partition(";")[0].strip()
-
-
-async def _body(request: web.BaseRequest) -> Any:
-    """The decoded body; None when there is none.
-
-    JSON first: apply patches are JSON most of the time.
-    """
-    raw = await request.read()
-    if not raw:
-        return None
-    if len(raw) > _MAX_BODY:
-        message = f"Request entity too large: limit is {_MAX_BODY}"
-        raise ApiError(413, "RequestEntityTooLarge", message)
-    content_type = _content_type(request)
-    if not content_type.endswith("json") and content_type not in _YAML:
-        raise errors.unsupported_media_type([_JSON, "application/yaml", *PATCH_TYPES])
-    try:
-        return decode_json(raw)
-    except ValueError as error:
-        if content_type not in _YAML:
-            raise errors.bad_request(
-                f"couldn't get version/kind; json parse error: {error}"
-            ) from error
-    try:
-        # As JSON text and back, so that dates become what JSON makes of them.
-        return decode_json(encode_json(yaml.safe_load(raw)))
-    except (yaml.YAMLError, TypeError) as error:
-        raise errors.bad_request(f"error converting YAML to JSON: {error}") from error
-
-
-def _object(body: Any) -> JsonObject:
-    if not isinstance(body, dict):
-        raise errors.bad_request("the body of the request is no JSON object")
-    return body
-
-
-def _delete_options(query: Query, body: Any) -> JsonObject:
-    options = dict(body) if isinstance(body, dict) else {}
-    grace = query.get("gracePeriodSeconds", "")
-    if grace.isdigit():
-        options["gracePeriodSeconds"] = int(grace)
-    if "propagationPolicy" in query:
-        options["propagationPolicy"] = query["propagationPolicy"]
-    if is_true(query, "orphanDependents"):
-        options["propagationPolicy"] = "Orphan"
-    return options
-
-
-def _warnings(texts: list[str]) -> Mapping[str, str]:
-    """Warning headers joined into one: aiohttp's Response takes a plain mapping quickest."""
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
-    return {"Warning": ", ".join(f'299 - "{text}"' for text in quoted)}
-
-
-def _bytes(body: bytes, status: int = 200, warnings: list[str] | None = None) -> web.Response:
-    headers = _warnings(warnings) if warnings else None
-    return web.Response(body=body, status=status, content_type=_JSON, headers=headers)
-
-
-def _json(obj: JsonObject, status: int = 200) -> web.Response:
-    return _bytes(encode_json(obj), status)
-
-
-def _status(error: ApiError) -> web.Response:
-    headers: dict[str, str] = {}
-    retry = (error.status.get("details") or {}).get("retryAfterSeconds")
-    if retry:
-        headers["Retry-After"] = str(retry)
-    return web.Response(
-        body=encode_json(error.status), status=error.code, content_type=_JSON, headers=headers
-    )
+        return json_response(found)

@@ -12,7 +12,8 @@ from typing import Final
 
 from simulator import errors
 from simulator.admission import WriteOptions
-from simulator.api import Api, uid_mismatch
+from simulator.api import Api
+from simulator.metadata import uid_mismatch
 from simulator.objects import JsonObject, copy_tree, dig, format_time
 from simulator.resources import Resource
 from simulator.selectors import matches_selector, selector_text

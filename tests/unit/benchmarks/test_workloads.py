@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from benchmarks import operations as ops
-from benchmarks.templates import TEMPLATES, render, volume
+from benchmarks.templates import TEMPLATES, render
+from benchmarks.volume_templates import volume
 from benchmarks.workloads import QUICK, SIZES, WORKLOADS
 
 EVERY = [(name, size) for name in WORKLOADS for size in SIZES]
