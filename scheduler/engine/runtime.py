@@ -22,6 +22,7 @@ from scheduler.engine.nominated_pods_fit import nominated_pods
 from scheduler.engine.plugin_calls import (
     ADD_POD,
     FILTER,
+    MUST_BE_AWAITED,
     PERMIT,
     PRE_FILTER,
     PRE_SCORE,
@@ -57,10 +58,7 @@ from scheduler.framework import (
     error,
 )
 from scheduler.framework import plugin as points
-from scheduler.framework.plugin import NormalizeScorePlugin
 from scheduler.framework.status import status_or_none
-
-MUST_BE_AWAITED = "it is async and cannot be asked outside of a scheduling cycle"
 
 
 class Framework:
@@ -123,7 +121,6 @@ class Framework:
             inspect.iscoroutinefunction(plugin.post_filter) for plugin in self.post_filter
         )
         self.weights = tuple(profile.weights.get(p.name) or 1 for p in self.score)
-        self.normalizes = tuple(normalizer(p) for p in self.score)
 
     def _at(self, profile: ProfileSpec, point: ExtensionPoint) -> tuple[Any, ...]:
         return tuple(self.plugins[name] for name in profile.points.get(point.yaml, ()))
@@ -501,8 +498,3 @@ def _rejection(method: PluginMethod, plugin: Any, status: Status) -> Status:
     if not status.rejected:
         raise method.failed(plugin.name, status.message)
     return status.by(plugin.name)
-
-
-def normalizer(plugin: Any) -> NormalizeScorePlugin | None:
-    """Return the plugin if it normalises scores, else None."""
-    return plugin if callable(getattr(plugin, "normalize_scores", None)) else None

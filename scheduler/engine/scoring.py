@@ -84,7 +84,7 @@ def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
                 plugin=plugin,
                 name=plugin.name,
                 weight=framework.weights[index],
-                normalizer=framework.normalizes[index],
+                normalizer=plugin if callable(getattr(plugin, "normalize_scores", None)) else None,
                 columns=int(rule.columns | Columns.EXISTENCE) if rule and reusable else 0,
                 versions=rule.versions if rule and reusable else (),
                 columnar=columnar,

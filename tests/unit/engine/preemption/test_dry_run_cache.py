@@ -178,13 +178,14 @@ def test_with_memory_and_without_every_search_ends_alike() -> None:
 def dry_runs(monkeypatch: pytest.MonkeyPatch, c: Cluster) -> list[int]:
     """The rows that are dry-run from now on."""
     rows: list[int] = []
-    original = c.evaluator._without_victims
+    runner = c.evaluator._dry_runner
+    original = runner._without_victims
 
     def counted(trial: Any, row: int, slots: Any) -> Any:
         rows.append(row)
         return original(trial, row, slots)
 
-    monkeypatch.setattr(c.evaluator, "_without_victims", counted)
+    monkeypatch.setattr(runner, "_without_victims", counted)
     return rows
 
 

@@ -460,11 +460,11 @@ def test_a_fruitless_search_is_remembered_until_something_changes() -> None:
     for node in ("n1", "n2", "n3"):
         c.place(f"high-{node}", node, "4", priority=100)
     message = c.find(c.incoming()).message
-    c.evaluator._screen = None  # type: ignore[assignment,method-assign]
+    c.evaluator._screening.screen = None  # type: ignore[assignment,method-assign]
     assert c.find(c.incoming(name="another")).message == message
     with pytest.raises(TypeError):
         c.find(c.incoming("3"))
-    del c.evaluator._screen
+    del c.evaluator._screening.screen
     low = c.place("low", "n2", "1")
     c.cache.remove_pod(c.cache.get_pod("high-n2") or low)
     c.place("mid", "n2", "2", priority=50)

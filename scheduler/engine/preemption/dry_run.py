@@ -1,0 +1,217 @@
+"""Dry runs: the smallest set of victims on one node, in scalar form.
+
+Everything happens on overlays and on clones of the cycle state. See preemption.go: DryRunPreemption
+and default_preemption.go: SelectVictimsOnNode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeOverlay, NodeTable
+from scheduler.engine.errors import AttemptError
+from scheduler.engine.filtering import named_versions
+from scheduler.engine.preemption.candidates import importance, ranked
+from scheduler.engine.preemption.disruption_budgets import NO_CLAIMS, Claims
+from scheduler.engine.preemption.dry_run_cache import DryRunCache, Outcomes
+from scheduler.engine.preemption.trial import (
+    EXACT,
+    NO_VICTIMS,
+    SURVIVES,
+    ScreenedRows,
+    SearchOutcome,
+    Trial,
+    follows_removals,
+)
+from scheduler.engine.runtime import Framework
+from scheduler.framework import CycleState, Status
+from scheduler.framework.preemption import Candidate
+
+
+class DryRunner:
+    """Runs the dry runs of one profile, and keeps their results while they hold."""
+
+    def __init__(self, framework: Framework, table: NodeTable, check: Callable[[], None]) -> None:
+        """`check` raises CycleBudgetError when the search has taken too long."""
+        self._framework = framework
+        self._table = table
+        self._check = check
+        self._extending = frozenset(p.name for p in framework.pre_filter if follows_removals(p))
+        self._results = DryRunCache(table)
+
+    def run(
+        self,
+        whole: Trial,
+        screen: ScreenedRows,
+        wanted: int,
+        outcome: SearchOutcome,
+        *,
+        remember: bool = True,
+    ) -> None:
+        """Dry-run what the numbers left, until there are enough candidates."""
+        reduced = self._reduced(whole)
+        known = self._known(reduced) if remember else Outcomes(self._table.capacity)
+        keep = remember and not whole.extends
+        left = np.flatnonzero((screen.rejected_by == SURVIVES) | (screen.rejected_by == EXACT))
+        rows, alone = screen.rows[left], screen.alone[left]
+        lasting = alone | keep
+        if whole.own_row is not None:
+            lasting &= rows != whole.own_row
+        refused = lasting & known.refused[rows]
+        clean: list[Candidate] = []
+        violating: list[Candidate] = []
+        exact = screen.rejected_by[left] == EXACT
+        look = np.flatnonzero(~refused)
+        for row, all_filters, by_itself, lasts in zip(
+            rows[look].tolist(),
+            exact[look].tolist(),
+            alone[look].tolist(),
+            lasting[look].tolist(),
+            strict=True,
+        ):
+            trial = reduced if by_itself else whole
+            slots = trial.slots if all_filters else trial.dynamic
+            plugins = [slot.plugin for slot in slots]
+            answer = known.get(row) if lasts else None
+            if answer is None:
+                self._check()
+                if len(violating) >= wanted and self._must_violate(trial, row):
+                    continue  # Only a node without violations would still be of use.
+                answer = self._try_node(trial, row, plugins, known if lasts else None, outcome)
+                if answer is None:
+                    continue
+            if isinstance(answer, Status):
+                outcome.reject(self._table.names[row], answer)
+                continue
+            if not answer.victims:
+                text = f'expected at least one victim pod on node "{self._table.names[row]}"'
+                outcome.errors[text] = None
+                continue
+            same = violating if answer.pdb_violations else clean
+            if len(same) < wanted:
+                same.append(answer)
+            if clean and len(clean) + len(violating) >= wanted:
+                break
+        outcome.candidates = clean + violating
+        if not outcome.candidates:
+            for row in rows[refused].tolist():
+                status = known.get(row)
+                assert isinstance(status, Status)
+                outcome.reject(self._table.names[row], status)
+
+    def _try_node(
+        self,
+        trial: Trial,
+        row: int,
+        plugins: Sequence[Any],
+        known: Outcomes | None,
+        outcome: SearchOutcome,
+    ) -> Candidate | Status | None:
+        """Dry-run one node, and remember what came of it in `known`; None after an error."""
+        try:
+            answer, claims = self._without_victims(trial, row, plugins)
+        except AttemptError as error:
+            outcome.errors[error.status.message] = None
+            return None
+        if known is not None:
+            known.note(row, answer, claims)
+        return answer
+
+    def _must_violate(self, trial: Trial, row: int) -> bool:
+        """Whether any victim on a node would overdraw a disruption budget."""
+        pods = self._table.pods_on(row)
+        return trial.budgets.forbid_all(pod for pod in pods.values() if trial.removable(pod))
+
+    def _without_victims(
+        self, trial: Trial, row: int, plugins: Sequence[Any]
+    ) -> tuple[Candidate | Status, Claims]:
+        """The least set of victims on one node, or why removing them all does not help.
+
+        And what all that could go claim of disruption budgets, where those matter.
+        """
+        node = NodeOverlay(self._table, row)
+        lower = [pod for pod in node.pods if trial.removable(pod)]
+        if not lower:
+            return NO_VICTIMS, NO_CLAIMS
+        state = trial.state.clone() if trial.extends else trial.state
+        for pod in lower:
+            self._remove(trial, state, pod, node)
+        status = self._fits(trial, state, node, plugins)
+        if status is not None:
+            return status, NO_CLAIMS
+        lower.sort(key=importance)
+        violating, others, claims = trial.budgets.split(lower)
+        victims: list[Pod] = []
+        violations = 0
+        for pod in violating:
+            if not self._reprieved(trial, state, pod, node, plugins):
+                victims.append(pod)
+                violations += 1
+        victims += [pod for pod in others if not self._reprieved(trial, state, pod, node, plugins)]
+        if violating and others:
+            victims.sort(key=importance)
+        found = Candidate(node.name, tuple(victims), violations)
+        # Ranked once, compared in every search that remembers it.
+        return (ranked(found) if victims else found), claims
+
+    def _reprieved(
+        self,
+        trial: Trial,
+        state: CycleState,
+        pod: Pod,
+        node: NodeOverlay,
+        plugins: Sequence[Any],
+    ) -> bool:
+        """Put a pod back if the incoming one still fits then."""
+        self._check()
+        node.add_pod(pod)
+        if trial.extends:
+            self._framework.add_pod(state, trial.pod, pod, node)
+        if self._fits(trial, state, node, plugins) is None:
+            return True
+        self._remove(trial, state, pod, node)
+        return False
+
+    def _remove(self, trial: Trial, state: CycleState, pod: Pod, node: NodeOverlay) -> None:
+        node.remove_pod(pod)
+        if trial.extends:
+            self._framework.remove_pod(state, trial.pod, pod, node)
+
+    def _fits(
+        self, trial: Trial, state: CycleState, node: NodeOverlay, plugins: Sequence[Any]
+    ) -> Status | None:
+        return self._framework.run_filters_with_nominated_pods(
+            state, trial.pod, node, self._table, plugins
+        )
+
+    def _reduced(self, trial: Trial) -> Trial:
+        """The same search without the plugins that follow removals."""
+        if not trial.extends:
+            return trial
+        ignored = self._extending
+        return replace(
+            trial,
+            slots=tuple([slot for slot in trial.slots if slot.name not in ignored]),
+            dynamic=tuple([slot for slot in trial.dynamic if slot.name not in ignored]),
+            extends=False,
+        )
+
+    def _known(self, trial: Trial) -> Outcomes:
+        """What earlier dry runs say, if they depended on nothing but signature and node."""
+        state, pod = trial.state, trial.pod
+        if (
+            trial.extends
+            or pod.signature.volumes  # Ephemeral claims are named after their pod.
+            or not all(slot.reusable for slot in trial.slots)
+        ):
+            return Outcomes(self._table.capacity)
+        asked = tuple([slot.index for slot in trial.slots])
+        pins = pod.pin, pod.spec.node_name
+        versions = named_versions(trial.slots, self._table)
+        kind = (pod.signature.id, *pins, trial.rules, state.variant, asked)
+        return self._results.recall(kind, trial.budgets, versions)

@@ -1,0 +1,84 @@
+"""The records of one search for victims: its input, what the numbers say, and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.engine.diagnosis import status_reasons
+from scheduler.engine.filtering import FilterSlot
+from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
+from scheduler.framework import BoolColumn, Codes, CycleState, Rows, Status, unresolvable
+from scheduler.framework.preemption import Candidate, PreemptionRules
+
+NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
+
+SURVIVES, EXACT, VICTIMLESS = 0, -1, -2
+"""Results of `ScreenedRows` that are no filter: the filters run that removals can affect; all
+filters run; the node has no possible victim."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """The input of one search."""
+
+    state: CycleState
+    pod: Pod
+    rules: PreemptionRules
+    #: Filters that are not skipped.
+    slots: tuple[FilterSlot, ...]
+    #: Those among them whose answer removals can change.
+    dynamic: tuple[FilterSlot, ...]
+    #: Whether some plugin keeps state that AddPod and RemovePod change.
+    extends: bool
+    removable: Callable[[Pod], bool]
+    budgets: DisruptionBudgets
+    #: Rows with nominated pods that count.
+    nominated: Rows
+    #: The row that the pod itself is nominated to; what holds there holds for no other pod.
+    own_row: int | None
+
+
+@dataclass(slots=True)
+class SearchOutcome:
+    """What became of the nodes of one search. Implements `evaluator.DryRun`."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    #: By node name; only where the dry run got as far as a node of its own.
+    rejected: dict[str, Status] = field(default_factory=dict)
+    errors: dict[str, None] = field(default_factory=dict)
+    #: Reason to number of nodes, for nodes ruled out by numbers.
+    counts: dict[str, int] = field(default_factory=dict)
+    #: Plugins that rejected nodes without the victims.
+    refusers: set[str] = field(default_factory=set)
+
+    def reject(self, node_name: str, status: Status) -> None:
+        """Note that the pod would not fit on a node even without the victims."""
+        self.rejected[node_name] = status
+        self.refusers.add(status.plugin)
+        for reason in status_reasons(status):
+            self.counts[reason] = self.counts.get(reason, 0) + 1
+
+
+@dataclass(slots=True)
+class ScreenedRows:
+    """The result of screening, per entry of `rows`."""
+
+    rows: Rows
+    #: int32: `SURVIVES`, `EXACT`, `VICTIMLESS`, or filter index + 1.
+    rejected_by: np.ndarray
+    #: The rejecting filter's code.
+    codes: Codes
+    #: Whether plugins that follow removals have nothing to follow on this row.
+    alone: BoolColumn
+
+
+def follows_removals(plugin: Any) -> bool:
+    """Whether a PreFilter plugin keeps state that AddPod or RemovePod changes."""
+    return callable(getattr(plugin, "add_pod", None)) or callable(
+        getattr(plugin, "remove_pod", None)
+    )
