@@ -114,7 +114,7 @@ def examine(
     if not table.node_count:
         return Examination(0, 0, notes=(NO_NODES,), explanations=explanations)
     state = CycleState(now)
-    search = _EverySearch(framework, table, nominator)
+    search = _CompleteSearch(framework, table, nominator)
     try:
         found = search.examine(state, pod, examples)
         if not len(found.feasible) and framework.relax(state, pod):
@@ -150,7 +150,7 @@ def examine(
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
+class _Outcome:
     """All verdicts."""
 
     feasible: Rows
@@ -159,7 +159,7 @@ class _Answers:
     nominated: str = ""
 
 
-def _notes(found: _Answers, nodes_to_find: int | None, *, scores: bool) -> Iterator[str]:
+def _notes(found: _Outcome, nodes_to_find: int | None, *, scores: bool) -> Iterator[str]:
     feasible = len(found.feasible)
     if found.nominated:
         yield f"the pod is nominated to {found.nominated}, which fits: a cycle takes it"
@@ -174,13 +174,13 @@ def _notes(found: _Answers, nodes_to_find: int | None, *, scores: bool) -> Itera
         )
 
 
-class _EverySearch(Search):
+class _CompleteSearch(Search):
     """A search that stops nowhere and remembers nothing."""
 
     def __init__(self, framework: Framework, table: NodeTable, nominator: Nominator) -> None:
         super().__init__(framework, table, nominator, percentage=None, reuse=False)
 
-    def examine(self, state: CycleState, pod: Pod, examples: int) -> _Answers:
+    def examine(self, state: CycleState, pod: Pod, examples: int) -> _Outcome:
         """The verdicts of all nodes; AttemptError when a plugin fails."""
         table = self._table
         names = table.names
@@ -190,7 +190,7 @@ class _EverySearch(Search):
             diagnosis = rejected_by_pre_filter(left, Diagnosis(table.node_count)).diagnosis
             status = _attributed(diagnosis.statuses.absent, diagnosis.unschedulable_plugins)
             groups.add(status, [names[row] for row in table.rows])
-            return _Answers(np.zeros(0, dtype=np.intp), groups.sorted())
+            return _Outcome(np.zeros(0, dtype=np.intp), groups.sorted())
         rows = table.rows
         if left.names is not None:
             rows = self._rows_of(left.names)
@@ -204,7 +204,7 @@ class _EverySearch(Search):
             groups.add(status, [names[row] for row in rejected[beside]], only_nominated=True)
         feasible = np.flatnonzero(statuses.rejected_by == 0)
         row = self._fitting_nominated_row(state, pod)
-        return _Answers(feasible, groups.sorted(), "" if row is None else names[row])
+        return _Outcome(feasible, groups.sorted(), "" if row is None else names[row])
 
     def _filter_the_rest(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> list[int]:
         """Run scalar filters, then filters beside nominated pods.

@@ -120,7 +120,7 @@ class Explainer:
             when = f" since {since}" if since else ""
             whose = "" if self._ours(pod) else f", by scheduler {_quoted(pod.spec.scheduler_name)}"
             text = f"bound to node {node}{when}{whose}"
-            return self._answer(pod, PodState.BOUND, text, node=node, since=since)
+            return self._explanation(pod, PodState.BOUND, text, node=node, since=since)
         placed = self._engine.cache.get_pod(pod.uid)
         if placed is None:
             return None
@@ -128,11 +128,11 @@ class Explainer:
         waiting = self._engine.waiting_pods.get(pod.uid)
         if waiting is None:
             text = f"node {node} was chosen; the binding is under way"
-            return self._answer(pod, PodState.BINDING, text, node=node)
+            return self._explanation(pod, PodState.BINDING, text, node=node)
         plugins = ", ".join(waiting.pending_plugins())
         left = max(0.0, waiting.deadline() - self._clock.monotonic())
         text = f"node {node} was chosen; waits at Permit for {plugins}, for {left:.0f} s at most"
-        return self._answer(pod, PodState.WAITING_AT_PERMIT, text, node=node)
+        return self._explanation(pod, PodState.WAITING_AT_PERMIT, text, node=node)
 
     # -- pods that have none ---------------------------------------------------------------------
 
@@ -143,17 +143,17 @@ class Explainer:
                 f"not ours: schedulerName is {_quoted(pod.spec.scheduler_name)}, "
                 f"and this scheduler has {ours}"
             )
-            return self._answer(pod, PodState.NOT_OURS, text)
+            return self._explanation(pod, PodState.NOT_OURS, text)
         view = self._queue.view(pod.metadata.namespace, pod.metadata.name)
         if view is not None and view.uid != pod.uid:
             view = None
         if pod.terminating:
             text = "being deleted: it will not be scheduled"
-            return self._answer(pod, PodState.TERMINATING, text, queue=view)
+            return self._explanation(pod, PodState.TERMINATING, text, queue=view)
         nodes = self._examine(pod, top, examples)
         state = PodState.UNKNOWN if view is None else PodState.QUEUED
-        text = f"{_where(view)}; {_what_nodes_say(nodes, gated=_gated(view))}"
-        return self._answer(pod, state, text, queue=view, nodes=nodes)
+        text = f"{_where(view)}; {_nodes_summary(nodes, gated=_gated(view))}"
+        return self._explanation(pod, state, text, queue=view, nodes=nodes)
 
     def _examine(self, pod: Pod, top: int, examples: int) -> Examination:
         profile = pod.spec.scheduler_name
@@ -172,7 +172,7 @@ class Explainer:
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._engine.frameworks
 
-    def _answer(
+    def _explanation(
         self,
         pod: Pod,
         state: PodState,
@@ -226,7 +226,7 @@ def _where(view: PodView | None) -> str:
     return f"in the {view.place} queue{ahead}"
 
 
-def _what_nodes_say(nodes: Examination, *, gated: bool) -> str:
+def _nodes_summary(nodes: Examination, *, gated: bool) -> str:
     if nodes.error:
         return f"an attempt now would end with an error: {nodes.error}"
     would = "once let in, it would fit" if gated else "it fits"

@@ -97,7 +97,7 @@ class Filtering:
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
         self.slots = filter_slots(framework)
-        self._verdict_type = filter_index_type(len(self.slots))
+        self._index_type = filter_index_type(len(self.slots))
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._uncacheable = tuple(
             slot for slot in self.slots if slot.columnar and not slot.reusable
@@ -105,7 +105,7 @@ class Filtering:
         self.scalar = tuple(slot for slot in self.slots if not slot.columnar)
         #: Seconds and calls of scalar plugins within the present search, by index.
         self._used = [0.0] * len(self.slots)
-        self._asked = [0] * len(self.slots)
+        self._calls = [0] * len(self.slots)
         #: Filters before this one reject a node for its own sake, whatever pods are there.
         self.first_pod_dependent = next(
             (slot.index for slot in self.slots if slot.depends_on_pods), len(self.slots)
@@ -134,16 +134,16 @@ class Filtering:
             changes = None
         if changes is None:
             self._evaluate_all(entry, state, pod, active)
-            self._judge_all(entry, active)
+            self._combine_all(entry, active)
         else:
             stale = self._stale(entry, active)
             for slot in stale:
                 self._evaluate_column(entry, slot, state, pod)
             touched = self._evaluate_changed(entry, state, pod, active, stale, changes)
             if stale or skipped != entry.skipped:
-                self._judge_all(entry, active)
+                self._combine_all(entry, active)
             elif touched:
-                self._judge(entry, active, touched)
+                self._combine(entry, active, touched)
         entry.skipped = skipped
         entry.sequence = table.sequence
 
@@ -227,11 +227,11 @@ class Filtering:
                     touched[row] = None
         return list(touched)
 
-    def _judge(self, entry: CachedResult, active: list[FilterSlot], rows: list[int]) -> None:
+    def _combine(self, entry: CachedResult, active: list[FilterSlot], rows: list[int]) -> None:
         if len(rows) > FEW_ROWS:
-            self._judge_all(entry, active)
+            self._combine_all(entry, active)
             return
-        valid, verdict = self._table.valid, entry.rejected_by
+        valid, rejected_by = self._table.valid, entry.rejected_by
         columns = [(slot.index, entry.codes[slot.index]) for slot in active]
         for row in rows:
             new = 0 if valid[row] else NOT_A_NODE
@@ -240,23 +240,21 @@ class Filtering:
                     if column is not None and column[row]:
                         new = index + 1
                         break
-            if verdict[row] != new:
-                if verdict[row] == 0 or new == 0:
+            if rejected_by[row] != new:
+                if rejected_by[row] == 0 or new == 0:
                     entry.feasible = None
                     entry.normalized_dirty = True
-                verdict[row] = new
-        entry.groups = None
+                rejected_by[row] = new
 
-    def _judge_all(self, entry: CachedResult, active: list[FilterSlot]) -> None:
-        verdict = np.zeros(entry.capacity, dtype=self._verdict_type)
+    def _combine_all(self, entry: CachedResult, active: list[FilterSlot]) -> None:
+        rejected_by = np.zeros(entry.capacity, dtype=self._index_type)
         for slot in reversed(active):
             column = entry.codes[slot.index]
             if column is not None:
-                verdict[column != 0] = slot.index + 1
-        verdict[~self._table.valid] = NOT_A_NODE
-        entry.rejected_by = verdict
+                rejected_by[column != 0] = slot.index + 1
+        rejected_by[~self._table.valid] = NOT_A_NODE
+        entry.rejected_by = rejected_by
         entry.feasible = None
-        entry.groups = None
         entry.normalized_dirty = True
 
     # -- everything else -------------------------------------------------------------------------
@@ -274,7 +272,7 @@ class Filtering:
                 return False
         return True
 
-    def told_by_rows(self, skipped: Collection[str]) -> bool:
+    def depend_only_on_rows(self, skipped: Collection[str]) -> bool:
         """Whether signature and row say all that the filters not in `skipped` answer."""
         return all(slot.reusable or slot.name in skipped for slot in self.slots)
 
@@ -320,13 +318,13 @@ class Filtering:
         return call_rows(FILTER_ROWS, slot.plugin, state, pod, self._table, rows, self._stopwatch)
 
     def filter_scalar(
-        self, state: CycleState, pod: Pod, row: int, verdict: int
+        self, state: CycleState, pod: Pod, row: int, rejected_by: int
     ) -> tuple[int, Status | None]:
         """Ask the scalar plugins about a row with a columnar verdict; the first rejection wins."""
         node = self._table.node_info(row)
         cycle = self._stopwatch.cycle
         for slot in self.scalar:
-            if verdict and verdict <= slot.index:
+            if rejected_by and rejected_by <= slot.index:
                 break
             if slot.name in state.skip_filter:
                 continue
@@ -334,25 +332,25 @@ class Filtering:
             status = call_filter(slot.plugin, state, pod, node)
             now = self._stopwatch.monotonic()
             self._used[slot.index] += now - started
-            self._asked[slot.index] += 1
+            self._calls[slot.index] += 1
             if now > cycle.deadline:
                 cycle.look_closer(now)
             if status is not None:
                 return slot.index + 1, status
-        return verdict, None
+        return rejected_by, None
 
     def report_scalar(self, state: CycleState) -> None:
         """Report what the scalar plugins used since the last call; once per search."""
         stopwatch = self._stopwatch
         for slot in self.scalar:
-            used, asked = self._used[slot.index], self._asked[slot.index]
-            if not asked:
+            used, calls = self._used[slot.index], self._calls[slot.index]
+            if not calls:
                 continue
-            self._used[slot.index], self._asked[slot.index] = 0.0, 0
-            stopwatch.metrics.evaluated(slot.name, "Filter", stopwatch.profile, asked)
+            self._used[slot.index], self._calls[slot.index] = 0.0, 0
+            stopwatch.metrics.evaluated(slot.name, "Filter", stopwatch.profile, calls)
             stopwatch.scalar(slot.name, "Filter", used)
             if state.record_plugin_metrics:
-                stopwatch.metrics.plugin(slot.name, "Filter", "Success", used / asked)
+                stopwatch.metrics.plugin(slot.name, "Filter", "Success", used / calls)
 
     def status_of(self, state: CycleState, pod: Pod, index: int, code: int) -> Status:
         """Return the attributed status behind a code of the filter of that index."""

@@ -102,13 +102,13 @@ class NominatedRows:
 class NominatedPodsFit:
     """What filters say of nominated rows to one kind of pod, the nominated pods counted."""
 
-    __slots__ = ("_codes", "_known", "_verdict", "revision", "sequence", "statuses")
+    __slots__ = ("_codes", "_known", "_rejected_by", "revision", "sequence", "statuses")
 
     def __init__(self, capacity: int) -> None:
         self.sequence = -1
         self.revision: tuple[int, ...] = ()
         #: By row: 0 feasible, i+1 rejected first by filter i, `_UNKNOWN`.
-        self._verdict = np.full(capacity, _UNKNOWN, dtype=np.int16)
+        self._rejected_by = np.full(capacity, _UNKNOWN, dtype=np.int16)
         #: By row: `NOMINATED_CODES` plus an index of `statuses` where rejected.
         self._codes: Codes = np.zeros(capacity, dtype=np.int32)
         self.statuses: list[Status] = []
@@ -117,26 +117,26 @@ class NominatedPodsFit:
     @property
     def capacity(self) -> int:
         """Rows there is room for."""
-        return len(self._verdict)
+        return len(self._rejected_by)
 
     def forget(self, rows: Rows | None = None) -> None:
         """Nothing is known of these rows any more; None: of any."""
         if rows is not None:
-            self._verdict[rows] = _UNKNOWN
+            self._rejected_by[rows] = _UNKNOWN
             return
-        self._verdict.fill(_UNKNOWN)
+        self._rejected_by.fill(_UNKNOWN)
         # A new list, because a diagnosis may still hold the old one.
         self.statuses, self._known = [], {}
 
     def unknown(self, rows: Rows) -> list[int]:
         """Those rows that `note` is still to be called for."""
-        found: list[int] = rows[self._verdict[rows] == _UNKNOWN].tolist()
+        found: list[int] = rows[self._rejected_by[rows] == _UNKNOWN].tolist()
         return found
 
     def note(self, row: int, filter_index: int, status: Status | None) -> None:
         """The answer for a row: None, or a rejection by the filter of that index."""
         if status is None:
-            self._verdict[row] = 0
+            self._rejected_by[row] = 0
             return
         key = (
             status.plugin,
@@ -151,12 +151,12 @@ class NominatedPodsFit:
         if index is None:
             index = self._known[key] = len(self.statuses)
             self.statuses.append(status)
-        self._verdict[row] = filter_index + 1
+        self._rejected_by[row] = filter_index + 1
         self._codes[row] = NOMINATED_CODES + index
 
-    def answers(self, rows: Rows) -> tuple[np.ndarray, Codes]:
+    def results(self, rows: Rows) -> tuple[np.ndarray, Codes]:
         """(verdict, code) of known rows."""
-        return self._verdict[rows], self._codes[rows]
+        return self._rejected_by[rows], self._codes[rows]
 
 
 class NominatedFilterCache:

@@ -41,7 +41,6 @@ class CachedResult:
         "evaluated",
         "feasible",
         "filter_versions",
-        "groups",
         "normalized",
         "normalized_dirty",
         "pre_filter",
@@ -77,8 +76,6 @@ class CachedResult:
         )
         #: Rows with verdict 0, ascending; None when it must be recomputed.
         self.feasible: Rows | None = None
-        #: Diagnosis groups of the current verdict, see `Search`; None when it changed.
-        self.groups: Any = None
         #: The plugins that were skipped when the verdict was made.
         self.skipped: frozenset[str] = frozenset()
         #: Recorded outcome of reusable PreFilter and PreScore plugins, by plugin name.
@@ -146,7 +143,7 @@ def filter_index_type(filters: int) -> np.dtype[Any]:
 class Recorded:
     """What a reusable PreFilter or PreScore answered and wrote."""
 
-    answer: Any
+    result: Any
     writes: tuple[tuple[str, Any], ...]
 
 

@@ -167,7 +167,7 @@ class Framework:
             if recorded is not None and (known := recorded.get(slot.name)) is not None:
                 if known.writes:
                     state.data.update(known.writes)
-                result = known.answer
+                result = known.result
             elif slot.awaited:
                 if transport is None:
                     raise PRE_FILTER.failed(slot.name, MUST_BE_AWAITED)
@@ -345,7 +345,7 @@ class Framework:
             if known is not None:
                 if known.writes:
                     state.data.update(known.writes)
-                status = known.answer
+                status = known.result
             else:
                 if worked and stopwatch is not None:
                     stopwatch.cycle.check()

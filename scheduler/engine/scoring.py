@@ -134,7 +134,7 @@ class Scoring:
             self._change_totals(entry, total, changed, keep_ties=self._lasting(state))
         if not self._uncacheable:
             return total
-        return self._with_volatile(state, pod, total, feasible)
+        return self._with_uncacheable(state, pod, total, feasible)
 
     def _lasting(self, state: CycleState) -> bool:
         """Whether every plugin that scores the pod is reusable."""
@@ -144,14 +144,14 @@ class Scoring:
     def _change_totals(
         self, entry: CachedResult, total: Int64Column, changed: list[int], *, keep_ties: bool
     ) -> None:
-        base, normalized, verdict = entry.base, entry.normalized, entry.rejected_by
+        base, normalized, rejected_by = entry.base, entry.normalized, entry.rejected_by
         ties = entry.ties
         if not keep_ties:
             ties = entry.ties = None
         elif ties is None:
             ties = entry.ties = Ties(total)
         for row in changed:
-            if verdict[row] == 0:
+            if rejected_by[row] == 0:
                 value = 0 if base is None else int(base[row])
                 if normalized is not None:
                     value += int(normalized[row])
@@ -375,7 +375,7 @@ class Scoring:
     def _call(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
         return call_rows(SCORE_ROWS, slot.plugin, state, pod, self._table, rows, self._stopwatch)
 
-    def _with_volatile(
+    def _with_uncacheable(
         self, state: CycleState, pod: Pod, total: Int64Column, feasible: Rows
     ) -> Int64Column:
         extra: Int64Column | None = None

@@ -400,7 +400,7 @@ class Search:
             status = self.filter_beside_nominated(state, pod, row)
             index = -1 if status is None else self._index_of(status) - 1
             known.note(row, index, status)
-        rejected_by, codes = known.answers(rows)
+        rejected_by, codes = known.results(rows)
         rejected = rejected_by > 0
         if rejected.any():
             statuses.reject_nominated(
@@ -413,7 +413,7 @@ class Search:
         if (
             not self._reusable(pod)
             or pod.signature.volumes  # Ephemeral claims are named after their pod.
-            or not self.filtering.told_by_rows(skipped)
+            or not self.filtering.depend_only_on_rows(skipped)
             or self._framework.follows_pods(skipped)
         ):
             return None

@@ -27,7 +27,7 @@ LatestStart = tuple[bool, str]
 class RankedCandidate(Candidate):
     """A candidate that knows how it compares: in a burst the same ones are compared many times."""
 
-    harm: CandidateRank
+    rank: CandidateRank
     latest_start: LatestStart
 
 
@@ -39,16 +39,16 @@ def ranked(candidate: Candidate) -> RankedCandidate:
         candidate.node_name,
         candidate.victims,
         candidate.pdb_violations,
-        _harm(candidate),
+        _rank_of(candidate),
         _latest_start(candidate),
     )
 
 
-def least_harm(candidates: Sequence[Candidate], random: RandomSource) -> Candidate:
+def pick_one_node(candidates: Sequence[Candidate], random: RandomSource) -> Candidate:
     """The candidate that does the least harm; there must be one at least."""
     finalists = [ranked(each) for each in candidates]
-    least = min([each.harm for each in finalists])
-    finalists = [each for each in finalists if each.harm == least]
+    least = min([each.rank for each in finalists])
+    finalists = [each for each in finalists if each.rank == least]
     latest = max([each.latest_start for each in finalists])
     finalists = [each for each in finalists if each.latest_start == latest]
     if len(finalists) == 1:
@@ -62,7 +62,7 @@ def importance(pod: Pod) -> tuple[int, bool, str]:
     return -pod.priority, start is None, start or ""
 
 
-def _harm(candidate: Candidate) -> CandidateRank:
+def _rank_of(candidate: Candidate) -> CandidateRank:
     victims = candidate.victims
     return (
         candidate.pdb_violations,

@@ -40,12 +40,12 @@ _MANY_BUDGETS: Final = 32
 
 
 class Selection:
-    """The budgets that select the pods with some labels, by their places in the list of all."""
+    """The budgets that select the pods with some labels, by their indices in the list of all."""
 
-    __slots__ = ("places",)
+    __slots__ = ("indices",)
 
-    def __init__(self, places: Sequence[int]) -> None:
-        self.places = np.array(places, dtype=np.int32)
+    def __init__(self, indices: Sequence[int]) -> None:
+        self.indices = np.array(indices, dtype=np.int32)
 
 
 Claims = Mapping[Selection, int]
@@ -54,7 +54,7 @@ Claims = Mapping[Selection, int]
 NO_CLAIMS: Final[Claims] = {}
 
 _Selecting = tuple[int, CompiledLabelSelector]
-"""The place of a budget, and its selector."""
+"""The index of a budget, and its selector."""
 _ByLabel = dict[tuple[str, str] | None, list[_Selecting]]
 """By labels of which every pod selected has one; None: nobody can tell."""
 _Compiled = dict[BudgetKey, tuple[LabelSelector, CompiledLabelSelector]]
@@ -70,9 +70,9 @@ class DisruptionBudgets:
         self._listed = tuple(budgets)
         self._keys = [(b.metadata.namespace, b.metadata.name) for b in self._listed]
         self._by_namespace: dict[str, list[int]] = {}
-        for place, budget in enumerate(self._listed):
+        for index, budget in enumerate(self._listed):
             if budget.spec.selector is not None:
-                self._by_namespace.setdefault(budget.metadata.namespace, []).append(place)
+                self._by_namespace.setdefault(budget.metadata.namespace, []).append(index)
         self._compiled: _Compiled = {}
         self._by_label: dict[str, _ByLabel] = {}
         self._selecting: dict[tuple[str, Hashable], Selection] = {}
@@ -95,7 +95,7 @@ class DisruptionBudgets:
             self._by_label, self._selecting = before._by_label, before._selecting
 
     def _select_as(self, before: DisruptionBudgets) -> bool:
-        """Whether the budgets are the same but for their status, and in the same places."""
+        """Whether the budgets are the same but for their status, and in the same indices."""
         return self._keys == before._keys and all(
             new is old or new.spec == old.spec
             for new, old in zip(self._listed, before._listed, strict=True)
@@ -110,14 +110,14 @@ class DisruptionBudgets:
         if not self._select_as(before):
             return None
         limits = np.full(len(self._listed), UNLIMITED, dtype=np.int64)
-        for place, (budget, known) in enumerate(zip(self._listed, before._listed, strict=True)):
+        for index, (budget, known) in enumerate(zip(self._listed, before._listed, strict=True)):
             if budget is known:
                 continue
             old, new = known.status, budget.status
             if old.disrupted_pods != new.disrupted_pods:
-                limits[place] = 0
+                limits[index] = 0
             elif old.disruptions_allowed != new.disruptions_allowed:
-                limits[place] = max(min(_allowed(known), _allowed(budget)), 0)
+                limits[index] = max(min(_allowed(known), _allowed(budget)), 0)
         return limits
 
     def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod], Claims]:
@@ -130,7 +130,7 @@ class DisruptionBudgets:
         for selection in selections:
             if selection is not None:
                 claims[selection] += 1
-                many = many or len(selection.places) > _MANY_BUDGETS
+                many = many or len(selection.indices) > _MANY_BUDGETS
         if not claims:
             return [], list(pods), NO_CLAIMS
         charge = self._charge_arrays if many else self._charge
@@ -153,7 +153,7 @@ class DisruptionBudgets:
     def _forbids(self, selection: Selection) -> bool:
         found = self._forbidding.get(selection)
         if found is None:
-            budgets = (self._listed[place] for place in selection.places.tolist())
+            budgets = (self._listed[index] for index in selection.indices.tolist())
             found = self._forbidding[selection] = any(
                 _allowed(budget) <= 0 and not budget.status.disrupted_pods for budget in budgets
             )
@@ -166,12 +166,12 @@ class DisruptionBudgets:
         left: dict[int, int] = {}
         for pod, selection in zip(pods, selections, strict=True):
             violates = False
-            for place in () if selection is None else selection.places.tolist():
-                budget = self._listed[place]
+            for index in () if selection is None else selection.indices.tolist():
+                budget = self._listed[index]
                 if pod.metadata.name in budget.status.disrupted_pods:
                     continue
-                left[place] = left.get(place, _allowed(budget)) - 1
-                violates = violates or left[place] < 0
+                left[index] = left.get(index, _allowed(budget)) - 1
+                violates = violates or left[index] < 0
             yield violates
 
     def _charge_arrays(
@@ -181,21 +181,21 @@ class DisruptionBudgets:
         if self._allowed is None or self._disrupted is None:
             self._allowed = np.array([_allowed(budget) for budget in self._listed], dtype=np.int64)
             self._disrupted = {}
-            for place, budget in enumerate(self._listed):
+            for index, budget in enumerate(self._listed):
                 for name in budget.status.disrupted_pods:
                     key = budget.metadata.namespace, name
-                    self._disrupted.setdefault(key, []).append(place)
+                    self._disrupted.setdefault(key, []).append(index)
         left = self._allowed.copy()
         for pod, selection in zip(pods, selections, strict=True):
             if selection is None:
                 yield False
                 continue
-            places = selection.places
+            indices = selection.indices
             disrupted = self._disrupted.get((pod.metadata.namespace, pod.metadata.name))
             if disrupted is not None:
-                places = np.setdiff1d(places, np.array(disrupted, dtype=np.int32))
-            left[places] -= 1
-            yield bool((left[places] < 0).any())
+                indices = np.setdiff1d(indices, np.array(disrupted, dtype=np.int32))
+            left[indices] -= 1
+            yield bool((left[indices] < 0).any())
 
     def _selection(self, pod: Pod) -> Selection | None:
         """The budgets that select a pod, None if none does."""
@@ -213,23 +213,23 @@ class DisruptionBudgets:
             # A budget may be kept under several values of one label, of which a pod has one.
             found = self._selecting[key] = Selection(
                 [
-                    place
+                    index
                     for label in (None, *labels.items())
-                    for place, selector in by_label.get(label, ())
+                    for index, selector in by_label.get(label, ())
                     if selector.matches(labels)
                 ]
             )
-        return found if len(found.places) else None
+        return found if len(found.indices) else None
 
     def _labelled(self, namespace: str) -> _ByLabel:
         by_label: _ByLabel = {}
-        for place in self._by_namespace[namespace]:
-            selector = self._selector(self._listed[place])
+        for index in self._by_namespace[namespace]:
+            selector = self._selector(self._listed[index])
             if selector is None or selector.empty:
                 continue
             needed = selector.needed_labels
             for label in (None,) if needed is None else needed:
-                by_label.setdefault(label, []).append((place, selector))
+                by_label.setdefault(label, []).append((index, selector))
         return by_label
 
     def _selector(self, budget: PodDisruptionBudget) -> CompiledLabelSelector | None:

@@ -62,11 +62,11 @@ class DryRunner:
         lasting = alone | keep
         if whole.own_row is not None:
             lasting &= rows != whole.own_row
-        refused = lasting & known.refused[rows]
+        rejected = lasting & known.rejected[rows]
         clean: list[Candidate] = []
         violating: list[Candidate] = []
         exact = screen.rejected_by[left] == EXACT
-        look = np.flatnonzero(~refused)
+        look = np.flatnonzero(~rejected)
         for row, all_filters, by_itself, lasts in zip(
             rows[look].tolist(),
             exact[look].tolist(),
@@ -77,29 +77,29 @@ class DryRunner:
             trial = reduced if by_itself else whole
             slots = trial.slots if all_filters else trial.dynamic
             plugins = [slot.plugin for slot in slots]
-            answer = known.get(row) if lasts else None
-            if answer is None:
+            result = known.get(row) if lasts else None
+            if result is None:
                 self._check()
                 if len(violating) >= wanted and self._must_violate(trial, row):
                     continue  # Only a node without violations would still be of use.
-                answer = self._try_node(trial, row, plugins, known if lasts else None, outcome)
-                if answer is None:
+                result = self._try_node(trial, row, plugins, known if lasts else None, outcome)
+                if result is None:
                     continue
-            if isinstance(answer, Status):
-                outcome.reject(self._table.names[row], answer)
+            if isinstance(result, Status):
+                outcome.reject(self._table.names[row], result)
                 continue
-            if not answer.victims:
+            if not result.victims:
                 text = f'expected at least one victim pod on node "{self._table.names[row]}"'
                 outcome.errors[text] = None
                 continue
-            same = violating if answer.pdb_violations else clean
+            same = violating if result.pdb_violations else clean
             if len(same) < wanted:
-                same.append(answer)
+                same.append(result)
             if clean and len(clean) + len(violating) >= wanted:
                 break
         outcome.candidates = clean + violating
         if not outcome.candidates:
-            for row in rows[refused].tolist():
+            for row in rows[rejected].tolist():
                 status = known.get(row)
                 assert isinstance(status, Status)
                 outcome.reject(self._table.names[row], status)
@@ -114,13 +114,13 @@ class DryRunner:
     ) -> Candidate | Status | None:
         """Dry-run one node, and remember what came of it in `known`; None after an error."""
         try:
-            answer, claims = self._without_victims(trial, row, plugins)
+            result, claims = self._without_victims(trial, row, plugins)
         except AttemptError as error:
             outcome.errors[error.status.message] = None
             return None
         if known is not None:
-            known.note(row, answer, claims)
-        return answer
+            known.note(row, result, claims)
+        return result
 
     def _must_violate(self, trial: Trial, row: int) -> bool:
         """Whether any victim on a node would overdraw a disruption budget."""
@@ -210,8 +210,8 @@ class DryRunner:
             or not all(slot.reusable for slot in trial.slots)
         ):
             return Outcomes(self._table.capacity)
-        asked = tuple([slot.index for slot in trial.slots])
+        filters = tuple([slot.index for slot in trial.slots])
         pins = pod.pin, pod.spec.node_name
         versions = named_versions(trial.slots, self._table)
-        kind = (pod.signature.id, *pins, trial.rules, state.variant, asked)
+        kind = (pod.signature.id, *pins, trial.rules, state.variant, filters)
         return self._results.recall(kind, trial.budgets, versions)

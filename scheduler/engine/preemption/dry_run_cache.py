@@ -33,7 +33,7 @@ MAX_KINDS: Final = 64
 class Outcomes:
     """Row to what a dry run of that node came to."""
 
-    __slots__ = ("_by_row", "_claimed", "_claims", "refused")
+    __slots__ = ("_by_row", "_claimed", "_claims", "rejected")
 
     def __init__(self, capacity: int) -> None:
         self._by_row: dict[int, Candidate | Status] = {}
@@ -42,7 +42,7 @@ class Outcomes:
         #: The same by selection of budgets.
         self._claimed: dict[Selection, dict[int, int]] = {}
         #: By row: whether it is known that removing victims does not help. To be read only.
-        self.refused: BoolColumn = np.zeros(capacity, dtype=np.bool_)
+        self.rejected: BoolColumn = np.zeros(capacity, dtype=np.bool_)
 
     def get(self, row: int) -> Candidate | Status | None:
         """The outcome, if known."""
@@ -55,13 +55,13 @@ class Outcomes:
             self._claims[row] = claims
             for selection, count in claims.items():
                 self._claimed.setdefault(selection, {})[row] = count
-        self.refused[row] = isinstance(outcome, Status)
+        self.rejected[row] = isinstance(outcome, Status)
 
     def drop(self, rows: Iterable[int]) -> None:
         """Nothing is known of these rows any more."""
         for row in rows:
             if self._by_row.pop(row, None) is not None:
-                self.refused[row] = False
+                self.rejected[row] = False
                 for selection in self._claims.pop(row, ()):
                     rows = self._claimed[selection]
                     del rows[row]
@@ -77,7 +77,7 @@ class Outcomes:
         claims: dict[int, int] = {}
         lowest: dict[int, int] = {}
         for selection, rows in self._claimed.items():
-            limit = int(limits[selection.places].min())
+            limit = int(limits[selection.indices].min())
             if limit == UNLIMITED:
                 continue
             for row, count in rows.items():
@@ -132,7 +132,7 @@ class DryRunCache:
     def _stale(self, known: _Remembered, budgets: DisruptionBudgets) -> Iterable[int] | None:
         """Rows of which what is known may be true no more; None: all rows."""
         table = self._table
-        if len(known.outcomes.refused) != table.capacity:
+        if len(known.outcomes.rejected) != table.capacity:
             return None
         changes = table.change_log.since(known.sequence)
         if changes is None or known.budgets is budgets:

@@ -27,7 +27,7 @@ from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import TableStatuses, fit_message, status_reasons
 from scheduler.engine.filtering import FilterSlot, filter_slots, named_versions
 from scheduler.engine.nominated_pods_fit import NominatedRows
-from scheduler.engine.preemption.candidates import importance, least_harm
+from scheduler.engine.preemption.candidates import importance, pick_one_node
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.engine.preemption.dry_run import DryRunner
 from scheduler.engine.preemption.screening import POD_COLUMNS, Screening, ruled_out
@@ -116,7 +116,7 @@ class Evaluator:
         self._own = frozenset(own_schedulers)
         self._observe = observe
         self._slots = filter_slots(framework)
-        self._told = tuple(filter(_told_by_table, self._slots))
+        self._table_only = tuple(filter(_depends_only_on_table, self._slots))
         self._extending = frozenset(p.name for p in framework.pre_filter if follows_removals(p))
         self._screening = Screening(framework, table, self._own)
         self._dry_runner = DryRunner(framework, table, check)
@@ -138,7 +138,7 @@ class Evaluator:
         """Dry-run preemption where it may help, and choose a node."""
         if not self._table.node_count:
             return PreemptionFinding(error=NO_NODES)
-        key, stamp = self._memory(state, pod, rules)
+        key, stamp = self._cache_key(state, pod, rules)
         if key is not None:
             remembered = self._negative_cache.get(key)
             if remembered is not None and remembered[0] == stamp:
@@ -157,7 +157,7 @@ class Evaluator:
             reviewed = self._review(pod, outcome.candidates)
             if reviewed is not None:
                 return PreemptionFinding(pending=self._reviewed(reviewed))
-            return PreemptionFinding(chosen=least_harm(outcome.candidates, self._random))
+            return PreemptionFinding(chosen=pick_one_node(outcome.candidates, self._random))
         if outcome.errors:
             return PreemptionFinding(error=_aggregate(list(outcome.errors)))
         message = self._message(outcome, len(rows))
@@ -176,11 +176,11 @@ class Evaluator:
             return PreemptionFinding(error=str(error))
         if not candidates:
             return PreemptionFinding(error=NO_CANDIDATE)
-        ranked = [
+        sorted_victims = [
             replace(each, victims=tuple(sorted(each.victims, key=importance)))
             for each in candidates
         ]
-        return PreemptionFinding(chosen=least_harm(ranked, self._random))
+        return PreemptionFinding(chosen=pick_one_node(sorted_victims, self._random))
 
     def dry_run(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
@@ -257,7 +257,7 @@ class Evaluator:
             counts[NOT_HELPFUL] = counts.get(NOT_HELPFUL, 0) + nodes - examined
         return fit_message(nodes, counts)
 
-    def _memory(
+    def _cache_key(
         self, state: CycleState, pod: Pod, rules: PreemptionRules
     ) -> tuple[Any, tuple[object, ...]]:
         """Under which key, and until when, a fruitless search is remembered; no key: not at all.
@@ -265,14 +265,15 @@ class Evaluator:
         Only where pod and node table say all: every filter declares so.
         """
         table = self._table
-        stamp = table.sequence, table.revision, named_versions(self._told, table)
+        stamp = table.sequence, table.revision, named_versions(self._table_only, table)
         if (
             # Ephemeral claims are named after their pod.
             pod.signature.volumes
             # A pod does not count against itself.
             or self._nominated.own_row(pod.metadata.uid) is not None
             or not all(
-                _told_by_table(slot) or slot.name in state.skip_filter for slot in self._slots
+                _depends_only_on_table(slot) or slot.name in state.skip_filter
+                for slot in self._slots
             )
         ):
             return None, stamp
@@ -281,7 +282,7 @@ class Evaluator:
         return (pod.signature.id, own, rules, state.variant), stamp
 
 
-def _told_by_table(slot: FilterSlot) -> bool:
+def _depends_only_on_table(slot: FilterSlot) -> bool:
     """Whether a filter's answers change only with the node table and its named versions."""
     return slot.reusable or bool(getattr(slot.plugin, "filter_depends_only_on_table", False))
 

@@ -87,13 +87,13 @@ class Screening:
         for plugin in self._framework.pre_filter:
             if plugin.name not in following or not alone.any():
                 continue
-            ask = getattr(plugin, "removal_sensitive_rows", None)
+            method = getattr(plugin, "removal_sensitive_rows", None)
             left = np.flatnonzero(alone)
             try:
-                if ask is None:
+                if method is None:
                     return np.zeros(len(rows), dtype=np.bool_)
                 codes = plugin.filter_without_victims(trial.state, trial.pod, emptied, rows[left])
-                matter = ask(trial.state, trial.pod, emptied, rows[left])
+                matter = method(trial.state, trial.pod, emptied, rows[left])
                 alone[left] = (codes == 0) & ~matter
             except Exception:  # noqa: BLE001 - plugin boundary: a true fault shows again in scalar form
                 return np.zeros(len(rows), dtype=np.bool_)
@@ -102,13 +102,13 @@ class Screening:
     def _filter_emptied(
         self, slot: FilterSlot, trial: Trial, emptied: Any, rows: Rows
     ) -> Codes | None:
-        ask = getattr(slot.plugin, "filter_without_victims", None)
-        if ask is None:
+        method = getattr(slot.plugin, "filter_without_victims", None)
+        if method is None:
             if not self._tells_by_columns(slot):
                 return None
-            ask = slot.plugin.filter_rows
+            method = slot.plugin.filter_rows
         try:
-            codes: Codes = ask(trial.state, trial.pod, emptied, rows)
+            codes: Codes = method(trial.state, trial.pod, emptied, rows)
         except Exception:  # noqa: BLE001 - plugin boundary: a true fault shows again in scalar form
             return None
         return codes if len(codes) == len(rows) else None

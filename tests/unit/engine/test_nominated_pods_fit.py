@@ -198,26 +198,26 @@ def test_too_many_statuses_are_forgotten_when_something_changes(
 
 
 def test_a_status_is_kept_once() -> None:
-    crowding = NominatedPodsFit(4)
+    fit = NominatedPodsFit(4)
     rows = np.arange(4)
-    assert crowding.unknown(rows) == [0, 1, 2, 3]
-    crowding.note(0, 2, unschedulable("a"))
-    crowding.note(1, 1, unschedulable("b"))
-    crowding.note(2, 2, unschedulable("a"))
-    crowding.note(3, 0, None)
-    verdict, codes = crowding.answers(rows)
-    assert verdict.tolist() == [3, 2, 3, 0]
-    assert [crowding.statuses[code - NOMINATED_CODES].message for code in codes[:3]] == [
+    assert fit.unknown(rows) == [0, 1, 2, 3]
+    fit.note(0, 2, unschedulable("a"))
+    fit.note(1, 1, unschedulable("b"))
+    fit.note(2, 2, unschedulable("a"))
+    fit.note(3, 0, None)
+    rejected_by, codes = fit.results(rows)
+    assert rejected_by.tolist() == [3, 2, 3, 0]
+    assert [fit.statuses[code - NOMINATED_CODES].message for code in codes[:3]] == [
         "a",
         "b",
         "a",
     ]
-    assert len(crowding.statuses) == 2
-    before = crowding.statuses
-    crowding.forget(rows[1:2])
-    assert crowding.unknown(rows) == [1]
-    crowding.forget()
-    assert crowding.unknown(rows) == [0, 1, 2, 3]
+    assert len(fit.statuses) == 2
+    before = fit.statuses
+    fit.forget(rows[1:2])
+    assert fit.unknown(rows) == [1]
+    fit.forget()
+    assert fit.unknown(rows) == [0, 1, 2, 3]
     assert len(before) == 2, "a diagnosis may still hold it"
 
 

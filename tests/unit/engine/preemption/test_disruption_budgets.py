@@ -75,7 +75,7 @@ def claims_by_budget(
     _, _, claims = budgets.split(pods)
     found: Counter[tuple[str, str]] = Counter()
     for selection, count in claims.items():
-        for place in selection.places.tolist():
+        for place in selection.indices.tolist():
             metadata = listed[place].metadata
             found[metadata.namespace, metadata.name] += count
     return dict(found)
