@@ -1,10 +1,10 @@
 """The CPU time that a scheduling cycle may use, and the exception that ends one that used it up.
 
-Whoever may create a pod decides how much work its cycle is: thousands of affinity terms or resource
+The creator of a pod decides how much work its cycle is: thousands of affinity terms or resource
 names are valid. A cycle runs in one piece, so everything else waits for it. The engine checks the
-budget between plugins, and after every row where it asks about rows one by one.
+budget between plugins, and after every row where a plugin runs on rows one by one.
 
-CPU time of the thread is what counts, because it alone is the pod's doing: a machine under load
+The CPU time of the thread counts, because it alone is caused by the pod: a machine under load
 and the wait for an extender cost wall time only. Reading it is a system call, so the checks compare
 wall time, and CPU time is read only when that much wall time has passed.
 
@@ -32,7 +32,7 @@ _FRESH: Final = 0.005
 
 
 class CycleBudgetError(AttemptError):
-    """The cycle used its budget up; the pod is set aside."""
+    """Raised when the cycle used its budget up; the pod is set aside."""
 
     def __init__(self, used: float, limit: float) -> None:
         super().__init__(error(f"the scheduling cycle used {used:.3f}s of {limit:.3f}s"))
@@ -57,7 +57,7 @@ class CycleBudget:
     ) -> None:
         """`seconds` is the budget of an ordinary cycle; infinite for none.
 
-        `cpu` reads the CPU time of this thread, in seconds; None: time passes as `monotonic` says.
+        `cpu` reads the CPU time of this thread, in seconds; None: `monotonic` is used.
         `collections` counts full garbage collections. One may take as long as the budget, and hits
         whichever cycle happens to be under way, so that cycle is measured anew from then on.
         """
@@ -79,7 +79,7 @@ class CycleBudget:
         self.running = False
 
     def begin(self, now: float, limit: float) -> None:
-        """A cycle that may use `limit` seconds begins; `now` is monotonic."""
+        """Begin a cycle that may use `limit` seconds; `now` is monotonic."""
         self._limit = limit
         self._spent = 0.0
         self.deadline = now + limit
@@ -96,7 +96,7 @@ class CycleBudget:
         self._collected = self._collections()
 
     def used(self, now: float) -> float:
-        """Seconds of CPU time that the cycle used; at most `_FRESH` too little, never too much."""
+        """Return the CPU seconds that the cycle used, at most `_FRESH` too few."""
         if not self.running:
             return self._spent
         if self._collections() != self._collected:
@@ -119,17 +119,17 @@ class CycleBudget:
         self.deadline = now + self._limit - used
 
     def end(self) -> None:
-        """The cycle is over."""
+        """End the cycle."""
         self.running = False
         self.deadline = math.inf
 
     def suspend(self) -> None:
-        """The cycle waits, and other work runs meanwhile."""
+        """Stop counting while the cycle waits and other work runs."""
         self._spent = self.used(self._monotonic())
         self.end()
 
     def resume(self) -> None:
-        """The cycle goes on."""
+        """Count again: the cycle goes on."""
         now = self._monotonic()
         self._begin_stretch(now)
         self.deadline = now + self._limit - self._spent

@@ -1,7 +1,7 @@
 """Why a pod fits nowhere: per-node statuses kept in columns, and the FailedScheduling text.
 
 Statuses of thousands of nodes are (plugin, code) pairs in arrays; Status objects are made once per
-distinct pair, and a name-to-status map only if a PostFilter plugin asks for one.
+distinct pair, and a name-to-status map only if a PostFilter plugin reads one.
 """
 
 from __future__ import annotations
@@ -100,20 +100,20 @@ class TableStatuses(NodeToStatus):
         self._build()[node] = status
 
     def get(self, node: str) -> Status:
-        """The node's status, or `absent`."""
+        """Return the node's status, or `absent`."""
         return self._build().get(node, self.absent)
 
     def explicit(self) -> Iterable[tuple[str, Status]]:
-        """(node, status) for every explicit entry."""
+        """Return (node, status) for every explicit entry."""
         return self._build().items()
 
     def nodes_for_code(self, all_nodes: Iterable[str], code: Code) -> list[str]:
-        """Nodes whose status has `code`."""
+        """Return the nodes whose status has `code`."""
         self._build()
         return super().nodes_for_code(all_nodes, code)
 
     def rows_for_code(self, code: Code) -> Rows:
-        """Rows of nodes whose status has `code`, ascending; quick unless `absent` has it."""
+        """Return the rows of nodes whose status has `code`, ascending; slow if `absent` has it."""
         if self._built or self.absent.code is code:
             table = self._table
             names = [table.names[row] for row in table.rows.tolist()]
@@ -125,7 +125,7 @@ class TableStatuses(NodeToStatus):
 
 @dataclass(slots=True)
 class Diagnosis:
-    """Everything known about a failed search (framework-cycle-config.md section 4)."""
+    """The results of a failed search (framework/types.go: Diagnosis)."""
 
     #: Nodes in the cluster; 1 for a rejection by Reserve or Permit.
     node_count: int
@@ -135,9 +135,9 @@ class Diagnosis:
     pending_plugins: set[str] = field(default_factory=set)
     pre_filter_message: str = ""
     post_filter_message: str = ""
-    #: Seconds after which a rejecting plugin wants another attempt; the earliest counts.
+    #: Seconds after which a rejecting plugin requests another attempt; the earliest counts.
     requeue_after: float | None = None
-    #: PodScheduled reason, when every rejecting status asks for the same one.
+    #: PodScheduled reason, when every rejecting status has the same one.
     condition_reason: str = ""
     skip_post_filter: bool = False
 
@@ -147,17 +147,17 @@ class Diagnosis:
             self.unschedulable_plugins.add(status.plugin)
             if status.code is Code.PENDING:
                 self.pending_plugins.add(status.plugin)
-        self._wish(status)
+        self._requeue(status)
 
     def add_rejectors(self, rejections: Sequence[Status]) -> None:
-        """What all rejections together ask for: a reason if they agree, no PostFilter if all do."""
+        """Merge options of all rejections: a reason, or no PostFilter, if all agree."""
         reasons = {status.condition_reason for status in rejections}
         self.condition_reason = reasons.pop() if len(reasons) == 1 else ""
         self.skip_post_filter = bool(rejections) and all(s.skip_post_filter for s in rejections)
         for status in rejections:
-            self._wish(status)
+            self._requeue(status)
 
-    def _wish(self, status: Status) -> None:
+    def _requeue(self, status: Status) -> None:
         if status.requeue_after is not None:
             known = self.requeue_after
             self.requeue_after = (
@@ -165,7 +165,7 @@ class Diagnosis:
             )
 
     def message(self) -> str:
-        """Upstream's FailedScheduling text, untruncated (framework-cycle-config.md 4.3)."""
+        """Return upstream's FailedScheduling text, untruncated (framework/types.go: FitError)."""
         text = f"0/{self.node_count} nodes are available:"
         if self.pre_filter_message:
             text += f" {self.pre_filter_message}."
@@ -176,7 +176,7 @@ class Diagnosis:
         return text
 
     def reasons(self) -> dict[str, int]:
-        """Reason to number of nodes; a node with two reasons counts twice."""
+        """Return reason to number of nodes; a node with two reasons counts twice."""
         counts: dict[str, int] = {}
         seen = 0
         for status, number in self._groups():
@@ -195,7 +195,10 @@ class Diagnosis:
 
 
 def fit_message(nodes: int, counts: Mapping[str, int]) -> str:
-    """Upstream's text for a pod that fits on none of `nodes`, from reason to number of nodes."""
+    """Return upstream's text for a pod that fits on none of `nodes`.
+
+    `counts` maps each reason to its number of nodes.
+    """
     text = f"0/{nodes} nodes are available:"
     if counts:
         text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in counts.items()))}."
@@ -203,7 +206,7 @@ def fit_message(nodes: int, counts: Mapping[str, int]) -> str:
 
 
 def status_reasons(status: Status) -> tuple[str, ...]:
-    """Reasons as counted in messages: an error's own text comes first."""
+    """Return reasons as counted in messages: an error's own text comes first."""
     return status.reasons if status.error is None else (str(status.error), *status.reasons)
 
 

@@ -72,14 +72,14 @@ class Attempt:
     seen: int = 0
     #: Where the node table was when a suspended cycle began.
     sequence: int = 0
-    #: What went wrong where nothing should: a fault of ours, or a plugin's strange answer.
+    #: An exception that no check foresaw: a fault of ours, or of a plugin.
     fault: BaseException | None = None
     #: Seconds of CPU time that the cycle used; 0 where it was as cheap as cycles usually are.
     cost: float = 0.0
 
     @property
     def node_name(self) -> str:
-        """The chosen node."""
+        """Return the name of the chosen node."""
         assert self.result is not None
         return self.result.node_name
 
@@ -106,7 +106,7 @@ class Engine:
     ) -> None:
         """Wire the engine.
 
-        `on_plugin_error(plugin, point, pod, error)` is told about exceptions that no attempt can
+        `on_plugin_error(plugin, point, pod, error)` is called for exceptions that no attempt can
         report: those of Unreserve. Without `extenders` no cycle can be suspended. Without
         `cycle_budget` a cycle takes as long as it takes.
         """
@@ -140,7 +140,7 @@ class Engine:
         self.may_suspend = any(each.may_suspend for each in self.algorithms.values())
 
     def attempt(self, info: QueuedPodInfo) -> Attempt:
-        """The whole scheduling cycle: search, score, assume, reserve, permit."""
+        """Run the whole scheduling cycle: search, score, assume, reserve, permit."""
         attempt = self._begin(info)
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
@@ -183,13 +183,13 @@ class Engine:
         return attempt
 
     def aborted(self, info: QueuedPodInfo, problem: BaseException) -> Attempt:
-        """The attempt whose `decide` ended by something else than an answer."""
+        """Build the failed attempt of a cancelled `decide`."""
         attempt = self._begin(info)
         attempt.failure = self._failed(attempt, problem)
         return attempt
 
     def _failed(self, attempt: Attempt, problem: BaseException) -> Failure:
-        """Whatever goes wrong in a cycle, be it what no check foresaw, costs this attempt only.
+        """Build the failure for any exception in a cycle: it costs this attempt only.
 
         Where nothing is awaited that includes asyncio's CancelledError: it comes from a plugin that
         looked at a cancelled task, and would end the scheduling loop without a word.
@@ -229,7 +229,7 @@ class Engine:
         return failure.budget_exceeded(problem.used, problem.limit, overrun.pause, following)
 
     def _measure(self, attempt: Attempt, limit: float) -> None:
-        """The way to a node, or to the news that there is none, has ended."""
+        """Measure the cycle after the choice of a node, or after PostFilter."""
         now = self._clock.monotonic()
         elapsed = now - attempt.started
         self._metrics.algorithm(elapsed)
@@ -252,7 +252,7 @@ class Engine:
         if attempt.failure is not None:
             attempt.failure = replace(attempt.failure, pause=overrun.pause)
 
-    # -- cycles that wait for the outside --------------------------------------------------------
+    # -- cycles that may be suspended ------------------------------------------------------------
 
     def suspends(self, pod: Pod) -> bool:
         """Whether the pod's cycle may wait for something: use `decide` and `commit` then."""
@@ -262,7 +262,7 @@ class Engine:
         return algorithm is not None and algorithm.suspends(pod)
 
     async def decide(self, info: QueuedPodInfo) -> Attempt:
-        """The first half of a cycle that may be suspended: to the choice of a node, or PostFilter.
+        """Run the first half of a cycle that may be suspended, to a node or the end of PostFilter.
 
         Nothing is assumed yet. The owner keeps every change of its state back until this is over,
         then lets all of them in, and calls `commit` if there is no failure.
@@ -280,7 +280,7 @@ class Engine:
         return attempt
 
     def commit(self, attempt: Attempt) -> None:
-        """The second half: assume, reserve, permit. Sets `failure` when that does not work.
+        """Run the second half: assume, reserve, permit. Sets `failure` when that does not work.
 
         If the chosen node changed since `decide` began it is filtered again first.
         """
@@ -326,7 +326,7 @@ class Engine:
             attempt.result = None
 
     def changed_by_others(self, attempt: Attempt) -> bool:
-        """Whether somebody else changed the chosen node since it was found to fit."""
+        """Whether another writer changed the chosen node since it was found to fit."""
         assert attempt.result is not None
         return self.cache.last_external_change(attempt.result.row) > attempt.seen
 
@@ -398,7 +398,7 @@ class Engine:
 
 
 def rejected_on_node(status: Status, node_name: str) -> Failure:
-    """A rejection by Reserve, Permit or the wait for Permit, reported over one node as upstream."""
+    """Build the failure of a pod that Reserve or Permit rejected, over one node as upstream."""
     diagnosis = Diagnosis(node_count=1, statuses=NodeToStatus({node_name: status}))
     diagnosis.add(status)
     if not status.plugin:

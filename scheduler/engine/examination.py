@@ -1,11 +1,11 @@
-"""Examination: what every node says to one pod, on demand (`kubestow explain`).
+"""Examination: the result of every node for one pod, on demand (`kubestow explain`).
 
-Asks the same plugins in the same order as a cycle, but about every node: it does not stop when
+Runs the same plugins in the same order as a cycle, but on every node: it does not stop when
 enough nodes are found, and it scores all that fit. Nothing a cycle uses is touched: it has a search
 of its own, without reuse, without a rotation index, without random choice; nothing is assumed, and
 PostFilter, Reserve and Permit are not run.
 
-What it costs is paid by whoever asks: one pass over all nodes without reuse, on the owner's loop.
+It costs one pass over all nodes without reuse, on the owner's loop.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Rejection:
     nodes: int
     #: Names of a few of them.
     examples: tuple[str, ...]
-    #: They would fit, were it not for pods that are nominated to them.
+    #: They would fit without the pods that are nominated to them.
     only_nominated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PluginScore:
-    """What one plugin thinks of one node; `weighted` is what counts in the total."""
+    """The scores of one plugin for one node; `weighted` is the part of the total."""
 
     plugin: str
     raw: int
@@ -64,7 +64,7 @@ class NodeScore:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The verdicts of all nodes: each is feasible or counted in exactly one of `rejections`."""
+    """The results of all nodes: each is feasible or counted in exactly one of `rejections`."""
 
     nodes: int
     feasible: int
@@ -74,9 +74,9 @@ class Examination:
     best: tuple[NodeScore, ...] = ()
     #: How many nodes share the highest total: one of them would be picked at random.
     tied: int = 0
-    #: The weight of each Score plugin that was asked.
+    #: The weight of each Score plugin that ran.
     weights: dict[str, int] = field(default_factory=dict)
-    #: Filter and Score plugins that had nothing to say about this pod.
+    #: Filter and Score plugins that skipped this pod.
     skipped_filters: tuple[str, ...] = ()
     skipped_scores: tuple[str, ...] = ()
     #: A plugin failed: an attempt would end with this error. What came before it is still here.
@@ -84,7 +84,7 @@ class Examination:
     error_plugin: str = ""
     #: What a cycle would do differently from what is shown.
     notes: tuple[str, ...] = ()
-    #: What plugins say about the pod besides (`ExplainingPlugin`), by plugin.
+    #: Further explanations of plugins (`ExplainingPlugin`), by plugin.
     explanations: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -104,7 +104,7 @@ def examine(
     examples: int,
     nodes_to_find: int | None = None,
 ) -> Examination:
-    """Ask every plugin of the profile about every node.
+    """Run every plugin of the profile on every node.
 
     `now` is the wall clock, as `CycleState.now` of an attempt. `top` feasible nodes are listed with
     their scores, and `examples` nodes are named for each group of rejections. `nodes_to_find` is
@@ -151,7 +151,7 @@ def examine(
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """All verdicts."""
+    """The results of Filter for all nodes."""
 
     feasible: Rows
     rejections: tuple[Rejection, ...]
@@ -175,13 +175,13 @@ def _notes(found: _Outcome, nodes_to_find: int | None, *, scores: bool) -> Itera
 
 
 class _CompleteSearch(Search):
-    """A search that stops nowhere and remembers nothing."""
+    """A search that looks at every node and keeps no results."""
 
     def __init__(self, framework: Framework, table: NodeTable, nominator: Nominator) -> None:
         super().__init__(framework, table, nominator, percentage=None, reuse=False)
 
     def examine(self, state: CycleState, pod: Pod, examples: int) -> _Outcome:
-        """The verdicts of all nodes; AttemptError when a plugin fails."""
+        """Return the results of all nodes. Raises AttemptError when a plugin fails."""
         table = self._table
         names = table.names
         groups = _Groups(examples)
@@ -245,7 +245,7 @@ class _Groups:
             self._groups.setdefault(key, []).extend(nodes)
 
     def sorted(self) -> tuple[Rejection, ...]:
-        """All groups, the largest first."""
+        """Return all groups, the largest first."""
         order = sorted(self._groups.items(), key=lambda group: (-len(group[1]), group[0]))
         return tuple(
             Rejection(
@@ -272,7 +272,7 @@ class _Ranking:
         self._table = table
 
     def rank(self, state: CycleState, pod: Pod, feasible: Rows, top: int) -> _Ranked:
-        """The best nodes, how many share the highest total, the weights, and what failed."""
+        """Return the best nodes, how many share the highest total, the weights, and the error."""
         scoring = self._scoring
         if not len(feasible):
             return (), 0, {}, None

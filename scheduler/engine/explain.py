@@ -1,8 +1,8 @@
-"""Explain: where one pod stands and what every node says to it, for people (`kubestow explain`).
+"""Explain the state of one pod and the result of every node for it (`kubestow explain`).
 
-Reads queue, cache and profiles and changes none of them; what every node says comes from
-`examination`. Pods that need no node any more, or that somebody else schedules, are answered
-without asking one.
+Reads queue, cache and profiles and changes none of them; the results of nodes come from
+`examination`. For pods that need no node any more, or that another scheduler places, no plugin
+runs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ FindPod = Callable[[str, str], Pod | None]
 DEFAULT_TOP: Final = 10
 DEFAULT_EXAMPLES: Final = 3
 MAX_NODES: Final = 1000
-"""Upper limit of both, so that an answer stays small in a large cluster."""
+"""Upper limit of both, so that a response stays small in a large cluster."""
 
 
 class PodState(StrEnum):
-    """Where a pod stands."""
+    """The state of a pod on its way to a node."""
 
     BOUND = "bound"
     #: A node was chosen; the API server has not confirmed it yet.
@@ -37,7 +37,7 @@ class PodState(StrEnum):
     WAITING_AT_PERMIT = "waiting-at-permit"
     #: In a sub-queue or in flight: see `queue.place`.
     QUEUED = "queued"
-    #: Its schedulerName is none of ours.
+    #: Its schedulerName is not one of our profiles.
     NOT_OURS = "not-ours"
     #: It is being deleted before it was bound: it will not be scheduled.
     TERMINATING = "terminating"
@@ -47,7 +47,7 @@ class PodState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodExplanation:
-    """The answer for one pod."""
+    """The explanation of one pod."""
 
     namespace: str
     name: str
@@ -57,20 +57,20 @@ class PodExplanation:
     priority: int
     state: PodState
     summary: str
-    """The answer in one or two sentences."""
+    """The explanation in one or two sentences."""
     now: float
-    """Wall clock seconds of the answer; times below compare with it."""
+    """Wall clock seconds of the explanation; times below compare with it."""
     node: str = ""
-    """Where the pod is, or is going to be."""
+    """The node of the pod, bound or chosen."""
     since: str = ""
     """RFC 3339 time when it was bound."""
     queue: PodView | None = None
     nodes: Examination | None = None
-    """What every node says; None for pods that need none."""
+    """The results of all nodes; None for pods that need none."""
 
 
 class Explainer:
-    """Answers for single pods. Used on the owner's loop, between cycles."""
+    """Explains single pods. Used on the owner's loop, between cycles."""
 
     def __init__(
         self, engine: Engine, queue: SchedulingQueue, find_pod: FindPod, *, clock: Clock
@@ -88,7 +88,7 @@ class Explainer:
         top: int = DEFAULT_TOP,
         examples: int = DEFAULT_EXAMPLES,
     ) -> PodExplanation:
-        """Everything known about one pod.
+        """Explain one pod.
 
         Args:
             namespace: the pod's.
@@ -200,7 +200,7 @@ class Explainer:
 
 
 def _bound_since(pod: Pod) -> str:
-    """When the PodScheduled condition became true; else when the kubelet saw the pod."""
+    """Return when PodScheduled became true; else when the kubelet first saw the pod."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "True":
             return condition.last_transition_time or ""

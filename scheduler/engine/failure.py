@@ -1,6 +1,6 @@
-"""What a failed attempt means: queue bookkeeping, condition and event.
+"""Failed attempts: their condition, event and queue bookkeeping.
 
-Follows framework-cycle-config.md 3.6 and 3.9.
+Follows schedule_one.go: handleSchedulingFailure.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ SET_ASIDE = (
 )
 
 MAX_MESSAGE_LENGTH: Final = 32_768
-"""Characters of a message. What a plugin or an extender says goes into the pod, and the API server
-refuses objects beyond 1.5 MB: the pod would then say nothing at all."""
+"""Characters of a message. Texts of plugins and extenders go into the pod, and the API server
+rejects objects beyond 1.5 MB: the pod would then get no condition at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed attempt, decided but not yet carried out."""
+    """A failed attempt whose consequences are decided, but not yet carried out."""
 
     #: PodScheduled reason.
     reason: str
@@ -51,9 +51,9 @@ class Failure:
     nominating: NominatingInfo | None
     unschedulable_plugins: frozenset[str] = frozenset()
     pending_plugins: frozenset[str] = frozenset()
-    #: Seconds after which a rejecting plugin wants another attempt.
+    #: Seconds after which a rejecting plugin requests another attempt.
     requeue_after: float | None = None
-    #: Whether the pod was turned down, as opposed to an error on our side.
+    #: Whether the pod was rejected, as opposed to an error on our side.
     rejected: bool = True
     #: How PostFilter ended.
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
@@ -73,7 +73,7 @@ class Failure:
         return self.reason not in (REASON_UNSCHEDULABLE, REASON_SCHEDULER_ERROR)
 
     def apply(self, info: QueuedPodInfo, now: float) -> None:
-        """Put the rejectors and the wish for a time onto the queue record."""
+        """Write rejectors, message and requested times to the queue record."""
         info.clear_rejectors()
         info.unschedulable_plugins = set(self.unschedulable_plugins)
         info.pending_plugins = set(self.pending_plugins)
@@ -91,7 +91,7 @@ def from_fit_error(
     state: CycleState | None = None,
     unschedulable_reason: tuple[str, str] | None = None,
 ) -> Failure:
-    """No node fits, or Reserve, Permit or the wait for Permit turned the pod down.
+    """Build the failure of a pod that no node fits, or that Reserve or Permit rejected.
 
     `state` may hold notes of plugins for the message. `unschedulable_reason` are a reason and a
     message instead of Unschedulable, unless a rejection has a reason of its own.
@@ -117,7 +117,7 @@ def from_fit_error(
 
 
 def from_status(status: Status) -> Failure:
-    """PreBind or Bind failed: no plugin is recorded, so the pod takes error backoff."""
+    """Build the failure of PreBind or Bind: without a plugin, so the pod takes error backoff."""
     own = status.condition_reason or REASON_UNSCHEDULABLE
     return Failure(
         reason=own if status.rejected else REASON_SCHEDULER_ERROR,
@@ -128,12 +128,12 @@ def from_status(status: Status) -> Failure:
 
 
 def from_error(problem: AttemptError) -> Failure:
-    """A plugin failed."""
+    """Build the failure of an attempt in which a plugin failed."""
     return from_status(problem.status)
 
 
 def node_changed(node_name: str, status: Status) -> Failure:
-    """The chosen node stopped fitting before the bind: no plugin is recorded, see `from_status`."""
+    """Build the failure of a pod whose node stopped fitting before the bind; see `from_status`."""
     return Failure(
         reason=REASON_UNSCHEDULABLE,
         message=_bounded(NODE_CHANGED.format(node=node_name, why=status.message)),
@@ -142,18 +142,18 @@ def node_changed(node_name: str, status: Status) -> Failure:
 
 
 def budget_exceeded(used: float, limit: float, pause: float, following: float) -> Failure:
-    """The cycle used its budget up; the next one may use `following` seconds."""
+    """Build the failure of a cycle over budget; the next one may use `following` seconds."""
     text = CYCLE_BUDGET_EXCEEDED.format(used=used, limit=limit, pause=pause, next=following)
     return Failure(REASON_SCHEDULER_ERROR, text, CLEAR_NOMINATION, rejected=False, pause=pause)
 
 
 def set_aside(pause: float) -> Failure:
-    """The pod was not tried, because a cycle of one like it had used its budget up."""
+    """Build the failure of a pod whose cycle did not run; see `overruns`."""
     return Failure(REASON_SCHEDULER_ERROR, SET_ASIDE, None, rejected=False, pause=pause)
 
 
 def no_nodes(text: str, unschedulable_reason: tuple[str, str] | None = None) -> Failure:
-    """An empty cluster: reason Unschedulable, or what a plugin says instead, but error backoff."""
+    """Build the failure in an empty cluster: Unschedulable, or a plugin's reason; error backoff."""
     reason = REASON_UNSCHEDULABLE
     if unschedulable_reason is not None:
         reason, text = _instead(unschedulable_reason, text)

@@ -1,8 +1,8 @@
-"""Filtering: from a pod to a verdict per row, reusing what is known about the pod's signature.
+"""Filtering: which filter rejects each row, reusing the results of the pod's signature.
 
 Three kinds of Filter plugins meet here: reusable columnar ones, whose codes live in `CachedResult`;
-columnar ones that must be asked every time; and scalar ones, asked node by node in rotating order
-until enough feasible nodes are found (framework-cycle-config.md 2.7 and 2.8). Whichever kind, the
+columnar ones that must run every time; and scalar ones, which run node by node in rotating order
+until enough feasible nodes are found (schedule_one.go: findNodesThatPassFilters). In each case the
 first plugin in profile order that rejects a node is the one that is reported.
 """
 
@@ -40,7 +40,7 @@ _POD_COLUMNS = int(Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOM
 
 @dataclass(slots=True, frozen=True)
 class FilterSlot:
-    """How one Filter plugin of a profile is asked."""
+    """One Filter plugin of a profile, and how it is called."""
 
     index: int
     plugin: Any
@@ -54,12 +54,12 @@ class FilterSlot:
 
     @property
     def depends_on_pods(self) -> bool:
-        """Whether other pods can change the plugin's verdict of a node."""
+        """Whether other pods can change the plugin's result for a node."""
         return not self.reusable or bool(self.versions) or bool(self.columns & _POD_COLUMNS)
 
 
 def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
-    """The slots of a profile, in its order."""
+    """Return the Filter plugins of a profile, in its order."""
     slots = []
     for index, plugin in enumerate(framework.filter):
         rule: ReuseRule | None = getattr(plugin, "filter_reuse", None)
@@ -84,7 +84,7 @@ def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
 
 
 def named_versions(slots: Iterable[FilterSlot], table: NodeTable) -> tuple[int, ...]:
-    """Where the versions stand that filters depend on."""
+    """Return the present versions that filters depend on (`ReuseRule.versions`)."""
     return tuple([table.version(name) for slot in slots for name in slot.versions])
 
 
@@ -114,14 +114,14 @@ class Filtering:
     # -- reusable plugins over all rows ----------------------------------------------------------
 
     def refresh(self, entry: CachedResult, state: CycleState, pod: Pod) -> None:
-        """Bring codes and verdict of `entry` up to the table's present state."""
+        """Bring `codes` and `rejected_by` of `entry` up to the table's present state."""
         table = self._table
         active = []
         for slot in self._reusable:
             if slot.name not in state.skip_filter:
                 active.append(slot)
             elif entry.evaluated[slot.index]:
-                # While it is skipped nobody follows the change log for it.
+                # While it is skipped its codes do not follow the change log.
                 entry.evaluated[slot.index] = False
                 entry.codes[slot.index] = None
         skipped = frozenset(state.skip_filter)
@@ -193,7 +193,7 @@ class Filtering:
         fresh: list[FilterSlot],
         changes: dict[int, int],
     ) -> list[int]:
-        """Re-evaluate changed rows; returns the rows whose verdict may differ now."""
+        """Re-evaluate changed rows; returns those whose rejecting filter may have changed."""
         if not changes:
             return []
         valid = self._table.valid
@@ -260,9 +260,9 @@ class Filtering:
     # -- everything else -------------------------------------------------------------------------
 
     def reuse_only(self, state: CycleState) -> bool:
-        """Whether `CachedResult.rejected_by` is the whole truth in this cycle.
+        """Whether `CachedResult.rejected_by` is complete in this cycle.
 
-        So it is when every plugin that must be asked each time sat out in PreFilter.
+        True when PreFilter skipped every plugin that must run each time.
         """
         if self.scalar:
             return False
@@ -273,7 +273,7 @@ class Filtering:
         return True
 
     def depend_only_on_rows(self, skipped: Collection[str]) -> bool:
-        """Whether signature and row say all that the filters not in `skipped` answer."""
+        """Whether results of the filters not in `skipped` depend on signature and row alone."""
         return all(slot.reusable or slot.name in skipped for slot in self.slots)
 
     def versions(self) -> tuple[int, ...]:
@@ -320,7 +320,10 @@ class Filtering:
     def filter_scalar(
         self, state: CycleState, pod: Pod, row: int, rejected_by: int
     ) -> tuple[int, Status | None]:
-        """Ask the scalar plugins about a row with a columnar verdict; the first rejection wins."""
+        """Run the scalar plugins on a row; the first rejection in profile order counts.
+
+        `rejected_by` is the columnar result of the row. Returns the new one, with its status.
+        """
         node = self._table.node_info(row)
         cycle = self._stopwatch.cycle
         for slot in self.scalar:

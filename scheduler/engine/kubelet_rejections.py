@@ -1,12 +1,12 @@
 """KubeletRejections: keeps pods off nodes whose kubelet has just rejected a pod like them.
 
 A kubelet admits a pod by what it knows itself (static pods, devices, topology), which may be more
-than the API server tells. Its rejection ends the pod, the workload's controller makes another, and
+than the API server has. Its rejection ends the pod, the workload's controller makes another, and
 a scheduler that sees nothing wrong with the node sends it there again, in a tight loop. So the node
-is passed over for pods of that signature for a while.
+is left out for pods of that signature for a while.
 
 A step of every profile, last among its Filters and no part of the configuration. It forgets by
-time; the pods it turned down are tried again then (`requeue_after`). Pods that are made for one
+time; the pods it rejected are tried again then (`requeue_after`). Pods that are made for one
 node (DaemonSets) are not kept off it: they have nowhere else to go.
 """
 
@@ -40,7 +40,7 @@ from scheduler.framework import (
 )
 
 REASON: Final = "node(s) recently rejected a pod like this"
-MOST: Final = 10_000
+MAX_PAIRS: Final = 10_000
 """Pairs of signature and node remembered; the oldest go first."""
 
 _VERSION: Final = "kubelet_rejections"
@@ -53,7 +53,7 @@ class KubeletRejections:
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE, versions=(_VERSION,))
 
     def __init__(self, table: NodeTable, seconds: float, clock: Clock) -> None:
-        """`seconds`: how long a node is passed over; 0: not at all."""
+        """`seconds`: how long a node is left out; 0: not at all."""
         self._table = table
         # Not the time of the cycle: the last look before a bind may come long after its cycle, and
         # wall clocks jump.
@@ -67,27 +67,27 @@ class KubeletRejections:
         return len(self._until)
 
     def note(self, pod: Pod, node_name: str) -> None:
-        """The kubelet of `node_name` rejected `pod`."""
+        """Note that the kubelet of `node_name` rejected `pod`."""
         if not self._seconds or pod.pin:
             return
         key = pod.signature.id, node_name
         self._until[key] = self._now() + self._seconds
         self._until.move_to_end(key)
         self._nodes.setdefault(pod.signature.id, set()).add(node_name)
-        while len(self._until) > MOST:
+        while len(self._until) > MAX_PAIRS:
             self._drop(next(iter(self._until)))
         self._table.bump(_VERSION)
 
     def forget_node(self, node_name: str) -> None:
-        """The node is gone; another one of its name starts afresh."""
-        gone = [key for key in self._until if key[1] == node_name]
-        for key in gone:
+        """Drop a deleted node; another one of its name starts afresh."""
+        pairs = [key for key in self._until if key[1] == node_name]
+        for key in pairs:
             self._drop(key)
-        if gone:
+        if pairs:
             self._table.bump(_VERSION)
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Sit out unless some node rejected a pod of this signature."""
+        """Skip unless some node rejected a pod of this signature."""
         if not self._until:
             return SKIP
         self._expire()
@@ -105,13 +105,13 @@ class KubeletRejections:
         return np.isin(rows, marked).astype(np.int32)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The one rejection, with the time when the first of these nodes may be tried again."""
+        """Return the one rejection; `requeue_after` is when the first node may be tried again."""
         signature = pod.signature.id
         ends = [self._until[signature, name] for name in self._nodes.get(signature, ())]
         return unresolvable(REASON, requeue_after=max(min(ends, default=0.0) - self._now(), 0.0))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A new node may be the way out; all else is a matter of time."""
+        """Register new nodes; everything else is a matter of time (`requeue_after`)."""
         return (ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),)
 
     def _expire(self) -> None:

@@ -1,4 +1,4 @@
-"""What the engine measures, as a Protocol that the service maps to Prometheus."""
+"""Measurements of the engine, as a Protocol that `scheduler.metrics` maps to Prometheus."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ GIVEN_UP: Final = "given_up"
 FINISHED_LATE: Final = "finished_late"
 SET_ASIDE: Final = "set_aside"
 OVERRUN_RESULTS: Final = (GIVEN_UP, FINISHED_LATE, SET_ASIDE)
-"""What became of an attempt whose cycle used up its time budget; the last one was not made at all,
-because a pod of the same template had."""
+"""Outcomes of an attempt whose cycle used up its time budget; with the last one no cycle ran,
+because one of a pod of the same template had used it up."""
 
 
 _POINTS: Final = ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit")
 
 
 class EngineMetrics(Protocol):
-    """Durations are in seconds; labels are upstream's (framework-cycle-config.md section 10)."""
+    """Durations are in seconds; labels are upstream's (pkg/scheduler/metrics/metrics.go)."""
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
-        """One run of an extension point over all its plugins."""
+        """Observe one run of an extension point over all its plugins."""
         ...
 
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """One call of one plugin, on sampled attempts."""
+        """Observe one call of one plugin, on sampled attempts."""
         ...
 
     def algorithm(self, seconds: float) -> None:
-        """PreFilter to host selection, PostFilter included."""
+        """Observe a cycle from PreFilter to host selection, PostFilter included."""
         ...
 
     def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
-        """A plugin was asked at PreFilter, Filter, PreScore or Score, about `count` nodes."""
+        """Count `count` nodes that a plugin evaluated at PreFilter, Filter, PreScore or Score."""
         ...
 
     def over_budget(self, plugin: str, point: str, seconds: float) -> None:
-        """A scalar plugin used `seconds` of one cycle, more than its time budget."""
+        """Observe that a scalar plugin used `seconds` of one cycle, more than its time budget."""
         ...
 
     def cycle_over_budget(self, profile: str, result: str) -> None:
-        """A cycle used its budget up; `result` is one of `OVERRUN_RESULTS`."""
+        """Count a cycle that used its budget up; `result` is one of `OVERRUN_RESULTS`."""
         ...
 
 
@@ -93,13 +93,13 @@ class Stopwatch:
         self.points: Final = {label: PointTimer(self, label) for label in _POINTS}
 
     def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
-        """A plugin was asked about `count` rows; `started` is None unless the cycle is sampled."""
+        """Report a columnar call on `count` rows; `started` is None unless the cycle is sampled."""
         self.metrics.evaluated(plugin, point, self.profile, count)
         if started is not None:
             self.metrics.plugin(plugin, point, "Success", self.monotonic() - started)
 
     def scalar(self, plugin: str, point: str, seconds: float) -> None:
-        """A scalar plugin used `seconds` of a cycle, over all nodes."""
+        """Report a scalar plugin that used `seconds` of a cycle, over all nodes."""
         if seconds > self.budget:
             self.metrics.over_budget(plugin, point, seconds)
 
@@ -138,5 +138,5 @@ class PointTimer:
 
 
 def no_stopwatch() -> Stopwatch:
-    """Measures nothing; every time is 0."""
+    """Make a stopwatch that measures nothing; every time is 0."""
     return Stopwatch(lambda: 0.0, NoMetrics(), "", float("inf"))

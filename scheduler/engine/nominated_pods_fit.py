@@ -1,10 +1,10 @@
-"""Rows that pods are nominated to, and what filters say of them with those pods counted.
+"""Rows that pods are nominated to, and results of filters with those pods added.
 
-In a burst of preemptors nearly every node has a nomination, and each attempt asks about all of
-them. So which rows matter is a column, and the answer for a kind of pod is kept until something on
-the node, its nominations included, changes.
+In a burst of preemptors nearly every node has a nomination, and each attempt filters all of
+them. So the rows that matter are a column, and the result for a kind of pod is kept until something
+on the node, its nominations included, changes.
 
-Invariant: both follow the change log of the node table; whoever owns the nominations tells it
+Invariant: both follow the change log of the node table; the owner of the nominations writes to it
 (`NodeTable.note_nominations`).
 """
 
@@ -21,7 +21,7 @@ from scheduler.cache import NodeTable
 from scheduler.framework import Codes, Columns, Int64Column, Nominator, Rows, Status
 
 MAX_KINDS: Final = 64
-"""Kinds of pods whose answers are kept; the one used longest ago goes first."""
+"""Kinds of pods whose results are kept; the least recently used one is dropped first."""
 
 NOMINATED_CODES: Final = 1 << 30
 """Codes from here on stand for statuses found out here; no plugin's code is that high."""
@@ -54,9 +54,9 @@ class NominatedRows:
         self._highest: Int64Column = np.zeros(0, dtype=np.int64)
 
     def at_least(self, priority: int, uid: str) -> Rows:
-        """Rows with nominated pods of that priority or a higher one, but for the pod `uid`."""
+        """Return rows with nominated pods of that priority or a higher one, except `uid`."""
         if not self._nominator.nominated_nodes():
-            # The usual case; whoever is left behind catches up later.
+            # The usual case; `_catch_up` reads the change log later.
             return _NO_ROWS
         self._catch_up()
         rows: Rows = np.flatnonzero(self._highest >= priority)
@@ -66,12 +66,12 @@ class NominatedRows:
         return rows
 
     def own_row(self, uid: str) -> int | None:
-        """The row that a pod is nominated to itself."""
+        """Return the row that the pod `uid` is nominated to, or None."""
         name = self._nominator.node_of(uid)
         return self._table.row_of(name) if name else None
 
     def pods(self, row: int, priority: int, uid: str) -> list[Pod]:
-        """The pods nominated to a row with that priority or a higher one, but for `uid`."""
+        """Return the pods nominated to a row with that priority or a higher one, except `uid`."""
         return nominated_pods(self._nominator, self._table.names[row], priority, uid)
 
     def _catch_up(self) -> None:
@@ -100,7 +100,7 @@ class NominatedRows:
 
 
 class NominatedPodsFit:
-    """What filters say of nominated rows to one kind of pod, the nominated pods counted."""
+    """Results of filters on nominated rows for one kind of pod, with the nominated pods added."""
 
     __slots__ = ("_codes", "_known", "_rejected_by", "revision", "sequence", "statuses")
 
@@ -116,11 +116,11 @@ class NominatedPodsFit:
 
     @property
     def capacity(self) -> int:
-        """Rows there is room for."""
+        """Number of rows, as the table's capacity."""
         return len(self._rejected_by)
 
     def forget(self, rows: Rows | None = None) -> None:
-        """Nothing is known of these rows any more; None: of any."""
+        """Drop the results of these rows; None: of all."""
         if rows is not None:
             self._rejected_by[rows] = _UNKNOWN
             return
@@ -129,12 +129,12 @@ class NominatedPodsFit:
         self.statuses, self._known = [], {}
 
     def unknown(self, rows: Rows) -> list[int]:
-        """Those rows that `note` is still to be called for."""
+        """Return those rows that have no result yet."""
         found: list[int] = rows[self._rejected_by[rows] == _UNKNOWN].tolist()
         return found
 
     def note(self, row: int, filter_index: int, status: Status | None) -> None:
-        """The answer for a row: None, or a rejection by the filter of that index."""
+        """Keep the result for a row: None, or a rejection by the filter of that index."""
         if status is None:
             self._rejected_by[row] = 0
             return
@@ -155,7 +155,7 @@ class NominatedPodsFit:
         self._codes[row] = NOMINATED_CODES + index
 
     def results(self, rows: Rows) -> tuple[np.ndarray, Codes]:
-        """(verdict, code) of known rows."""
+        """Return (rejected_by, code) of rows that have a result."""
         return self._rejected_by[rows], self._codes[rows]
 
 
@@ -172,7 +172,7 @@ class NominatedFilterCache:
         return len(self._kinds)
 
     def recall(self, kind: Hashable, versions: tuple[int, ...] = ()) -> NominatedPodsFit:
-        """What is still true for pods of a kind.
+        """Return the results that still hold for pods of a kind.
 
         `versions` are those that filters name; they and the table's revision must be as they were.
         """

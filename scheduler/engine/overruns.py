@@ -1,7 +1,7 @@
-"""Which pods are set aside because an attempt at one like them used up the budget of a cycle.
+"""Pods that are set aside because an attempt at one like them used up the budget of a cycle.
 
-What is remembered is remembered for a template in a namespace (profile, pod signature, namespace),
-not for a pod: ten thousand clones of one expensive pod get one attempt between two pauses, not one
+Overruns are counted per template in a namespace (profile, pod signature, namespace),
+not per pod: ten thousand clones of one expensive pod get one attempt between two pauses, not one
 each.
 
 Each overrun doubles both the pause and the budget of the next attempt, up to a limit each. The
@@ -26,7 +26,7 @@ from scheduler.api.pod import Pod
 FIRST_PAUSE: Final = 10.0
 """Seconds. Twenty times the default budget: a template takes 5 % of the loop at most."""
 MAX_PAUSE: Final = 300.0
-"""Seconds. As long as a pod stays in the unschedulable pool at most."""
+"""Seconds. As long as a pod stays unschedulable at most before it is tried again."""
 MAX_BUDGET_FACTOR: Final = float(MAX_CYCLE_BUDGET_FACTOR)
 """The largest budget, 2 s by default: everything else waits for that cycle."""
 MAX_TEMPLATES: Final = 4096
@@ -34,7 +34,7 @@ MAX_TEMPLATES: Final = 4096
 
 @dataclass(slots=True)
 class Overrun:
-    """What is known about one template."""
+    """The overruns of one template."""
 
     #: Factor of the ordinary budget that the next attempt gets.
     factor: float = 1.0
@@ -55,7 +55,7 @@ class Overruns:
         self.known: OrderedDict[Hashable, Overrun] = OrderedDict()
 
     def factor(self, pod: Pod) -> float:
-        """How many times the ordinary budget the next attempt at the pod gets."""
+        """Return the factor of the ordinary budget that the next attempt at the pod gets."""
         known = self.known.get(_template(pod))
         return 1.0 if known is None else known.factor
 
@@ -69,7 +69,7 @@ class Overruns:
         return max(0.0, known.until - now)
 
     def overran(self, pod: Pod, now: float) -> Overrun:
-        """The budget was used up: begin the next pause, and enlarge the next budget."""
+        """Begin the next pause and enlarge the next budget: the budget was used up."""
         template = _template(pod)
         known = self.known.get(template)
         if known is None:
@@ -82,7 +82,7 @@ class Overruns:
         return known
 
     def kept(self, pod: Pod) -> None:
-        """A cycle ended within its budget: the next pause, if any, is a first one again."""
+        """Note a cycle within its budget: the next pause, if any, is a first one again."""
         known = self.known.get(_template(pod))
         if known is not None:
             known.pause = known.until = 0.0

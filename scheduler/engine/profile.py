@@ -9,7 +9,7 @@ from scheduler.framework import EXTENSION_POINTS, ConfigurationError, Handle
 
 
 class ProfileSpec(Protocol):
-    """What the configuration layer resolves a profile to."""
+    """A profile, as the configuration layer resolves it."""
 
     @property
     def scheduler_name(self) -> str:

@@ -1,6 +1,6 @@
 """Results kept for a pod signature; the next pod with it evaluates changed rows only.
 
-All arrays have the table's capacity. `verdict` is, per row: 0 feasible, i+1 rejected first by
+All arrays have the table's capacity. `rejected_by` is, per row: 0 feasible, i+1 rejected first by
 filter i, -1 not a node. The invariant, proved by a property test: after `refresh`, everything
 equals what a fresh evaluation of every row would give.
 """
@@ -64,19 +64,19 @@ class CachedResult:
         """`recorded_bytes`: what plugins may have derived from the signature and recorded here."""
         self.capacity = capacity
         self.recorded_bytes = recorded_bytes
-        #: Change log position up to which codes and verdict are right; -1: nothing evaluated yet.
+        #: Change log position up to which `codes` and `rejected_by` hold; -1: none.
         self.sequence = -1
         #: Per filter plugin: its codes, as narrow as they can be, or None when all pass.
         self.codes: list[NarrowCodes | None] = [None] * filters
-        #: Per filter plugin: whether `codes` holds its answer at all.
+        #: Per filter plugin: whether `codes` holds its result at all.
         self.evaluated = [False] * filters
         self.filter_versions: list[tuple[int, ...]] = [()] * filters
         self.rejected_by: np.ndarray = np.full(
             capacity, NOT_A_NODE, dtype=filter_index_type(filters)
         )
-        #: Rows with verdict 0, ascending; None when it must be recomputed.
+        #: Feasible rows, ascending; None when they must be computed again.
         self.feasible: Rows | None = None
-        #: The plugins that were skipped when the verdict was made.
+        #: The plugins that were skipped when `rejected_by` was computed.
         self.skipped: frozenset[str] = frozenset()
         #: Recorded outcome of reusable PreFilter and PreScore plugins, by plugin name.
         self.pre_filter: dict[str, Recorded] = {}
@@ -100,7 +100,7 @@ class CachedResult:
         self.ties: Ties | None = None
 
     def feasible_rows(self) -> Rows:
-        """Rows with verdict 0, ascending."""
+        """Return the feasible rows, ascending."""
         if self.feasible is None:
             self.feasible = np.flatnonzero(self.rejected_by == 0)
         return self.feasible
@@ -117,7 +117,10 @@ class CachedResult:
 
 
 def narrow_zeros(capacity: int, codes: Codes) -> NarrowCodes:
-    """A column of zeros of the narrowest type that holds `codes`; there may be thousands."""
+    """Make a column of zeros of the narrowest type that holds `codes`.
+
+    Narrow, because thousands of columns may be kept.
+    """
     return wide_enough(np.zeros(capacity, dtype=np.int8), codes)
 
 
@@ -135,13 +138,13 @@ def wide_enough(column: NarrowCodes, codes: Codes) -> NarrowCodes:
 
 
 def filter_index_type(filters: int) -> np.dtype[Any]:
-    """The type of `CachedResult.rejected_by` for so many plugins."""
+    """Return the dtype of `CachedResult.rejected_by` for that number of filters."""
     return np.dtype(np.int8 if filters < _LIMITS[1] else np.int16)
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a reusable PreFilter or PreScore answered and wrote."""
+    """The result of a reusable PreFilter or PreScore, and what it wrote to the cycle state."""
 
     result: Any
     writes: tuple[tuple[str, Any], ...]
@@ -149,7 +152,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class ReuseStatistics:
-    """How well reuse works."""
+    """Size of the cache, and counts of its hits, misses and evictions since start."""
 
     entries: int
     bytes: int
@@ -163,7 +166,7 @@ class ResultCache:
 
     A signature that only one pod has had is on trial: of pods with a name of their own in them (a
     claim, a host) no other follows, and they must not push out what is used. On trial is the last
-    of them, and as many before it as a sixteenth of the budget holds. What a second pod asks for is
+    of them, and as many before it as a sixteenth of the budget holds. What a second pod needs is
     kept, least recently used first to go. Of dropped results it is remembered whose they were, so
     that signatures which come in turn are kept from their second pod on.
     """
@@ -183,7 +186,7 @@ class ResultCache:
         self._evictions = 0
 
     def get(self, key: Hashable, pod: str) -> CachedResult | None:
-        """The entry, made the most recently used one. `pod` is the UID of the pod that asks."""
+        """Return an entry for the pod of UID `pod`, and make it the most recently used one."""
         entry = self._kept.get(key)
         if entry is not None:
             self._kept.move_to_end(key)

@@ -1,6 +1,6 @@
 """The scheduling cycle of one profile: search, PostFilter, score, choose.
 
-Follows schedule_one.go: schedulePod and selectHost. The cycle is one coroutine. It suspends only
+Follows schedule_one.go: schedulePod. The cycle is one coroutine. It suspends only
 where an `ExtenderTransport` is awaited: by extenders and by async PreFilter and PostFilter plugins.
 For all other pods nothing suspends between its first and its last line, so the live table needs no
 snapshot, and no event loop is involved (`run_synchronously`). While a cycle is suspended its owner
@@ -49,12 +49,12 @@ class RandomSource(Protocol):
     """The source of random choices, seedable; `random.Random` fits."""
 
     def randrange(self, stop: int, /) -> int:
-        """An integer from 0 to `stop` - 1."""
+        """Return an integer from 0 to `stop` - 1."""
         ...
 
 
 class NoNodesError(Exception):
-    """There is no node at all; the pod is retried with backoff, without waiting for an event."""
+    """Raised when there is no node; the pod is retried with backoff, not after an event."""
 
     def __init__(self, unschedulable_reason: tuple[str, str] | None) -> None:
         super().__init__(NO_NODES)

@@ -1,9 +1,9 @@
 """Scoring: from feasible rows to totals, reusing raw scores of the pod's signature.
 
 Order of work as upstream: PreScore with the feasible nodes, Score, NormalizeScore per plugin over
-the feasible nodes, weights, sum (framework-cycle-config.md 2.11). Raw scores of reusable plugins
-are kept for every row; what needs normalising is normalised again whenever the feasible set or a
-raw score changed.
+the feasible nodes, weights, sum (runtime/framework.go: RunScorePlugins). Raw scores of reusable
+plugins are kept for every row; what needs normalising is normalised again whenever the feasible set
+or a raw score changed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ INFEASIBLE = -1
 
 @dataclass(slots=True, frozen=True)
 class ScoreSlot:
-    """How one Score plugin of a profile is asked."""
+    """One Score plugin of a profile, and how it is called."""
 
     index: int
     plugin: Any
@@ -64,7 +64,7 @@ class ScoreSlot:
 
 
 def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
-    """The slots of a profile, in its order.
+    """Return the Score plugins of a profile, in its order.
 
     A plugin whose PreScore must run each time is not reusable.
     """
@@ -95,7 +95,7 @@ def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
 
 
 class Scoring:
-    """Runs PreScore, Score and NormalizeScore of one profile."""
+    """Runs Score and NormalizeScore of one profile."""
 
     def __init__(
         self, framework: Framework, table: NodeTable, stopwatch: Stopwatch | None = None
@@ -112,7 +112,7 @@ class Scoring:
     def totals(
         self, state: CycleState, pod: Pod, entry: CachedResult, feasible: Rows
     ) -> Int64Column:
-        """Totals per row of the whole table, -1 where infeasible. Do not modify the result."""
+        """Return int64[capacity] totals, -1 where infeasible; do not modify the result."""
         changed = self._refresh_raw(entry, state, pod)
         self._check_doubtful(entry, state, feasible)
         self._refresh_base(entry, changed)
@@ -164,13 +164,13 @@ class Scoring:
             entry.ties = None
 
     def ties(self, entry: CachedResult, state: CycleState) -> Ties | None:
-        """The rows with the highest total after `totals`, where they are known."""
+        """Return the rows with the highest total after `totals`, None where they are not known."""
         return entry.ties if self._lasting(state) else None
 
     def subset_totals(
         self, state: CycleState, pod: Pod, entry: CachedResult, rows: Rows
     ) -> Int64Column:
-        """Total score for each of `rows`, a subset of the signature's feasible rows."""
+        """Return the total of each of `rows`, a subset of the signature's feasible rows."""
         changed = self._refresh_raw(entry, state, pod)
         self._check_doubtful(entry, state, rows)
         self._refresh_base(entry, changed)
@@ -293,7 +293,7 @@ class Scoring:
                     entry.normalized_dirty = True
 
     def _check_doubtful(self, entry: CachedResult, state: CycleState, rows: Rows) -> None:
-        """AttemptError when a final raw score of one of `rows` is out of range.
+        """Raise AttemptError when a final raw score of one of `rows` is out of range.
 
         A column that holds such a score anywhere is scored again next time: its row may be feasible
         then.
@@ -342,7 +342,7 @@ class Scoring:
     # -- without reuse ---------------------------------------------------------------------------
 
     def totals_of(self, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
-        """Totals per entry of `rows`, asking every plugin."""
+        """Return the total of each of `rows`, without reuse."""
         total = np.zeros(len(rows), dtype=np.int64)
         for slot in self.slots:
             if slot.name not in state.skip_score:
@@ -352,7 +352,7 @@ class Scoring:
     def scores_of(
         self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows
     ) -> tuple[Int64Column, Int64Column]:
-        """(raw, normalised) scores of one plugin per entry of `rows`."""
+        """Return (raw, normalised) scores of one plugin for each of `rows`."""
         if slot.columnar:
             raw = self._call(slot, state, pod, rows)
         else:
@@ -411,7 +411,7 @@ def _may_be_kept(slot: ScoreSlot, scores: Int64Column) -> bool:
 
 
 def _check_range(plugin: str, scores: Int64Column) -> None:
-    """AttemptError when a final score of a feasible node is outside 0 to 100."""
+    """Raise AttemptError when a final score of a feasible node is outside 0 to 100."""
     if not len(scores):
         return
     for extreme in (int(scores.min()), int(scores.max())):

@@ -1,8 +1,8 @@
 """Ties: the rows that share the highest total of a signature, kept up while single rows change.
 
-One pod after the other changes one row, and looking at all rows for the highest was the dearest
-step of a plain cycle. Rows are in ascending order, so that a random choice among them is the same
-as among those a fresh search finds.
+One pod after the other changes one row, and a search of all rows for the maximum was the most
+expensive step of a plain cycle. Rows are in ascending order, so that a random choice among them is
+the same as among those a fresh search finds.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Ties:
         """
         #: The maximum, as long as `rows` is not empty.
         self.highest = int(totals.max())
-        #: Ascending. Empty when the last of them fell behind: nobody knows what comes next.
+        #: Ascending. Empty when the last of them fell behind: the new maximum is not known.
         self.rows = array("q", np.flatnonzero(totals == self.highest).tobytes())
 
     def change(self, row: int, before: int, after: int) -> None:
-        """The total of a row changed."""
+        """Follow a change of the total of one row."""
         rows, highest = self.rows, self.highest
         if after > highest:
             self.highest = after

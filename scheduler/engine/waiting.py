@@ -1,6 +1,6 @@
-"""Pods that wait at Permit (framework-cycle-config.md 3.3).
+"""Pods that wait at Permit (runtime/waiting_pods_map.go: waitingPod).
 
-Pure: timeouts are read from a clock, never slept. The first signal counts: allowed by all waiting
+Timeouts are compared with a clock, never slept. The first signal counts: allowed by all waiting
 plugins, rejected, preempted or timed out.
 """
 
@@ -28,15 +28,15 @@ class WaitingPod:
         self.on_result: Callable[[Status], None] | None = None
 
     def pending_plugins(self) -> list[str]:
-        """Plugins that have not allowed the pod yet."""
+        """Return the plugins that have not allowed the pod yet."""
         return sorted(self._waiting)
 
     def deadline(self) -> float:
-        """Monotonic time at which the earliest plugin's timeout fires."""
+        """Return the monotonic time at which the earliest timeout of a plugin ends."""
         return min(self._deadlines[plugin] for plugin in self._waiting)
 
     def allow(self, plugin: str) -> None:
-        """`plugin` no longer objects; the last one to say so ends the wait with success."""
+        """Note that `plugin` allows the pod; the last of the plugins ends the wait with success."""
         if self.result is not None:
             return
         self._waiting.discard(plugin)
@@ -89,7 +89,7 @@ class WaitingPods:
         self._pods[pod.pod.metadata.uid] = pod
 
     def get(self, uid: str) -> WaitingPod | None:
-        """The waiting pod, or None."""
+        """Return the waiting pod, or None."""
         return self._pods.get(uid)
 
     def remove(self, uid: str) -> None:
@@ -103,7 +103,7 @@ class WaitingPods:
 
 
 def go_duration(seconds: float) -> str:
-    """Seconds as Go prints a duration: `10s`, `1m0s`, `1h0m5s`, `250ms`."""
+    """Format seconds as Go prints a duration: `10s`, `1m0s`, `1h0m5s`, `250ms`."""
     nanos = round(seconds * 1e9)
     if nanos == 0:
         return "0s"

@@ -64,23 +64,23 @@ class SubscriptionBoard:
 
     @property
     def plurals(self) -> frozenset[str]:
-        """Resources somebody asked to be told about: they must be watched."""
+        """Resources with a subscriber: they must be watched."""
         return frozenset(self._objects)
 
     def publish_object(self, plural: str, old: Any | None, new: Any | None) -> None:
-        """Tell subscribers about a change."""
+        """Call the subscribers to a resource."""
         _publish(self._objects.get(plural, ()), old, new)
 
     def publish_nomination(self, pod: Pod, node_name: str) -> None:
-        """Tell subscribers about a nomination."""
+        """Call the subscribers to nominations."""
         _publish(self._nominations, pod, node_name)
 
     def publish_bind(self, pod: Pod, node_name: str) -> None:
-        """Tell subscribers about a binding."""
+        """Call the subscribers to bindings."""
         _publish(self._binds, pod, node_name)
 
     def publish_synced(self) -> None:
-        """Tell subscribers that every first list was handled."""
+        """Call the subscribers to the end of the first lists."""
         _publish(self._synced)
 
 
@@ -88,7 +88,7 @@ def _publish(callbacks: Iterable[Callable[..., None]], *about: Any) -> None:
     for callback in callbacks:
         try:
             callback(*about)
-        except Exception:  # noqa: BLE001 - plugin boundary: the other subscribers are told as well
+        except Exception:  # noqa: BLE001 - plugin boundary: the other subscribers are called as well
             _log.exception("a plugin's callback failed", callback=repr(callback))
 
 
@@ -171,7 +171,7 @@ class ServiceHandle:
         self._inbox.submit(lambda: queue.recheck(wanted))
 
     def relabel(self, pod: Pod, reason: str, message: str) -> None:
-        """Have a waiting pod's PodScheduled condition say something else."""
+        """Change reason and message of a waiting pod's PodScheduled condition."""
         self._scheduling().relabel(pod, reason, message)
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:

@@ -1,7 +1,7 @@
-"""Who is to go first on a node, and on which node preemption does the least harm.
+"""Victim order, and the choice of the candidate node.
 
-Follows framework-cycle-config.md 5.4 (order of victims) and 5.7 (criteria, one after the other).
-Ties that the criteria leave are broken at random.
+Follows preemption.go: pickOneNodeForPreemption, and utils.go: MoreImportantPod for the order. Ties
+that the criteria leave are broken at random.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LatestStart = tuple[bool, str]
 
 @dataclass(frozen=True, slots=True)
 class RankedCandidate(Candidate):
-    """A candidate that knows how it compares: in a burst the same ones are compared many times."""
+    """A candidate with its rank: in a burst the same ones are compared many times."""
 
     rank: CandidateRank
     latest_start: LatestStart
 
 
 def ranked(candidate: Candidate) -> RankedCandidate:
-    """The candidate with its rank; it must have victims."""
+    """Return the candidate with its rank; it must have victims."""
     if isinstance(candidate, RankedCandidate):
         return candidate
     return RankedCandidate(
@@ -45,7 +45,7 @@ def ranked(candidate: Candidate) -> RankedCandidate:
 
 
 def pick_one_node(candidates: Sequence[Candidate], random: RandomSource) -> Candidate:
-    """The candidate that does the least harm; there must be one at least."""
+    """Return the candidate with the lowest rank; there must be one at least."""
     finalists = [ranked(each) for each in candidates]
     least = min([each.rank for each in finalists])
     finalists = [each for each in finalists if each.rank == least]
@@ -57,7 +57,7 @@ def pick_one_node(candidates: Sequence[Candidate], random: RandomSource) -> Cand
 
 
 def importance(pod: Pod) -> tuple[int, bool, str]:
-    """Sorts the most important first: high priority, then long running. Not started: last."""
+    """Return a sort key, the most important pod first: high priority, then long running."""
     start = pod.status.start_time
     return -pod.priority, start is None, start or ""
 
@@ -73,7 +73,7 @@ def _rank_of(candidate: Candidate) -> CandidateRank:
 
 
 def _latest_start(candidate: Candidate) -> LatestStart:
-    """The earliest start among the victims of the highest priority."""
+    """Return the earliest start among the victims of the highest priority."""
     highest = candidate.victims[0].priority
     starts = (pod.status.start_time for pod in candidate.victims if pod.priority == highest)
     return min((start is None, start or "") for start in starts)

@@ -1,13 +1,15 @@
-"""Which victims a PodDisruptionBudget protects (framework-cycle-config.md 5.5).
+"""PodDisruptionBudgets and the victims they protect.
 
-Every node's dry run starts from the budgets as they are: what would be evicted elsewhere does not
-count. Each eviction changes the status of a budget, which matters to few of the nodes looked at
-before: those with more pods under the budget than it allows, before or after.
+Follows default_preemption.go: filterPodsWithPDBViolation.
 
-Whoever may create a budget may create 10,000 with 500 expressions each. Selectors are compiled when
-a victim of their namespace is looked at, once, whatever becomes of other budgets or of the status;
-only those that may select it are held against a pod, once for all pods with its labels. Where very
-many select one pod, victims are charged to all of them in one array operation.
+Every node's dry run starts from the present budgets: evictions on other nodes do not count. Each
+eviction changes the status of a budget, which matters to few of the nodes looked at before: those
+with more pods under the budget than it allows, before or after.
+
+A user may create 10,000 budgets with 500 expressions each. A selector is compiled once, when the
+first victim of its namespace is looked at, and kept when other budgets or the status change; only
+those that may select a pod are matched, once for all pods with its labels. Where very many select
+one pod, victims are charged to all of them in one array operation.
 """
 
 from __future__ import annotations
@@ -56,12 +58,12 @@ NO_CLAIMS: Final[Claims] = {}
 _Selecting = tuple[int, CompiledLabelSelector]
 """The index of a budget, and its selector."""
 _ByLabel = dict[tuple[str, str] | None, list[_Selecting]]
-"""By labels of which every pod selected has one; None: nobody can tell."""
+"""By labels of which every selected pod has one; None: no such labels are known."""
 _Compiled = dict[BudgetKey, tuple[LabelSelector, CompiledLabelSelector]]
 
 
 class DisruptionBudgets:
-    """Budgets by namespace, with parsed selectors. What they say never changes."""
+    """Budgets by namespace, with parsed selectors. Immutable."""
 
     def __init__(
         self, budgets: Iterable[PodDisruptionBudget] = (), before: DisruptionBudgets | None = None
@@ -84,7 +86,7 @@ class DisruptionBudgets:
         self._forbidding: dict[Selection, bool] = {}
 
     def renewed(self, budgets: Iterable[PodDisruptionBudget]) -> DisruptionBudgets:
-        """As they are now; the same object when none changed."""
+        """Return the present budgets; the same object when none changed."""
         listed = tuple(budgets)
         return self if listed == self._listed else DisruptionBudgets(listed, self)
 
@@ -102,7 +104,7 @@ class DisruptionBudgets:
         )
 
     def limits_since(self, before: DisruptionBudgets) -> Int64Column | None:
-        """(budgets,): how many claims on each are judged as they were before.
+        """Return int64[budgets]: up to how many claims on each have the same result as before.
 
         `UNLIMITED` for those that did not change. None: the budgets are others, or select
         otherwise.
@@ -198,7 +200,7 @@ class DisruptionBudgets:
             yield bool((left[indices] < 0).any())
 
     def _selection(self, pod: Pod) -> Selection | None:
-        """The budgets that select a pod, None if none does."""
+        """Return the budgets that select a pod, None if none does."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
         if not labels or namespace not in self._by_namespace:
             return None
@@ -240,7 +242,7 @@ class DisruptionBudgets:
         try:
             selector = compile_label_selector(written)
         except SelectorError:
-            return None  # As upstream: it protects nothing. The API server refuses such budgets.
+            return None  # As upstream: it protects nothing. The API server rejects such budgets.
         if written is not None:
             self._compiled[key] = written, selector
         return selector

@@ -53,7 +53,11 @@ class DryRunner:
         *,
         remember: bool = True,
     ) -> None:
-        """Dry-run what the numbers left, until there are enough candidates."""
+        """Dry-run the rows that screening left, until there are enough candidates.
+
+        Results that hold for the next pod of the signature are kept if `remember`. `outcome` gets
+        candidates, rejections and errors.
+        """
         reduced = self._reduced(whole)
         known = self._known(reduced) if remember else Outcomes(self._table.capacity)
         keep = remember and not whole.extends
@@ -130,9 +134,9 @@ class DryRunner:
     def _without_victims(
         self, trial: Trial, row: int, plugins: Sequence[Any]
     ) -> tuple[Candidate | Status, Claims]:
-        """The least set of victims on one node, or why removing them all does not help.
+        """Find the smallest set of victims on one node, or why removing them all does not help.
 
-        And what all that could go claim of disruption budgets, where those matter.
+        Also returns the claims of all possible victims on disruption budgets, where those matter.
         """
         node = NodeOverlay(self._table, row)
         lower = [pod for pod in node.pods if trial.removable(pod)]
@@ -190,7 +194,7 @@ class DryRunner:
         )
 
     def _reduced(self, trial: Trial) -> Trial:
-        """The same search without the plugins that follow removals."""
+        """Return the same search without the plugins that follow removals."""
         if not trial.extends:
             return trial
         ignored = self._extending
@@ -202,7 +206,7 @@ class DryRunner:
         )
 
     def _known(self, trial: Trial) -> Outcomes:
-        """What earlier dry runs say, if they depended on nothing but signature and node."""
+        """Return results of earlier dry runs, if they depend on signature and node alone."""
         state, pod = trial.state, trial.pod
         if (
             trial.extends

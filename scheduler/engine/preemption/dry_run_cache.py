@@ -1,7 +1,7 @@
-"""DryRunCache: what dry runs found on single nodes, until something on the node changes.
+"""DryRunCache: results of dry runs on single nodes, until something on the node changes.
 
 Preemptors come in bursts from one template, and between two of them one node changes, and the
-status of a disruption budget. Whoever remembers must make sure that the outcome depends on the
+status of a disruption budget. The caller makes sure that the outcome depends on the
 pod's kind (the key), on that node, on budgets and on named versions alone; nominations are part of
 the node.
 """
@@ -27,7 +27,7 @@ from scheduler.framework import BoolColumn, Int64Column, Status
 from scheduler.framework.preemption import Candidate
 
 MAX_KINDS: Final = 64
-"""Kinds of pods remembered; the one used longest ago goes first."""
+"""Kinds of pods kept; the least recently used one is dropped first."""
 
 
 class Outcomes:
@@ -37,7 +37,7 @@ class Outcomes:
 
     def __init__(self, capacity: int) -> None:
         self._by_row: dict[int, Candidate | Status] = {}
-        #: Of rows whose outcome any budget had a say in: the claims of the possible victims.
+        #: Of rows whose outcome depends on a budget: the claims of the possible victims.
         self._claims: dict[int, Claims] = {}
         #: The same by selection of budgets.
         self._claimed: dict[Selection, dict[int, int]] = {}
@@ -45,7 +45,7 @@ class Outcomes:
         self.rejected: BoolColumn = np.zeros(capacity, dtype=np.bool_)
 
     def get(self, row: int) -> Candidate | Status | None:
-        """The outcome, if known."""
+        """Return the outcome, if known."""
         return self._by_row.get(row)
 
     def note(self, row: int, outcome: Candidate | Status, claims: Claims = NO_CLAIMS) -> None:
@@ -58,7 +58,7 @@ class Outcomes:
         self.rejected[row] = isinstance(outcome, Status)
 
     def drop(self, rows: Iterable[int]) -> None:
-        """Nothing is known of these rows any more."""
+        """Drop the outcomes of these rows."""
         for row in rows:
             if self._by_row.pop(row, None) is not None:
                 self.rejected[row] = False
@@ -69,7 +69,7 @@ class Outcomes:
                         del self._claimed[selection]
 
     def claiming_more(self, limits: Int64Column) -> list[int]:
-        """Rows that may have more claims on a budget than `limits` says, by its place.
+        """Return rows that may have more claims on a budget than its entry of `limits`.
 
         Where pods of one row are under different selections, a row is returned as soon as their
         sum exceeds the lowest limit, whichever of the pods that budget selects.
@@ -107,7 +107,7 @@ class DryRunCache:
     def recall(
         self, kind: Hashable, budgets: DisruptionBudgets, versions: tuple[int, ...] = ()
     ) -> Outcomes:
-        """What is still true for pods of a kind; the caller adds what it finds out.
+        """Return the outcomes that still hold for pods of a kind; the caller adds new ones.
 
         `versions` are those that filters name; they and the table's revision must be as they were.
         """
@@ -130,7 +130,7 @@ class DryRunCache:
         return known.outcomes
 
     def _stale(self, known: _Remembered, budgets: DisruptionBudgets) -> Iterable[int] | None:
-        """Rows of which what is known may be true no more; None: all rows."""
+        """Return rows whose outcomes may no longer hold; None: all rows."""
         table = self._table
         if len(known.outcomes.rejected) != table.capacity:
             return None

@@ -1,12 +1,11 @@
-"""Preemption: on which node the pod would fit if pods of lower priority were gone.
+"""Preemption: the search for a node where the pod would fit without pods of lower priority.
 
-Follows framework-cycle-config.md 5.3 to 5.7. Pure: everything happens on overlays and on clones of
-the cycle state. Three steps, each on what the one before left over:
+Follows preemption.go: Evaluator. Nothing live is changed. Three steps, each on the nodes that the
+one before left:
 
-1. numbers for all nodes at once: nodes without possible victims, and nodes where the pod would not
-   fit even without them, as far as columnar filters can tell;
-2. a dry run per node in scalar form, with the filters that removals can affect;
-3. the choice among candidates.
+1. `screening` rules out nodes by columns, all at once;
+2. `dry_run` tries the others one by one, with the filters that removals can affect;
+3. `candidates` compares what was found.
 
 A search without a candidate is remembered per signature until the node table changes; a dry run
 that depends on its node and on disruption budgets alone, until one of these does in a way that
@@ -61,11 +60,11 @@ NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _MAX_REMEMBERED: Final = 512
 
 CandidateReview = Callable[[Pod, Sequence[Candidate]], Coroutine[Any, Any, list[Candidate]] | None]
-"""What others leave of the candidates; None when nobody has to be asked."""
+"""Lets extenders drop candidates; None when no extender is interested."""
 
 
 class DryRun(Protocol):
-    """What became of every node looked at."""
+    """The result of every node looked at."""
 
     candidates: list[Candidate]
     rejected: dict[str, Status]
@@ -83,7 +82,7 @@ def _unreviewed(
     pod: Pod,
     candidates: Sequence[Candidate],
 ) -> None:
-    """No extender has a say about victims."""
+    """Leave all candidates."""
 
 
 class Evaluator:
@@ -102,11 +101,13 @@ class Evaluator:
         review: CandidateReview = _unreviewed,
         check: Callable[[], None] = _unlimited,
     ) -> None:
-        """`observe` is told the number of victims of every attempt.
+        """Wire the search.
+
+        `observe` gets the number of victims of every attempt.
 
         `check` is called often, and raises CycleBudgetError when the search has taken too long.
 
-        `review` lets extenders have a say; its coroutine raises ExtenderError when one fails.
+        `review` lets extenders drop candidates; its coroutine raises ExtenderError when one fails.
         """
         self._review = review
         self._table = table
@@ -169,7 +170,7 @@ class Evaluator:
         return finding
 
     async def _reviewed(self, reviewed: Coroutine[Any, Any, list[Candidate]]) -> PreemptionFinding:
-        """The choice among what extenders left of the candidates."""
+        """Choose among the candidates that extenders left."""
         try:
             candidates = await reviewed
         except ExtenderError as error:
@@ -185,7 +186,7 @@ class Evaluator:
     def dry_run(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
     ) -> DryRun:
-        """All candidates and, node by node, why the others are none; for inspection."""
+        """Return all candidates and, by node, why the others are not; for inspection."""
         rows, outcome = self._potential(statuses), SearchOutcome()
         trial = self._trial(state, pod, rules)
         screen = ScreenedRows(
@@ -200,7 +201,7 @@ class Evaluator:
     # -- preparation -----------------------------------------------------------------------------
 
     def _potential(self, statuses: NodeToStatus) -> Rows:
-        """Rows where preemption may help: those with the status Unschedulable."""
+        """Return rows where preemption may help: those with the status Unschedulable."""
         if isinstance(statuses, TableStatuses):
             return statuses.rows_for_code(Code.UNSCHEDULABLE)
         table = self._table
@@ -260,9 +261,9 @@ class Evaluator:
     def _cache_key(
         self, state: CycleState, pod: Pod, rules: PreemptionRules
     ) -> tuple[Any, tuple[object, ...]]:
-        """Under which key, and until when, a fruitless search is remembered; no key: not at all.
+        """Return key and stamp of the negative cache; no key: the result is not kept.
 
-        Only where pod and node table say all: every filter declares so.
+        It is kept only if every filter depends on pod and node table alone.
         """
         table = self._table
         stamp = table.sequence, table.revision, named_versions(self._table_only, table)
@@ -283,7 +284,7 @@ class Evaluator:
 
 
 def _depends_only_on_table(slot: FilterSlot) -> bool:
-    """Whether a filter's answers change only with the node table and its named versions."""
+    """Whether a filter's results change only with the node table and its named versions."""
     return slot.reusable or bool(getattr(slot.plugin, "filter_depends_only_on_table", False))
 
 

@@ -1,4 +1,4 @@
-"""The records of one search for victims: its input, what the numbers say, and its outcome."""
+"""The records of one search for victims: its input, the result of screening, and its outcome."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Trial:
     rules: PreemptionRules
     #: Filters that are not skipped.
     slots: tuple[FilterSlot, ...]
-    #: Those among them whose answer removals can change.
+    #: Those among them whose result removals can change.
     dynamic: tuple[FilterSlot, ...]
     #: Whether some plugin keeps state that AddPod and RemovePod change.
     extends: bool
@@ -45,7 +45,7 @@ class Trial:
 
 @dataclass(slots=True)
 class SearchOutcome:
-    """What became of the nodes of one search. Implements `evaluator.DryRun`."""
+    """The results of the nodes of one search. Implements `evaluator.DryRun`."""
 
     candidates: list[Candidate] = field(default_factory=list)
     #: By node name; only where the dry run got as far as a node of its own.

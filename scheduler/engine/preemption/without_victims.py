@@ -1,7 +1,7 @@
-"""The node table as it would be if all possible victims were gone, for columnar filters.
+"""The node table without all possible victims, for columnar filters.
 
-Only usage is hypothetical. What would be ambiguous, because each row is a world of its own, raises,
-so that a filter which reads it unawares is asked node by node instead.
+Only usage is hypothetical. Columns that would be ambiguous, because each row is hypothetical on its
+own, raise, so that a filter which reads them runs node by node instead.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class WithoutPotentialVictims:
         removable: Callable[[Pod], bool],
         victims: PotentialVictims,
     ) -> None:
-        """`removable` says of one pod what `victims` says of all."""
+        """`removable` is the predicate of one pod for the set that `victims` describes."""
         self._table = table
         self._removable = removable
         self._victims = victims
@@ -48,7 +48,7 @@ class WithoutPotentialVictims:
         self.pod_count = pod_count
 
     def node_info(self, row: int) -> NodeInfo:
-        """An overlay without the victims."""
+        """Return an overlay without the victims."""
         node = NodeOverlay(self._table, row)
         for pod in list(node.pods):
             if self._removable(pod):

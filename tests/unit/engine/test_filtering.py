@@ -1,4 +1,4 @@
-"""PreFilter and Filter: framework-cycle-config.md 11, facts 26 to 63."""
+"""PreFilter and Filter (schedule_one.go: findNodesThatFitPod)."""
 
 from __future__ import annotations
 

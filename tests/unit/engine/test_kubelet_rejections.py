@@ -150,7 +150,7 @@ def test_a_last_look_long_after_its_cycle_forgets_nothing() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubelet_rejections, "MOST", 2)
+    monkeypatch.setattr(kubelet_rejections, "MAX_PAIRS", 2)
     on = Setting()
     for node in ("gone", "n1", "n2"):
         on.reject(node)

@@ -1,4 +1,4 @@
-"""Nominated nodes, and pods nominated to a node (framework-cycle-config.md 2.5, 11)."""
+"""Nominated nodes, and pods nominated to a node (schedule_one.go: evaluateNominatedNode)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When no node fits: PostFilter and the message (framework-cycle-config.md 1.4, 2.14 and 4)."""
+"""When no node fits: PostFilter (runtime/framework.go: RunPostFilterPlugins) and the message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many nodes a search looks at, and where it begins (framework-cycle-config.md 2.7, 11)."""
+"""Nodes that a search looks at, and its start (schedule_one.go: numFeasibleNodesToFind)."""
 
 from __future__ import annotations
 

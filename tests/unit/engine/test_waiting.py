@@ -1,4 +1,4 @@
-"""Pods that wait at Permit (framework-cycle-config.md 3.3, facts 67 to 70)."""
+"""Pods that wait at Permit (runtime/waiting_pods_map.go: waitingPod)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The search for victims: which nodes help, who is spared, which node is chosen, what it says.
 
-Facts 93 to 105 of framework-cycle-config.md. What happens to victims is tested with the plugin.
+Follows preemption.go: Evaluator. Evictions are tested with the plugin.
 """
 
 from __future__ import annotations
