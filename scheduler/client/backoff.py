@@ -31,12 +31,12 @@ class Backoff:
         self.attempts = 0
 
     def next(self) -> float:
-        """The delay before the next attempt, seconds."""
+        """Return the delay before the next attempt, seconds."""
         # The exponent is bounded so that a long outage cannot overflow a float.
         base = min(self._cap, self._initial * self._factor ** min(self.attempts, 64))
         self.attempts += 1
         return base * (1.0 + self._jitter * self._random.random())
 
     def reset(self) -> None:
-        """Start again from `initial`; call it after progress, not after a mere connection."""
+        """Restart from `initial`; call it after progress, not after a mere connection."""
         self.attempts = 0

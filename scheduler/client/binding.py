@@ -1,10 +1,10 @@
-"""Bind a pod and know for certain what came of it.
+"""Binding a pod, until the outcome is certain.
 
-A bind that was answered with success is bound, and one that never left or was refused is not.
-Everything between (timeout, lost connection, 5xx, 409) may have happened, so a GET decides before
-the caller releases anything: bound to our node is success, unbound with the same UID is a failure
-that may be retried, anything else means that the object has moved on and is to be followed. While
-the GET itself fails the answer stays open, however long it takes.
+After a success response the pod is bound; after a refusal, or a request that was not sent, it is
+not. Every other failure (timeout, lost connection, 5xx, 409) leaves the outcome unknown, so a GET
+decides before the caller releases anything: bound to our node is success, unbound with the same UID
+is a failure that may be retried, anything else means that the pod was changed by others. While the
+GET itself fails the outcome stays unknown, however long that takes.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from scheduler.client.rest import ApiClient
 _log = structlog.get_logger(__name__)
 
 SETTLE_DELAY: Final = 0.5
-"""Wait after a bind without answer before the first GET: the server may still be at it.
+"""Wait between a bind without response and the first GET: the server may still execute the bind.
 
-A bind that lands even later is not lost, the watch shows it; waiting makes that rare.
+A bind that takes effect even later is not lost, the watch shows it; waiting makes that rare.
 """
 
 
 SETTLE_TIMEOUT_SECONDS: Final = 5.0
-"""For one GET. It is asked again anyway, and the server may answer on another connection."""
+"""For one GET. It is retried anyway, and another connection may work."""
 
 
 class BindOutcome(Enum):
-    """What is true about the pod now."""
+    """The state of the pod after a bind request."""
 
     BOUND = "bound"
-    """Bound to the node we asked for."""
+    """Bound to the requested node."""
     UNBOUND = "unbound"
     """The same pod, on no node: release and retry."""
     ELSEWHERE = "elsewhere"
-    """Bound to another node, by somebody else."""
+    """Bound to another node, by another client."""
     GONE = "gone"
     """Deleted, or its name belongs to another pod now."""
 
@@ -65,7 +65,7 @@ class BindResult:
 
     @property
     def bound(self) -> bool:
-        """Whether the pod is on the node we asked for."""
+        """Whether the pod is on the requested node."""
         return self.outcome is BindOutcome.BOUND
 
 
@@ -83,7 +83,7 @@ async def attempt_bind(
     try:
         await client.bind(pod, node_name, annotations, precondition)
     except RequestError as error:
-        # 404 is certain about the binding, but not about why; the GET tells whose name it is now.
+        # 404 means not bound, but not why: the GET shows whether another pod has the name now.
         if error.outcome_unknown or (isinstance(error, ApiError) and error.status == 404):
             return error
         return BindResult(BindOutcome.UNBOUND, error)
@@ -98,9 +98,9 @@ async def settle_bind(
     random: Random,
     slots: asyncio.Semaphore | None = None,
 ) -> BindResult:
-    """Find out by GET what came of a bind that ended with `error`, however long that takes.
+    """Determine by GET the outcome of a bind that failed with `error`, however long that takes.
 
-    `slots` limits how many GETs are under way.
+    `slots` limits the GETs in progress.
     """
     if not isinstance(error, ApiError):
         await client.clock.sleep(SETTLE_DELAY)

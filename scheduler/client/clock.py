@@ -1,8 +1,8 @@
-"""Time as this layer sees it: a Protocol, and the real clock.
+"""Clocks: a Protocol, and the clocks of the machine.
 
 Nothing in `scheduler.client` reads a clock or sleeps except through a `Clock`, so that leases,
-backoffs and rate limits can be tested in virtual time. Socket timeouts are the one exception: they
-belong to aiohttp and run on the event loop's clock.
+backoffs and rate limits can be tested in virtual time. The exception is timeouts of the network:
+they run on the event loop's clock.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time, monotonic time, and waiting."""
+    """Wall time, monotonic time, and sleep."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return the seconds of a clock that never goes back."""
         ...
 
     def now(self) -> float:
-        """Wall clock, seconds since the epoch."""
+        """Return the wall time, seconds since the epoch."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -47,7 +47,7 @@ class SystemClock:
 
     __slots__ = ()
 
-    # The functions themselves: a pod is timed some thirty times on its way to a node.
+    # The functions themselves, without a call in between: some thirty readings per pod.
     monotonic = staticmethod(time.monotonic)
     now = staticmethod(time.time)
 
@@ -59,10 +59,10 @@ class SystemClock:
 class LeaseClock(SystemClock):
     """The machine's clocks; the monotonic one goes on while the machine is suspended.
 
-    For whatever others measure as well, a Lease above all: to them the time of the suspension has
-    passed. Timers of the event loop do stop, so who slept must look at the clock again. Where the
-    system has no such clock (CLOCK_BOOTTIME of Linux) this is `SystemClock`. A virtual machine
-    that is paused from outside may not notice by any clock.
+    For durations that other machines measure as well, such as that of a Lease: for them the time of
+    the suspension has passed. Timers of the event loop stop, so read the clock again after a sleep.
+    Where the system has no such clock (CLOCK_BOOTTIME of Linux) this is `SystemClock`. A virtual
+    machine that is paused from outside may not notice it by any clock.
     """
 
     __slots__ = ()
@@ -71,7 +71,7 @@ class LeaseClock(SystemClock):
 
 
 def micro_time(epoch: float) -> str:
-    """Wall time as Kubernetes' MicroTime: RFC 3339 in UTC with exactly six decimals.
+    """Format wall time as Kubernetes' MicroTime: RFC 3339 in UTC with exactly six decimals.
 
     >>> micro_time(1700000000.5)
     '2023-11-14T22:13:20.500000Z'
@@ -81,7 +81,7 @@ def micro_time(epoch: float) -> str:
 
 
 def second_time(epoch: float) -> str:
-    """Wall time as Kubernetes' Time: RFC 3339 in UTC with whole seconds.
+    """Format wall time as Kubernetes' Time: RFC 3339 in UTC with whole seconds.
 
     >>> second_time(1700000000.5)
     '2023-11-14T22:13:20Z'

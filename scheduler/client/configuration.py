@@ -1,6 +1,6 @@
-"""Where the API server is and how to prove who we are.
+"""The address of the API server and our credentials for it.
 
-Of `kubernetes_asyncio` only the configuration loaders are used (`kubeconfig_loaders`), to parse
+Only the configuration loaders of `kubernetes_asyncio` are used (`kubeconfig_loaders`), to parse
 kubeconfig files. Credential plugins (`exec_plugin`), identity providers (`oidc`), TLS contexts
 (`http.tls`), token files and renewal are ours.
 """
@@ -40,7 +40,7 @@ NOTHING_CONFIGURED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ClientConfiguration:
-    """Everything needed to open connections. `server` has no trailing slash."""
+    """The endpoint and the credentials of connections. `server` has no trailing slash."""
 
     server: str
     tls: ClientTls | None = None
@@ -50,7 +50,7 @@ class ClientConfiguration:
     source: str = ""
 
     async def authorization(self) -> str | None:
-        """The `Authorization` header for the next request."""
+        """Return the `Authorization` header for the next request."""
         return await self.credentials.authorization()
 
 
@@ -65,11 +65,11 @@ async def load_configuration(
 ) -> ClientConfiguration:
     """Find and load the cluster configuration.
 
-    In this order: `kubeconfig`, the files in KUBECONFIG, the service account of the pod we run in,
-    `~/.kube/config`, `master` alone. `master` overrides the server of whatever is found.
+    The first that exists of: `kubeconfig`, the files in KUBECONFIG, the service account of our own
+    pod, `~/.kube/config`, `master` alone. `master` overrides the server of each.
 
     Raises:
-        ConfigurationError: nothing was found, or what was found cannot be used.
+        ConfigurationError: there is no configuration, or it cannot be used.
     """
     clock = clock or SystemClock()
     if kubeconfig:
@@ -120,7 +120,7 @@ def _in_cluster(
 
 
 class _Loaded:
-    """What the loaders write their findings into; they set attributes by name."""
+    """The target that the loaders fill: they set attributes by name."""
 
     def __init__(self) -> None:
         self.api_key: dict[str, str] = {}
@@ -146,8 +146,7 @@ async def _from_kubeconfig(
     except (ConfigurationError, loaders.config_exception) as error:
         msg = f"kubeconfig {paths}: {error}"
         raise ConfigurationError(msg) from error
-    # The boundary to a third-party parser: on odd input it raises whatever the line it dies in
-    # raises.
+    # The boundary to a third-party parser, which raises arbitrary exceptions on odd input.
     except Exception as error:
         msg = f"kubeconfig {paths}: not a usable kubeconfig file ({type(error).__name__}: {error})"
         raise ConfigurationError(msg) from error
@@ -198,7 +197,7 @@ async def _load_kubeconfig(
 
 
 def _named(config: Mapping[str, Any], section: str, name: str | None) -> tuple[dict[str, Any], str]:
-    """An entry of a merged kubeconfig and the folder of the file it came from."""
+    """Return an entry of a merged kubeconfig and the folder of its file."""
     for node in config.get(section) or ():
         if node.value.get("name") == name:
             return node.value, str(Path(node.path).resolve().parent)
@@ -221,7 +220,7 @@ def _exec_plugin(
     config: Mapping[str, Any],
     cluster_name: str | None,
 ) -> ExecPlugin | None:
-    """The user's plugin, taken out of what the loader gets to see: it would start it itself."""
+    """Remove the user's plugin from the configuration: the loader would start it itself."""
     section = user.pop("exec", None)
     if section is None:
         return None
@@ -230,7 +229,7 @@ def _exec_plugin(
 
 
 def _cluster_info(cluster: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """`spec.cluster` of an ExecCredential: what a plugin needs to reach the cluster itself."""
+    """Return `spec.cluster` of an ExecCredential, with which a plugin can reach the cluster."""
     kept = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     info = {name: cluster[name] for name in kept if cluster.get(name)}
     if authority := cluster.get("certificate-authority-data"):
@@ -249,7 +248,7 @@ def _cluster_info(cluster: Mapping[str, Any], folder: str) -> dict[str, Any]:
 
 
 def _provider(user: dict[str, Any], base: str, clock: Clock) -> OidcProvider | None:
-    """The user's identity provider, taken out of what the loader gets to see, as the plugin."""
+    """Remove the user's identity provider from the configuration, as for a plugin."""
     section = user.pop("auth-provider", None)
     if section is None:
         return None

@@ -1,9 +1,9 @@
-"""Sources of the `Authorization` header, and how they renew themselves.
+"""Sources of the `Authorization` header, and their renewal.
 
-`authorization()` is awaited before each request, so each source answers from memory unless
-something is due. Nobody waits for a provider, and a renewal that fails is only logged, while the
-old credential may still work; the server's 401 decides. Client certificates are no header: they sit
-in the TLS context.
+`authorization()` is awaited before each request, so each source returns a cached header unless a
+renewal is due. While the old credential may still work, requests do not wait for a provider, and a
+renewal that fails is only logged; the server's 401 decides. Client certificates are part of the TLS
+context, not a header.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from scheduler.client.errors import ConfigurationError
 _log = structlog.get_logger(__name__)
 
 TOKEN_FILE_SECONDS: Final = 60.0
-"""How long a token file's content is trusted; kubelet rotates it long before the old token
+"""Seconds between two reads of a token file; kubelet rotates it long before the old token
 expires."""
 
 MAX_TOKEN_BYTES: Final = 64 * 1024
-"""Of a token file: a server takes no header that is longer."""
+"""Limit for a token file: servers reject longer headers."""
 
 RENEWAL_TIMEOUT_SECONDS: Final = 30.0
-"""For an exec plugin or identity provider to answer."""
+"""For one run of an exec plugin, or one renewal by an identity provider."""
 
 RENEWAL_RETRY_DELAY: Final = 2.0
-"""Between a renewal in vain and the next. A leader whose certificate has expired can afford several
-before its Lease is lost."""
+"""Between a failed renewal and the next. A leader whose certificate has expired has time for
+several before its Lease is lost."""
 
 EXPIRY_MARGIN_SECONDS: Final = 60.0
-"""Renew this long before the expiry, or a tenth of the lifetime before it when that is shorter."""
+"""Renewal before the expiry: this long, or a tenth of the lifetime if that is shorter."""
 
 
 class Credentials(Protocol):
-    """Where the `Authorization` header comes from."""
+    """Source of the `Authorization` header."""
 
     async def authorization(self) -> str | None:
-        """The header value, or None when the connection itself authenticates (certificates).
+        """Return the header value; None if the connection itself authenticates (certificates).
 
         Raises:
             ConfigurationError: there is no usable credential now.
@@ -51,15 +51,15 @@ class Credentials(Protocol):
         ...
 
     async def renew(self) -> None:
-        """The server refused the credential: get a new one now, whatever its expiry says.
+        """Get a new credential now, whatever the expiry of the current one: the server refused it.
 
         Raises:
-            ConfigurationError: that failed.
+            ConfigurationError: the renewal failed.
         """
         ...
 
     async def close(self) -> None:
-        """Give up a renewal under way; may be called again."""
+        """Cancel a renewal in progress; may be called again."""
         ...
 
 
@@ -72,18 +72,18 @@ class StaticCredentials:
         self._header = header
 
     async def authorization(self) -> str | None:
-        """The header given."""
+        """Return the header."""
         return self._header
 
     async def renew(self) -> None:
-        """Nothing to renew."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing under way."""
+        """Do nothing."""
 
 
 class TokenFileCredentials:
-    """A bearer token in a file that somebody else rotates (service accounts, `tokenFile`)."""
+    """A bearer token in a file that is rotated from outside (service accounts, `tokenFile`)."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         """Read the file once.
@@ -93,15 +93,14 @@ class TokenFileCredentials:
         """
         self._path = path
         self._clock = clock
-        # Why the file could not be read the last time, so that it is logged once.
+        # The error of the last read, so that it is logged once.
         self._failure = ""
         self._header = self._read()
         self._due = clock.monotonic() + TOKEN_FILE_SECONDS
 
     def _read(self) -> str:
         try:
-            # A few hundred bytes on a local disk: reading here is shorter than handing it to a
-            # thread.
+            # A few hundred bytes on a local disk: reading takes less time than a thread hand-over.
             with self._path.open("rb") as file:
                 content = file.read(MAX_TOKEN_BYTES + 1)
         except OSError as error:
@@ -112,12 +111,12 @@ class TokenFileCredentials:
             msg = f"token file {self._path} is empty"
             raise ConfigurationError(msg)
         if len(content) > MAX_TOKEN_BYTES or not (token.isascii() and token.isprintable()):
-            msg = f"token file {self._path} holds something else than one token"
+            msg = f"token file {self._path} does not hold exactly one token"
             raise ConfigurationError(msg)
         return f"Bearer {token}"
 
     async def authorization(self) -> str | None:
-        """The token, read again when it is older than a minute."""
+        """Return the token, read again after TOKEN_FILE_SECONDS."""
         if self._clock.monotonic() >= self._due:
             try:
                 await self.renew()
@@ -137,24 +136,24 @@ class TokenFileCredentials:
         self._due = self._clock.monotonic() + TOKEN_FILE_SECONDS
 
     async def close(self) -> None:
-        """Nothing under way."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A credential as its source issued it. Times are wall time, None means unknown."""
+    """An issued credential. Times are wall time, seconds; None means unknown."""
 
     header: str | None
     expires_at: float | None = None
-    #: When to ask again; from the expiry unless given.
+    #: When to renew; None means derived from the expiry.
     due_at: float | None = None
 
 
 class IssuedCredentials:
     """A credential that a coroutine issues: exec plugins and identity providers.
 
-    Only one renewal runs at a time, in a task that `close` ends. Requests do not wait for it while
-    the credential at hand may still work; all that need another one share its result.
+    Only one renewal runs at a time, in a task that `close` cancels. Requests do not wait for it
+    while the current credential may still work; all that need a new one share its result.
     """
 
     def __init__(self, issue: Callable[[], Awaitable[Issued]], first: Issued, clock: Clock) -> None:
@@ -162,9 +161,9 @@ class IssuedCredentials:
         self._clock = clock
         self._current = first
         self._due = self._due_time(first)
-        # The last renewal, which may be over; it returns why it failed.
+        # The last renewal, perhaps finished; returns its error.
         self._renewal: asyncio.Task[ConfigurationError | None] | None = None
-        # No new one before this moment, monotonic.
+        # No new renewal before this monotonic time.
         self._pause_until = clock.monotonic()
 
     def _due_time(self, issued: Issued) -> float | None:
@@ -174,7 +173,7 @@ class IssuedCredentials:
         return issued.expires_at - min(EXPIRY_MARGIN_SECONDS, max(0.0, lifetime) / 10)
 
     async def authorization(self) -> str | None:
-        """The current header; near its expiry it is renewed meanwhile, after it before."""
+        """Return the current header; near its expiry start a renewal, after it wait for one."""
         if self._due is not None and self._clock.now() >= self._due:
             expires = self._current.expires_at
             if expires is not None and self._clock.now() >= expires:
@@ -184,12 +183,12 @@ class IssuedCredentials:
         return self._current.header
 
     async def renew(self) -> None:
-        """Have a new credential issued, or wait for the one that is being issued.
+        """Start a renewal, or join the one in progress, and wait for it.
 
-        Shortly after a failure that failure is raised again.
+        Shortly after a failure the same failure is raised again.
         """
         renewal = self._begin()
-        # Not cancelled with whoever waits: others do as well.
+        # Not cancelled together with one waiter: others may wait for it as well.
         await asyncio.wait((renewal,))
         if renewal.cancelled():
             raise ConfigurationError("the client was closed while its credential was renewed")
@@ -197,13 +196,13 @@ class IssuedCredentials:
             raise ConfigurationError(str(error)) from error
 
     async def close(self) -> None:
-        """Give up a renewal under way."""
+        """Cancel a renewal in progress."""
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.wait((self._renewal,))
 
     def _begin(self) -> asyncio.Task[ConfigurationError | None]:
-        """The renewal under way, or a new one; the last one while it is too early for that."""
+        """Return the renewal in progress, or a new one; the last one until a new one is due."""
         renewal = self._renewal
         if renewal is None or (renewal.done() and self._clock.monotonic() >= self._pause_until):
             renewal = asyncio.create_task(self._renew_once(), name="credential renewal")
@@ -222,7 +221,7 @@ class IssuedCredentials:
         self._current = issued
         self._due = self._due_time(issued)
         if self._due is not None and self._clock.now() >= self._due:
-            # As old as the one before: asking again at once would bring nothing else.
+            # Already due again: another renewal at once would bring the same.
             self._pause_until = self._clock.monotonic() + RENEWAL_RETRY_DELAY
         return None
 

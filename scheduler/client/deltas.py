@@ -1,4 +1,4 @@
-"""What a reflector takes and gives: options in, deltas and statistics out."""
+"""Input and output of reflectors: options, deltas and statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.client.resources import T
 
 
 class DeltaType(Enum):
-    """What happened to an object."""
+    """A kind of change to an object."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -21,7 +21,7 @@ class DeltaType(Enum):
 
 
 class Delta(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """One change: `old` is what the store held, a deletion's `object` the last known state."""
+    """One change: `old` is the object the store held; a deletion's `object` is its last state."""
 
     type: DeltaType
     object: T
@@ -32,38 +32,37 @@ class Handler(Protocol[T]):
     """Receives changes, in order."""
 
     def __call__(self, batch: Sequence[Delta[T]], /) -> None:
-        """Take one batch; the list is not reused."""
+        """Handle one batch; the list is not reused."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectorOptions:
-    """How to list and watch."""
+    """Options of listing and watching."""
 
     namespace: str = ""
     """Only this namespace; empty means all."""
     label_selector: str = ""
     field_selector: str = ""
     page_size: int = 500
-    """Objects per list request; the API server's own clients use 500."""
+    """Objects per list request, as in client-go."""
     batch_size: int = 200
     batch_bytes: int = 128 * 1024
-    """What a handler is given at once: so many objects, or objects of so much JSON, but one at
-    least."""
+    """Limits of a batch: number of objects, and size of their JSON. It has at least one object."""
     slice_seconds: float = 0.005
-    """How long objects are decoded and handled before other tasks get their turn; a batch is
-    finished first."""
+    """How long objects are decoded and handled before other tasks run; a batch is finished
+    first."""
     idle_timeout: float = 70.0
-    """Seconds without a byte after which a watch is cut; bookmarks come about every 60 s."""
+    """Seconds without data after which a watch is closed; bookmarks arrive about every 60 s."""
     bookmarks: bool = True
-    """Whether the API server sends bookmarks. It sends none for Events, of which it keeps no watch
-    cache: silence is no fault before the watch should have ended."""
+    """Whether the API server sends bookmarks. It sends none for Events, for which it has no watch
+    cache: there an idle watch is no fault before it should have ended."""
     watch_seconds: tuple[float, float] = (300.0, 600.0)
-    """Each watch asks for a random length in this range, so that reconnects spread out."""
+    """Range of the random duration that a watch requests, so that reconnects spread out."""
     backoff_initial: float = 0.2
     backoff_cap: float = 30.0
     streaming_list: bool = False
-    """Ask for the initial list as watch events; falls back to pages where the server cannot."""
+    """Request the initial list as watch events; falls back to pages if the server cannot."""
 
 
 @dataclass(frozen=True, slots=True)

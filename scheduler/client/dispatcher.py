@@ -1,11 +1,10 @@
-"""All writes of the scheduler go through here: binds first, then status patches, then events.
+"""The scheduler's writes in order of urgency: binds, then status patches, then events.
 
 Each kind has its own slots, so that a flood of one cannot starve another; while binds are waiting
-or many are in flight, the others get by with fewer. A status patch that was not sent yet is
-replaced by a newer one for the same pod, and two patches of one pod are never in flight together.
-A bind drops the patches of its pod that were not sent and waits for the one that was: landing after
-it, they would say of a bound pod that it is not scheduled. Nothing is sent while the leader fence
-is shut.
+or many are in flight, the others get fewer. A status patch that was not sent yet is replaced by a
+newer one for the same pod, and two patches of one pod are never in flight together. A bind drops
+the unsent patches of its pod and waits for the one in flight: after the bind they would mark a
+bound pod as unscheduled. Nothing is sent while the leader fence is shut.
 
 Only requests hold slots: settling a bind, or waiting for a volume, does not. The reads that settle
 have slots of their own.
@@ -50,7 +49,7 @@ R = TypeVar("R")
 
 
 class Lane(IntEnum):
-    """Kinds of writes, most urgent first."""
+    """A kind of write, most urgent first."""
 
     BIND = 0
     """Binds and the requests of PreBind plugins."""
@@ -60,23 +59,22 @@ class Lane(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DispatcherOptions:
-    """How many requests may be in flight."""
+    """Limits of requests in flight."""
 
     binds: int = 100
-    """Enough to hide the latency of a slow API server; more only adds load (measured by upstream
-    too)."""
+    """Enough to hide the latency of a slow API server; more only adds load."""
     statuses: int = 16
     statuses_when_busy: int = 4
     events: int = 32
-    """With nothing else to send: fewer would leave the API server idle after a burst of binds."""
+    """When nothing else is sent. Fewer would leave the API server idle after a burst of binds."""
     events_when_busy: int = 2
     settling_reads: int = 64
-    """A quarter of the connections: reads that hang must leave some to binds and watches."""
+    """A quarter of the connections: reads that hang must leave some for binds and watches."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStatistics:
-    """One lane now, and its counters since the start."""
+    """The state of a lane, and its counters since the start."""
 
     waiting: int
     in_flight: int
@@ -87,7 +85,7 @@ class LaneStatistics:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherStatistics:
-    """All lanes; `replaced` counts status patches that a newer one, or a bind, made unnecessary."""
+    """All lanes; `replaced` counts status patches that a newer one or a bind made unnecessary."""
 
     bind: LaneStatistics
     status: LaneStatistics
@@ -132,13 +130,13 @@ class Dispatcher:
         self._lanes = (_LaneState(), _LaneState(), _LaneState())
         # By UID, in order of arrival; bounded by the pods that exist, one patch each.
         self._pending: dict[str, PodStatusPatch] = {}
-        # Patches that wait for the one in flight of the same pod.
+        # Patches that wait for the patch of the same pod in flight.
         self._blocked: dict[str, PodStatusPatch] = {}
         self._in_flight: dict[str, PodStatusPatch] = {}
-        #: Told of every patch with a nomination that was sent: the UID, and the version of the pod
-        #: that shows it. Empty when it failed: it may have been applied all the same.
+        #: Called after each patch with a nomination: the UID, and the resourceVersion of the
+        #: patched pod; empty after a failure, which may have been applied all the same.
         self.on_nomination: Callable[[str, str], None] = lambda _uid, _version: None
-        # Who waits for the end of a pod's patch, such as its bind.
+        # Set at the end of a pod's patch, by UID; its bind waits for it.
         self._patched: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -173,8 +171,8 @@ class Dispatcher:
     ) -> BindResult:
         """Bind when a slot is free; returns when the outcome is certain (see `binding`).
 
-        `precondition` is asked when the request is about to leave; a reason keeps it from leaving.
-        `send` has somebody else bind; it returns an error when the outcome is unknown.
+        `precondition` is called when the request is about to be sent; a reason prevents that.
+        `send` replaces our own request; it returns an error when the outcome is unknown.
 
         Raises:
             DispatcherClosedError: closed before anything was sent.
@@ -200,7 +198,7 @@ class Dispatcher:
         return await self._settle(pod, node_name, result)
 
     async def _end_patches(self, uid: str) -> None:
-        """Drop the pod's status patches that were not sent, wait for the one in flight."""
+        """Drop the pod's unsent status patches and wait for the one in flight."""
         for waiting in (self._pending, self._blocked):
             if waiting.pop(uid, None) is not None:
                 self._replaced += 1
@@ -273,12 +271,12 @@ class Dispatcher:
         self._wake.set()
 
     async def status_written(self, uid: str) -> None:
-        """Wait until no status patch of a pod waits or is in flight; it may have failed."""
+        """Wait until no status patch of a pod is queued or in flight; it may have failed."""
         while uid in self._pending or uid in self._blocked or uid in self._in_flight:
             await self._patched.setdefault(uid, asyncio.Event()).wait()
 
     def nomination_under_way(self, uid: str) -> bool:
-        """Whether a patch with a nomination of that pod has not been answered yet."""
+        """Whether a patch with a nomination of the pod is queued or in flight."""
         for patches in (self._pending, self._blocked, self._in_flight):
             patch = patches.get(uid)
             if patch is not None and patch.nominated_node_name is not None:
@@ -312,7 +310,7 @@ class Dispatcher:
             await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                # The slot was handed over in the same moment.
+                # The slot was assigned in the same moment.
                 self._release(lane)
             else:
                 if future in state.waiters:
@@ -326,7 +324,7 @@ class Dispatcher:
         self._note_idle()
 
     def _admit(self) -> None:
-        """Hand free slots to waiters, most urgent lane first."""
+        """Assign free slots to waiters, most urgent lane first."""
         for lane in (Lane.BIND, Lane.STATUS, Lane.EVENT):
             state = self._lanes[lane]
             while state.waiters and state.in_flight < self._limit(lane):
@@ -367,12 +365,12 @@ class Dispatcher:
                 lane.fenced += 1
                 return
             lane.sent += 1
-            answer = await send_status_patch(self._client, patch, self._random)
+            body = await send_status_patch(self._client, patch, self._random)
             if patch.nominated_node_name is not None:
-                self.on_nomination(patch.uid, version_of(answer))
+                self.on_nomination(patch.uid, version_of(body))
         except RequestError as error:
             lane.failed += 1
-            # A pod that is gone needs no status.
+            # A deleted pod needs no status.
             unwritten = not concerns_another_pod(error)
             if unwritten:
                 if patch.nominated_node_name is not None:
@@ -384,18 +382,18 @@ class Dispatcher:
             self._note_patched(patch.uid)
             blocked = self._blocked.pop(patch.uid, None)
             if blocked is not None:
-                # What a newer patch leaves alone is still to be written.
+                # The failed patch may set fields that the newer one does not.
                 self._pending[patch.uid] = blocked.over(patch) if unwritten else blocked
             self._release(Lane.STATUS)
 
     # ---------------------------------------------------------------------------------------- close
 
     async def close(self, deadline: float) -> int:
-        """Take nothing new, wait up to `deadline` seconds for the rest, then give up.
+        """Refuse new writes, wait up to `deadline` seconds for the others, then abandon them.
 
         Returns:
-            How many writes were abandoned. Status patches already in flight are always waited for
-            by `run`, within their own timeouts.
+            The number of abandoned writes. `run` always waits for status patches already in flight,
+            within their own timeouts.
         """
         self._closed = True
         try:

@@ -1,8 +1,8 @@
-"""The proxy that the environment names for a URL, by the rules of Go's net/http.
+"""The proxy of the environment for a URL, by the rules of Go (net/http: ProxyFromEnvironment).
 
 HTTP_PROXY and HTTPS_PROXY, by the URL's scheme; NO_PROXY lists hosts, domains, addresses and ranges
-of addresses that are reached directly. The machine itself always is. Pure: the environment is
-handed in.
+of addresses that are reached directly, as localhost always is. Pure: the environment is an
+argument.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from yarl import URL
 
 
 def environment_proxy(url: URL, environment: Mapping[str, str]) -> URL | None:
-    """The URL of the proxy, or None for a direct connection.
+    """Return the URL of the proxy, or None for a direct connection.
 
-    Raises ValueError for a proxy that is no URL.
+    Raises ValueError for a proxy that is not a URL.
 
     >>> environment_proxy(URL("http://e.svc:80"), {"HTTP_PROXY": "proxy:3128", "NO_PROXY": ".svc"})
     >>> environment_proxy(URL("http://e.com"), {"HTTP_PROXY": "proxy:3128", "NO_PROXY": ".svc"})
@@ -68,7 +68,7 @@ def _matches(
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Host and port of an exception; an IPv6 address with a port stands in brackets."""
+    """Split an exception into host and port; an IPv6 address with a port is in brackets."""
     if _address(text) is not None:
         return text, ""
     name, _, port = text.rpartition(":") if ":" in text else (text, "", "")

@@ -1,7 +1,7 @@
-"""What can go wrong with a request, as types that callers can tell apart.
+"""Errors of requests, as types that callers can tell apart.
 
-Every error names verb and path. The important question after a failed write is whether the server
-may have acted on it: `RequestError.outcome_unknown` answers it, and `binding` relies on it.
+Every error names method and path. After a failed write, `RequestError.outcome_unknown` tells
+whether the server may have acted on it; `binding` relies on it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Object
 
 MAX_RETRY_AFTER_SECONDS: Final = 60.0
-"""The longest that a server is obeyed which asks for patience. kube-apiserver asks for one second,
-for a minute at most; a wrong number must not put a scheduler to sleep."""
+"""Limit for delays that a server demands. kube-apiserver demands one second, at most a minute; a
+wrong number must not stop a scheduler."""
 
 MAX_REASON: Final = 256
 MAX_MESSAGE: Final = 4096
-"""Characters of a Status that an error keeps: they go into logs, conditions and Events."""
+"""Characters of a Status that an error keeps for logs, conditions and Events."""
 
 
 class StatusCause(Object):
@@ -44,7 +44,7 @@ class StatusDetails(Object):
 
 
 class StatusBody(Object):
-    """A metav1.Status, the body of every error answer."""
+    """A metav1.Status, the body of every error response."""
 
     status: str = ""
     message: str = ""
@@ -57,11 +57,11 @@ _status_decoder = msgspec.json.Decoder(StatusBody)
 
 
 class ConfigurationError(Exception):
-    """No usable cluster configuration; the message says what is missing."""
+    """No usable cluster configuration; the message names what is missing."""
 
 
 class RequestError(Exception):
-    """Base of everything a request can raise."""
+    """Base class of the errors of requests."""
 
     def __init__(self, method: str, path: str, text: str) -> None:
         super().__init__(f"{method} {path}: {text}")
@@ -70,12 +70,12 @@ class RequestError(Exception):
 
     @property
     def outcome_unknown(self) -> bool:
-        """Whether the server may have carried the request out although no success was seen."""
+        """Whether the server may have executed the request although no success was received."""
         return True
 
 
 class ApiError(RequestError):
-    """The server answered with an error status."""
+    """The server responded with an error status."""
 
     def __init__(
         self,
@@ -102,9 +102,10 @@ class ApiError(RequestError):
 
 
 class ConnectionFailed(RequestError):  # noqa: N818  (says what happened)
-    """No connection, or it was lost before a whole answer arrived.
+    """No connection, or it was lost before the whole response arrived.
 
-    `sent` is False when the request certainly never left; `refused` when nobody listens there.
+    `sent` is False when the request was certainly not sent; `refused` is True when the connection
+    was refused.
     """
 
     def __init__(
@@ -121,11 +122,11 @@ class ConnectionFailed(RequestError):  # noqa: N818  (says what happened)
 
 
 class ResponseTooLarge(ConnectionFailed):
-    """The body of the answer went past the limit of its request; the connection was closed."""
+    """The response body exceeded the limit of its request; the connection was closed."""
 
 
 class RequestTimeout(RequestError):  # noqa: N818  (says what happened)
-    """No whole answer in time; `sent` is False when not even a connection came about."""
+    """No complete response in time; `sent` is False when there was not even a connection."""
 
     def __init__(self, method: str, path: str, text: str, *, sent: bool) -> None:
         super().__init__(method, path, text)
@@ -138,11 +139,11 @@ class RequestTimeout(RequestError):  # noqa: N818  (says what happened)
 
 
 class MalformedResponse(RequestError):  # noqa: N818  (says what happened)
-    """A success whose body is not what it should be."""
+    """A success status whose body cannot be decoded."""
 
 
 class PreconditionFailed(RequestError):  # noqa: N818  (says what is the case)
-    """Its caller did not want the write any more when its turn came, so it was not sent."""
+    """The write was not sent: its `PreSendCheck` returned a reason."""
 
     @property
     def outcome_unknown(self) -> bool:
@@ -175,9 +176,9 @@ def api_error(
     *,
     now: float | None = None,
 ) -> ApiError:
-    """Build an ApiError from an error answer; a body that is no Status becomes the message.
+    """Build an ApiError from an error response; a body that is not a Status becomes the message.
 
-    `now` is the wall time, for a `Retry-After` that is a date.
+    `now` is the wall time, needed for a `Retry-After` that is a date.
     """
     try:
         parsed = decode_json(_status_decoder, body)
@@ -191,7 +192,7 @@ def api_error(
 
 
 def retry_seconds(header: str, now: float | None = None) -> float | None:
-    """The delay that a `Retry-After` demands, at most MAX_RETRY_AFTER_SECONDS; None for none.
+    """Return the delay of a `Retry-After`, at most MAX_RETRY_AFTER_SECONDS; None if invalid.
 
     >>> retry_seconds("3"), retry_seconds("999999999"), retry_seconds("soon")
     (3.0, 60.0, None)
@@ -211,7 +212,7 @@ def retry_seconds(header: str, now: float | None = None) -> float | None:
 
 
 def retry_delay(details: StatusDetails) -> float | None:
-    """The delay that a Status demands, at most MAX_RETRY_AFTER_SECONDS; None for none."""
+    """Return the delay that a Status demands, at most MAX_RETRY_AFTER_SECONDS, or None."""
     seconds = details.retry_after_seconds
     return min(float(seconds), MAX_RETRY_AFTER_SECONDS) if seconds > 0 else None
 
@@ -224,7 +225,7 @@ def _phrase(status: int) -> str:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Fields for a structured log line about `error`."""
+    """Return fields for a structured log line about `error`."""
     fields: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
     if isinstance(error, ApiError):
         fields["status"] = error.status

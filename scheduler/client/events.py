@@ -1,10 +1,11 @@
-"""Kubernetes Events (events.k8s.io/v1), recorded without ever being in the way.
+"""Kubernetes Events (events.k8s.io/v1), recorded without delaying scheduling.
 
-`EventRecorder.event` only notes what happened; building and sending is done later by a few workers,
-through the lowest lane of the dispatcher. Equal events (same type, action, reason, controller,
-instance, regarding and related; the note does not count) become one object with a series: the
-second occurrence starts the series, more are counted here and written every 30 minutes and when the
-series ends, after 6 minutes of silence.
+`EventRecorder.event` only notes what happened; a few workers build and send it later, through the
+lowest lane of the dispatcher. Equal events (same type, action, reason, controller,
+instance, regarding and related; the note does not count) become one object with a series, as in
+client-go (tools/events/event_broadcaster.go: eventBroadcasterImpl): the second occurrence starts
+the series, more are counted here and written every 30 minutes, and when the series ends, 6 minutes
+after its last event.
 
 Everything is bounded: when the queue is full the oldest waiting event is dropped and counted.
 """
@@ -37,7 +38,7 @@ from scheduler.client.rest import ApiClient
 _log = structlog.get_logger(__name__)
 
 NOTE_BYTES: Final = 1024
-"""The API refuses longer notes."""
+"""Limit of the API for notes."""
 
 NAME_BYTES: Final = 253
 SERIES_REFRESH_SECONDS: Final = 30 * 60.0
@@ -48,10 +49,10 @@ R = TypeVar("R")
 
 
 class EventWriter(Protocol):
-    """The part of the dispatcher used here."""
+    """The part of the dispatcher that is used here."""
 
     async def call(self, lane: Lane, send: Callable[[], Awaitable[R]]) -> R:
-        """Run `send` when its turn has come."""
+        """Run `send` in a slot of `lane`."""
         ...
 
 
@@ -60,19 +61,19 @@ class EventRecorderOptions:
     """Limits of the recorder."""
 
     queue_size: int = 50_000
-    """Events waiting to be sent. Far more than upstream's: binds go first, so those of a burst wait
-    until it is over, and each takes about a kilobyte."""
+    """Events waiting to be sent, about a kilobyte each. Far more than upstream: binds go first, so
+    the events of a burst wait until it is over."""
     series_size: int = 16384
     """Events remembered for aggregation. A repeat of a forgotten one becomes a new object."""
     workers: int = 32
     """As many as the dispatcher lets through when nothing else is sent."""
     qps: float = 1000.0
-    """Events sent a second, beside the client's own limit; negative for no limit."""
+    """Events sent per second, in addition to the client's limit; negative for no limit."""
     burst: int = 2000
-    tries: int = 12
-    """For one event while the API server cannot take it, as upstream."""
+    max_attempts: int = 12
+    """For one event while the API server cannot accept it, as upstream."""
     retry_seconds: float = 10.0
-    """Mean sleep between tries; each is spread over half to one and a half of it."""
+    """Mean delay between attempts; each is random between half and one and a half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ Key = tuple[str, str, str, str, str, str]
 
 
 class _Entry:
-    """One event object, and what the API server does not know about it yet."""
+    """One event object, and the occurrences that the API server does not know yet."""
 
     __slots__ = (
         "busy",
@@ -107,8 +108,8 @@ class _Entry:
 
     def __init__(self, key: Key, event: tuple[Any, ...], now: float) -> None:
         self.key = key
-        # What `_build` needs; kept as a plain tuple because most events are recorded in the hot
-        # path. Once sent, references stand in it for the objects.
+        # The arguments of `_build`, as a plain tuple because most events are recorded in the hot
+        # path. Once sent, it holds references instead of the objects.
         self.event = event
         self.count = 1
         self.last_observed = now
@@ -141,8 +142,8 @@ class EventRecorder:
         self._limiter = RateLimiter(self._clock, qps=self._options.qps, burst=self._options.burst)
         self._entries: dict[Key, _Entry] = {}
         self._queue: deque[_Entry] = deque()
-        # Workers without work; bounded by their number. An asyncio.Event would wake them all for
-        # each event, and all but one in vain.
+        # Idle workers; bounded by their number. An asyncio.Event would wake all of them for each
+        # event, of which one has work.
         self._asleep: deque[asyncio.Future[None]] = deque()
         self._sequence = self._busy = 0
         self._recorded = self._aggregated = self._sent = self._dropped = self._failed = 0
@@ -183,7 +184,7 @@ class EventRecorder:
         entry = self._entries.get(key)
         if entry is None:
             self._sequence += 1
-            # Cut now, a character too long, so that `truncated` sees that it was longer.
+            # Cut one character too long, so that `truncated` notices that it was longer.
             event = (regarding, related, note[: NOTE_BYTES + 1], now, self._sequence)
             entry = self._entries[key] = _Entry(key, event, now)
             if len(self._entries) > self._options.series_size:
@@ -230,7 +231,7 @@ class EventRecorder:
             del self._entries[entry.key]
 
     def _forget(self, entry: _Entry) -> None:
-        """End an entry; what the server does not know yet is still sent."""
+        """End an entry; occurrences that the server does not know yet are still sent."""
         self._drop(entry)
         if entry.count > max(entry.sent_count, 1):
             self._enqueue(entry)
@@ -245,7 +246,7 @@ class EventRecorder:
                 self.sweep()
 
     def sweep(self) -> None:
-        """Refresh series that are due, end those that fell silent; `run` does it every minute."""
+        """Refresh series that are due, end those without new events; called every minute."""
         now = self._clock.now()
         for entry in list(self._entries.values()):
             if entry.queued or entry.busy:
@@ -256,7 +257,7 @@ class EventRecorder:
                 self._enqueue(entry)
 
     async def flush(self, deadline: float) -> int:
-        """Wait up to `deadline` seconds until everything noted was sent; returns what is left."""
+        """Wait up to `deadline` seconds until all events are sent; returns how many are left."""
         try:
             async with asyncio.timeout(deadline):
                 while self._queue or self._busy:
@@ -265,8 +266,7 @@ class EventRecorder:
             pass
         return len(self._queue)
 
-    # ----------------------------------------------------------------------------------------
-    # sending
+    # -------------------------------------------------------------------------------------- sending
 
     async def _work(self) -> NoReturn:
         while True:
@@ -288,20 +288,20 @@ class EventRecorder:
                 self._enqueue(entry)
 
     async def _deliver(self, entry: _Entry) -> bool:
-        """Send, trying again where that may help; whether it was sent."""
-        for attempt in range(1, self._options.tries + 1):
+        """Send, with retries where they may help; returns whether it was sent."""
+        for attempt in range(1, self._options.max_attempts + 1):
             try:
                 await self._writer.call(Lane.EVENT, lambda: self._send(entry))
             except (NotLeader, DispatcherClosedError):
                 break
             except RequestError as error:
                 refused = isinstance(error, ApiError) and error.status < 500 and error.status != 429
-                if refused or attempt == self._options.tries:
+                if refused or attempt == self._options.max_attempts:
                     _log.warning("event not recorded", event_reason=entry.key[2], **describe(error))
                     break
                 spread = 0.5 + self._random.random()
                 await self._clock.sleep(self._options.retry_seconds * spread)
-            except Exception as error:  # noqa: BLE001 - boundary: one event, made of others' words
+            except Exception as error:  # noqa: BLE001 - boundary: one event, with texts of plugins
                 _log.warning("event not recorded", event_reason=entry.key[2], error=repr(error))
                 break
             else:
@@ -335,7 +335,7 @@ class EventRecorder:
         try:
             await self._client.request("POST", path, body=EVENTS.encode(item))
         except ApiError as error:
-            # Our own earlier try, whose answer was lost. It knew of one occurrence only.
+            # Our own earlier attempt, whose response was lost; it contained one occurrence.
             if error.status != 409:
                 raise
             if count > 1:
@@ -355,8 +355,8 @@ class EventRecorder:
         _, _, reason, action, kind, controller = entry.key
         reference = _reference(regarding)
         involved = None if related is None else _reference(related)
-        # An entry is remembered for minutes: it must not keep a deleted pod alive, which may be
-        # as large as the API server takes.
+        # An entry is kept for minutes: it must not keep a deleted pod alive, which may be as large
+        # as the API server accepts.
         entry.event = (reference, involved, note, at, sequence)
         series = None
         if count > 1:
@@ -400,16 +400,16 @@ def _reference(item: Pod | Node | ObjectReference) -> ObjectReference:
 
 
 def _name(reference: ObjectReference, at: float, sequence: int) -> str:
-    """`<name>.<hex>`: microseconds, then a sequence number, so that no two names are equal."""
+    """Return `<name>.<hex>`: microseconds, then a sequence number, so that names are unique."""
     stamp = (int(at * 1e6) << 10) + (sequence & 1023)
     suffix = f".{stamp:x}"
     return reference.name[: NAME_BYTES - len(suffix)] + suffix
 
 
 def truncated(note: str) -> str:
-    """`note` cut to what the API takes: 1020 bytes and ` ...` if it is longer than 1024.
+    """Return `note` within the limit of the API: 1020 bytes and ` ...` if it is longer than 1024.
 
-    What is no Unicode, such as half a surrogate pair in a plugin's words, is escaped.
+    Text that is not valid Unicode, such as half a surrogate pair from a plugin, is escaped.
     """
     data = note.encode("utf-8", "backslashreplace")
     if len(data) <= NOTE_BYTES:

@@ -2,9 +2,9 @@
 
 A plugin is a program of the cluster's operator, started with the privileges of this process, so it
 is trusted; but it may hang, flood its output, or print secrets. It gets TIMEOUT_SECONDS, a session
-of its own, no terminal and no standard input; both its pipes are read together and bounded.
-Whatever ends the wait ends its whole process group. Nothing that it prints gets into an error but
-the first line of standard error, cut and without what looks like a credential.
+of its own, no terminal and no standard input; both its pipes are read concurrently, with limits.
+A timeout, an error or a cancellation ends its whole process group. Of its output only the first
+line of standard error can appear in an error, truncated and with likely credentials redacted.
 
 Upstream: client-go, plugin/pkg/client/auth/exec/exec.go.
 """
@@ -28,20 +28,20 @@ import msgspec
 from scheduler.client.errors import ConfigurationError
 
 TIMEOUT_SECONDS: Final = 30.0
-"""For the whole run of a plugin. Those that ask an identity provider take a second or two."""
+"""For the whole run of a plugin. Those that query an identity provider take a second or two."""
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
 """On standard output: a token and a certificate chain have a few kilobytes."""
 
 MAX_STDERR_BYTES: Final = 16 * 1024 * 1024
-"""On standard error, which is read and thrown away but for its beginning."""
+"""On standard error, of which all but the beginning is discarded."""
 
 STDERR_KEPT_BYTES: Final = 4096
 MAX_LINE_CHARACTERS: Final = 200
-"""Of the first line of standard error, as far as errors show it."""
+"""Of the first line of standard error in an error text."""
 
-END_SECONDS: Final = 1.0
-"""What the process group gets after SIGTERM before SIGKILL, and again to be gone."""
+KILL_GRACE_SECONDS: Final = 1.0
+"""Between SIGTERM and SIGKILL to the process group, and again until it must have ended."""
 
 API_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _INTERACTIVE_MODES: Final = ("", "Never", "IfAvailable", "Always")
@@ -79,17 +79,17 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ExecCredential:
-    """What a plugin issued: a token, a client certificate with its key, or both."""
+    """A credential from a plugin: a token, a client certificate with its key, or both."""
 
     token: str
     certificate: bytes
     key: bytes
-    #: Wall time, seconds; None for a credential without a known end.
+    #: Wall time, seconds; None if unknown.
     expires_at: float | None
 
 
 class ExecPlugin:
-    """One user's plugin. `run` it whenever a credential is needed."""
+    """The plugin of one user. Call `run` whenever a credential is needed."""
 
     def __init__(
         self, config: Mapping[str, Any], folder: str, cluster: Mapping[str, Any] | None = None
@@ -98,8 +98,8 @@ class ExecPlugin:
 
         Args:
             config: the `exec` section.
-            folder: of the kubeconfig, which a relative command with a slash refers to.
-            cluster: what `provideClusterInfo` provides, `spec.cluster` of an ExecCredential.
+            folder: the folder of the kubeconfig, to which a relative command with a slash refers.
+            cluster: `spec.cluster` of an ExecCredential, passed if `provideClusterInfo` is set.
 
         Raises:
             ConfigurationError: the section cannot be used.
@@ -120,7 +120,7 @@ class ExecPlugin:
             )
         if parsed.interactive_mode == "Always":
             raise ConfigurationError(
-                "exec: interactiveMode Always needs a terminal, which a scheduler has not"
+                "exec: interactiveMode Always needs a terminal, which a scheduler does not have"
             )
         if not parsed.command:
             raise ConfigurationError("exec: command is missing")
@@ -138,7 +138,7 @@ class ExecPlugin:
         self._env["KUBERNETES_EXEC_INFO"] = json.dumps(request)
 
     async def run(self) -> ExecCredential:
-        """Start the plugin and read what it issues. Cancellation ends it.
+        """Start the plugin and read its credential. Cancellation ends the plugin.
 
         Raises:
             ConfigurationError: it failed, took too long, or did not print a usable credential.
@@ -186,8 +186,9 @@ class ExecPlugin:
             raise self._error(f"cannot be started: {reason}{hint}") from error
 
     async def _output(self) -> bytes:
-        # asyncio, cancelled while it starts a program, ends that one only, and waits until nobody
-        # has its pipes any more: as long as its children live. To start it takes a moment.
+        # When cancelled during the start of a program, asyncio ends that process only, and waits
+        # until its pipes are closed, which is as long as its children live. So finish the start,
+        # which takes a moment, and end the group.
         starting = asyncio.create_task(self._start())
         try:
             transport, process = await asyncio.shield(starting)
@@ -217,11 +218,11 @@ class ExecPlugin:
 
 
 class _TooMuchError(Exception):
-    """The plugin prints more than anybody needs."""
+    """The plugin printed more than the limit."""
 
 
 class _Process(asyncio.SubprocessProtocol):
-    """Keeps what is needed of the output, and knows when process and pipes have ended."""
+    """Keeps the output within its limits, and notes when process and pipes have ended."""
 
     def __init__(self, ended: asyncio.Future[None]) -> None:
         self.ended = ended
@@ -231,7 +232,7 @@ class _Process(asyncio.SubprocessProtocol):
         self._stderr_size = 0
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Take a piece of the output, unless there was too much already."""
+        """Keep a piece of the output, unless the limit was exceeded already."""
         if self.ended.done():
             return
         if fd == 1:
@@ -249,27 +250,27 @@ class _Process(asyncio.SubprocessProtocol):
         self.ended.set_exception(_TooMuchError(text))
 
     def process_exited(self) -> None:
-        """Note that there is nobody left to end, but for its children."""
+        """Note the exit of the process; its children may still run."""
         self.exited.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The process has exited and both pipes are at their end."""
+        """Note that the process has exited and both pipes are closed."""
         if not self.ended.done():
             self.ended.set_result(None)
 
 
 async def _end_group(group: int, process: _Process) -> None:
-    """End all processes of the group, politely first."""
+    """End all processes of the group, by SIGTERM first."""
     _signal_group(group, signal.SIGTERM)
     try:
         with suppress(TimeoutError):
-            async with asyncio.timeout(END_SECONDS):
+            async with asyncio.timeout(KILL_GRACE_SECONDS):
                 await process.exited.wait()
     finally:
-        # Also when cancelled a second time; and its children, which may have outlived it.
+        # Also when cancelled a second time; and for children that have outlived the process.
         _signal_group(group, signal.SIGKILL)
     with suppress(TimeoutError):
-        async with asyncio.timeout(END_SECONDS):
+        async with asyncio.timeout(KILL_GRACE_SECONDS):
             await process.exited.wait()
 
 
@@ -290,14 +291,14 @@ _SECRETS: Final = (
         ),
         r"\1***",
     ),
-    # Anything long of letters and digits that is no word and no path.
+    # Long runs of letters and digits that are neither a word nor a path.
     (re.compile(r"(?=[\w+=~.%-]*\d)[\w+=~.%-]{16,}"), "***"),
     (re.compile(r"(?=[\w+/=-]*\d)(?=[\w+/=-]*[A-Z])(?=[\w+/=-]*[a-z])[\w+/=-]{24,}"), "***"),
 )
 
 
 def first_line(stderr: bytes) -> str:
-    r"""The first line that is not empty, cut, and without what looks like a credential.
+    r"""Return the first line that is not empty, truncated, with likely credentials redacted.
 
     >>> first_line(b"error: token=abc refused by https://jane:pw@idp.example/x?code=1\\nmore")
     'error: token=*** refused by https://***@idp.example/x?***'
@@ -305,7 +306,7 @@ def first_line(stderr: bytes) -> str:
     ''
     """
     text = stderr.decode("utf-8", "replace").strip()
-    # Longer than what is shown, so that no secret is cut to something that looks harmless.
+    # Longer than the text shown, so that no secret is cut to a harmless-looking part.
     line = text.splitlines()[0][: 4 * MAX_LINE_CHARACTERS] if text else ""
     line = "".join(each if each.isprintable() else " " for each in line)
     for pattern, replacement in _SECRETS:

@@ -1,4 +1,4 @@
-"""The seam between leadership and writes: nothing is written while the fence is shut.
+"""The interface between leadership and writes: nothing is written while the fence is shut.
 
 The Lease is renewed by a thread of its own (`service.lease_thread`), writes are made by the event
 loop of the process. Two things pass between them, each a number that one side writes and the other
@@ -13,7 +13,7 @@ from scheduler.client.clock import Clock
 
 
 class Fence(Protocol):
-    """Asked immediately before each write."""
+    """Checked immediately before each write."""
 
     def allowed(self) -> bool:
         """Whether this process may write now."""
@@ -21,20 +21,20 @@ class Fence(Protocol):
 
 
 class OpenFence:
-    """Always open: for processes that run without leader election."""
+    """An always open fence, for processes without leader election."""
 
     __slots__ = ()
 
     def allowed(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
 
 class LeaderFence:
     """Open only while the last successful renewal is younger than the renew deadline.
 
-    Shut from the start, and for good once `shut` was called. Written by the thread that renews the
-    Lease, read by any: both fields are replaced in one step.
+    Shut at the start, and for ever after `shut`. The thread that renews the Lease writes it, any
+    thread may read it: each field is replaced atomically.
     """
 
     __slots__ = ("_clock", "_renew_deadline", "_renewed", "_shut")
@@ -51,41 +51,41 @@ class LeaderFence:
         return self.remaining() > 0.0
 
     def remaining(self) -> float:
-        """Seconds until the fence shuts unless renewed; zero or less when it is shut."""
+        """Return the seconds until the fence shuts unless renewed; zero or less if it is shut."""
         if self._shut or self._renewed is None:
             return 0.0
         return self._renewed + self._renew_deadline - self._clock.monotonic()
 
     def renewed(self, at: float) -> None:
-        """The Lease was renewed by a request that was *begun* at monotonic time `at`."""
+        """Note a renewal of the Lease by a request *begun* at monotonic time `at`."""
         self._renewed = at
 
     def shut(self) -> None:
-        """Let nothing through any more."""
+        """Shut the fence for ever."""
         self._shut = True
 
 
 class Heartbeat(Protocol):
-    """Tells the thread that renews the Lease whether the process still makes progress."""
+    """Progress of the process, as the thread that renews the Lease sees it."""
 
     def age(self) -> float:
-        """Seconds since the event loop last ran a timer."""
+        """Return the seconds since the event loop last ran a timer."""
         ...
 
     def where(self) -> str:
-        """What the event loop executes at this moment, for a log line."""
+        """Return what the event loop executes at this moment, for a log line."""
         ...
 
 
 class SteadyHeartbeat:
-    """Always fresh: for an elector that runs on the event loop that it would watch."""
+    """An always fresh heartbeat, for an elector on the event loop that it would watch."""
 
     __slots__ = ()
 
     def age(self) -> float:
-        """Always 0."""
+        """Return 0."""
         return 0.0
 
     def where(self) -> str:
-        """Nothing to tell."""
+        """Return an empty string."""
         return ""

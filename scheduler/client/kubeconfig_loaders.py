@@ -2,12 +2,12 @@
 
 Importing anything below `kubernetes_asyncio` imports all of it: a thousand modules of models and
 verbs, 50 MiB and a third of a second, of which the loaders use two names in annotations. So the
-loaders are imported below stand-ins for the two packages that pull the rest in. The stand-ins are
-gone when `load` returns: whoever imports `kubernetes_asyncio` later (a plugin) gets the real one.
+loaders are imported with stand-ins for the two packages that import the rest. `load` removes the
+stand-ins: a later import of `kubernetes_asyncio` (by a plugin) gets the real package.
 
-Whatever goes wrong on that way, a release that is laid out differently for example, the plain
-import is used: larger and slower, but right. Not safe against another thread that imports
-`kubernetes_asyncio` in the same moment; the process loads its configuration before it has threads.
+If that fails, for example because a release has another layout, the plain import is used: larger
+and slower, but correct. Not safe against another thread that imports `kubernetes_asyncio` at the
+same time; the process loads its configuration before it starts threads.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PACKAGE: Final = "kubernetes_asyncio"
 CLIENT: Final = f"{PACKAGE}.client"
 
 _NAMES_OF_CLIENT: Final = ("ApiClient", "Configuration")
-"""What the loaders import from the generated part. They use it only where no target is given."""
+"""Names that the loaders import from the generated part, used only if they get no target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaders:
-    """What the configuration is read with; the classes are `kubernetes_asyncio`'s."""
+    """The classes of `kubernetes_asyncio` that read configurations."""
 
     kube_config_loader: Any
     kube_config_merger: Any
@@ -43,7 +43,7 @@ class Loaders:
 
 
 class _NotLoaded:
-    """In the place of a generated class that is never needed."""
+    """Stand-in for a generated class that is not used."""
 
     def __init__(self, *_: object, **__: object) -> None:
         msg = f"{type(self).__name__} was not loaded: pass load_and_set() a target"
@@ -54,7 +54,7 @@ _loaded: list[Loaders] = []
 
 
 def load() -> Loaders:
-    """The loaders; imported on the first call, which is not at the import of this module."""
+    """Return the loaders, imported on the first call."""
     if not _loaded:
         _loaded.append(_load())
     return _loaded[0]
@@ -62,12 +62,12 @@ def load() -> Loaders:
 
 def _load() -> Loaders:
     if PACKAGE in sys.modules:
-        # Somebody has paid for it already.
+        # Imported already: a stand-in would save nothing.
         return _import()
     try:
         with _stand_ins():
             return _import()
-    # The boundary to another project's layout: anything may be missing there, or raise.
+    # The boundary to another project's layout: anything may be missing, or raise.
     except Exception as error:  # noqa: BLE001
         _log.info("kubernetes_asyncio is imported whole", reason=repr(error))
     return _import()
@@ -87,7 +87,7 @@ def _import() -> Loaders:
 
 @contextmanager
 def _stand_ins() -> Iterator[None]:
-    """Put empty packages in the place of the heavy ones; afterwards nothing of this is left."""
+    """Replace the heavy packages by empty ones, and remove these afterwards."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         _missing()

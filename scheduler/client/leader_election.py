@@ -1,22 +1,22 @@
-"""Leader election on a Lease, and the fence: who may have lost the Lease does not write.
+"""Leader election on a Lease, and the fence: a process that may have lost the Lease does not write.
 
-The rules are client-go's: whoever holds the Lease renews it; others take it over when it was not
-*seen to change* for its duration, judged by the local monotonic clock, so that clock skew between
+The rules are client-go's: the holder of the Lease renews it; others take it over when they have not
+*seen it change* for its duration by their local monotonic clock, so that clock skew between
 machines does not matter. Writes to the Lease carry its resourceVersion, so only one of two
-contenders succeeds. A candidate looks at the Lease every retry period and once more in the moment
-in which what it saw expires, so it takes over at the latest a lease duration and
-`POLL_JITTER` retry periods after the last renewal, and never less than a lease duration after it.
+contenders succeeds. A candidate reads the Lease every retry period and once more at the moment at
+which the observed renewal expires, so it takes over at the latest a lease duration and
+`POLL_JITTER` retry periods after the last renewal, and no sooner than a lease duration after it.
 
 No split brain: leadership ends, here, when the last successful renewal is older than the renew
 deadline, counted from *before* that renewal was sent. Until others may take over, lease duration
 minus renew deadline is left, and a write that was allowed at the last moment must end within that
 time (`check_timing`). Connection errors and hangs only ever make us stop earlier.
 
-A leader that makes no progress gives way: it stops renewing when the heartbeat is older than the
-watchdog timeout. It does not release the Lease then, since nobody knows when its last write ends;
-the others wait the lease duration out.
+A leader that makes no progress gives the Lease up: it stops renewing when the heartbeat is older
+than the watchdog timeout. It does not release the Lease then, since its last write may still be in
+progress; others wait until the lease duration has passed.
 
-All of it belongs to one event loop. Other threads may read `fence` and `leading`.
+Everything here belongs to one event loop. Other threads may read `fence` and `leading`.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ ACQUIRE_JITTER: Final = 1.2
 """After an error candidates retry after `retry_period * [1, 2.2)`, as client-go's do always."""
 
 POLL_JITTER: Final = 0.2
-"""A candidate looks at a Lease that somebody else holds every `retry_period * [1, 1.2)`: reading
-does not race, and a renewal that is seen sooner runs out sooner."""
+"""A candidate reads a Lease that another process holds every `retry_period * [1, 1.2)`: reads do
+not conflict, and a renewal that is seen sooner expires sooner."""
 
-SHORTEST_PAUSE_SECONDS: Final = 0.01
-"""Before another look, so that a timer that fires a little early does not become a busy loop."""
+MIN_PAUSE_SECONDS: Final = 0.01
+"""Before another read, so that a timer that fires a little early does not become a busy loop."""
 
 
 class LeadershipLostError(Exception):
-    """The Lease could not be renewed in time, or somebody else holds it."""
+    """The Lease could not be renewed in time, or another process holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class LeaderElectionOptions:
     renew_deadline: float = 10.0
     retry_period: float = 2.0
     watchdog_timeout: float = 60.0
-    """How old the heartbeat of a leader may become before it stops renewing."""
+    """Age of the heartbeat beyond which a leader stops renewing."""
     release_on_stop: bool = True
 
 
 def new_identity() -> str:
-    """`<hostname>_<uuid>`, as upstream forms it."""
+    """Return `<hostname>_<uuid>`, as upstream (options.go: makeLeaderElectionConfig)."""
     return f"{socket.gethostname()}_{uuid4()}"
 
 
 def check_timing(options: LeaderElectionOptions, bind_timeout: float) -> list[str]:
-    """What is wrong with the times, as sentences; empty when all is well."""
+    """Return the errors in the times, as sentences; empty when they are valid."""
     problems = []
     if options.lease_duration <= options.renew_deadline:
         problems.append(
@@ -106,18 +106,18 @@ def check_timing(options: LeaderElectionOptions, bind_timeout: float) -> list[st
 
 
 class Lock(Protocol):
-    """Where the lease record is kept; JSON of the whole object, so that foreign fields survive."""
+    """Storage of the Lease, as JSON of the whole object, so that unknown fields survive."""
 
     async def get(self, timeout: float) -> dict[str, Any] | None:
-        """The object, or None when it does not exist."""
+        """Return the object, or None if it does not exist."""
         ...
 
     async def create(self, spec: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Create it; an ApiError 409 when it exists."""
+        """Create it; raises ApiError 409 if it exists."""
         ...
 
     async def replace(self, lease: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Replace it; an ApiError 409 when it changed since it was read."""
+        """Replace it; raises ApiError 409 if it changed since it was read."""
         ...
 
 
@@ -136,12 +136,12 @@ class LeaseLock:
     async def get(self, timeout: float) -> dict[str, Any] | None:
         """Read the Lease."""
         try:
-            answer = await self._client.request("GET", self._path, timeout=timeout)
+            response = await self._client.request("GET", self._path, timeout=timeout)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return _json_object(answer.body)
+        return _json_object(response.body)
 
     async def create(self, spec: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Create the Lease."""
@@ -152,13 +152,13 @@ class LeaseLock:
             "spec": spec,
         }
         path = LEASES.collection_path(self._namespace)
-        answer = await self._client.request("POST", path, body=body, timeout=timeout)
-        return _json_object(answer.body)
+        response = await self._client.request("POST", path, body=body, timeout=timeout)
+        return _json_object(response.body)
 
     async def replace(self, lease: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Replace the Lease, on condition of its resourceVersion."""
-        answer = await self._client.request("PUT", self._path, body=lease, timeout=timeout)
-        return _json_object(answer.body)
+        response = await self._client.request("PUT", self._path, body=lease, timeout=timeout)
+        return _json_object(response.body)
 
 
 _object_decoder = msgspec.json.Decoder(dict[str, Any])
@@ -170,7 +170,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class LeaderElectionStatistics:
-    """The election as this process sees it."""
+    """The state of the election in this process."""
 
     identity: str
     leading: bool
@@ -182,7 +182,7 @@ class LeaderElectionStatistics:
 
 
 class LeaderElector:
-    """One candidate, once: a process that lost the Lease exits and starts afresh.
+    """One candidate, for one term: a process that lost the Lease exits.
 
     `run` does everything; or call `acquire`, `hold` and `release` in this order.
     """
@@ -198,7 +198,7 @@ class LeaderElector:
         on_new_leader: Callable[[str], None] | None = None,
         heartbeat: Heartbeat | None = None,
     ) -> None:
-        """Prepare; no heartbeat means that nobody can get stuck."""
+        """Prepare; without a heartbeat there is no watchdog."""
         self.identity = options.identity or new_identity()
         self.fence = LeaderFence(clock, options.renew_deadline)
         self._lock = lock
@@ -210,7 +210,7 @@ class LeaderElector:
         self._heartbeat = heartbeat or SteadyHeartbeat()
         self._lease: dict[str, Any] | None = None
         self._spec = LeaseSpec()
-        # When the record was last seen to change, monotonic.
+        # Monotonic time of the last observed change of the Lease.
         self._observed = clock.monotonic()
         self._reported = ""
         self._leading = False
@@ -250,12 +250,12 @@ class LeaderElector:
     async def acquire(self) -> None:
         """Wait until this process leads."""
         while not await self._try_acquire_or_renew():
-            await self._clock.sleep(self._until_next_look())
+            await self._clock.sleep(self._until_next_read())
         self._leading = True
         self._metrics.leader(self._options.name, True)
         _log.info("leading", lease=self._lease_name(), identity=self.identity)
 
-    def _until_next_look(self) -> float:
+    def _until_next_read(self) -> float:
         period = self._options.retry_period
         if self._lease is None:
             return period * (1.0 + ACQUIRE_JITTER * self._random.random())
@@ -263,7 +263,7 @@ class LeaderElector:
         left = self._expires() - self._clock.monotonic()
         if left > 0.0:
             pause = min(pause, left)
-        return max(pause, SHORTEST_PAUSE_SECONDS)
+        return max(pause, MIN_PAUSE_SECONDS)
 
     async def hold(self) -> None:
         """Renew until the Lease is lost.
@@ -277,9 +277,9 @@ class LeaderElector:
             if not self.fence.allowed():
                 break
             if self._heartbeat.age() > self._options.watchdog_timeout:
-                self._give_way()
+                self._step_down()
             renewed = await self._try_acquire_or_renew()
-            # Every failure eats into the deadline, so the next try comes sooner than usual.
+            # A failure uses up the deadline, so the next attempt comes sooner than usual.
             pause = self._options.retry_period / (1 if renewed else 2)
             if self._spec.holder_identity != self.identity:
                 break
@@ -292,7 +292,7 @@ class LeaderElector:
         )
         raise LeadershipLostError(msg)
 
-    def _give_way(self) -> None:
+    def _step_down(self) -> None:
         self._lose()
         msg = (
             f"leadership of Lease {self._lease_name()} given up: the event loop has made no "
@@ -308,7 +308,7 @@ class LeaderElector:
             self._metrics.leader(self._options.name, False)
 
     async def release(self) -> None:
-        """Stop leading; give the Lease up at once if it is still ours. Errors are only logged."""
+        """Stop leading and release the Lease if it is still ours. Errors are only logged."""
         held = self._leading and self._spec.holder_identity == self.identity
         self._lose()
         if not held or not self._options.release_on_stop or self._lease is None:
@@ -323,21 +323,21 @@ class LeaderElector:
             "leaseTransitions": self._spec.lease_transitions or 0,
         }
         try:
-            released = await self._give_up(self._lease, spec)
+            released = await self._write_released(self._lease, spec)
         except (RequestError, ValueError) as error:
             _log.warning("lease not released", lease=self._lease_name(), error=str(error))
         else:
-            text = "lease released" if released else "lease is another's already"
+            text = "lease released" if released else "lease is held by another process already"
             _log.info(text, lease=self._lease_name())
 
-    async def _give_up(self, lease: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-        """Write `spec` while the Lease is ours; whether it was."""
+    async def _write_released(self, lease: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+        """Write `spec` if the Lease is ours; returns whether it was."""
         try:
             await self._lock.replace(self._with_spec(lease, spec), self._call_timeout)
         except ApiError as error:
             if error.status != 409:
                 raise
-            # A renewal that was cut off by the end may have been carried out all the same.
+            # A renewal that was cancelled at the end may have been executed all the same.
             newest = await self._lock.get(self._call_timeout)
             if newest is None:
                 return False
@@ -356,7 +356,7 @@ class LeaderElector:
         except (RequestError, ValueError) as error:
             self._failures += 1
             self._last_error = str(error)
-            # Whatever we remember may be outdated: the next round reads first.
+            # The known state may be outdated: the next round reads first.
             self._lease = None
             _log.warning(
                 "lease not acquired or renewed", lease=self._lease_name(), error=str(error)
@@ -365,7 +365,7 @@ class LeaderElector:
 
     async def _round(self) -> bool:
         if self._leading and self._lease is not None:
-            # Nobody else writes while we hold it, so reading first is needed only after an error.
+            # No other process writes while we hold it: only after an error it must be read first.
             return await self._write(self._lease)
         lease = await self._lock.get(self._timeout())
         if lease is not None:
@@ -373,7 +373,7 @@ class LeaderElector:
             if self._held_by_other():
                 return False
         if not self._leading and self._heartbeat.age() > self._options.retry_period:
-            # Whoever cannot lead now leaves the Lease to somebody who can.
+            # A process that cannot lead now leaves the Lease to one that can.
             return False
         if lease is None:
             started = self._clock.monotonic()
@@ -395,7 +395,7 @@ class LeaderElector:
             self.fence.renewed(started)
 
     def _timeout(self) -> float:
-        """For one call: never beyond the end of our own lease."""
+        """Return the timeout of one call, never beyond the end of our own lease."""
         if not self._leading:
             return self._call_timeout
         return max(0.01, min(self._call_timeout, self.fence.remaining()))
@@ -407,7 +407,7 @@ class LeaderElector:
         return self._clock.monotonic() < self._expires()
 
     def _expires(self) -> float:
-        # The duration the holder promised counts for it, as in client-go.
+        # The duration in the Lease counts, not our own, as in client-go.
         duration = self._spec.lease_duration_seconds or self._options.lease_duration
         return self._observed + duration
 
@@ -430,7 +430,7 @@ class LeaderElector:
         now = micro_time(self._clock.now())
         ours = self._spec.holder_identity == self.identity
         transitions = self._spec.lease_transitions or 0
-        # Taking over from somebody counts; creating the Lease does not.
+        # Taking the Lease over counts as a transition; creating it does not.
         if not ours and self._lease is not None:
             transitions += 1
         return {
@@ -452,13 +452,13 @@ class LeaderElector:
 async def run_while(
     lead: Callable[[], Coroutine[Any, Any, None]], hold: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
-    """Run `lead` as long as `hold` runs; an error of `hold` comes out when `lead` has ended."""
+    """Run `lead` while `hold` runs; an error of `hold` is raised when `lead` has ended."""
     leading = asyncio.create_task(lead(), name="leading")
     holding = asyncio.create_task(hold(), name="lease renewal")
     try:
         await asyncio.wait({leading, holding}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        # In this order: what leads may need a while to stop, and must not lose the Lease meanwhile.
+        # In this order: `lead` may need a while to stop, and must not lose the Lease meanwhile.
         leading.cancel()
         await asyncio.wait({leading})
         lost = holding.exception() if holding.done() else None

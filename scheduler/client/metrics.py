@@ -1,4 +1,4 @@
-"""What the client reports about itself: a Protocol that the service maps to its metrics."""
+"""The client's reports about itself: a Protocol that the service maps to its metrics."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class ClientMetrics(Protocol):
-    """Called on the loop, often; implementations must be cheap and must not raise."""
+    """Receives reports on the event loop, often: implementations must be cheap and not raise."""
 
     def request(self, verb: str, code: str, seconds: float) -> None:
-        """A request ended: `code` is the HTTP status, `<error>` (none came) or `<timeout>`."""
+        """A request ended: `code` is the HTTP status, `<error>` (no response) or `<timeout>`."""
         ...
 
     def throttled(self, verb: str, seconds: float) -> None:
-        """The client's own rate limit held a request back."""
+        """The client's own rate limit delayed a request."""
         ...
 
     def listed(self, plural: str, items: int, seconds: float) -> None:
@@ -29,7 +29,7 @@ class ClientMetrics(Protocol):
         ...
 
     def malformed(self, plural: str) -> None:
-        """An object could not be read and was skipped."""
+        """An object could not be decoded and was skipped."""
         ...
 
     def kube_event(self, outcome: str) -> None:
@@ -42,7 +42,7 @@ class ClientMetrics(Protocol):
 
 
 class NullMetrics:
-    """Reports to nobody."""
+    """Ignores all reports."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
 """OIDC providers: the `auth-provider: oidc` of a kubeconfig user.
 
 The ID token is the bearer token until it expires; then the provider issues another one for the
-refresh token. Neither is written back to the kubeconfig. The provider is verified by the authority
-that the kubeconfig names, or by the system's; kubernetes_asyncio would not verify it at all.
+refresh token. Neither is written back to the kubeconfig. The provider's certificate is verified
+with the authority in the kubeconfig, or the system's; kubernetes_asyncio would not verify it.
 
 Upstream: client-go, plugin/pkg/client/auth/oidc/oidc.go.
 """
@@ -68,10 +68,10 @@ class OidcProvider:
         self._refresh_token = str(config.get("refresh-token") or "")
 
     async def first(self) -> Issued:
-        """The ID token of the kubeconfig while it is valid, a new one otherwise.
+        """Return the ID token of the kubeconfig while it is valid, a new one otherwise.
 
         Raises:
-            ConfigurationError: there is none, and none was issued.
+            ConfigurationError: there is no valid token, and none was issued.
         """
         if self._id_token:
             expiry = _expiry(self._id_token)
@@ -80,17 +80,17 @@ class OidcProvider:
         return await self.issue()
 
     async def issue(self) -> Issued:
-        """Have the provider issue a new ID token.
+        """Get a new ID token from the provider.
 
         Raises:
-            ConfigurationError: it did not.
+            ConfigurationError: the provider issued none.
         """
         if not self._refresh_token:
             raise ConfigurationError("oidc: no valid id-token, and no refresh-token to get one")
         try:
             tokens = await self._refresh()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
-            # Without the error's text, which may quote what the provider answered.
+            # Without the error's text, which may quote the provider's response.
             text = f"oidc: {self._issuer} issued no token ({type(error).__name__})"
             raise ConfigurationError(text) from None
         self._id_token = tokens.id_token
@@ -105,7 +105,7 @@ class OidcProvider:
     async def _refresh(self) -> _Tokens:
         connector = aiohttp.TCPConnector(ssl=self._tls.current())
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
-        # The proxy of the environment, as client-go: providers are often outside.
+        # With the proxy of the environment, as client-go: providers are often external.
         async with aiohttp.ClientSession(
             connector=connector, timeout=timeout, trust_env=True, auto_decompress=False
         ) as session:
@@ -152,10 +152,10 @@ def _authority(config: Mapping[str, Any], folder: str) -> Pem | None:
 
 
 def _expiry(token: str) -> float | None:
-    """The expiry in a JWT, wall time in seconds; None where it has none.
+    """Return the expiry in a JWT, wall time in seconds; None if it has none.
 
     Raises:
-        ConfigurationError: it is no JWT. The text does not show it.
+        ConfigurationError: not a JWT. The text does not contain the token.
     """
     parts = token.split(".")
     try:

@@ -1,7 +1,6 @@
-"""OutageLog: one line, now and then, about a server that cannot be reached, whoever notices.
+"""OutageLog: one periodic line about a server that cannot be reached, for all its clients.
 
-A dozen reflectors that retry would write hundreds of equal lines. What the server does answer, a
-refusal for example, is not its business.
+A dozen reflectors that retry would write hundreds of equal lines. Error responses are not outages.
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ PERIOD_SECONDS: Final = 10.0
 
 
 class OutageLog:
-    """Told about failures and successes of everyone who talks to one server. One event loop."""
+    """Collects failures and successes of the users of one server. Belongs to one event loop."""
 
     def __init__(self, clock: Clock, server: str) -> None:
         self._clock = clock
         self._server = server
-        #: Who has been cut off, in the order they noticed.
+        # Users without connection, in order of their first failure.
         self._affected: dict[str, None] = {}
         self._failures = 0
         self._since = 0.0
         self._due = 0.0
 
-    def failed(self, who: str, error: RequestError) -> None:
-        """`who` got no answer, and will try again."""
+    def failed(self, user: str, error: RequestError) -> None:
+        """Note that a request of `user` failed; it will retry."""
         now = self._clock.monotonic()
         if not self._affected:
             self._failures, self._since, self._due = 0, now, now
-        self._affected[who] = None
+        self._affected[user] = None
         self._failures += 1
         if now < self._due:
             return
         self._due = now + PERIOD_SECONDS
         _log.warning(
-            "the API server cannot be reached, trying on",
+            "the API server cannot be reached, retrying",
             server=self._server,
             affected=list(self._affected),
             failures=self._failures,
@@ -50,14 +49,14 @@ class OutageLog:
             **describe(error),
         )
 
-    def answered(self, who: str) -> None:
-        """`who` got an answer."""
-        if who not in self._affected:
+    def recovered(self, user: str) -> None:
+        """Note that `user` received a response."""
+        if user not in self._affected:
             return
-        del self._affected[who]
+        del self._affected[user]
         if not self._affected:
             _log.info(
-                "the API server answers again",
+                "the API server can be reached again",
                 server=self._server,
                 failures=self._failures,
                 seconds=round(self._clock.monotonic() - self._since, 1),

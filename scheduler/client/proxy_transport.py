@@ -149,7 +149,7 @@ def raise_mapped(method: str, path: str, error: Exception) -> NoReturn:
     text = str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientResponseError):
         # Its own text contains the proxy's URL, with the password that may be in it.
-        text = f"answered {error.status} {error.message}"
+        text = f"responded {error.status} {error.message}"
     if isinstance(error, TimeoutError):
         sent = not isinstance(error, aiohttp.ConnectionTimeoutError)
         raise RequestTimeout(method, path, f"timed out: {text}", sent=sent) from error

@@ -13,7 +13,7 @@ from scheduler.client.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class RateLimiterStatistics:
-    """What a limiter has done so far."""
+    """Counters since the start."""
 
     acquired: int
     delayed: int
@@ -43,7 +43,7 @@ class RateLimiter:
         self._delay = 0.0
 
     def reserve(self) -> float:
-        """Take a token; returns the seconds to wait before using it, 0.0 when it is there."""
+        """Take a token; returns the seconds until it exists, 0.0 if it does already."""
         self._acquired += 1
         if self._qps < 0:
             return 0.0
@@ -59,7 +59,7 @@ class RateLimiter:
         return delay
 
     async def acquire(self) -> None:
-        """Take a token, waiting for it if need be."""
+        """Take a token, and wait until it exists."""
         delay = self.reserve()
         if delay > 0.0:
             await self._clock.sleep(delay)

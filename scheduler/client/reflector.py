@@ -1,21 +1,20 @@
-"""List and watch one resource, and keep a store of it that is right again after every fault.
+"""List and watch of one resource, with a store that is correct again after every fault.
 
-Invariant: applying the delivered deltas in order gives exactly the store, and the store converges
-to the server's state. An object that vanished while nobody watched yields a DELETED delta with its
-last known state; a name that came back with another UID yields DELETED and ADDED. Nothing is
-delivered twice: an object whose resourceVersion is known already is skipped.
+Invariant: applying the delivered deltas in order gives exactly the store (`store_writer`), and the
+store converges to the server's state. An object that was deleted between two watches yields a
+DELETED delta with its last known state.
 
-How a run goes: list page by page, then watch from the list's resourceVersion and resume from the
-last seen one after every cut. The server's "too old" (410) means listing again, applied as a diff,
-in chunks. A silent peer is cut after `idle_timeout` seconds, since bookmarks come about once a
-minute; where none come (`bookmarks`), that long after the watch should have ended. Every failure is
-waited out with growing jittered delays; progress, not a mere connection, resets them.
+A run lists page by page, then watches from the list's resourceVersion, and resumes from the last
+seen one after every disconnection. After 410 (Expired) it lists again, and applies the difference
+in batches. A watch without data for `idle_timeout` seconds is closed, since bookmarks arrive about
+once a minute; where there are none (`bookmarks`), that long after the watch should have ended.
+Every failure is followed by a growing jittered delay; progress, not a mere connection, resets it.
 
-The task that runs `run` is the only writer. Handlers are synchronous, called with a batch of what
-a page or a chunk of bytes held, and must not raise: an exception ends the reflector. Decoding and
-handling go on for a slice of time, then other tasks get their turn: thousands of large objects that
-arrive at once delay nobody by more than a batch. Between two batches the store is as the delivered
-deltas say.
+The task that runs `run` is the only writer. Handlers are synchronous, receive a batch of changes
+from one page or chunk of bytes, and must not raise: an exception ends the reflector. Decoding and
+handling last for a slice of time, then other tasks run: thousands of large objects that arrive at
+once delay other tasks by one batch at most. Between two batches the store equals the sum of the
+delivered deltas.
 """
 
 from __future__ import annotations
@@ -61,15 +60,15 @@ DELETION_BATCH: Final = 20
 """Objects in a batch of deletions after a list. What it costs handlers to delete one is unknown."""
 
 MAX_QUIET_WATCHES: Final = 3
-"""Watches without bookmarks that brought nothing, after which a list follows. Resuming cannot tell
-a quiet cluster from a version that the server never had (etcd restored from a backup)."""
+"""Watches without bookmarks and events after which a list follows. Resuming cannot distinguish a
+quiet cluster from a resourceVersion that the server never had (etcd restored from a backup)."""
 
 SHORT_WATCH_SECONDS: Final = 1.0
-"""A watch that ends sooner and brought nothing is a failure, however politely it ended."""
+"""A watch without events that ends sooner is a failure, even if the server closed it in order."""
 
 
 class Reflector(Generic[T]):
-    """Follows one resource. Run `run()` in a task of yours; read `store`; wait for `synced`."""
+    """Follows one resource. Run `run()` in a task; read `store`; wait for `synced`."""
 
     def __init__(
         self,
@@ -91,11 +90,10 @@ class Reflector(Generic[T]):
             handler: receives every change.
             options: how to follow it.
             random: for jitter; seed it for reproducible runs.
-            on_decode: turns a decoded object into what is stored (interning). If it raises, the
-            object
-                counts as malformed.
+            on_decode: maps a decoded object to the one that is stored (interning). If it raises,
+                the object counts as malformed.
             on_relist: called with True before a list is applied and with False after it.
-            keep_raw: objects for which it is true keep their JSON in the store.
+            keep_raw: returns whether the store keeps the JSON of an object.
         """
         self.resource = resource
         self._writer = StoreWriter(resource, handler, client.metrics, on_decode, keep_raw)
@@ -107,9 +105,9 @@ class Reflector(Generic[T]):
         self._random = random or Random()
         self._metrics = client.metrics
         self._on_relist = on_relist
-        #: Told the error of every list or watch that failed, and None when a watch is open: for
-        #: those who can do without the resource and want to say so.
-        self.on_contact: Callable[[RequestError | None], None] = _nobody
+        #: Called with the error of each failed list or watch, and with None when a watch is open:
+        #: for owners that work without the resource and report its absence.
+        self.on_contact: Callable[[RequestError | None], None] = _ignore_contact
         self._decoder = WatchDecoder(resource)
         self._backoff = Backoff(
             self._random, initial=self._options.backoff_initial, cap=self._options.backoff_cap
@@ -119,9 +117,9 @@ class Reflector(Generic[T]):
         # Keys seen so far in an initial list that comes as a stream; None outside of one.
         self._streamed: set[str] | None = None
         self._undecodable_after = ""
-        # When the other tasks get their turn.
+        # Monotonic time at which other tasks run.
         self._slice_end = 0.0
-        # Whether the current watch brought anything.
+        # Whether the current watch delivered anything.
         self._progressed = False
         self._quiet_watches = 0
         self._lists = self._watches = self._bookmarks = 0
@@ -173,7 +171,7 @@ class Reflector(Generic[T]):
         self._metrics.watch_ended(self.resource.plural, cause)
 
     def _after_end(self, error: WatchEnded) -> float:
-        """Decide how to go on after the stream itself ended; returns the delay."""
+        """Account for the end of a stream; returns the delay before the next watch."""
         self._count_end(error.cause)
         self._last_error = str(error)
         if error.relist:
@@ -190,7 +188,7 @@ class Reflector(Generic[T]):
         return delay
 
     def _after_failure(self, error: RequestError) -> float:
-        """Decide how to go on after a request failed; returns the delay."""
+        """Account for a failed request; returns the delay before the next one."""
         self.on_contact(error)
         cause = cause_of(error)
         delay = self._backoff.next()
@@ -200,16 +198,16 @@ class Reflector(Generic[T]):
                 _log.info("no streaming lists here, using pages", resource=self.resource.plural)
                 self._streaming = False
             if error.status not in (401, 429) and error.status < 500:
-                # Whatever the server dislikes about resuming, a fresh list does not depend on it.
+                # The server may reject the resourceVersion; a fresh list does not depend on it.
                 self._resource_version = ""
         self._count_end(cause)
         self._last_error = str(error)
         if isinstance(error, (ConnectionFailed, RequestTimeout)):
-            # It heals by itself, and concerns everybody who talks to the server.
+            # An outage ends by itself, and affects all clients of the server: log it once.
             self._client.outages.failed(self.resource.plural, error)
             return delay
-        self._client.outages.answered(self.resource.plural)
-        # A refusal needs somebody to act.
+        self._client.outages.recovered(self.resource.plural)
+        # A rejection needs an operator.
         level = _log.error if isinstance(error, ApiError) and error.status < 429 else _log.warning
         level(
             "list or watch failed",
@@ -230,8 +228,8 @@ class Reflector(Generic[T]):
     def _begin_slice(self) -> None:
         self._slice_end = self._clock.monotonic() + self._options.slice_seconds
 
-    async def _take_turns(self) -> None:
-        """Let other tasks run if this slice is over."""
+    async def _yield_when_due(self) -> None:
+        """Let other tasks run if the slice is over."""
         if self._clock.monotonic() >= self._slice_end:
             await asyncio.sleep(0)
             self._begin_slice()
@@ -254,7 +252,7 @@ class Reflector(Generic[T]):
     def _listed(self, resource_version: str, count: int, started: float) -> None:
         self._resource_version = resource_version
         self._lists += 1
-        self._client.outages.answered(self.resource.plural)
+        self._client.outages.recovered(self.resource.plural)
         self._contact = self._clock.monotonic()
         self._metrics.listed(self.resource.plural, count, self._contact - started)
         self.synced.set()
@@ -276,7 +274,7 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 if error.status != 410 or not token:
                     raise
-                # The token outlived the server's history: one list without pages cannot expire.
+                # The token has expired (compaction). One list without pages cannot expire.
                 seen.clear()
                 limit, token = 0, ""
                 continue
@@ -291,7 +289,7 @@ class Reflector(Generic[T]):
         start = 0
         while start < len(items):
             start = self._apply_batch(items, start, seen)
-            await self._take_turns()
+            await self._yield_when_due()
 
     def _apply_batch(self, items: Sequence[msgspec.Raw], start: int, seen: set[str]) -> int:
         """Deliver items from `start` on as one batch; returns where the next one starts."""
@@ -309,7 +307,7 @@ class Reflector(Generic[T]):
             item = self.resource.decode(raw)
         except ValueError as error:
             named = self._decoder.named(raw)
-            # It exists, so what the store holds under its name must not count as vanished.
+            # It exists, so the object of this name in the store is not deleted.
             seen.add(self._writer.key_of(named))
             self._writer.skip(named, str(error))
             return
@@ -324,7 +322,7 @@ class Reflector(Generic[T]):
             for key in unseen[start : start + DELETION_BATCH]:
                 self._writer.delete(key)
             self._writer.deliver()
-            await self._take_turns()
+            await self._yield_when_due()
 
     # ---------------------------------------------------------------------------------------- watch
 
@@ -359,13 +357,13 @@ class Reflector(Generic[T]):
             ) as stream:
                 self._watches += 1
                 self.on_contact(None)
-                self._client.outages.answered(self.resource.plural)
+                self._client.outages.recovered(self.resource.plural)
                 await self._read(stream, started)
         except RequestTimeout as error:
             if not error.sent or self._progressed:
                 raise
-            # Silent from the start. Perhaps the server never had our version (etcd restored from
-            # a backup): then it waits for it without a word, and resuming would last for ever.
+            # No data from the start. If the server never had our resourceVersion (etcd restored
+            # from a backup), it waits for it silently, and resuming would never end.
             raise WatchEnded(EndCause.IDLE_TIMEOUT, str(error), relist=True) from error
         finally:
             if self._streamed is not None:
@@ -375,7 +373,7 @@ class Reflector(Generic[T]):
             self._note_quiet_watch()
             self._progress()
             return
-        raise WatchEnded(EndCause.DISCONNECTED, "the watch ended at once and brought nothing")
+        raise WatchEnded(EndCause.DISCONNECTED, "the watch ended at once without events")
 
     def _note_quiet_watch(self) -> None:
         if self._options.bookmarks:
@@ -397,23 +395,23 @@ class Reflector(Generic[T]):
                 while lines:
                     if end := self._apply_lines(lines):
                         await self._finish_streamed_list(end, started)
-                    await self._take_turns()
+                    await self._yield_when_due()
             except WatchDecodeError as error:
                 raise self._undecodable(error) from error
             self._progress()
-        # An unfinished last line is a cut connection: the event comes again after resuming.
+        # An unfinished last line means a lost connection: resuming repeats the event.
 
     def _undecodable(self, error: WatchDecodeError) -> WatchEnded:
-        # Resuming asks for the same event again. If that is garbage twice, only a list gets past
-        # it.
+        # Resuming requests the same event again. If it cannot be decoded twice, only a list
+        # gets past it.
         again = self._undecodable_after == self._resource_version
         self._undecodable_after = "" if again else self._resource_version
         return WatchEnded(EndCause.DECODE_ERROR, str(error), relist=again)
 
     def _apply_lines(self, lines: deque[bytes]) -> Bookmark | None:
-        """Take lines and deliver them as one batch, up to the bookmark that ends a streamed list.
+        """Deliver lines as one batch, up to the bookmark that ends a streamed list.
 
-        What precedes garbage or an error is delivered before that is raised.
+        Events before an undecodable line or an error event are delivered before it is raised.
 
         Returns:
             That bookmark, if it was reached.
@@ -471,5 +469,5 @@ class Reflector(Generic[T]):
             self._writer.delete(key)
 
 
-def _nobody(error: RequestError | None) -> None:
-    """Before somebody wants to know."""
+def _ignore_contact(error: RequestError | None) -> None:
+    """Ignore it: the default of `on_contact`."""

@@ -1,9 +1,9 @@
-"""The table of resources: where each kind lives in the API and what it decodes to.
+"""The table of resources: the path of each kind in the API and the type it decodes to.
 
 Decoding is strict first, because that is fast, and lenient second: Go encodes an empty slice
 without `omitempty` as null (CSINode `spec.drivers`, Pod `spec.containers` in bookmarks), so on
-failure nulls are dropped and the object is tried again. What fails both ways is malformed. Unread
-fields that nest too deep to be skipped are emptied first.
+failure nulls are dropped and the object is decoded again. An object that fails both ways is
+malformed. Unread fields that nest too deep to be skipped are emptied first.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ class Resource(Generic[T]):
         return f"Resource({self.plural}.{self.version}.{self.group or 'core'})"
 
     def collection_path(self, namespace: str = "") -> str:
-        """The path of all objects, or of those in one namespace."""
+        """Return the path of all objects, or of those in one namespace."""
         if namespace and self.namespaced:
             return f"{self._prefix}/namespaces/{quote(namespace, safe='')}/{self.plural}"
         return f"{self._prefix}/{self.plural}"
 
     def path(self, name: str, namespace: str = "", subresource: str = "") -> str:
-        """The path of one object.
+        """Return the path of one object.
 
         Raises:
             ValueError: a namespaced resource without namespace, or no name.
@@ -116,7 +116,7 @@ class Resource(Generic[T]):
         return f"{path}/{subresource}" if subresource else path
 
     def key(self, item: T) -> str:
-        """`namespace/name`, or the name of a cluster-scoped object."""
+        """Return `namespace/name`, or the name of a cluster-scoped object."""
         metadata = item.metadata
         return f"{metadata.namespace}/{metadata.name}" if self.namespaced else metadata.name
 
@@ -124,8 +124,7 @@ class Resource(Generic[T]):
         """Decode one object.
 
         Raises:
-            ValueError: it is malformed even when nulls count as absent (`msgspec.DecodeError` is
-            one).
+            ValueError: malformed even if nulls count as absent (`msgspec.DecodeError` is one).
         """
         try:
             return self._decode(data)
@@ -139,7 +138,7 @@ class Resource(Generic[T]):
             return msgspec.convert(_without_nulls(msgspec.json.decode(data)), self.type)
 
     def encode(self, item: T) -> bytes:
-        """The JSON of `item` with its apiVersion and kind."""
+        """Return the JSON of `item` with its apiVersion and kind."""
         # Never "{}": metadata is written even when it is empty.
         return self._head + b"," + msgspec.json.encode(item)[1:]
 
@@ -190,7 +189,7 @@ CORE_EVENTS: Final = Resource("", "v1", "events", CoreEvent, kind="Event")
 NODE_CLAIMS: Final = Resource(
     "karpenter.sh", "v1", "nodeclaims", Named, kind="NodeClaim", namespaced=False
 )
-"""Karpenter's machines; not in the table below, for few clusters have them."""
+"""Karpenter's machines; not in the table below, because few clusters have them."""
 
 RESOURCES: Final[dict[str, Resource[Any]]] = {
     resource.plural: resource

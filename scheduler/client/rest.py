@@ -82,7 +82,7 @@ class ApiClient:
         clock: Clock | None = None,
         metrics: ClientMetrics | None = None,
     ) -> None:
-        """Wire the client; no limiter means no limit, no fence means writes are always allowed."""
+        """Without a limiter there is no limit; without a fence writes are always allowed."""
         self.transport = transport
         self.timeout = timeout
         self.bind_timeout = bind_timeout
@@ -98,7 +98,7 @@ class ApiClient:
             clock=self.clock,
             metrics=self.metrics,
         )
-        # The server gives up when we do, so that a bind hardly ever lands after it was settled.
+        # The server stops at our timeout, so that a bind rarely takes effect after it was settled.
         self._binding = f"binding?timeout={bind_timeout:g}s"
         self._page_sizes = PageSizes()
 
@@ -110,7 +110,7 @@ class ApiClient:
         fence: Fence | None = None,
         timeout: float | None = None,
     ) -> ApiClient:
-        """A client for another purpose on the same connections; no limit or fence is inherited."""
+        """Make a client for another purpose on the same connections, without limit and fence."""
         return ApiClient(
             self.transport,
             user_agent=f"{self._user_agent}/{suffix}",
@@ -149,7 +149,7 @@ class ApiClient:
     ) -> Page:
         """Read one page; `limit` 0 reads everything at once.
 
-        A page may have fewer items than asked for: large objects come a few at a time (`paging`).
+        A page may have fewer items than `limit`: large objects come in small pages (`paging`).
 
         Raises:
             ApiError: status 410 when `continue_token` has expired.
@@ -252,7 +252,7 @@ class ApiClient:
         resource_version: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Delete an object; with `uid` only that very one (409 otherwise)."""
+        """Delete an object; with `uid` only the object with that UID (409 otherwise)."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         if uid or resource_version:

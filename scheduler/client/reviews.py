@@ -1,7 +1,7 @@
 """Delegated authentication and authorisation: TokenReview and SubjectAccessReview.
 
-Reviews are POSTs that change nothing, so a client without fence must be used for them: endpoints of
-a replica that does not lead answer too.
+Reviews are POSTs that change nothing. Use a client without fence: the endpoints of a replica that
+does not lead must work, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class UserInfo(Object):
-    """Who a token belongs to."""
+    """The user of a token."""
 
     username: str = ""
     uid: str = ""
@@ -27,7 +27,7 @@ class UserInfo(Object):
 
 
 class TokenReviewStatus(Object):
-    """The verdict about a token; `user` means something only when `authenticated`."""
+    """The result for a token; `user` is valid only if `authenticated`."""
 
     authenticated: bool = False
     user: UserInfo = msgspec.field(default_factory=UserInfo)
@@ -36,7 +36,7 @@ class TokenReviewStatus(Object):
 
 
 class AccessReviewStatus(Object):
-    """The verdict about an access."""
+    """The result for an access."""
 
     allowed: bool = False
     denied: bool = False
@@ -59,14 +59,14 @@ _access_review = msgspec.json.Decoder(_AccessReview)
 async def review_token(
     client: ApiClient, token: str, audiences: tuple[str, ...] = ()
 ) -> TokenReviewStatus:
-    """Ask the API server whose bearer token this is."""
+    """Look up the user of a bearer token by a TokenReview."""
     spec: dict[str, object] = {"token": token}
     if audiences:
         spec["audiences"] = audiences
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-    answer = await client.request("POST", _TOKEN_REVIEWS, body=body)
+    response = await client.request("POST", _TOKEN_REVIEWS, body=body)
     try:
-        return decode_json(_token_review, answer.body).status
+        return decode_json(_token_review, response.body).status
     except ValueError as error:
         raise MalformedResponse("POST", _TOKEN_REVIEWS, f"not a TokenReview: {error}") from error
 
@@ -74,7 +74,7 @@ async def review_token(
 async def review_access(
     client: ApiClient, user: UserInfo, *, path: str, verb: str
 ) -> AccessReviewStatus:
-    """Ask whether `user` may `verb` (lower case HTTP method) the non-resource URL `path`."""
+    """Check whether `user` may access the non-resource URL `path`; `verb` is lower case."""
     spec = {
         "user": user.username,
         "uid": user.uid,
@@ -83,9 +83,9 @@ async def review_access(
         "nonResourceAttributes": {"path": path, "verb": verb},
     }
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-    answer = await client.request("POST", _ACCESS_REVIEWS, body=body)
+    response = await client.request("POST", _ACCESS_REVIEWS, body=body)
     try:
-        return decode_json(_access_review, answer.body).status
+        return decode_json(_access_review, response.body).status
     except ValueError as error:
         raise MalformedResponse(
             "POST", _ACCESS_REVIEWS, f"not an access review: {error}"

@@ -1,4 +1,4 @@
-"""What the users of aiohttp share: sessions that follow certificates, and bodies with a limit."""
+"""Shared by users of aiohttp: sessions with renewed certificates, and bodies with a limit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from scheduler.client.http.tls import ClientTls, ResumingContext
 
 
 class RenewedSession:
-    """Gives the session whose connections are begun with the current TLS context.
+    """Provides the session whose connections are opened with the current TLS context.
 
-    With a new context a new session begins; the one before is left to what is under way, and closed
-    with the next.
+    A new context leads to a new session; the previous one finishes its requests, and is closed when
+    the next one replaces it.
     """
 
     def __init__(
@@ -21,7 +21,7 @@ class RenewedSession:
         tls: ClientTls | None,
         open_session: Callable[[ResumingContext | None], aiohttp.ClientSession],
     ) -> None:
-        """Nothing is opened before `current`."""
+        """Prepare; `current` opens sessions."""
         self._tls = tls
         self._open = open_session
         self._context: ResumingContext | None = None
@@ -29,7 +29,7 @@ class RenewedSession:
         self._previous: aiohttp.ClientSession | None = None
 
     async def current(self) -> aiohttp.ClientSession:
-        """The session for a request that leaves now."""
+        """Return the session for a request sent now."""
         context = None if self._tls is None else self._tls.current()
         session = self._session
         if session is None or context is not self._context:
@@ -50,7 +50,7 @@ class RenewedSession:
 
 
 async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
-    """The whole body; None, and the connection closed, where it has more than `limit` bytes."""
+    """Return the whole body; if it has more than `limit` bytes, close the connection: None."""
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.content.iter_any():

@@ -1,4 +1,4 @@
-"""What the scheduler writes into a pod's status: the PodScheduled condition and the nomination.
+"""Patches of a pod's status: the PodScheduled condition and the nomination.
 
 Planning is pure; a patch that would change nothing is not made. Patches carry the UID, so that they
 can never hit another pod of the same name.
@@ -22,19 +22,19 @@ from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH
 from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
 
-TRIES: Final = 4
+MAX_ATTEMPTS: Final = 4
 _RETRIED_STATUSES: Final = frozenset({409, 500, 503})
 
 
-class _AnswerMeta(msgspec.Struct, rename="camel"):
+class _PatchedMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
 
-class _Answer(msgspec.Struct):
-    metadata: _AnswerMeta
+class _Patched(msgspec.Struct):
+    metadata: _PatchedMeta
 
 
-_response_decoder = msgspec.json.Decoder(_Answer)
+_response_decoder = msgspec.json.Decoder(_Patched)
 
 
 class PodStatusPatch(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class PodStatusPatch(msgspec.Struct, frozen=True):
     nominated_node_name: str | None = None
 
     def over(self, older: PodStatusPatch) -> PodStatusPatch:
-        """This patch with what only `older`, which was never sent, would have changed."""
+        """Return this patch merged over `older`, which was not sent."""
         types = {condition.type for condition in self.conditions}
         inherited = tuple(item for item in older.conditions if item.type not in types)
         nominated = self.nominated_node_name
@@ -58,7 +58,7 @@ class PodStatusPatch(msgspec.Struct, frozen=True):
         )
 
     def encode(self) -> bytes:
-        """The strategic merge patch: conditions merge by their type."""
+        """Return the strategic merge patch: conditions merge by their type."""
         status: dict[str, Any] = {}
         if self.conditions:
             status["conditions"] = self.conditions
@@ -68,7 +68,7 @@ class PodStatusPatch(msgspec.Struct, frozen=True):
         try:
             return msgspec.json.encode(body)
         except UnicodeEncodeError:
-            # Half a surrogate pair in a plugin's words; the standard library escapes it.
+            # Half a surrogate pair in a plugin's message; the standard library escapes it.
             return json.dumps(msgspec.to_builtins(body)).encode()
 
 
@@ -81,12 +81,12 @@ def plan_status_patch(
     *,
     renominate: bool = False,
 ) -> PodStatusPatch | None:
-    """The patch that brings `pod` to `condition` and nomination, or None when it is there already.
+    """Return the patch that gives `pod` condition and nomination; None if it has them.
 
     `now` (RFC 3339) becomes the transition time if the condition's status value changes. A
-    difference in `observedGeneration` alone is not worth a request. Of `more` conditions all are
-    sent as soon as one condition has changed: the pod known here may be older than a patch that was
-    not sent yet, and this one replaces it. For the same reason `renominate` sends a nomination that
+    difference in `observedGeneration` alone is not worth a request. All `more` conditions are sent
+    as soon as one condition has changed: the pod known here may be older than a patch that was not
+    sent yet, and this one replaces it. For the same reason `renominate` sends a nomination that
     `pod` has already.
     """
     conditions: tuple[Condition, ...] = ()
@@ -136,16 +136,16 @@ def _at(condition: Condition, time: str) -> Condition:
 async def send_status_patch(
     client: ApiClient, patch: PodStatusPatch, random: Random, *, field_manager: str = ""
 ) -> bytes:
-    """Send a patch, trying up to four times where that may help.
+    """Send a patch, with up to MAX_ATTEMPTS attempts where a retry may help.
 
-    `field_manager` is the name under which the server notes what was written; empty: the user
-    agent's.
+    `field_manager` is the manager that the server records in managedFields; empty means the one
+    derived from the user agent.
 
     Returns:
-        The answer's body: the pod as it was patched.
+        The body of the response: the patched pod.
 
     Raises:
-        RequestError: the last try's error; 404 means that the pod is gone.
+        RequestError: the error of the last attempt; 404 means that the pod was deleted.
     """
     backoff = Backoff(random, initial=0.01, cap=10.0, factor=5.0, jitter=0.1)
     path = PODS.path(patch.name, patch.namespace, "status")
@@ -153,20 +153,20 @@ async def send_status_patch(
     query = {"fieldManager": field_manager} if field_manager else None
     while True:
         try:
-            answer = await client.request(
+            response = await client.request(
                 "PATCH", path, query=query, body=body, content_type=STRATEGIC_MERGE_PATCH
             )
         except RequestError as error:
             delay = backoff.next()
-            if backoff.attempts >= TRIES or not _worth_retrying(error):
+            if backoff.attempts >= MAX_ATTEMPTS or not _worth_retrying(error):
                 raise
             await client.clock.sleep(delay)
         else:
-            return answer.body
+            return response.body
 
 
 def version_of(body: bytes) -> str:
-    """The resourceVersion of the object in an answer; empty when there is none to be read."""
+    """Return the resourceVersion of the object in a response body; empty if there is none."""
     try:
         return decode_json(_response_decoder, body).metadata.resource_version
     except ValueError:
@@ -180,7 +180,7 @@ def _worth_retrying(error: RequestError) -> bool:
 
 
 def concerns_another_pod(error: RequestError) -> bool:
-    """Whether a patch failed because its pod is gone: no such name, or the name has another UID."""
+    """Whether a patch failed because its pod was deleted: no such name, or another UID."""
     if not isinstance(error, ApiError):
         return False
     causes = error.details.causes if error.details is not None else ()

@@ -1,7 +1,7 @@
-"""The objects of one kind as last seen: what listers read.
+"""The last known objects of one kind, for listers.
 
-Written by one reflector only, read by anybody on the same loop. Objects are never changed in place,
-so a reader may keep what it got.
+One reflector writes it; any code on the same event loop may read it. Objects are never changed in
+place, so a reader may keep them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Store(Generic[T]):
         return len(self._items)
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """One object, or None."""
+        """Return one object, or None."""
         key = f"{namespace}/{name}" if self._resource.namespaced else name
         return self._items.get(key)
 
     def list(self, namespace: str | None = None) -> Iterable[T]:
-        """All objects, or those of one namespace; a live view, valid until the next change."""
+        """Return all objects, or those of one namespace; a view, valid until the next change."""
         if namespace is None:
             return self._items.values()
         if self._namespaces is None:
@@ -40,19 +40,19 @@ class Store(Generic[T]):
         return self._namespaces.get(namespace, {}).values()
 
     def raw(self, name: str, namespace: str = "") -> bytes | None:
-        """The JSON of one object as the server sent it, if the reflector keeps it."""
+        """Return the JSON of one object as the server sent it, if it is kept."""
         return self._raw.get(f"{namespace}/{name}" if self._resource.namespaced else name)
 
     def by_key(self, key: str) -> T | None:
-        """One object by its key, or None."""
+        """Return one object by its key, or None."""
         return self._items.get(key)
 
     def snapshot_keys(self) -> tuple[str, ...]:
-        """All keys, copied."""
+        """Return a copy of all keys."""
         return tuple(self._items)
 
     def put(self, key: str, item: T, raw: bytes | None = None) -> None:
-        """Add or replace; without `raw` older bytes are forgotten."""
+        """Add or replace an object; without `raw` its older JSON is dropped."""
         self._items[key] = item
         if raw is not None:
             self._raw[key] = raw
@@ -62,7 +62,7 @@ class Store(Generic[T]):
             self._namespaces.setdefault(item.metadata.namespace, {})[key] = item
 
     def remove(self, key: str) -> T | None:
-        """Remove and return what was there."""
+        """Remove an object and return it; None if there was none."""
         item = self._items.pop(key, None)
         self._raw.pop(key, None)
         if item is not None and self._namespaces is not None:
@@ -76,4 +76,4 @@ class Store(Generic[T]):
 
 
 KeepRaw = Callable[[T], bool]
-"""Decides per object whether its bytes are kept."""
+"""Returns whether the JSON of an object is kept."""

@@ -1,7 +1,7 @@
-"""From watch bytes to typed events.
+"""Decoding of watch bytes into typed events.
 
 A watch is lines of `{"type": ..., "object": {...}}`. The common line is decoded in one step into a
-struct; only when that fails is it taken apart: bookmarks and errors carry other objects, nulls
+struct; only when that fails is it decoded in parts: bookmarks and errors carry other objects, nulls
 stand for absent fields, and unread fields may nest deeper than a decoder can follow. Pure: no I/O,
 no logging.
 """
@@ -19,13 +19,13 @@ from scheduler.client.errors import StatusBody
 from scheduler.client.resources import Resource, T
 
 MAX_LINE_BYTES: Final = 32 * 1024 * 1024
-"""Far above what etcd can hold for one object; a longer line is not a watch."""
+"""Far above the size limit of etcd for one object; a longer line is not a watch."""
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 _NAMING: Final = ("name", "namespace", "uid", "resourceVersion")
-"""Fields of `metadata` that say which object it is; all are texts."""
+"""Fields of `metadata` that identify an object; all are strings."""
 
 
 class WatchType(Enum):
@@ -53,13 +53,13 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """The server ends the watch."""
+    """The server ends the watch with an error."""
 
     status: StatusBody
 
 
 class Malformed(msgspec.Struct, frozen=True, gc=False):
-    """A change whose object cannot be read; its metadata could be, as far as filled."""
+    """A change whose object cannot be decoded; `named` has as much metadata as could be."""
 
     type: WatchType
     named: Named
@@ -67,7 +67,7 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchDecodeError(Exception):
-    """The stream is not a watch: a line is no JSON of the expected form, or has no end."""
+    """The stream is not a watch: a line is not the expected JSON, or has no end."""
 
 
 class _RawLine(Object):
@@ -85,7 +85,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes, without their ends; empty lines are left out.
+        """Return the lines that `chunk` completes, without line ends and empty lines.
 
         Raises:
             WatchDecodeError: a line is longer than MAX_LINE_BYTES.
@@ -111,7 +111,7 @@ class WatchDecoder(Generic[T]):
 
     def __init__(self, resource: Resource[T]) -> None:
         self._resource = resource
-        # Any: a struct type made from a value at run time is beyond static types.
+        # Any: static types cannot express a struct type that is parametrised at run time.
         changed: Any = Changed
         self._fast: msgspec.json.Decoder[Changed[T]] = msgspec.json.Decoder(changed[resource.type])
         self._raw = msgspec.json.Decoder(_RawLine)
@@ -123,7 +123,7 @@ class WatchDecoder(Generic[T]):
         """Decode one line.
 
         Raises:
-            WatchDecodeError: it is no watch line at all.
+            WatchDecodeError: it is not a watch line.
         """
         try:
             event = self._fast.decode(line)
@@ -160,7 +160,7 @@ class WatchDecoder(Generic[T]):
         return Bookmark(metadata.resource_version, end)
 
     def named(self, data: bytes | msgspec.Raw) -> Named:
-        """As much of the metadata as can be read; never raises."""
+        """Return as much of the metadata as can be decoded; never raises."""
         try:
             return decode_json(self._named, data)
         except ValueError:
@@ -168,14 +168,14 @@ class WatchDecoder(Generic[T]):
         try:
             loose = decode_json(self._any, data)
             metadata = loose.get("metadata") or {}
-            # Any other field may be the one of a wrong type.
+            # Another field may have the wrong type.
             texts = {key: metadata[key] for key in _NAMING if isinstance(metadata.get(key), str)}
             return msgspec.convert({"metadata": texts}, Named)
         except (ValueError, AttributeError):
             return Named()
 
     def object_bytes(self, line: bytes) -> bytes:
-        """A copy of the object's own JSON within a line that decoded before."""
+        """Return a copy of the object's JSON in a line that was decoded before."""
         try:
             return bytes(self._raw.decode(line).object)
         except RecursionError:

@@ -1,16 +1,16 @@
 """LeaseThread: leader election in a thread of its own, so that a long cycle keeps the Lease.
 
-The one exception to "all state is touched from one event loop" (docs/decisions/0007). The thread
-runs a small event loop of its own, on which elector, client, connections and credentials live;
-nobody else touches these. The two sides exchange
+The one exception to "all state is touched from one event loop"; docs/decisions/0007-lease-thread.md
+gives the reasons. The thread runs an event loop of its own, which owns elector, client, connections
+and credentials. The two sides exchange
 
 - the fence, which the thread writes and every write of the process reads;
 - the heartbeat, which the process's event loop writes and the thread reads before each renewal;
-- messages by `call_soon_threadsafe`: "leading", "ended, because", metrics; and "end" back.
+- messages by `call_soon_threadsafe`: leading, ended with an error, metrics; and back: stop.
 
-The thread needs the GIL for a few moments each renewal. Python code gives it up every 5 ms however
-long a cycle takes; a single call of C code that holds it (decoding, sorting an array) does not, and
-one longer than the renew deadline loses the Lease as a blocked loop did.
+The thread needs the GIL for a few moments of each renewal. Python code releases it every 5 ms
+however long a cycle takes; a single call of C code that holds it (decoding, sorting an array) does
+not, and one longer than the renew deadline loses the Lease.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ THREAD_NAME: Final = "lease"
 
 
 class LeaseThread:
-    """One candidate, once, as `LeaderElector`; its methods are for the process's event loop."""
+    """One candidate for one term, as `LeaderElector`; use it on the process's event loop."""
 
     def __init__(self, elector: LeaderElector, transport: Transport) -> None:
-        """Nothing runs yet. Both arguments belong to the thread from now on."""
+        """Prepare; both arguments belong to the thread from now on."""
         self._elector = elector
         self._transport = transport
-        #: To be asked immediately before each write.
+        #: Checked immediately before each write.
         self.fence: LeaderFence = elector.fence
-        # Of this side; made in `run`.
+        # Of the process's loop; made in `run`.
         self._home: asyncio.AbstractEventLoop
         self._acquired: asyncio.Future[None]
         self._ended: asyncio.Future[BaseException | None]
-        # Of the thread: its loop's callbacks and tasks alone use them.
+        # Of the thread: used by callbacks and tasks of its loop only.
         self._loop: asyncio.AbstractEventLoop
         self._election: asyncio.Task[None] | None = None
-        self._told_to_end = False
+        self._stop_requested = False
 
     @property
     def leading(self) -> bool:
@@ -65,14 +65,14 @@ class LeaseThread:
         self._ended = self._home.create_future()
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._loop = runner.get_loop()
-        # A daemon, so that nothing that hangs in it keeps a process alive that is ending.
+        # A daemon, so that it cannot keep an ending process alive if it hangs.
         thread = threading.Thread(
             target=self._thread, args=(runner,), name=THREAD_NAME, daemon=True
         )
         thread.start()
         try:
             await asyncio.wait((self._acquired, self._ended), return_when=asyncio.FIRST_COMPLETED)
-            # Both, when this loop was blocked for long.
+            # Both are done if this loop was blocked for long.
             if not self._ended.done():
                 await run_while(lead, self._until_ended)
         finally:
@@ -84,56 +84,56 @@ class LeaseThread:
             raise error
 
     async def _end(self, thread: threading.Thread) -> None:
-        """Have the thread release the Lease and end. Once cancelled, it has to hurry."""
-        hurried: asyncio.CancelledError | None = None
+        """Make the thread release the Lease and end; a cancellation is raised afterwards."""
+        cancellation: asyncio.CancelledError | None = None
         while not self._ended.done():
-            _tell(self._loop, self._stop_election)
+            _post(self._loop, self._stop_election)
             try:
                 await asyncio.wait((self._ended,))
             except asyncio.CancelledError as error:
-                hurried = error
-        # Its last act was to say so.
+                cancellation = error
+        # Setting `_ended` was its last action.
         thread.join()
-        if hurried is not None:
-            raise hurried
+        if cancellation is not None:
+            raise cancellation
 
     # ----------------------------------------------------------------------------------- the thread
 
     def _thread(self, runner: asyncio.Runner) -> None:
-        error: BaseException | None = None
+        failure: BaseException | None = None
         try:
             with runner:
                 runner.run(self._elect())
         except asyncio.CancelledError:
             pass
-        # Whatever it is: carried over to the other side, which raises it.
-        except BaseException as problem:  # noqa: BLE001
-            error = problem
+        # The boundary of the thread: `run` raises the exception on the other side.
+        except BaseException as error:  # noqa: BLE001
+            failure = error
         finally:
             self.fence.shut()
-        _tell(self._home, self._ended.set_result, error)
+        _post(self._home, self._ended.set_result, failure)
 
     async def _elect(self) -> None:
         self._election = asyncio.current_task()
-        if self._told_to_end:
+        if self._stop_requested:
             return
         async with self._transport:
             await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
-        _tell(self._home, self._acquired.set_result, None)
+        _post(self._home, self._acquired.set_result, None)
         await asyncio.Event().wait()
 
     def _stop_election(self) -> None:
-        self._told_to_end = True
+        self._stop_requested = True
         if self._election is not None:
             self._election.cancel()
 
 
 class PostedMetrics(NullMetrics):
-    """What the client of the Lease reports, carried over to the event loop that owns the metrics.
+    """Forwards reports of the Lease's client to the event loop that owns the metrics.
 
-    Our instruments are fast because one thread writes them.
+    The instruments are fast because only one thread writes them.
     """
 
     __slots__ = ("_home", "_metrics")
@@ -144,14 +144,14 @@ class PostedMetrics(NullMetrics):
 
     def request(self, verb: str, code: str, seconds: float) -> None:
         """A request ended."""
-        _tell(self._home, self._metrics.request, verb, code, seconds)
+        _post(self._home, self._metrics.request, verb, code, seconds)
 
     def leader(self, name: str, leading: bool) -> None:
         """This process began or stopped leading."""
-        _tell(self._home, self._metrics.leader, name, leading)
+        _post(self._home, self._metrics.leader, name, leading)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, message: Callable[..., object], *args: Any) -> None:
-    # RuntimeError: that loop is closed, so nobody listens any more.
+def _post(loop: asyncio.AbstractEventLoop, message: Callable[..., object], *args: Any) -> None:
+    # RuntimeError: that loop is closed.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(message, *args)

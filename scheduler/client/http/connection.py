@@ -1,8 +1,7 @@
-"""One connection to the server: one exchange at a time, or one answer read as a stream.
+"""One connection to the server: one exchange at a time, or one response read as a stream.
 
-Invariant: a connection that is handed on for another exchange has nothing of the last one left in
-it. Whatever else happened to it (a time limit, a cancelled caller, bytes nobody asked for, an
-answer that says so) it is closed instead.
+Invariant: a connection that is reused holds nothing of its last exchange. After a timeout, a
+cancellation, unexpected bytes, or a response that announces the end, it is closed instead.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from scheduler.client.http.response import Response
 from scheduler.client.http.tls import ResumingContext
 
 HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
-"""What a stream may hold before its reader comes; beyond it, the server has to wait."""
+"""Unread bytes of a stream beyond which reading from the socket is paused."""
 
 
 FAILURES: Final = (OSError, ProtocolError)
@@ -25,9 +24,9 @@ FAILURES: Final = (OSError, ProtocolError)
 
 
 class ConnectionLost(ConnectionError):  # noqa: N818  (says what happened)
-    """The connection ended before the answer did.
+    """The connection ended before the response did.
 
-    `unanswered` says that not a byte of the answer had come.
+    `unanswered` is true when no byte of the response had arrived.
     """
 
     def __init__(self, text: str, *, unanswered: bool) -> None:
@@ -58,13 +57,13 @@ class Connection(asyncio.Protocol):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_close: Callable[[Connection], None]
     ) -> None:
-        #: When it became idle, seconds of the loop's clock.
+        #: Loop time at which it became idle.
         self.idle_since = 0.0
-        #: The TLS context it was begun with; None without TLS.
+        #: The TLS context it was opened with; None without TLS.
         self.context: ResumingContext | None = None
-        #: Whether it has carried an exchange already.
+        #: Whether a request has been sent on it.
         self.used = False
-        #: Whether a stream's reader is so late that reading from the socket has stopped.
+        #: Whether more than HIGH_WATER_BYTES are unread, so that the socket is not read.
         self.reading_paused = False
         self._loop = loop
         self._on_close = on_close
@@ -73,34 +72,34 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
         self._stream = False
-        # When a stream was last heard of, and the timer that looks at it.
+        # Loop time of the last byte of a stream, and the timer of its idle timeout.
         self._last_received = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        #: Why nothing more of a stream can be read.
+        # The error that ended a stream.
         self._broken: Exception | None = None
 
     # ------------------------------------------------------------------------------------ exchange
 
     @property
     def open(self) -> bool:
-        """Whether an exchange may begin."""
+        """Whether a request can be sent."""
         transport = self._transport
         return transport is not None and not transport.is_closing()
 
     @property
     def handshake(self) -> ssl.SSLObject | None:
-        """TLS of this connection while it is open; None without TLS."""
+        """The TLS state of an open connection; None without TLS."""
         transport = self._transport
         return None if transport is None else transport.get_extra_info("ssl_object")
 
     @property
     def reusable(self) -> bool:
-        """Whether the exchange ended in order, so that another may follow."""
+        """Whether the exchange is complete, so that another may follow."""
         parser = self._parser
         ended = not self.used or (
             parser.is_complete() and parser.reusable and not parser.trailing_data
         )
-        # A server may answer before it has read everything.
+        # A server may respond before it has read the whole request.
         return (
             ended
             and self.open
@@ -110,12 +109,12 @@ class Connection(asyncio.Protocol):
     async def exchange(
         self, request: bytes, timeout: float, max_body: int = MAX_BODY_BYTES
     ) -> Response:
-        """Send a request and read its whole answer.
+        """Send a request and read the whole response.
 
         Raises:
-            TimeoutError: not complete within so many seconds.
+            TimeoutError: not complete within `timeout` seconds.
             ConnectionLost: the connection ended first.
-            ProtocolError: the answer is none, or its body has more than `max_body` bytes.
+            ProtocolError: not a valid response, or its body has more than `max_body` bytes.
         """
         parser = self._begin(request, max_body)
         waiter = self._waiter = self._loop.create_future()
@@ -128,7 +127,7 @@ class Connection(asyncio.Protocol):
         finally:
             timer.cancel()
             self._waiter = None
-            # The error would hold this frame, and the frame the error.
+            # A future with an exception refers to this frame, and the frame to the future.
             del waiter
         body, self._body = self._body, []
         return Response(parser.status, body[0] if len(body) == 1 else b"".join(body), parser.head)
@@ -145,15 +144,15 @@ class Connection(asyncio.Protocol):
         return parser
 
     def _expire(self, timeout: float) -> None:
-        self._fail(TimeoutError(f"no whole answer within {timeout:g} s"))
+        self._fail(TimeoutError(f"no complete response within {timeout:g} s"))
 
     # -------------------------------------------------------------------------------------- stream
 
     async def open_stream(self, request: bytes, idle_timeout: float) -> ResponseParser:
-        """Send a request and wait for the head of an answer whose body is read piece by piece.
+        """Send a request and wait for the head of a response whose body is read piece by piece.
 
-        `idle_timeout` is the longest wait, in seconds, for the whole head, and then for the next
-        byte of the body: interim responses, chunk extensions and trailers do not count.
+        `idle_timeout` limits the wait, in seconds, for the whole head, and then for each next byte
+        of the body: interim responses, chunk extensions and trailers do not count.
 
         Raises: as `exchange`.
         """
@@ -166,20 +165,20 @@ class Connection(asyncio.Protocol):
         return parser
 
     def _check_idle(self, idle_timeout: float) -> None:
-        # One timer that looks back, instead of one set anew by every event.
+        # One timer that looks back, instead of one that each event resets.
         since = self._loop.time() if self.reading_paused else self._last_received
         left = since + idle_timeout - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._check_idle, idle_timeout)
         else:
-            self._fail(TimeoutError(f"not a byte for {idle_timeout:g} s"))
+            self._fail(TimeoutError(f"no data for {idle_timeout:g} s"))
             self.abort()
 
     async def wait_readable(self) -> None:
-        """Wait until something of a stream has arrived.
+        """Wait until more of a stream has arrived.
 
         Raises:
-            ConnectionLost, ProtocolError, TimeoutError: nothing more will.
+            ConnectionLost, ProtocolError, TimeoutError: the stream ended with this error.
         """
         if self._broken is not None:
             raise self._broken
@@ -191,7 +190,7 @@ class Connection(asyncio.Protocol):
             del waiter
 
     def read_nowait(self) -> bytes:
-        """What has arrived of a stream since the last time."""
+        """Return the bytes of a stream that arrived since the last call; resume reading."""
         body, self._body = self._body, []
         if self.reading_paused:
             self.reading_paused = False
@@ -208,10 +207,10 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and wake whoever waits."""
+        """Parse, and wake the caller that waits."""
         parser = self._parser
         if not self.used or parser.is_complete():
-            # An answer to nothing: nobody knows what the next one would belong to.
+            # A response to no request: the next one could not be matched to its request either.
             self.abort()
             return
         head_before = parser.status
@@ -241,17 +240,16 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> None:
-        """The server will send no more; that may be the end of the answer.
-
-        Under TLS the loop would first take its leave, and the connection look open meanwhile.
-        """
+        """Complete a response that ends with the connection, and close."""
         parser = self._parser
         if self.used and not parser.is_complete() and parser.feed_end():
             self._wake()
+        # Abort, not close: under TLS asyncio first sends close_notify and `open` stays true
+        # meanwhile.
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what is under way."""
+        """Fail the exchange or stream in progress."""
         parser = self._parser
         self._transport = None
         if self._timer is not None:

@@ -5,9 +5,9 @@ frame differently: two lengths, a length beside chunks, folded headers, a space 
 line ends that are not CRLF. This module adds what llhttp leaves to its user: limits, and the
 transfer codings that it would let pass.
 
-Invariant: however the bytes are cut, the same responses come out, and what is held of one is
-bounded. What cannot be a response raises ProtocolError, after which the connection is good for
-nothing: nobody knows where the next response would begin.
+Invariant: the result does not depend on how the bytes are cut, and memory per response is bounded.
+Bytes that are not a response raise ProtocolError, after which the connection cannot be used: the
+start of the next response is unknown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_PAGE_BYTES: Final = 64 * 1024 * 1024
 for again in smaller ones, so that this is not a limit on what objects may be."""
 
 MAX_UNPAGED_BYTES: Final = 512 * 1024 * 1024
-"""A list that could not be read in pages, because they expired."""
+"""A list read without pages, because their continue token expired."""
 
 MAX_ERROR_BYTES: Final = 1024 * 1024
 """The Status of an error response."""
@@ -95,7 +95,7 @@ class ResponseParser:
         self.reusable = True
         #: Whether anything of the response has been fed.
         self.begun = False
-        #: Whether something followed the response; nobody asked for it.
+        #: Whether bytes followed the response.
         self.trailing_data = False
         self._limit = max_body
         self._complete = False
@@ -107,7 +107,7 @@ class ResponseParser:
         self._overhead = 0
 
     def close(self) -> None:
-        """Let go of llhttp; nothing can be fed any more."""
+        """Release llhttp; nothing can be fed any more."""
         self._llhttp = None
 
     def is_complete(self) -> bool:
@@ -115,10 +115,10 @@ class ResponseParser:
         return self._complete
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes as they came; returns what they add to the body.
+        """Parse bytes; returns what they add to the body.
 
         Raises:
-            ProtocolError: this is no response, or one beyond its limits.
+            ProtocolError: not a response, or one that exceeds its limits.
         """
         llhttp = self._llhttp
         if llhttp is None:
@@ -163,10 +163,10 @@ class ResponseParser:
     def _refusal(self, error: Exception) -> ProtocolError:
         raised = error.__context__
         if isinstance(raised, ProtocolError):
-            # By one of the callbacks below, on its way through llhttp.
+            # Raised by one of the callbacks below and wrapped by llhttp.
             return raised
         if isinstance(error, HttpParserUpgrade):
-            return ProtocolError("the server switched protocols, which nobody asked for")
+            return ProtocolError("the server switched protocols without a request")
         return ProtocolError(f"no HTTP/1.1 response: {error}")
 
     # ------------------------------------------------------------------------- callbacks of llhttp
@@ -177,7 +177,7 @@ class ResponseParser:
             raise ProtocolError("a response to no request")
 
     def on_headers_complete(self) -> None:
-        """Take the head, and refuse framing that llhttp would let pass."""
+        """Keep the head, and refuse framing that llhttp would let pass."""
         raw = self._raw
         # Empty lines may precede a status line.
         start = raw.find(b"HTTP/", self._head_end)
@@ -194,7 +194,7 @@ class ResponseParser:
         if status < 200:
             self._count_interim(status)
             return
-        # No space can stand before a colon, and no line end within a value: llhttp saw to it.
+        # llhttp has refused spaces before colons and line ends within values.
         lower = head.lower()
         coded = b"\r\ntransfer-encoding:" in lower
         if coded:
@@ -208,7 +208,7 @@ class ResponseParser:
     def _count_interim(self, status: int) -> None:
         self._interim += 1
         if status == _SWITCHING_PROTOCOLS:
-            raise ProtocolError("the server switched protocols, which nobody asked for")
+            raise ProtocolError("the server switched protocols without a request")
         if self._interim > MAX_INTERIM_RESPONSES:
             raise ProtocolError(f"more than {MAX_INTERIM_RESPONSES} interim responses")
 

@@ -1,14 +1,14 @@
-"""HttpTransport to one server, kept and reused.
+"""Connections to one server, kept and reused.
 
-Invariant: never more than `limit` connections; whoever finds all of them taken waits. The
-connection used last is taken first, so that as few as possible are kept busy and the others age:
-one that was idle for longer than `keepalive` seconds is not trusted any more, nor one that shows
-another client certificate than today's.
+Invariant: never more than `limit` connections; a request that finds all of them taken waits. The
+connection used last is taken first, so that as few as possible stay in use. Connections that were
+idle for longer than `keepalive` seconds are not reused, nor those opened with an older client
+certificate: the server may reject it.
 
-A connection the server closed while it lay idle fails the first request on it. A read is then sent
-again on another; a write is not, since the server may have acted on it. A machine that went away
-without a word closes nothing: when a request goes unanswered, the connections that were idle
-meanwhile are closed, instead of each costing a request its time limit.
+A connection that the server closed while it was idle fails the first request on it. A read is then
+sent again on another; a write is not, since the server may have acted on it. A host that vanished
+closes nothing: when a request times out, the connections that were idle meanwhile are closed,
+instead of each costing a request its timeout.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from scheduler.client.http.stream import ConnectionStream
 from scheduler.client.http.tls import ClientTls, ResumingContext
 
 HAPPY_EYEBALLS_DELAY: Final = 0.25
-"""How long a server's address may stay silent before the next one is tried beside it (RFC 8305)."""
+"""Seconds to wait for one address before the next is tried in parallel (RFC 8305, section 5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to connect, and what certificate to expect there."""
+    """The endpoint of a server, and how to verify its certificate."""
 
     host: str
     port: int
     tls: ClientTls | None = None
-    #: The name in the certificate, where it is not the host.
+    #: The name that the certificate must have; None means the host.
     server_hostname: str | None = None
     #: Value of the Host header; empty means host and port.
     authority: str = ""
@@ -174,15 +174,15 @@ class ConnectionPool:
         return None
 
     def _abort_idle(self, until: float) -> None:
-        """Close what became idle until that moment; of the others something was heard since."""
-        silent = [each for each in self._idle if each.idle_since <= until]
+        """Close connections that became idle before `until`; the others were used since."""
+        stale = [each for each in self._idle if each.idle_since <= until]
         self._idle = [each for each in self._idle if each.idle_since > until]
-        for connection in silent:
+        for connection in stale:
             connection.abort()
 
     async def _wait(self, request: Request, until: float, *, first: bool) -> None:
         waiter = self._loop.create_future()
-        # Whoever was woken and found the connection taken by somebody quicker keeps its place.
+        # A waiter that was woken, and lost the connection to a later caller, keeps its place.
         if first:
             self._waiters.appendleft(waiter)
         else:
@@ -192,7 +192,7 @@ class ConnectionPool:
                 await waiter
         except BaseException as error:
             if waiter.done() and not waiter.cancelled():
-                # Woken and given up at once: the place is the next one's.
+                # Woken and cancelled in the same moment: wake the next waiter instead.
                 self._wake(1)
             if not isinstance(error, TimeoutError):
                 raise
@@ -211,7 +211,7 @@ class ConnectionPool:
             async with asyncio.timeout_at(limit):
                 _, connection = await self._loop.create_connection(
                     lambda: Connection(self._loop, self._lost),
-                    sock=await self._reach(),
+                    sock=await self._connected_socket(),
                     ssl=context,
                     server_hostname=self._server_hostname,
                 )
@@ -219,7 +219,7 @@ class ConnectionPool:
             text = f"timed out: no connection to {address} in time"
             raise RequestTimeout(request.method, request.path, text, sent=False) from error
         except (*FAILURES, ValueError) as error:
-            # ValueError: a host that cannot be a name.
+            # ValueError: the host is not a valid name.
             refused = isinstance(error, ConnectionRefusedError)
             text = f"cannot connect to {address}: {str(error) or type(error).__name__}"
             raise ConnectionFailed(
@@ -237,19 +237,19 @@ class ConnectionPool:
         self._none_left.clear()
         return connection
 
-    async def _reach(self) -> socket.socket:
-        """A connected socket. Of several addresses the first that answers: one may be silent."""
+    async def _connected_socket(self) -> socket.socket:
+        """Connect to the first of the server's addresses that accepts."""
         host, port = self._address.host, self._address.port
-        found: Sequence[AddrInfoType]
+        addresses: Sequence[AddrInfoType]
         try:
             ip_address(host)
         except ValueError:
-            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         else:
-            # No thread for something that needs no resolver.
-            found = addr_to_addr_infos((host, port)) or []
+            # Without the resolver, which takes a thread.
+            addresses = addr_to_addr_infos((host, port)) or []
         return await start_connection(
-            found, happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY, interleave=1
+            addresses, happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY, interleave=1
         )
 
     @property

@@ -37,7 +37,9 @@ class HeaderBlock:
         for name, value in fields.items():
             if _UNSAFE_VALUE.search(value):
                 # Not the value: it may be a credential.
-                raise ValueError(f"the header {name} would have a line break or another character")
+                raise ValueError(
+                    f"the header {name} would contain a line break or another forbidden character"
+                )
         self.fields = dict(fields)
         self.lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode()
 

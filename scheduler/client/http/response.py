@@ -1,4 +1,4 @@
-"""A whole answer. Its headers are looked up when somebody asks, which is hardly ever."""
+"""A whole response. Headers are looked up on demand: hardly any is ever read."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Status, body, and the head as it came (status line and header lines, without the end)."""
+    """Status, body, and the head as received: status line and header lines, without the end."""
 
     status: int
     body: bytes
     head: bytes = b""
 
     def header(self, name: str) -> str | None:
-        """The first value of a header; None where it is absent."""
+        """Return the first value of a header; None if absent."""
         return header(self.head, name)
 
 
 def header(head: bytes, name: str) -> str | None:
-    r"""The first value of the header `name` (case does not matter) in a head; None if absent.
+    r"""Return the first value of the header `name` (in any case) in a head; None if absent.
 
     >>> header(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3", "retry-after")
     '3'

@@ -1,13 +1,13 @@
-"""TLS towards one server: resumed where the server allows it, and renewed when its files change.
+"""TLS towards one server: session resumption, and new contexts when certificate files change.
 
 A burst of binds opens tens of connections at once. A full handshake costs either side about a
-millisecond of CPU for signatures; a resumed one (RFC 8446, 2.2) shows a ticket from an earlier
-handshake instead, and costs kube-apiserver a quarter of that. A ticket the server no longer knows
-just means a full handshake again.
+millisecond of CPU for signatures; a resumed one (RFC 8446, section 2.2) sends a ticket from an
+earlier handshake instead, and costs kube-apiserver a quarter of that. A ticket that the server no
+longer accepts leads to a full handshake.
 
-Authorities and client certificates are replaced while the process runs. Then `ClientTls` makes a
-new context, and connections begun with an older one are not used again: the server may not accept
-their client certificate any more. What is under way on them ends in its own time.
+Authorities and client certificates are replaced while the process runs. `ClientTls` then makes a
+new context, and connections opened with an older one are not reused: the server may reject their
+client certificate. Exchanges in progress on them are finished.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ from scheduler.client.errors import ConfigurationError
 _log = structlog.get_logger(__name__)
 
 CIPHERS_TLS12: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Authenticated encryption with forward secrecy, which Go's servers prefer anyway. TLS 1.3 has no
-other."""
+"""Authenticated encryption (AEAD) with forward secrecy, as Go's servers prefer. TLS 1.3 has no
+other ciphers."""
 
 RELOAD_SECONDS: Final = 60.0
-"""How long the content of the files is trusted. client-go looks at client certificates every five
-minutes; reading three small files takes less than a millisecond."""
+"""Seconds between two reads of the files. client-go reloads client certificates every five minutes;
+reading three small files takes less than a millisecond."""
 
 MAX_PEM_BYTES: Final = 4 * 1024 * 1024
-"""A bundle of all public authorities has a quarter of a megabyte."""
+"""Limit for one file. A bundle of all public authorities has a quarter of a megabyte."""
 
 
 class ResumingContext(ssl.SSLContext):
-    """A client's context for one server, which offers the session of an earlier handshake."""
+    """A client context for one server that offers the session of an earlier handshake."""
 
     _session: ssl.SSLSession | None = None
 
     def remember(self, handshake: ssl.SSLObject) -> None:
-        """Keep the session of a full handshake, once an answer was read.
+        """Keep the session of a full handshake; call it after a response was read.
 
-        TLS 1.3 sends its tickets after the handshake, so that one without an answer has none.
+        In TLS 1.3 the tickets arrive after the handshake, with the first response.
         """
         if not handshake.session_reused:
             self._session = handshake.session
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
-        """As ssl.SSLContext. Event loops call this one, and have no parameter for a session."""
+        """Add the session: event loops call this method and have no parameter for one."""
         return super().wrap_bio(*args, **{"session": self._session, **options})
 
 
 Pem = Path | bytes
-"""Certificates or a key in PEM: the file that is read again, or the content itself."""
+"""Certificates or a key in PEM: a file that is read again when due, or the content itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Whom to believe, and what to show."""
+    """Trusted authorities, and the client certificate."""
 
-    #: None for the authorities of the system, which are read once.
+    #: None for the system's authorities, which are read once.
     authority: Pem | None = None
     certificate: Pem | None = None
     key: Pem | None = None
@@ -74,7 +74,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """The content of the settings at one moment."""
+    """The content of the settings' files at one moment."""
 
     authority: bytes | None
     certificate: bytes | None
@@ -88,12 +88,12 @@ class ClientTls:
         """Read the files and make the first context.
 
         Raises:
-            ConfigurationError: one of them cannot be read, or is not what it should be.
+            ConfigurationError: a file cannot be read, or is not a certificate or key.
         """
         self._settings = settings or TlsSettings()
         self._clock = clock or SystemClock()
         self._issued: tuple[bytes, bytes] | None = None
-        #: What failed last, told once: the content of the files, or the error of reading them.
+        # The last failure, so that it is logged once: the files' content, or the error of reading.
         self._failed: _Material | str | None = None
         self._material = self._read()
         self._context = _build(self._material, verify=self._settings.verify)
@@ -101,17 +101,17 @@ class ClientTls:
 
     @property
     def context(self) -> ResumingContext:
-        """The context in use. A new one is another object."""
+        """The context in use; a renewed one is another object."""
         return self._context
 
     def current(self) -> ResumingContext:
-        """The context for a connection that is begun now; files are read again when due."""
+        """Return the context for a new connection; files are read again when due."""
         if self._clock.monotonic() >= self._due:
             self.reload()
         return self._context
 
     def reload(self) -> None:
-        """Read the files now. What cannot be used is logged once, and changes nothing."""
+        """Read the files now. Unusable content is logged once, and the old context stays."""
         self._due = self._clock.monotonic() + RELOAD_SECONDS
         try:
             material = self._read()
@@ -123,14 +123,14 @@ class ClientTls:
         try:
             self._renew(material)
         except ConfigurationError as error:
-            # Half written, perhaps: the pair fits again when the other file has been replaced.
+            # Perhaps half written: the pair matches when the other file has been replaced.
             self._fail(material, error)
 
     def use_certificate(self, certificate: bytes, key: bytes) -> None:
-        """Show this client certificate from now on, which a credential plugin issued.
+        """Use a client certificate that a credential plugin issued.
 
         Raises:
-            ConfigurationError: it cannot be used; the one before stays.
+            ConfigurationError: it cannot be used; the previous one stays.
         """
         material = _Material(self._material.authority, certificate, key)
         if material != self._material:
@@ -169,11 +169,11 @@ def _content(pem: Pem | None) -> bytes | None:
 
 
 def _build(material: _Material, *, verify: bool) -> ResumingContext:
-    """Make a context.
+    """Make a context, with checks as lax as Go's.
 
-    Laxer than ssl.create_default_context of Python 3.13, as Go is: cluster authorities often lack
-    the extensions its strict mode demands, and any certificate in the file is believed, not just
-    one that signed itself.
+    ssl.create_default_context of Python 3.13 is stricter: cluster authorities often lack the
+    extensions that its strict mode demands, and any certificate in the file is a trust anchor, not
+    just a self-signed one.
     """
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -208,5 +208,5 @@ def _load_client_certificate(
         path = Path(folder) / "tls.pem"
         path.touch(mode=0o600)
         path.write_bytes(b"\n".join((certificate, key or b"")))
-        # An encrypted key must not make OpenSSL ask the terminal for its password.
+        # With no password OpenSSL would prompt on the terminal for that of an encrypted key.
         context.load_cert_chain(path, password="")

@@ -1,9 +1,9 @@
 """A tiny API server on a loopback socket that misbehaves on command.
 
-Each test scripts the answers to the requests it expects: `server.on("GET", "/api/v1/nodes", answer,
-...)`. The answers to one route are used in order and the last one stays. An answer is a coroutine
+Each test scripts the responses it needs: `server.on("GET", "/api/v1/nodes", handler,
+...)`. The handlers of a route are used in order and the last one stays. A handler is a coroutine
 function that gets the request; the builders below make the usual ones. Requests that nobody
-scripted are answered with 501 and fail the test at the end.
+scripted receive 501 and fail the test at the end.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class FaultyServer:
         self.url = ""
         self._routes: dict[tuple[str, str], list[Handler]] = {}
         self.forever = asyncio.Event()
-        """Set at the end, so that hanging answers let go of the server."""
+        """Set at the end, so that hanging handlers end."""
 
-    def on(self, method: str, path: str, *answers: Handler) -> None:
+    def on(self, method: str, path: str, *handlers: Handler) -> None:
         """Script a route; a watch is the method WATCH."""
-        self._routes[method, path] = list(answers)
+        self._routes[method, path] = list(handlers)
 
     def requests(self, method: str, path: str | None = None) -> list[Seen]:
         return [seen for seen in self.seen if seen.method == method and path in (None, seen.path)]
@@ -61,22 +61,22 @@ class FaultyServer:
         self.seen.append(
             Seen(method, request.path, dict(request.query), dict(request.headers), body)
         )
-        answers = self._routes.get((method, request.path))
-        if not answers:
+        handlers = self._routes.get((method, request.path))
+        if not handlers:
             self.unexpected.append(f"{method} {request.path}")
             return web.Response(status=501)
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        return await answer(request)
+        handler = handlers.pop(0) if len(handlers) > 1 else handlers[0]
+        return await handler(request)
 
     # Answers ----------------------------------------------------------------------------------
 
     def json(
         self, body: Any, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Handler:
-        async def answer(_: web.Request) -> web.StreamResponse:
+        async def handler(_: web.Request) -> web.StreamResponse:
             return web.json_response(body, status=status, headers=headers)
 
-        return answer
+        return handler
 
     def status(
         self,
@@ -89,36 +89,36 @@ class FaultyServer:
         return self.json(body, code, headers)
 
     def text(self, body: bytes, status: int = 200) -> Handler:
-        async def answer(_: web.Request) -> web.StreamResponse:
+        async def handler(_: web.Request) -> web.StreamResponse:
             return web.Response(body=body, status=status)
 
-        return answer
+        return handler
 
     def cut(self, then: Callable[[web.Request], None] | None = None) -> Handler:
-        """Do `then`, but lose the connection instead of answering."""
+        """Do `then`, but lose the connection instead of responding."""
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def handler(request: web.Request) -> web.StreamResponse:
             if then is not None:
                 then(request)
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
 
-        return answer
+        return handler
 
     def hang(
         self, then: Callable[[web.Request], None] | None = None, *, seconds: float = 0.0
     ) -> Handler:
-        """Do `then`, and never answer; so many seconds pass at once."""
+        """Do `then`, and never respond; so many seconds pass at once."""
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def handler(request: web.Request) -> web.StreamResponse:
             if then is not None:
                 then(request)
             pass_time(seconds)
             await self.forever.wait()
             return web.Response(status=503)
 
-        return answer
+        return handler
 
     def page(self, items: Iterable[Any], version: str = "1", continue_token: str = "") -> Handler:
         metadata = {"resourceVersion": version}
@@ -129,7 +129,7 @@ class FaultyServer:
     def watch(self, chunks: Sequence[bytes] = (), *, end: str = "open") -> Handler:
         """Stream chunks, then: stay "open", "close" politely, or "cut" the connection."""
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def handler(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
             await response.prepare(request)
             for chunk in chunks:
@@ -143,7 +143,7 @@ class FaultyServer:
                 request.transport.abort()
             return response
 
-        return answer
+        return handler
 
 
 def line(kind: str, item: Any) -> bytes:

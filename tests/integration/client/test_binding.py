@@ -54,7 +54,7 @@ async def test_a_success_needs_no_question(server: FaultyServer, client: ApiClie
 
 
 @pytest.mark.parametrize("fault", ["cut", "hang"])
-async def test_committed_but_the_answer_was_lost(
+async def test_committed_but_the_response_was_lost(
     server: FaultyServer, transport: Transport, clock: InstantClock, fault: str
 ) -> None:
     state = PodOnServer(server)
@@ -69,7 +69,7 @@ async def test_committed_but_the_answer_was_lost(
 
 
 @pytest.mark.parametrize(
-    ("answer", "then", "outcome"),
+    ("response", "then", "outcome"),
     [
         (409, {}, BindOutcome.UNBOUND),
         (409, {"node_name": "node-1"}, BindOutcome.BOUND),
@@ -83,13 +83,17 @@ async def test_committed_but_the_answer_was_lost(
     ],
 )
 async def test_an_error_is_settled_by_what_the_pod_is(
-    server: FaultyServer, client: ApiClient, answer: int, then: dict[str, str], outcome: BindOutcome
+    server: FaultyServer,
+    client: ApiClient,
+    response: int,
+    then: dict[str, str],
+    outcome: BindOutcome,
 ) -> None:
     PodOnServer(server, **then)
-    server.on("POST", BINDING_PATH, server.status(answer))
+    server.on("POST", BINDING_PATH, server.status(response))
     result = await bind(client)
     assert (result.outcome, result.settled) == (outcome, True)
-    assert str(answer) in str(result.error)
+    assert str(response) in str(result.error)
 
 
 async def test_a_deleted_pod_is_gone(server: FaultyServer, client: ApiClient) -> None:
@@ -106,7 +110,7 @@ async def test_a_refusal_is_certain(server: FaultyServer, client: ApiClient, sta
     assert server.requests("GET") == []
 
 
-async def test_asking_goes_on_until_there_is_an_answer(
+async def test_asking_goes_on_until_there_is_an_respond(
     server: FaultyServer, client: ApiClient, clock: InstantClock
 ) -> None:
     bound = pod("p", node_name="node-1")

@@ -224,7 +224,7 @@ class TestStatusPatches:
         assert status["conditions"][0]["message"] == "new"
         assert status["nominatedNodeName"] == "node-1"
 
-    async def test_nominations_are_under_way_until_they_are_answered(
+    async def test_nominations_are_in_progress_until_the_response(
         self, server: FaultyServer, client: ApiClient
     ) -> None:
         release = asyncio.Semaphore(0)
@@ -290,8 +290,8 @@ class TestStatusPatches:
     async def test_retries_where_that_may_help(
         self, server: FaultyServer, client: ApiClient, statuses: list[int], requests: int
     ) -> None:
-        answers: list[Handler] = [server.status(status) for status in statuses]
-        server.on("PATCH", status_path("p"), *answers, server.json({}))
+        handlers: list[Handler] = [server.status(status) for status in statuses]
+        server.on("PATCH", status_path("p"), *handlers, server.json({}))
         dispatcher = Dispatcher(client, random=Random(1))
         async with running(dispatcher):
             dispatcher.patch_status(a_patch("p"))
@@ -302,10 +302,10 @@ class TestStatusPatches:
 
 class TestBinds:
     async def test_settling_holds_no_slot(self, server: FaultyServer, client: ApiClient) -> None:
-        answer = asyncio.Event()
+        response = asyncio.Event()
 
         async def slow(_: web.Request) -> web.StreamResponse:
-            await answer.wait()
+            await response.wait()
             return web.json_response(pod("a", node_name="n"))
 
         server.on("POST", binding_path("a"), server.status(500))
@@ -315,7 +315,7 @@ class TestBinds:
         unknown = asyncio.create_task(dispatcher.bind(a_pod("a"), "n"))
         await until(lambda: dispatcher.statistics().settling)
         assert (await dispatcher.bind(a_pod("b"), "n")).bound
-        answer.set()
+        response.set()
         result = await unknown
         assert result.bound
         assert result.settled
@@ -324,10 +324,10 @@ class TestBinds:
     async def test_the_reads_that_settle_have_slots_of_their_own(
         self, server: FaultyServer, client: ApiClient
     ) -> None:
-        answer = asyncio.Event()
+        response = asyncio.Event()
 
         async def slow(request: web.Request) -> web.StreamResponse:
-            await answer.wait()
+            await response.wait()
             return web.json_response(pod(request.path[-1], node_name="n"))
 
         for name in "abc":
@@ -338,7 +338,7 @@ class TestBinds:
         await until(lambda: dispatcher.statistics().settling == 3)
         await settle()
         assert client.transport.statistics().in_flight == 1
-        answer.set()
+        response.set()
         assert all(result.bound for result in await asyncio.gather(*binds))
 
     async def test_nothing_is_sent_behind_a_shut_fence(

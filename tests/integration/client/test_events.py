@@ -241,7 +241,7 @@ async def test_retries_while_the_server_cannot(
         EVENTS_PATH,
         server.status(503),
         server.cut(),
-        # The try whose answer was lost had been stored.
+        # The attempt whose response was lost had been stored.
         server.status(409, "AlreadyExists"),
     )
     async with running(recorder):
@@ -255,7 +255,7 @@ async def test_retries_while_the_server_cannot(
     assert len(names) == 1
 
 
-async def test_a_series_that_began_while_the_first_answer_was_lost_is_written(
+async def test_a_series_that_began_while_the_first_response_was_lost_is_written(
     server: FaultyServer, recorder: EventRecorder, manual: ManualClock
 ) -> None:
     server.on("POST", EVENTS_PATH, server.cut(), server.status(409, "AlreadyExists"))

@@ -36,16 +36,16 @@ def plugin(folder: Path, script: str, cluster: Any = None, **config: Any) -> Exe
 
 
 class TestProtocol:
-    """What plugins are told, and which answers are credentials."""
+    """What plugins are told, and which output is a credential."""
 
     async def test_a_token(self, tmp_path: Path) -> None:
-        answer = credential(token="t", expirationTimestamp="2026-01-01T00:00:00Z")
-        found = await plugin(tmp_path, f"echo '{answer}'").run()
+        response = credential(token="t", expirationTimestamp="2026-01-01T00:00:00Z")
+        found = await plugin(tmp_path, f"echo '{response}'").run()
         assert found == ExecCredential("t", b"", b"", 1767225600.0)
 
     async def test_a_certificate(self, tmp_path: Path) -> None:
-        answer = credential(clientCertificateData="c", clientKeyData="k")
-        found = await plugin(tmp_path, f"echo '{answer}'").run()
+        response = credential(clientCertificateData="c", clientKeyData="k")
+        found = await plugin(tmp_path, f"echo '{response}'").run()
         assert found == ExecCredential("", b"c", b"k", None)
 
     async def test_the_older_version(self, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ class TestProtocol:
         assert (await made.run()).token == "t"
 
     @pytest.mark.parametrize(
-        ("answer", "problem"),
+        ("response", "problem"),
         [
             ("", "did not print an ExecCredential as JSON"),
             (f"{{{CANARY}", "did not print an ExecCredential as JSON"),
@@ -106,12 +106,12 @@ class TestProtocol:
             ("[" * 5000, "as JSON"),
         ],
     )
-    async def test_an_answer_that_is_none_is_not_shown(
-        self, tmp_path: Path, answer: str, problem: str
+    async def test_malformed_output_is_not_shown(
+        self, tmp_path: Path, response: str, problem: str
     ) -> None:
-        (tmp_path / "answer").write_text(answer)
+        (tmp_path / "response").write_text(response)
         with pytest.raises(ConfigurationError, match=problem) as caught:
-            await plugin(tmp_path, f"cat {tmp_path}/answer").run()
+            await plugin(tmp_path, f"cat {tmp_path}/response").run()
         assert CANARY not in chain(caught.value)
 
     @pytest.mark.parametrize(

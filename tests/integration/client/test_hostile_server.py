@@ -31,7 +31,7 @@ from tests.integration.client.faulty_server import until
 from tests.integration.client.test_http_pool import (
     OK,
     PATIENCE,
-    WITHIN,
+    TIMEOUT,
     Server,
     Step,
     pooled,
@@ -78,7 +78,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def goes_on(head: bytes, piece: bytes) -> Step:
-    """Send the head, then the piece until nobody listens, 16 MiB in 2 * WITHIN seconds."""
+    """Send the head, then the piece until nobody listens, 16 MiB in 2 * TIMEOUT seconds."""
 
     async def step(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         block = piece * (1 + 16384 // len(piece))
@@ -87,7 +87,7 @@ def goes_on(head: bytes, piece: bytes) -> Step:
         for _number in range(count):
             writer.write(block)
             await writer.drain()
-            pass_time(2 * WITHIN / count)
+            pass_time(2 * TIMEOUT / count)
 
     return step
 
@@ -131,7 +131,7 @@ def drips(piece: bytes, head: bytes = b"") -> Step:
         while True:
             writer.write(piece)
             await writer.drain()
-            pass_time(WITHIN / 50)
+            pass_time(TIMEOUT / 50)
             await asyncio.sleep(0)
 
     return step
@@ -149,8 +149,8 @@ def drips(piece: bytes, head: bytes = b"") -> Step:
 async def test_a_byte_now_and_then_is_no_sign_of_life(step: Step, call: Call) -> None:
     async def soon(pool: ConnectionPool) -> object:
         if call is exchange:
-            return await pool.exchange(POST, WITHIN)
-        body = await pool.open_stream(GET, WITHIN)
+            return await pool.exchange(POST, TIMEOUT)
+        body = await pool.open_stream(GET, TIMEOUT)
         return await body.read()
 
     async with serving(step, sends(OK)) as server, pooled(server) as pool:
@@ -164,7 +164,7 @@ async def test_a_body_byte_by_byte_ends_with_the_time_of_the_request() -> None:
     step = drips(b"1\r\nx\r\n", CHUNKED)
     async with serving(step, sends(OK)) as server, pooled(server) as pool:
         with pytest.raises(RequestTimeout):
-            await pool.exchange(POST, WITHIN)
+            await pool.exchange(POST, TIMEOUT)
         assert (await pool.exchange(POST, PATIENCE)).body == b"ok"
 
 
@@ -191,9 +191,9 @@ async def test_the_body_of_an_error_is_cut(proxied: bool) -> None:
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_patience_that_is_demanded_has_a_limit(status: int) -> None:
-    answer = b"HTTP/1.1 %d X\r\nRetry-After: 999999999\r\nContent-Length: 0\r\n\r\n" % status
+    response = b"HTTP/1.1 %d X\r\nRetry-After: 999999999\r\nContent-Length: 0\r\n\r\n" % status
     async with (
-        serving(*[sends(answer)] * 20) as server,
+        serving(*[sends(response)] * 20) as server,
         transport_to(server) as transport,
     ):
         client = ApiClient(transport, clock=NoWaiting())
@@ -252,8 +252,8 @@ async def test_a_page_that_is_too_long_is_read_in_smaller_ones(
 
 async def test_one_object_that_is_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.client.rest.MAX_PAGE_BYTES", 100)
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n" + b"x" * 101
-    async with serving(*[sends(answer)] * 5) as server, transport_to(server) as transport:
+    response = b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n" + b"x" * 101
+    async with serving(*[sends(response)] * 5) as server, transport_to(server) as transport:
         with pytest.raises(ResponseTooLarge):
             await ApiClient(transport).list_page(PODS)
         assert server.requests == 5
@@ -268,13 +268,13 @@ async def test_a_response_without_end_through_a_proxy(case: Endless) -> None:
     script = goes_on(case.head, case.piece), sends(OK)
     async with serving(*script) as server, transport_to(server, proxied=True) as transport:
         with pytest.raises(RequestError):
-            await transport.exchange(POST_LIMITED, WITHIN)
+            await transport.exchange(POST_LIMITED, TIMEOUT)
         await until(lambda: server.ended == 1)
         assert (await transport.exchange(POST, PATIENCE)).body == b"ok"
 
 
 async def watch(transport: Transport) -> None:
-    async with transport.stream(GET, idle_timeout=WITHIN) as body:
+    async with transport.stream(GET, idle_timeout=TIMEOUT) as body:
         while await body.read():
             pass
 
@@ -293,10 +293,10 @@ async def test_a_watch_without_sense_through_a_proxy(case: Endless) -> None:
 
 
 @pytest.mark.parametrize("case", ENDLESS, ids=lambda case: case.name)
-async def test_an_extenders_answer_without_end(case: Endless) -> None:
+async def test_an_extenders_response_without_end(case: Endless) -> None:
     async with serving(goes_on(case.head, case.piece)) as server:
         url = f"http://127.0.0.1:{server.port}"
-        async with ExtenderHttp(url, timeout=WITHIN, max_response_bytes=LIMIT) as http:
+        async with ExtenderHttp(url, timeout=TIMEOUT, max_response_bytes=LIMIT) as http:
             with pytest.raises(RequestError):
                 await http.post("filter", b"{}")
             await until(lambda: server.ended == 1)

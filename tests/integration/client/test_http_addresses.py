@@ -1,4 +1,4 @@
-"""A server with several addresses, of which some do not answer."""
+"""A server with several addresses, of which some do not respond."""
 
 from __future__ import annotations
 

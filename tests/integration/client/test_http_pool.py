@@ -24,8 +24,8 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 PATIENCE = 60.0
 """Seconds for what does not fail; a loaded machine may take some of them."""
-WITHIN = 2.0
-"""Seconds for what has no answer; `never` lets them pass."""
+TIMEOUT = 2.0
+"""Seconds for what has no response; `never` lets them pass."""
 
 Step = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -45,7 +45,7 @@ def sends(*pieces: bytes, close: bool = False) -> Step:
 
 
 class Server:
-    """Answers the requests of all connections, in order, with the steps of a script."""
+    """Responds to the requests of all connections, in order, with the steps of a script."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = list(steps)
@@ -89,8 +89,8 @@ async def pooled(
         await pool.close()
 
 
-async def get(pool: ConnectionPool, within: float = PATIENCE) -> Response:
-    return await pool.exchange(GET, within)
+async def get(pool: ConnectionPool, timeout: float = PATIENCE) -> Response:
+    return await pool.exchange(GET, timeout)
 
 
 class TooLateError(Exception):
@@ -106,30 +106,30 @@ async def guarded_post(pool: ConnectionPool, calls: list[str], *, late: bool) ->
     return await pool.exchange(Request("POST", "/x", HEADERS, guard=guard), PATIENCE)
 
 
-async def post(pool: ConnectionPool, within: float = PATIENCE) -> Response:
-    return await pool.exchange(POST, within)
+async def post(pool: ConnectionPool, timeout: float = PATIENCE) -> Response:
+    return await pool.exchange(POST, timeout)
 
 
 async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-    """Never answer; ends with the connection."""
+    """Never respond; ends with the connection."""
     await reader.read()
 
 
 async def never(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-    """Never answer, and let the time for an answer pass."""
-    pass_time(WITHIN)
+    """Never respond, and let the time for a response pass."""
+    pass_time(TIMEOUT)
     await reader.read()
 
 
 async def test_a_connection_is_used_again() -> None:
     async with serving(*[sends(OK)] * 3) as server, pooled(server) as pool:
-        answers = [await get(pool) for _ in range(3)]
-        assert [(answer.status, answer.body) for answer in answers] == [(200, b"ok")] * 3
+        responses = [await get(pool) for _ in range(3)]
+        assert [(response.status, response.body) for response in responses] == [(200, b"ok")] * 3
         assert server.connections == 1
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         pytest.param(
             b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", id="close"
@@ -138,8 +138,8 @@ async def test_a_connection_is_used_again() -> None:
         pytest.param(OK + b"surplus", id="surplus"),
     ],
 )
-async def test_a_connection_with_anything_left_in_it_is_not(answer: bytes) -> None:
-    async with serving(sends(answer), sends(OK)) as server, pooled(server) as pool:
+async def test_a_connection_with_anything_left_in_it_is_not(response: bytes) -> None:
+    async with serving(sends(response), sends(OK)) as server, pooled(server) as pool:
         assert (await post(pool)).body == b"ok"
         assert (await post(pool)).body == b"ok"
         assert server.connections == 2
@@ -192,7 +192,7 @@ class TestAConnectionThatDiedWhileIdle:
             assert caught.value.outcome_unknown
             assert server.requests == 2
 
-    async def test_nor_a_read_whose_answer_had_begun(self) -> None:
+    async def test_nor_a_read_whose_response_had_begun(self) -> None:
         script = sends(OK), sends(OK[:30], close=True)
         async with serving(*script) as server, pooled(server) as pool:
             await get(pool)
@@ -207,35 +207,35 @@ class TestAConnectionThatDiedWhileIdle:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [b"SSH-2.0\r\n\r\n", OK[:-1], b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"],
 )
-async def test_garbage_is_a_lost_connection(answer: bytes) -> None:
-    async with serving(sends(answer, close=True), sends(OK)) as server, pooled(server) as pool:
+async def test_garbage_is_a_lost_connection(response: bytes) -> None:
+    async with serving(sends(response, close=True), sends(OK)) as server, pooled(server) as pool:
         with pytest.raises(ConnectionFailed) as caught:
             await post(pool)
         assert caught.value.sent
         assert (await post(pool)).body == b"ok"
 
 
-async def test_a_time_limit_closes_the_connection_so_that_the_answer_goes_nowhere() -> None:
+async def test_a_time_limit_closes_the_connection_so_that_the_response_goes_nowhere() -> None:
     async with serving(never, sends(OK)) as server, pooled(server) as pool:
-        with pytest.raises(RequestTimeout, match=r"no whole answer within") as caught:
-            await post(pool, within=WITHIN)
+        with pytest.raises(RequestTimeout, match=r"no complete response within") as caught:
+            await post(pool, timeout=TIMEOUT)
         assert caught.value.outcome_unknown
         assert (await post(pool)).body == b"ok"
         assert server.connections == 2
 
 
 class TestAMachineThatIsGone:
-    """It closes nothing: connections to it look well and answer nothing."""
+    """It closes nothing: connections to it look open and deliver nothing."""
 
     async def test_costs_one_request_its_time_limit(self) -> None:
         script = sends(OK), sends(OK), never, sends(OK)
         async with serving(*script) as server, pooled(server) as pool:
             await asyncio.gather(post(pool), post(pool))
             with pytest.raises(RequestTimeout):
-                await post(pool, within=WITHIN)
+                await post(pool, timeout=TIMEOUT)
             assert (await post(pool)).body == b"ok"
             assert server.connections == 3
 
@@ -243,12 +243,12 @@ class TestAMachineThatIsGone:
         script = sends(OK), sends(OK), hang, sends(OK), sends(OK)
         async with serving(*script) as server, pooled(server) as pool:
             await asyncio.gather(post(pool), post(pool))
-            silent = asyncio.create_task(post(pool, within=WITHIN))
+            silent = asyncio.create_task(post(pool, timeout=TIMEOUT))
             await until(lambda: server.requests == 3)
             # uvloop counts milliseconds, and this may be the same one.
-            pass_time(WITHIN / 2)
+            pass_time(TIMEOUT / 2)
             await post(pool)
-            pass_time(WITHIN / 2)
+            pass_time(TIMEOUT / 2)
             with pytest.raises(RequestTimeout):
                 await silent
             assert (await post(pool)).body == b"ok"
@@ -269,10 +269,10 @@ async def test_a_cancelled_caller_takes_its_connection_with_it() -> None:
 class TestTheLimit:
     """Never more connections; whoever waits gets one, or an error that says why not."""
 
-    async def test_all_get_an_answer_over_few_connections(self) -> None:
+    async def test_all_get_a_response_over_few_connections(self) -> None:
         async with serving(*[sends(OK)] * 50) as server, pooled(server, limit=2) as pool:
-            answers = await asyncio.gather(*(post(pool) for _ in range(50)))
-            assert [answer.body for answer in answers] == [b"ok"] * 50
+            responses = await asyncio.gather(*(post(pool) for _ in range(50)))
+            assert [response.body for response in responses] == [b"ok"] * 50
             assert server.connections == 2
 
     async def test_waiting_ends_in_time(self) -> None:
@@ -280,13 +280,13 @@ class TestTheLimit:
             call = asyncio.create_task(post(pool))
             await until(lambda: server.requests == 1)
             with pytest.raises(RequestTimeout, match="all 1 connections were taken") as caught:
-                await post(pool, within=0.05)
+                await post(pool, timeout=0.05)
             assert not caught.value.outcome_unknown
             call.cancel()
 
     async def test_a_failed_connection_leaves_its_place_to_the_next(self) -> None:
         async with serving(never, sends(OK), sends(OK)) as server, pooled(server, limit=1) as pool:
-            first = asyncio.create_task(post(pool, within=WITHIN))
+            first = asyncio.create_task(post(pool, timeout=TIMEOUT))
             others = [asyncio.create_task(post(pool)) for _ in range(2)]
             with pytest.raises(RequestTimeout):
                 await first
@@ -316,7 +316,7 @@ class TestTheLimit:
             assert given_up.cancelled()
 
 
-async def test_an_idle_connection_keeps_nothing_of_an_answer() -> None:
+async def test_an_idle_connection_keeps_nothing_of_an_respond() -> None:
     connection = Connection(asyncio.get_running_loop(), lambda _: None)
     async with serving(sends(OK)) as server:
         await asyncio.get_running_loop().create_connection(
@@ -419,12 +419,12 @@ class TestStreams:
     async def test_silence_ends_it(self, sent: bytes) -> None:
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(sent)
-            pass_time(WITHIN)
+            pass_time(TIMEOUT)
             await reader.read()
 
         async with serving(silent) as server, pooled(server) as pool:
-            with pytest.raises(RequestTimeout, match="not a byte for 2 s"):
-                await (await pool.open_stream(GET, WITHIN)).read()
+            with pytest.raises(RequestTimeout, match="no data for 2 s"):
+                await (await pool.open_stream(GET, TIMEOUT)).read()
             await until(lambda: server.ended == 1)
 
     async def test_a_slow_reader_makes_the_server_wait_and_loses_nothing(self) -> None:

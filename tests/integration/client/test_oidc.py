@@ -44,7 +44,7 @@ class Provider:
         self.forms: list[dict[str, Any]] = []
         self.url = ""
         self.token_url = ""
-        self.answer: Callable[[], web.StreamResponse] | None = None
+        self.response: Callable[[], web.StreamResponse] | None = None
         self.hangs = False
 
     async def discover(self, _: web.Request) -> web.Response:
@@ -59,7 +59,7 @@ class Provider:
             await asyncio.Event().wait()
         number = len(self.forms)
         tokens = {"id_token": jwt(str(number), EPOCH + 3600), "refresh_token": f"r{number}"}
-        return self.answer() if self.answer else web.json_response(tokens)
+        return self.response() if self.response else web.json_response(tokens)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -129,7 +129,7 @@ async def test_the_authority_may_be_data(provider: Provider, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         lambda: web.Response(status=400, text=CANARY),
         lambda: web.Response(status=302, headers={"Location": "https://localhost:1/"}),
@@ -140,10 +140,10 @@ async def test_the_authority_may_be_data(provider: Provider, tmp_path: Path) -> 
         lambda: web.json_response({"id_token": 1, "x": CANARY}),
     ],
 )
-async def test_an_answer_that_is_none_is_not_shown(
-    provider: Provider, tmp_path: Path, answer: Callable[[], web.Response]
+async def test_a_malformed_response_is_not_shown(
+    provider: Provider, tmp_path: Path, response: Callable[[], web.Response]
 ) -> None:
-    provider.answer = answer
+    provider.response = response
     made = OidcProvider(provider.config(), str(tmp_path), ManualClock())
     with pytest.raises(ConfigurationError, match="oidc: ") as caught:
         await made.first()

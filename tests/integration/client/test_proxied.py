@@ -1,4 +1,4 @@
-"""Through an HTTP proxy: the same answers and errors as directly."""
+"""Through an HTTP proxy: the same responses and errors as directly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integration.client.faulty_server import until
 from tests.integration.client.test_http_pool import (
     OK,
     PATIENCE,
-    WITHIN,
+    TIMEOUT,
     Step,
     never,
     sends,
@@ -35,9 +35,9 @@ def through(port: int) -> Transport:
 async def test_the_proxy_is_asked_for_the_server() -> None:
     script = sends(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nno")
     async with serving(script) as server, through(server.port) as transport:
-        answer = await transport.exchange(Request("GET", "/x?y=z", HEADERS), PATIENCE)
+        response = await transport.exchange(Request("GET", "/x?y=z", HEADERS), PATIENCE)
     # api.invalid resolves nowhere: only a proxy can have answered.
-    assert (answer.status, answer.body, answer.header("retry-after")) == (429, b"no", "3")
+    assert (response.status, response.body, response.header("retry-after")) == (429, b"no", "3")
 
 
 async def test_a_watch_through_the_proxy() -> None:
@@ -59,8 +59,8 @@ async def test_a_new_client_certificate_is_not_shown_on_old_connections() -> Non
         async with Transport(configuration) as transport:
             for expected in (1, 2, 3):
                 for _ in range(2):
-                    answer = await transport.exchange(GET, PATIENCE)
-                    assert (answer.body, server.connections) == (b"ok", expected)
+                    response = await transport.exchange(GET, PATIENCE)
+                    assert (response.body, server.connections) == (b"ok", expected)
                 tls.use_certificate(*make_pair(datetime.now(UTC), timedelta(days=1)))
             # Only the last one and the one before are kept.
             await until(lambda: server.ended == 1)
@@ -73,7 +73,7 @@ async def test_a_new_client_certificate_is_not_shown_on_old_connections() -> Non
 async def test_faults_become_the_same_errors(step: Step, error: type[Exception]) -> None:
     async with serving(step) as server, through(server.port) as transport:
         with pytest.raises(error) as caught:
-            await transport.exchange(POST, WITHIN if step is never else PATIENCE)
+            await transport.exchange(POST, TIMEOUT if step is never else PATIENCE)
         assert getattr(caught.value, "sent")  # noqa: B009 - both have it, their base does not
         statistics = transport.statistics()
         assert (statistics.failed, statistics.timed_out) == (
@@ -94,7 +94,7 @@ async def test_a_proxy_that_wants_another_password_does_not_show_ours() -> None:
         proxy = f"http://user:canary@127.0.0.1:{server.port}"
         configuration = ClientConfiguration("https://api.invalid", ClientTls(), proxy=proxy)
         async with Transport(configuration) as transport:
-            with pytest.raises(ConnectionFailed, match="answered 407") as caught:
+            with pytest.raises(ConnectionFailed, match="responded 407") as caught:
                 await transport.exchange(GET, PATIENCE)
     assert "canary" not in str(caught.value)
 

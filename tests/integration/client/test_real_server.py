@@ -184,11 +184,11 @@ async def test_status_patches(client: ApiClient, namespace: str) -> None:
     )
     patch = plan_status_patch(pod, condition, "node-1", NOW)
     assert patch is not None
-    answer = await send_status_patch(client, patch, Random(1))
+    response = await send_status_patch(client, patch, Random(1))
     now = await client.get(PODS, "p", namespace)
-    assert version_of(answer) == now.metadata.resource_version
+    assert version_of(response) == now.metadata.resource_version
     # A patch that changes nothing is answered with the version that there is.
-    assert version_of(await send_status_patch(client, patch, Random(1))) == version_of(answer)
+    assert version_of(await send_status_patch(client, patch, Random(1))) == version_of(response)
     assert now.status.nominated_node_name == "node-1"
     assert now.status.conditions[0].message == "0/0 nodes"
     assert now.status.conditions[0].last_transition_time == NOW

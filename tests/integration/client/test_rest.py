@@ -141,7 +141,7 @@ async def test_delete_sends_preconditions(server: FaultyServer, client: ApiClien
     assert body["gracePeriodSeconds"] == 0
 
 
-async def test_error_answers_carry_the_status(server: FaultyServer, client: ApiClient) -> None:
+async def test_error_responses_carry_the_status(server: FaultyServer, client: ApiClient) -> None:
     server.on("GET", NODE_PATH, server.status(404, "NotFound", 'nodes "a" not found'))
     with pytest.raises(ApiError) as caught:
         await client.get(NODES, "a")
@@ -190,7 +190,7 @@ class TestUnknownOutcomes:
             (422, ApiError, False),
         ],
     )
-    async def test_after_an_answer_or_none(
+    async def test_after_a_response_or_none(
         self,
         server: FaultyServer,
         transport: Transport,
@@ -198,8 +198,8 @@ class TestUnknownOutcomes:
         kind: type[RequestError],
         unknown: bool,
     ) -> None:
-        answers: dict[str | int, Handler] = {"cut": server.cut(), "hang": server.hang(seconds=2.0)}
-        server.on("POST", BINDING_PATH, answers.get(fault) or server.status(int(fault)))
+        handlers: dict[str | int, Handler] = {"cut": server.cut(), "hang": server.hang(seconds=2.0)}
+        server.on("POST", BINDING_PATH, handlers.get(fault) or server.status(int(fault)))
         client = ApiClient(transport, bind_timeout=2.0)
         with pytest.raises(kind) as caught:
             await client.bind(a_pod(), "n")
@@ -358,13 +358,13 @@ async def test_large_objects_come_a_few_at_a_time(
     monkeypatch.setattr(paging, "TARGET_PAGE_BYTES", 50_000)
     nodes = [node(f"n{number}", text="x" * 20_000) for number in range(20)]
 
-    async def answer(request: web.Request) -> web.Response:
+    async def handler(request: web.Request) -> web.Response:
         start = int(request.query.get("continue", "0"))
         end = start + int(request.query["limit"])
         metadata = {"resourceVersion": "1", "continue": str(end) if end < len(nodes) else ""}
         return web.json_response({"metadata": metadata, "items": nodes[start:end]})
 
-    server.on("GET", "/api/v1/nodes", answer)
+    server.on("GET", "/api/v1/nodes", handler)
     items = await client.list(NODES)
     assert [item.name for item in items] == [f"n{number}" for number in range(20)]
     limits = [seen.query["limit"] for seen in server.seen]
@@ -373,15 +373,17 @@ async def test_large_objects_come_a_few_at_a_time(
 
 
 class TestDeepNesting:
-    """Unread fields of an answer nest deeper than a decoder can follow."""
+    """Unread fields of a response nest deeper than a decoder can follow."""
 
-    async def test_objects_and_their_answers(self, server: FaultyServer, client: ApiClient) -> None:
+    async def test_objects_and_their_responses(
+        self, server: FaultyServer, client: ApiClient
+    ) -> None:
         path = "/api/v1/namespaces/default/pods/p"
-        answer = server.text(deep_json({**pod("p", "5"), "extra": deep_fields()}))
+        handler = server.text(deep_json({**pod("p", "5"), "extra": deep_fields()}))
         for method in ("GET", "PUT", "PATCH"):
-            server.on(method, path, answer)
-        server.on("POST", "/api/v1/namespaces/default/pods", answer)
-        server.on("PATCH", f"{path}/status", answer)
+            server.on(method, path, handler)
+        server.on("POST", "/api/v1/namespaces/default/pods", handler)
+        server.on("PATCH", f"{path}/status", handler)
         patch = PodStatusPatch("default", "p", "uid-p")
         assert (await client.get(PODS, "p", "default")).metadata.resource_version == "5"
         assert (await client.patch(PODS, "p", "default", body={})).key == "default/p"
@@ -413,9 +415,9 @@ class TestDeepNesting:
             "/apis/authorization.k8s.io/v1/subjectaccessreviews",
         )
         status = {"authenticated": True, "allowed": True}
-        answer = server.text(deep_json({"metadata": deep_fields(), "status": status}))
-        server.on("POST", tokens, answer)
-        server.on("POST", accesses, answer)
+        handler = server.text(deep_json({"metadata": deep_fields(), "status": status}))
+        server.on("POST", tokens, handler)
+        server.on("POST", accesses, handler)
         assert (await review_token(client, "secret")).authenticated
         assert (await review_access(client, UserInfo(), path="/", verb="get")).allowed
         lease = {"metadata": {"managedFields": deep_fields()}, "spec": {"holderIdentity": "me"}}

@@ -67,12 +67,12 @@ class TestRotation:
         goes_on = asyncio.Event()
 
         async def watch(writer: asyncio.StreamWriter) -> None:
-            del files.answer
+            del files.response
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
             await goes_on.wait()
             writer.write(b"3\r\ntwo\r\n0\r\n\r\n")
 
-        files.answer = watch  # type: ignore[method-assign]
+        files.response = watch  # type: ignore[method-assign]
         context = files.server()
         async with serving(context, files) as port:
             configuration = await files.configuration(port, clock)
@@ -93,12 +93,12 @@ class TestRotation:
         clock = ManualClock()
 
         async def refuse(writer: asyncio.StreamWriter) -> None:
-            del files.answer
+            del files.response
             files.replace(server=False)
             context.load_verify_locations(files.certificate)
             writer.write(UNAUTHORIZED)
 
-        files.answer = refuse  # type: ignore[method-assign]
+        files.response = refuse  # type: ignore[method-assign]
         context = files.server()
         async with serving(context, files) as port:
             configuration = await files.configuration(port, clock)
@@ -162,11 +162,11 @@ class Rotated:
             head = await reader.readuntil(b"\r\n\r\n")
             token = head.partition(b"Authorization: ")[2].partition(b"\r\n")[0].decode()
             self.seen.append((shown(writer), token))
-            await self.answer(writer)
+            await self.response(writer)
             await writer.drain()
         await close(writer)
 
-    async def answer(self, writer: asyncio.StreamWriter) -> None:
+    async def response(self, writer: asyncio.StreamWriter) -> None:
         writer.write(LAST)
 
 

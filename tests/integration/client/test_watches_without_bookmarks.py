@@ -36,13 +36,13 @@ def follow(client: ApiClient, recorder: Recorder) -> Reflector[Any]:
 def quiet(clock: InstantClock) -> Callable[[web.Request], Any]:
     """A watch that brings nothing until its time is up."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         await clock.sleep(float(request.query["timeoutSeconds"]))
         return response
 
-    return answer
+    return handler
 
 
 async def test_silence_is_no_fault_before_the_watch_should_have_ended(

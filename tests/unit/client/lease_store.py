@@ -52,7 +52,7 @@ class LeaseStore:
 
 
 class FakeLock:
-    """A candidate's connection to the store, with faults: refuse, hang, or lose the answer."""
+    """A candidate's connection to the store, with faults: refuse, hang, or lose the response."""
 
     def __init__(self, store: LeaseStore, clock: ManualClock) -> None:
         self._store = store
@@ -77,7 +77,7 @@ class FakeLock:
         await self._pass("POST", within)
         if self._store.lease is not None:
             raise ApiError("POST", "/lease", status=409, body=StatusBody(reason="AlreadyExists"))
-        return self._answer("POST", self._store.write({"metadata": {"name": "l"}, "spec": spec}))
+        return self._respond("POST", self._store.write({"metadata": {"name": "l"}, "spec": spec}))
 
     async def replace(self, lease: Mapping[str, Any], within: float) -> dict[str, Any]:
         await self._pass("PUT", within)
@@ -86,10 +86,10 @@ class FakeLock:
             raise ApiError("PUT", "/lease", status=404, body=StatusBody(reason="NotFound"))
         if lease["metadata"]["resourceVersion"] != current["metadata"]["resourceVersion"]:
             raise ApiError("PUT", "/lease", status=409, body=StatusBody(reason="Conflict"))
-        return self._answer("PUT", self._store.write(lease))
+        return self._respond("PUT", self._store.write(lease))
 
-    def _answer(self, verb: str, lease: dict[str, Any]) -> dict[str, Any]:
-        if self.fault == "lose answer":
+    def _respond(self, verb: str, lease: dict[str, Any]) -> dict[str, Any]:
+        if self.fault == "lose response":
             raise ConnectionFailed(verb, "/lease", "connection reset", sent=True)
         return lease
 

@@ -206,14 +206,14 @@ class TestExecPlugin:
         script = directory / "plugin.py"
         status = {"token": "TOKEN"} | ({"expirationTimestamp": expires} if expires else {})
         version = "client.authentication.k8s.io/v1"
-        answer = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+        response = {"apiVersion": version, "kind": "ExecCredential", "status": status}
         counter = directory / "calls"
         script.write_text(
             f"from pathlib import Path\n"
             f"path = Path({str(counter)!r})\n"
             f"calls = len(path.read_text()) + 1 if path.exists() else 1\n"
             f"path.write_text('x' * calls)\n"
-            f"print({json.dumps(answer)!r}.replace('TOKEN', f'token-{{calls}}'))\n"
+            f"print({json.dumps(response)!r}.replace('TOKEN', f'token-{{calls}}'))\n"
         )
         return {"exec": {"apiVersion": version, "command": sys.executable, "args": [str(script)]}}
 
@@ -240,20 +240,20 @@ class TestExecPlugin:
     async def test_a_certificate_that_cannot_be_used_is_an_error_until_another_comes(
         self, tmp_path: Path, pem: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        answer = tmp_path / "answer.json"
+        response = tmp_path / "response.json"
         version = "client.authentication.k8s.io/v1"
 
         def gives(certificate: bytes, key: bytes) -> None:
             status = {"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()}
             credential = {"apiVersion": version, "kind": "ExecCredential", "status": status}
-            answer.write_text(json.dumps(credential))
+            response.write_text(json.dumps(credential))
 
         def too_many_files(*_: object, **__: object) -> None:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
         gives(*pem)
         clock = ManualClock()
-        user = {"exec": {"apiVersion": version, "command": "cat", "args": [str(answer)]}}
+        user = {"exec": {"apiVersion": version, "command": "cat", "args": [str(response)]}}
         found = await load(kubeconfig(tmp_path, user), clock=clock)
         assert found.tls is not None
         first = found.tls.context

@@ -1,4 +1,4 @@
-"""Answers out of bytes: framing, whatever the cuts, and what is refused."""
+"""Responses out of bytes: framing, whatever the cuts, and what is refused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ COMPLETE = [
         201,
         b"x",
         True,
-        id="interim answers",
+        id="interim responses",
     ),
     pytest.param(
         OK + b"Connection: close\r\nContent-Length: 1\r\n\r\nx", 200, b"x", False, id="close"
@@ -70,7 +70,7 @@ COMPLETE = [
 
 @pytest.mark.parametrize(("data", "status", "body", "reusable"), COMPLETE)
 @given(cuts=st.lists(st.integers(0, 150), max_size=12))
-def test_the_same_answer_however_the_bytes_are_cut(
+def test_the_same_response_however_the_bytes_are_cut(
     data: bytes, status: int, body: bytes, reusable: bool, cuts: list[int]
 ) -> None:
     parser, found = parsed(data, [cut for cut in cuts if cut < len(data)])
@@ -101,7 +101,7 @@ def test_the_end_of_the_connection_ends_a_body_without_length() -> None:
     "framing",
     [b"Content-Length: 1\r\n\r\nx", b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"],
 )
-def test_what_follows_an_answer_is_kept_apart(framing: bytes) -> None:
+def test_what_follows_a_response_is_kept_apart(framing: bytes) -> None:
     parser, body = parsed(OK + framing + b"HTTP/1.1 408 Request Timeout\r\n\r\n")
     assert body == b"x"
     assert parser.is_complete()
@@ -196,11 +196,11 @@ def test_nothing_but_a_protocol_error_comes_of_noise(data: bytes, cuts: list[int
 
 
 def test_headers_are_found_whatever_their_case() -> None:
-    answer = Response(
+    response = Response(
         429, b"", b"HTTP/1.1 429 Too Many Requests\r\nretry-AFTER:  7 \r\nX: retry-after: 8"
     )
-    assert answer.header("Retry-After") == "7"
-    assert answer.header("Date") is None
+    assert response.header("Retry-After") == "7"
+    assert response.header("Date") is None
     assert header(b"", "Date") is None
 
 

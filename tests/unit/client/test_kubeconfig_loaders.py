@@ -61,9 +61,9 @@ def read(kubeconfig: Path, before: str = "", after: str = "") -> dict[str, Any]:
         [sys.executable, "-c", program, str(kubeconfig)],
         check=True, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert (answer["server"], answer["authorization"]) == ("http://one:8080", "Bearer secret")
-    return answer
+    response: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert (response["server"], response["authorization"]) == ("http://one:8080", "Bearer secret")
+    return response
 
 
 def test_nothing_is_imported_at_the_import() -> None:

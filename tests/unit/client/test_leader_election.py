@@ -124,7 +124,7 @@ async def test_what_leads_may_finish_before_the_lease_is_released(
     assert store.spec["holderIdentity"] == ""
 
 
-@pytest.mark.parametrize("fault", ["refuse", "hang", "lose answer"])
+@pytest.mark.parametrize("fault", ["refuse", "hang", "lose response"])
 async def test_leadership_ends_before_anybody_can_take_over(
     clock: ManualClock, store: LeaseStore, fault: str
 ) -> None:
@@ -231,7 +231,7 @@ async def test_an_error_of_what_leads_comes_out_and_releases(
     assert store.spec["holderIdentity"] == ""
 
 
-_FAULTS = st.sampled_from(["", "", "refuse", "hang", "lose answer"])
+_FAULTS = st.sampled_from(["", "", "refuse", "hang", "lose response"])
 
 
 @settings(max_examples=25, deadline=None)

@@ -152,17 +152,17 @@ class TestASuspendedMachine:
             await clock.advance(RETRY)
             assert a.lost is not None
 
-    async def test_an_answer_from_before_does_not_open_the_fence(
+    async def test_a_response_from_before_does_not_open_the_fence(
         self, clock: ManualClock, store: LeaseStore
     ) -> None:
         """The renewal was sent before; whoever took over saw it as long ago as we."""
-        asked, answer = asyncio.Event(), asyncio.Event()
+        asked, response = asyncio.Event(), asyncio.Event()
 
         class Late(FakeLock):
             async def _pass(self, verb: str, within: float) -> None:
                 if verb == "PUT":
                     asked.set()
-                    await answer.wait()
+                    await response.wait()
 
         elector = LeaderElector(Late(store, clock), LeaderElectionOptions(identity="a"), clock)
         await elector.acquire()
@@ -170,7 +170,7 @@ class TestASuspendedMachine:
         await clock.advance(RETRY)
         assert asked.is_set()
         clock.jump(60.0)
-        answer.set()
+        response.set()
         await clock.settle()
         assert not elector.fence.allowed()
         with pytest.raises(Exception, match="not renewed within 10s"):

@@ -34,11 +34,11 @@ def test_many_failures_are_one_line_per_period_and_one_when_it_is_over(clock: Ma
     assert all("connection refused" in line["error"] for line in lines)
     with structlog.testing.capture_logs() as lines:
         for plural in ("pods", "pods", "nodes"):
-            outages.answered(plural)
+            outages.recovered(plural)
         assert lines == []
-        outages.answered("services")
+        outages.recovered("services")
     (line,) = lines
-    assert (line["event"], line["failures"]) == ("the API server answers again", 120)
+    assert (line["event"], line["failures"]) == ("the API server can be reached again", 120)
 
 
 def test_the_next_outage_is_told_at_once(clock: ManualClock) -> None:
@@ -46,11 +46,11 @@ def test_the_next_outage_is_told_at_once(clock: ManualClock) -> None:
     with structlog.testing.capture_logs() as lines:
         for _ in range(2):
             outages.failed("pods", refused("pods"))
-            outages.answered("pods")
+            outages.recovered("pods")
     assert [line["failures"] for line in lines] == [1, 1, 1, 1]
 
 
 def test_who_was_never_cut_off_says_nothing(clock: ManualClock) -> None:
     with structlog.testing.capture_logs() as lines:
-        OutageLog(clock, "https://api:6443").answered("pods")
+        OutageLog(clock, "https://api:6443").recovered("pods")
     assert lines == []

@@ -103,7 +103,7 @@ def test_a_nomination_is_written_again_where_the_pod_may_be_old(nominated: str) 
         (b"", ""),
     ],
 )
-def test_the_version_in_an_answer(body: bytes, version: str) -> None:
+def test_the_version_in_an_respond(body: bytes, version: str) -> None:
     assert version_of(body) == version
 
 
