@@ -139,13 +139,11 @@ async def _from_kubeconfig(
     loaders = kubeconfig_loaders.load()
     found = _existing(paths)
     if not found:
-        msg = f"kubeconfig {paths}: no such file"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"kubeconfig {paths}: no such file")
     try:
         return await _load_kubeconfig(loaders, os.pathsep.join(found), context, master, clock)
     except (ConfigurationError, loaders.config_exception) as error:
-        msg = f"kubeconfig {paths}: {error}"
-        raise ConfigurationError(msg) from error
+        raise ConfigurationError(f"kubeconfig {paths}: {error}") from error
     # The boundary to a third-party parser, which raises arbitrary exceptions on odd input.
     except Exception as error:
         msg = f"kubeconfig {paths}: not a usable kubeconfig file ({type(error).__name__}: {error})"
@@ -157,12 +155,10 @@ async def _load_kubeconfig(
 ) -> ClientConfiguration:
     merged = loaders.kube_config_merger(paths).config
     if merged is None or not merged.value:
-        msg = "the file is empty"
-        raise ConfigurationError(msg)
+        raise ConfigurationError("the file is empty")
     chosen = context or merged.value.get("current-context")
     if not chosen:
-        msg = "no current-context is set and no context was given"
-        raise ConfigurationError(msg)
+        raise ConfigurationError("no current-context is set and no context was given")
     selected = _named(merged.value, "contexts", chosen)[0].get("context", {})
     cluster = _named(merged.value, "clusters", selected.get("cluster"))[0].get("cluster", {})
     user, base = _user(merged.value, selected.get("user"))
@@ -177,8 +173,7 @@ async def _load_kubeconfig(
     target = _Loaded()
     await loader.load_and_set(target)
     if not target.host:
-        msg = f"the cluster of context {chosen!r} has no server"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"the cluster of context {chosen!r} has no server")
     tls = _tls(target, clock)
     if plugin is not None:
         credentials = await _plugin_credentials(plugin, tls, clock)
@@ -292,5 +287,4 @@ def _tls(target: _Loaded, clock: Clock) -> ClientTls | None:
     try:
         return ClientTls(settings, clock)
     except ConfigurationError as error:
-        msg = f"certificates for {target.host}: {error}"
-        raise ConfigurationError(msg) from error
+        raise ConfigurationError(f"certificates for {target.host}: {error}") from error

@@ -108,11 +108,9 @@ class TokenFileCredentials:
             raise ConfigurationError(msg) from error
         token = content.decode("ascii", "replace").strip()
         if not token:
-            msg = f"token file {self._path} is empty"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"token file {self._path} is empty")
         if len(content) > MAX_TOKEN_BYTES or not (token.isascii() and token.isprintable()):
-            msg = f"token file {self._path} does not hold exactly one token"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"token file {self._path} does not hold exactly one token")
         return f"Bearer {token}"
 
     async def authorization(self) -> str | None:

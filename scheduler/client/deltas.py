@@ -50,8 +50,7 @@ class ReflectorOptions:
     batch_bytes: int = 128 * 1024
     """Limits of a batch: number of objects, and size of their JSON. It has at least one object."""
     slice_seconds: float = 0.005
-    """How long objects are decoded and handled before other tasks run; a batch is finished
-    first."""
+    """Time for decoding and handling before other tasks run; a batch is finished first."""
     idle_timeout: float = 70.0
     """Seconds without data after which a watch is closed; bookmarks arrive about every 60 s."""
     bookmarks: bool = True

@@ -297,8 +297,7 @@ class Dispatcher:
 
     async def _acquire(self, lane: Lane) -> None:
         if self._closed:
-            msg = "the dispatcher is closed, the process is stopping"
-            raise DispatcherClosedError(msg)
+            raise DispatcherClosedError("the dispatcher is closed, the process is stopping")
         state = self._lanes[lane]
         self._idle.clear()
         if not state.waiters and state.in_flight < self._limit(lane):

@@ -66,7 +66,7 @@ class EventRecorderOptions:
     series_size: int = 16384
     """Events remembered for aggregation. A repeat of a forgotten one becomes a new object."""
     workers: int = 32
-    """As many as the dispatcher lets through when nothing else is sent."""
+    """The limit of the dispatcher when nothing else is sent."""
     qps: float = 1000.0
     """Events sent per second, in addition to the client's limit; negative for no limit."""
     burst: int = 2000

@@ -46,8 +46,7 @@ class _NotLoaded:
     """Stand-in for a generated class that is not used."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        msg = f"{type(self).__name__} was not loaded: pass load_and_set() a target"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"{type(self).__name__} was not loaded: pass load_and_set() a target")
 
 
 _loaded: list[Loaders] = []

@@ -284,13 +284,12 @@ class LeaderElector:
             if self._spec.holder_identity != self.identity:
                 break
         self._lose()
-        holder = self._spec.holder_identity or "nobody"
-        msg = (
+        holder = self._spec.holder_identity or "no process"
+        raise LeadershipLostError(
             f"leadership of Lease {self._lease_name()} lost: not renewed within "
             f"{self._options.renew_deadline:g}s, held by {holder}"
             + (f" (last error: {self._last_error})" if self._last_error else "")
         )
-        raise LeadershipLostError(msg)
 
     def _step_down(self) -> None:
         self._lose()

@@ -110,8 +110,7 @@ class Resource(Generic[T]):
             ValueError: a namespaced resource without namespace, or no name.
         """
         if not name or (self.namespaced and not namespace):
-            msg = f"{self.plural} {namespace!r}/{name!r}: name or namespace is missing"
-            raise ValueError(msg)
+            raise ValueError(f"{self.plural} {namespace!r}/{name!r}: name or namespace is missing")
         path = f"{self.collection_path(namespace)}/{quote(name, safe='')}"
         return f"{path}/{subresource}" if subresource else path
 

@@ -1,7 +1,7 @@
 """Typed verbs of the Kubernetes API over one shared transport.
 
-Every request has a timeout; `request_sender` says what else each passes. Nothing but a 401 or 429
-is retried here: callers know what their writes mean (`binding`, `status_patch`, `events`).
+Every request has a timeout; `request_sender` has the rules that apply to all of them. Only a 401
+or 429 is retried here: callers know what their writes mean (`binding`, `status_patch`, `events`).
 
 Watches bypass the rate limit and are opened by `open_watch`; `reflector` reads them.
 """

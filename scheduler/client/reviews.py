@@ -6,6 +6,9 @@ does not lead must work, too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 import msgspec
 
 from scheduler.api.decoding import decode_json
@@ -15,6 +18,9 @@ from scheduler.client.rest import ApiClient
 
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  (a path)
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+R = TypeVar("R")
 
 
 class UserInfo(Object):
@@ -59,16 +65,12 @@ _access_review = msgspec.json.Decoder(_AccessReview)
 async def review_token(
     client: ApiClient, token: str, audiences: tuple[str, ...] = ()
 ) -> TokenReviewStatus:
-    """Look up the user of a bearer token by a TokenReview."""
+    """Look up the user of a bearer token."""
     spec: dict[str, object] = {"token": token}
     if audiences:
         spec["audiences"] = audiences
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-    response = await client.request("POST", _TOKEN_REVIEWS, body=body)
-    try:
-        return decode_json(_token_review, response.body).status
-    except ValueError as error:
-        raise MalformedResponse("POST", _TOKEN_REVIEWS, f"not a TokenReview: {error}") from error
+    return (await _review(client, _TOKEN_REVIEWS, body, _token_review)).status
 
 
 async def review_access(
@@ -83,10 +85,14 @@ async def review_access(
         "nonResourceAttributes": {"path": path, "verb": verb},
     }
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-    response = await client.request("POST", _ACCESS_REVIEWS, body=body)
+    return (await _review(client, _ACCESS_REVIEWS, body, _access_review)).status
+
+
+async def _review(
+    client: ApiClient, path: str, body: Mapping[str, object], decoder: msgspec.json.Decoder[R]
+) -> R:
+    response = await client.request("POST", path, body=body)
     try:
-        return decode_json(_access_review, response.body).status
+        return decode_json(decoder, response.body)
     except ValueError as error:
-        raise MalformedResponse(
-            "POST", _ACCESS_REVIEWS, f"not an access review: {error}"
-        ) from error
+        raise MalformedResponse("POST", path, f"not a {body['kind']}: {error}") from error

@@ -103,8 +103,7 @@ class Transport:
 
     def _open_transport(self) -> HttpTransport:
         if self._transport is None:
-            msg = "the transport is closed: use it within `async with`"
-            raise RuntimeError(msg)
+            raise RuntimeError("the transport is closed: use it within `async with`")
         return self._transport
 
     async def exchange(self, request: Request, timeout: float) -> Response:

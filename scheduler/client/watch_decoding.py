@@ -101,8 +101,7 @@ class LineSplitter:
             self._pieces.append(tail)
             self._size += len(tail)
             if self._size > MAX_LINE_BYTES:
-                msg = f"a line of more than {MAX_LINE_BYTES} bytes"
-                raise WatchDecodeError(msg)
+                raise WatchDecodeError(f"a line of more than {MAX_LINE_BYTES} bytes")
         return [line for line in lines if line]
 
 
@@ -147,8 +146,7 @@ class WatchDecoder(Generic[T]):
             if raw.type is WatchType.BOOKMARK:
                 return self._bookmark(raw.object)
         except ValueError as error:
-            msg = f"{error}: {line[:120]!r}"
-            raise WatchDecodeError(msg) from error
+            raise WatchDecodeError(f"{error}: {line[:120]!r}") from error
         try:
             return Changed(raw.type, self._resource.decode(raw.object))
         except ValueError as error:

@@ -30,8 +30,8 @@ MAX_BODY_BYTES: Final = 32 * 1024 * 1024
 """One object as JSON: etcd stores 1.5 MiB of it by default, and escapes make six bytes of one."""
 
 MAX_PAGE_BYTES: Final = 64 * 1024 * 1024
-"""A page of a list: 500 nodes with long lists of images take 20 MiB. A page that is longer is asked
-for again in smaller ones, so that this is not a limit on what objects may be."""
+"""A page of a list: 500 nodes with long lists of images take 20 MiB. A page that is longer is
+requested again in smaller ones, so that this does not limit the size of objects."""
 
 MAX_UNPAGED_BYTES: Final = 512 * 1024 * 1024
 """A list read without pages, because their continue token expired."""

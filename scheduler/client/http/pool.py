@@ -57,11 +57,11 @@ class PoolOptions:
     """Limits of the connections to one server; times in seconds."""
 
     limit: int
-    """How many connections may exist."""
+    """Maximum number of connections."""
     keepalive: float
-    """How long an idle connection is trusted."""
+    """Maximum idle time of a connection that is reused."""
     connect_timeout: float
-    """How long connecting may take, TLS included."""
+    """Timeout for connecting, TLS included."""
 
 
 class ConnectionPool:

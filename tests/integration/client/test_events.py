@@ -1,4 +1,4 @@
-"""What the recorder sends, aggregates, drops and retries."""
+"""Sending, aggregation, loss and retries of Events."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def plugin(folder: Path, script: str, cluster: Any = None, **config: Any) -> Exe
 
 
 class TestProtocol:
-    """What plugins are told, and which output is a credential."""
+    """The input of plugins, and the output that is a credential."""
 
     async def test_a_token(self, tmp_path: Path) -> None:
         response = credential(token="t", expirationTimestamp="2026-01-01T00:00:00Z")
@@ -239,7 +239,7 @@ async def time_is_over() -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; one that nobody has waited for yet does not."""
+    """Whether it runs; a process that was not waited for yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

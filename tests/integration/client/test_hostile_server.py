@@ -1,7 +1,7 @@
 """An API server, proxy or extender that sends what is no response, or one without end.
 
 Each case: a named error, the connection closed, a bounded number of bytes taken from the socket,
-and the next request answered.
+and the next request succeeds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GET = Request("GET", "/x", HEADERS)
 POST = Request("POST", "/x", HEADERS)
 POST_LIMITED = Request("POST", "/x", HEADERS, max_body=LIMIT)
 READ_AHEAD = 1024 * 1024
-"""What the kernel and the loop may have handed over before the parser refused it."""
+"""Bytes that kernel and loop may have read before the parser refused them."""
 
 Call = Callable[[ConnectionPool], Awaitable[object]]
 
@@ -65,7 +65,7 @@ async def stream(pool: ConnectionPool) -> object:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes each read of a connection brought."""
+    """Record the size of each read of a connection."""
     sizes: list[int] = []
     receive = Connection.data_received
 

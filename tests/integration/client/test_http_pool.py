@@ -94,7 +94,7 @@ async def get(pool: ConnectionPool, timeout: float = PATIENCE) -> Response:
 
 
 class TooLateError(Exception):
-    """What a guard raises."""
+    """Raised by a guard."""
 
 
 async def guarded_post(pool: ConnectionPool, calls: list[str], *, late: bool) -> Response:

@@ -36,7 +36,7 @@ async def test_the_proxy_is_asked_for_the_server() -> None:
     script = sends(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nno")
     async with serving(script) as server, through(server.port) as transport:
         response = await transport.exchange(Request("GET", "/x?y=z", HEADERS), PATIENCE)
-    # api.invalid resolves nowhere: only a proxy can have answered.
+    # api.invalid does not resolve: only a proxy can have responded.
     assert (response.status, response.body, response.header("retry-after")) == (429, b"no", "3")
 
 
@@ -100,7 +100,7 @@ async def test_a_proxy_that_wants_another_password_does_not_show_ours() -> None:
 
 
 async def test_a_write_that_waited_for_its_connection_is_guarded() -> None:
-    """As directly: meanwhile the Lease may have been lost."""
+    """The guard runs as without a proxy: meanwhile the Lease may have been lost."""
     calls: list[str] = []
 
     def guard() -> None:

@@ -20,7 +20,7 @@ NAMESPACED = "/api/v1/namespaces/kube-system/events"
 
 
 class Reports:
-    """What the bridge would tell people."""
+    """The messages of the bridge."""
 
     def __init__(self) -> None:
         self.trouble: list[bool] = []
@@ -55,7 +55,7 @@ async def test_rc4_quiet_watches_are_no_trouble(
     task = asyncio.create_task(bridge.run())
 
     def watched() -> dict[str, int]:
-        """How often each stream was opened."""
+        """Return the number of times each stream was opened."""
         counts: dict[str, int] = {}
         for each in server.requests("WATCH"):
             selector = str(each.query["fieldSelector"])

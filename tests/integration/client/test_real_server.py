@@ -187,7 +187,7 @@ async def test_status_patches(client: ApiClient, namespace: str) -> None:
     response = await send_status_patch(client, patch, Random(1))
     now = await client.get(PODS, "p", namespace)
     assert version_of(response) == now.metadata.resource_version
-    # A patch that changes nothing is answered with the version that there is.
+    # The response to a patch that changes nothing has the current version.
     assert version_of(await send_status_patch(client, patch, Random(1))) == version_of(response)
     assert now.status.nominated_node_name == "node-1"
     assert now.status.conditions[0].message == "0/0 nodes"

@@ -60,7 +60,7 @@ class TestConnectionFaults:
     async def test_a_watch_that_is_silent_from_the_start_lists_again(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder
     ) -> None:
-        """As after a restored backup: the server waits for a version that it never had."""
+        """After a restored backup the server waits for a resourceVersion that it never had."""
         server.on("GET", NODES_PATH, server.page([], version="900"), server.page([], version="5"))
         server.on(
             "WATCH",

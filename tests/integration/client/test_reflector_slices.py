@@ -54,7 +54,7 @@ class Handling:
 
     @property
     def slices(self) -> list[list[str]]:
-        """What was handled without a turn of another task."""
+        """Objects that were handled before another task ran."""
         return [
             [name for _, batch in batches for name in batch]
             for _, batches in groupby(self.batches, key=lambda each: each[0])

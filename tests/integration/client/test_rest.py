@@ -175,7 +175,7 @@ async def test_nulls_for_empty_slices_are_read_as_absent(
 
 
 class TestUnknownOutcomes:
-    """Whether a failed bind may have happened is what settling depends on."""
+    """Settling depends on whether a failed bind may have been executed."""
 
     @pytest.mark.parametrize(
         ("fault", "kind", "unknown"),

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 DEPTH = 9_990
-"""What the real API server accepts in all is 10,000."""
+"""The real API server accepts 10,000 levels in all."""
 
 _MARK = "@deep@"
 

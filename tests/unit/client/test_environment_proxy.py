@@ -1,4 +1,4 @@
-"""Which proxy the environment names: the cases of Go's golang.org/x/net/http/httpproxy."""
+"""The proxy of the environment: the cases of Go's golang.org/x/net/http/httpproxy."""
 
 from __future__ import annotations
 

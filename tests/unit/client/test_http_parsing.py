@@ -205,7 +205,7 @@ def test_headers_are_found_whatever_their_case() -> None:
 
 
 class TestRequests:
-    """What leaves is one request and no more."""
+    """Exactly one request is sent."""
 
     def test_bytes(self) -> None:
         headers = HeaderBlock({"Accept": "a", "Content-Type": "b"})

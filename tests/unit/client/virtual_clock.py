@@ -25,7 +25,7 @@ class ManualClock:
 
     @property
     def waiting(self) -> int:
-        """How many tasks sleep."""
+        """Number of sleeping tasks."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
     def jump(self, seconds: float) -> None:
