@@ -1,6 +1,6 @@
 """Pages of a list: their form, and how many objects to ask for so that a page stays small in bytes.
 
-Whoever may create objects of 1.5 MB decides how long a page of 500 is. The server counts objects,
+Users who create objects of 1.5 MB decide how long a page of 500 is. The server counts objects,
 not bytes, so the size is adapted: a page that arrived limits the next one by its bytes per object,
 and one that was too large to be read is requested again with a quarter of its objects. Afterwards
 the size doubles from page to page: the next namespace may be an ordinary one.

@@ -78,7 +78,7 @@ class RequestSender:
         max_body: int,
         precondition: PreSendCheck | None = None,
     ) -> Response:
-        """Send a request, and again where a 401 or a 429 asks for it.
+        """Send a request, and again after a 401 or 429 as described above.
 
         Raises: as `ApiClient.request`; PreconditionFailed when `precondition` returned a reason.
         """

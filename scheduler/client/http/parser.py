@@ -21,7 +21,7 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 bytes, and 4 KiB of warnings at most."""
 
 MAX_INTERIM_RESPONSES: Final = 5
-"""Responses 1xx before the final one, as Go's client; nothing that is sent here asks for one."""
+"""Responses 1xx before the final one, as Go's client; no request here asks for one."""
 
 MAX_OVERHEAD_BYTES: Final = 64 * 1024
 """Chunk extensions and trailers between two bytes of a body."""

@@ -2,7 +2,7 @@
 
 Each test scripts the responses it needs: `server.on("GET", "/api/v1/nodes", handler,
 ...)`. The handlers of a route are used in order and the last one stays. A handler is a coroutine
-function that gets the request; the builders below make the usual ones. Requests that nobody
+function that gets the request; the builders below make the usual ones. Requests that are not
 scripted receive 501 and fail the test at the end.
 """
 
@@ -127,7 +127,7 @@ class FaultyServer:
         return self.json({"kind": "List", "metadata": metadata, "items": list(items)})
 
     def watch(self, chunks: Sequence[bytes] = (), *, end: str = "open") -> Handler:
-        """Stream chunks, then: stay "open", "close" politely, or "cut" the connection."""
+        """Stream chunks, then: stay "open", "close" in order, or "cut" the connection."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -204,4 +204,4 @@ async def running_server() -> AsyncIterator[FaultyServer]:
     finally:
         server.forever.set()
         await runner.cleanup()
-    assert not server.unexpected, f"requests nobody expected: {server.unexpected}"
+    assert not server.unexpected, f"unexpected requests: {server.unexpected}"

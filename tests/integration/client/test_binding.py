@@ -127,7 +127,7 @@ async def test_asking_goes_on_until_there_is_an_respond(
     assert clock.sleeps == sorted(clock.sleeps)
 
 
-async def test_a_question_that_hangs_is_soon_asked_again(
+async def test_a_read_that_hangs_is_soon_repeated(
     server: FaultyServer, transport: Transport, clock: InstantClock
 ) -> None:
     server.on("POST", BINDING_PATH, server.status(500))

@@ -186,7 +186,7 @@ class TestStatusPatches:
             assert await dispatcher.close(60.0) == 0
 
     @pytest.mark.parametrize("end", ["a bind drops it", "closed"])
-    async def test_nobody_waits_for_a_status_that_will_not_be_written(
+    async def test_a_status_that_will_not_be_written_is_not_waited_for(
         self, client: ApiClient, end: str
     ) -> None:
         dispatcher = Dispatcher(client)
@@ -238,8 +238,8 @@ class TestStatusPatches:
 
         server.on("PATCH", status_path("p"), *map(slow, ("6", "7", "")))
         dispatcher = Dispatcher(client)
-        told: list[tuple[str, str]] = []
-        dispatcher.on_nomination = lambda uid, version: told.append((uid, version))
+        reported: list[tuple[str, str]] = []
+        dispatcher.on_nomination = lambda uid, version: reported.append((uid, version))
 
         def under_way() -> bool:
             return dispatcher.nomination_under_way("uid-p")
@@ -255,11 +255,11 @@ class TestStatusPatches:
             assert under_way(), "in flight"
             dispatcher.patch_status(a_patch("p", nominated=""))
             release.release()
-            await until(lambda: told)
+            await until(lambda: reported)
             assert under_way(), "the next one"
             release.release()
             assert await dispatcher.close(60.0) == 0
-        assert told == [("uid-p", "7"), ("uid-p", "")]
+        assert reported == [("uid-p", "7"), ("uid-p", "")]
         assert not under_way()
 
     def test_a_nomination_not_yet_sent_is_under_way(self, client: ApiClient) -> None:
@@ -269,18 +269,18 @@ class TestStatusPatches:
         dispatcher.patch_status(a_patch("p", nominated=""))
         assert dispatcher.nomination_under_way("uid-p")
 
-    @pytest.mark.parametrize(("status", "told"), [(403, [("uid-p", "")]), (404, [])])
-    async def test_a_nomination_that_failed_is_told_unless_its_pod_is_gone(
-        self, server: FaultyServer, client: ApiClient, status: int, told: list[tuple[str, str]]
+    @pytest.mark.parametrize(("status", "reported"), [(403, [("uid-p", "")]), (404, [])])
+    async def test_a_nomination_that_failed_is_reported_unless_its_pod_is_deleted(
+        self, server: FaultyServer, client: ApiClient, status: int, reported: list[tuple[str, str]]
     ) -> None:
         server.on("PATCH", status_path("p"), server.status(status))
         dispatcher = Dispatcher(client)
-        heard: list[tuple[str, str]] = []
-        dispatcher.on_nomination = lambda uid, version: heard.append((uid, version))
+        calls: list[tuple[str, str]] = []
+        dispatcher.on_nomination = lambda uid, version: calls.append((uid, version))
         async with running(dispatcher):
             dispatcher.patch_status(a_patch("p", nominated="node-1"))
             assert await dispatcher.close(60.0) == 0
-        assert heard == told
+        assert calls == reported
         assert not dispatcher.nomination_under_way("uid-p")
 
     @pytest.mark.parametrize(

@@ -52,11 +52,11 @@ class TestProtocol:
         made = plugin(tmp_path, f"echo '{credential(V1BETA1, token='t')}'", apiVersion=V1BETA1)
         assert (await made.run()).token == "t"
 
-    async def test_it_is_told_the_cluster_its_arguments_and_its_environment(
+    async def test_it_gets_the_cluster_its_arguments_and_its_environment(
         self, tmp_path: Path
     ) -> None:
         script = (
-            'printf "%s\\n" "$KUBERNETES_EXEC_INFO" "$1" "$COLOUR" "$PATH" >told\n'
+            'printf "%s\\n" "$KUBERNETES_EXEC_INFO" "$1" "$COLOUR" "$PATH" >input\n'
             f"echo '{credential(token='t')}'"
         )
         made = plugin(
@@ -69,7 +69,7 @@ class TestProtocol:
             interactiveMode="IfAvailable",
         )
         await made.run()
-        info, argument, colour, path = (tmp_path / "told").read_text().splitlines()
+        info, argument, colour, path = (tmp_path / "input").read_text().splitlines()
         assert json.loads(info) == {
             "apiVersion": V1,
             "kind": "ExecCredential",
@@ -146,7 +146,7 @@ class TestLimits:
 
     @pytest.fixture(autouse=True)
     def quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(exec_plugin, "END_SECONDS", 0.1)
+        monkeypatch.setattr(exec_plugin, "KILL_GRACE_SECONDS", 0.1)
 
     async def test_one_that_hangs_is_ended_with_its_children(self, tmp_path: Path) -> None:
         script = (

@@ -78,7 +78,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def goes_on(head: bytes, piece: bytes) -> Step:
-    """Send the head, then the piece until nobody listens, 16 MiB in 2 * TIMEOUT seconds."""
+    """Send the head, then the piece until the peer closes, 16 MiB in 2 * TIMEOUT seconds."""
 
     async def step(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         block = piece * (1 + 16384 // len(piece))
@@ -124,7 +124,7 @@ async def test_a_response_without_end(case: Endless, call: Call, taken: list[int
 
 
 def drips(piece: bytes, head: bytes = b"") -> Step:
-    """Send the head, then a piece now and then until nobody listens."""
+    """Send the head, then a piece now and then until the peer closes."""
 
     async def step(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(head)

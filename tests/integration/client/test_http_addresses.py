@@ -52,7 +52,7 @@ def pooled() -> ConnectionPool:
     return ConnectionPool(Address(NAME, 443), PoolOptions(1, 60.0, 60.0))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is nobody's address")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is not a local address")
 async def test_a_silent_address_costs_a_moment(
     monkeypatch: pytest.MonkeyPatch, silent: tuple[str, int]
 ) -> None:

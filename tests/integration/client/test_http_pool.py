@@ -99,7 +99,7 @@ class TooLateError(Exception):
 
 async def guarded_post(pool: ConnectionPool, calls: list[str], *, late: bool) -> Response:
     def guard() -> None:
-        calls.append("asked")
+        calls.append("checked")
         if late:
             raise TooLateError
 
@@ -145,7 +145,7 @@ async def test_a_connection_with_anything_left_in_it_is_not(response: bytes) -> 
         assert server.connections == 2
 
 
-async def test_bytes_nobody_asked_for_close_the_connection() -> None:
+async def test_unsolicited_bytes_close_the_connection() -> None:
     gate = asyncio.Event()
 
     async def talkative(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -267,7 +267,7 @@ async def test_a_cancelled_caller_takes_its_connection_with_it() -> None:
 
 
 class TestTheLimit:
-    """Never more connections; whoever waits gets one, or an error that says why not."""
+    """Never more connections; each waiter gets one, or an error with the reason."""
 
     async def test_all_get_a_response_over_few_connections(self) -> None:
         async with serving(*[sends(OK)] * 50) as server, pooled(server, limit=2) as pool:
@@ -356,7 +356,7 @@ async def test_a_host_that_can_be_none_is_an_error_of_the_request(name: str) -> 
     await pool.close()
 
 
-async def test_nobody_listens() -> None:
+async def test_a_closed_port() -> None:
     pool = ConnectionPool(Address("127.0.0.1", 1), PoolOptions(1, 1.0, PATIENCE))
     for _ in range(2):
         with pytest.raises(ConnectionFailed, match=r"cannot connect to 127\.0\.0\.1:1") as caught:
@@ -459,14 +459,14 @@ class TestStreams:
 
 
 class TestAWriteThatWaitedForItsConnection:
-    """Meanwhile the Lease may have been lost: its guard is asked once more."""
+    """Meanwhile the Lease may have been lost: its guard runs once more."""
 
     async def test_is_not_sent_on_a_new_connection(self) -> None:
         calls: list[str] = []
         async with serving(sends(OK)) as server, pooled(server) as pool:
             with pytest.raises(TooLateError):
                 await guarded_post(pool, calls, late=True)
-            assert calls == ["asked"]
+            assert calls == ["checked"]
             # The connection is as good as new.
             await post(pool)
             assert (server.connections, server.requests) == (1, 1)

@@ -1,4 +1,4 @@
-"""TLS under the client: whose certificate is believed, and what a refusal becomes."""
+"""TLS under the client: which certificates are trusted, and the errors of refusals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Authority:
 
 
 def another() -> tuple[bytes, bytes]:
-    """A client certificate nobody has seen yet, and its key."""
+    """A new client certificate and its key."""
     return make_pair(datetime.now(UTC), timedelta(days=1))
 
 
@@ -91,7 +91,7 @@ async def pooled(address: Address) -> AsyncIterator[ConnectionPool]:
 
 
 @pytest.mark.parametrize(("host", "name"), [("localhost", None), ("127.0.0.1", "localhost")])
-async def test_a_believed_server(authority: Authority, host: str, name: str | None) -> None:
+async def test_a_trusted_server(authority: Authority, host: str, name: str | None) -> None:
     server = Server([sends(OK)] * 3)
     async with (
         serving_tls(authority, server) as port,
@@ -103,7 +103,7 @@ async def test_a_believed_server(authority: Authority, host: str, name: str | No
 
 
 @pytest.mark.parametrize("stranger", ["authority", "name"])
-async def test_a_server_that_is_not_believed_gets_no_request(
+async def test_a_server_that_is_not_trusted_gets_no_request(
     authority: Authority, stranger: str
 ) -> None:
     server = Server([sends(OK)])
@@ -230,7 +230,7 @@ async def test_a_certificate_that_comes_during_an_exchange(authority: Authority)
 
 
 class TestClientCertificates:
-    """A server that says whom it sees, and believes one of them."""
+    """A server that records client certificates and trusts one of them."""
 
     @pytest.fixture
     def users(self, tmp_path: Path) -> dict[str, tuple[Path, Path]]:
@@ -247,7 +247,7 @@ class TestClientCertificates:
     async def test_a_refused_one_is_renewed_and_shown(
         self, authority: Authority, users: dict[str, tuple[Path, Path]]
     ) -> None:
-        believed, seen = ["old"], list[str]()
+        trusted, seen = ["old"], list[str]()
         tls = authority.client()
         tls.use_certificate(*contents(users["old"]))
 
@@ -257,7 +257,7 @@ class TestClientCertificates:
 
         async def judge(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             seen.append(shown(writer))
-            writer.write(OK if seen[-1] in believed else UNAUTHORIZED)
+            writer.write(OK if seen[-1] in trusted else UNAUTHORIZED)
 
         async with serving(self.server(authority, users), Server([judge] * 3)) as port:
             url = f"https://localhost:{port}"
@@ -265,7 +265,7 @@ class TestClientCertificates:
             async with Transport(configuration) as transport:
                 client = ApiClient(transport)
                 await client.request("DELETE", "/x")
-                believed[:] = ["new"]
+                trusted[:] = ["new"]
                 await client.request("DELETE", "/x")
         assert seen == ["old", "old", "new"]
 

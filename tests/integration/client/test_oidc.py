@@ -1,4 +1,4 @@
-"""An OIDC provider over real TLS: who is asked, with what, and what is taken of it."""
+"""An OIDC provider over real TLS: requests to it, and the use of its responses."""
 
 from __future__ import annotations
 

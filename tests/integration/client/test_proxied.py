@@ -32,7 +32,7 @@ def through(port: int) -> Transport:
     return Transport(ClientConfiguration("http://api.invalid", proxy=f"http://127.0.0.1:{port}"))
 
 
-async def test_the_proxy_is_asked_for_the_server() -> None:
+async def test_the_request_goes_to_the_proxy() -> None:
     script = sends(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nno")
     async with serving(script) as server, through(server.port) as transport:
         response = await transport.exchange(Request("GET", "/x?y=z", HEADERS), PATIENCE)
@@ -104,7 +104,7 @@ async def test_a_write_that_waited_for_its_connection_is_guarded() -> None:
     calls: list[str] = []
 
     def guard() -> None:
-        calls.append("asked")
+        calls.append("checked")
         if len(calls) == 1:
             raise LookupError("too late")
 
@@ -118,6 +118,6 @@ async def test_a_write_that_waited_for_its_connection_is_guarded() -> None:
             await post()
         assert server.requests == 0
         await post()
-        assert calls == ["asked", "asked"]
+        assert calls == ["checked", "checked"]
         await post()
-        assert (calls, server.requests) == (["asked", "asked"], 2)
+        assert (calls, server.requests) == (["checked", "checked"], 2)

@@ -257,8 +257,8 @@ async def test_reviews(client: ApiClient, control_plane: ControlPlane) -> None:
     assert who.authenticated
     assert (await review_access(client, who.user, path="/metrics", verb="get")).allowed
     stranger = UserInfo(username="stranger")
-    nobody = await review_token(client, "wrong")
-    assert not nobody.authenticated
+    review = await review_token(client, "wrong")
+    assert not review.authenticated
     assert not (await review_access(client, stranger, path="/metrics", verb="get")).allowed
 
 

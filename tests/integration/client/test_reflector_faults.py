@@ -114,18 +114,18 @@ class TestConnectionFaults:
         assert all(0.2 * 2**n <= delay < 0.3 * 2**n for n, delay in enumerate(clock.sleeps))
         assert reflector.statistics().ends[EndCause.FORBIDDEN] == 1
 
-    async def test_who_can_do_without_is_told_of_trouble_and_its_end(
+    async def test_an_outage_and_its_end_are_reported(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder
     ) -> None:
         forbidden = server.status(403, "Forbidden", "no list for you")
         server.on("GET", NODES_PATH, forbidden, server.page([], version="5"))
         server.on("WATCH", NODES_PATH, server.watch([line("ADDED", node("a", "9"))]))
         reflector = reflect(client, recorder)
-        told: list[bool] = []
-        reflector.on_contact = lambda error: told.append(error is None)
+        reported: list[bool] = []
+        reflector.on_contact = lambda error: reported.append(error is None)
         async with running(reflector):
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
-        assert told[:2] == [False, True]
+        assert reported[:2] == [False, True]
 
     async def test_429_waits_at_least_as_told(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder, clock: InstantClock

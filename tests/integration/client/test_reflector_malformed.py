@@ -107,7 +107,7 @@ class TestMalformedObjects:
 
 
 class TestDeepNesting:
-    """A field that nobody reads nests deeper than a decoder can follow: it costs nothing."""
+    """An unread field nests deeper than a decoder can follow: it costs nothing."""
 
     deep = node("deep", "6", fields=deep_fields())
     malformed = node("malformed", "7", fields=deep_fields(), spec=[])

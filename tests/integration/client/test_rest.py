@@ -207,7 +207,7 @@ class TestUnknownOutcomes:
         assert caught.value.method == "POST"
         assert caught.value.path == BINDING_PATH
 
-    async def test_nobody_listening_is_certain(self) -> None:
+    async def test_a_closed_port_is_certain(self) -> None:
         async with Transport(ClientConfiguration("http://127.0.0.1:1")) as closed:
             with pytest.raises(ConnectionFailed) as caught:
                 await ApiClient(closed).bind(a_pod(), "n")
@@ -306,7 +306,7 @@ async def test_a_shut_fence_stops_writes_but_not_reads(
     assert server.requests("POST") == []
 
 
-async def test_the_fence_is_asked_after_waiting_for_a_token(
+async def test_the_fence_is_checked_after_waiting_for_a_token(
     server: FaultyServer, transport: Transport, clock: InstantClock
 ) -> None:
     class LosesLeadershipAfterOneSecond:
@@ -478,11 +478,11 @@ async def test_no_write_leaves_after_the_fence_shut_while_it_connected(
     """The event loop was blocked, say, while the connection was made."""
 
     class ShutsWhileConnecting:
-        asked = 0
+        checks = 0
 
         def allowed(self) -> bool:
-            self.asked += 1
-            return self.asked == 1
+            self.checks += 1
+            return self.checks == 1
 
     client = ApiClient(transport, fence=ShutsWhileConnecting())
     with pytest.raises(NotLeader) as caught:

@@ -63,9 +63,9 @@ async def test_silence_is_no_fault_before_the_watch_should_have_ended(
     recorder = Recorder()
     async with running(follow(client, recorder)):
         await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
-    (asked, idle_timeout), = seen  # fmt: skip
-    assert 60 <= asked <= 120
-    assert idle_timeout == asked + OPTIONS.idle_timeout
+    (requested, idle_timeout), = seen  # fmt: skip
+    assert 60 <= requested <= 120
+    assert idle_timeout == requested + OPTIONS.idle_timeout
 
 
 async def test_quiet_watches_are_resumed_at_once_and_are_no_failures(

@@ -424,7 +424,7 @@ class TestACredentialPluginThatHangs:
         call: int,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(exec_plugin, "END_SECONDS", 0.1)
+        monkeypatch.setattr(exec_plugin, "KILL_GRACE_SECONDS", 0.1)
         path = self.kubeconfig(cluster, tmp_path, hangs_at=call)
         connection = {"clientConnection": {"kubeconfig": str(path)}, "leaderElection": ELECTION}
         loaded, registry = configuration((), connection)

@@ -19,7 +19,7 @@ from tests.unit.client.virtual_clock import ManualClock
 
 
 class Pulse:
-    """A heartbeat as old as the test says."""
+    """A heartbeat whose age the test sets."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""Certificates and keys that somebody else replaces: when they are read, and what they change."""
+"""Certificates and keys that are replaced from outside: when they are read, and their effect."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_change_is_taken_over_when_due_and_not_before(files: Files) -> None:
     assert files.tls.current() is second
 
 
-def test_an_authority_that_is_gone_is_not_believed_any_more(files: Files) -> None:
+def test_a_removed_authority_is_not_trusted_any_more(files: Files) -> None:
     old = files.tls.current().get_ca_certs(binary_form=True)
     files.authority.write_bytes(pair()[0])
     files.clock.jump(RELOAD_SECONDS)
@@ -74,7 +74,7 @@ def test_an_authority_that_is_gone_is_not_believed_any_more(files: Files) -> Non
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "corrupt",
     [
         pytest.param(lambda files: files.certificate.write_bytes(pair()[0]), id="only one of two"),
         pytest.param(lambda files: files.certificate.write_bytes(b""), id="empty"),
@@ -89,10 +89,10 @@ def test_an_authority_that_is_gone_is_not_believed_any_more(files: Files) -> Non
         ),
     ],
 )
-def test_what_is_half_written_keeps_the_old_and_is_logged_once(files: Files, spoil: object) -> None:
-    assert callable(spoil)
+def test_half_written_files_keep_the_old_and_is_logged_once(files: Files, corrupt: object) -> None:
+    assert callable(corrupt)
     first = files.tls.current()
-    spoil(files)
+    corrupt(files)
     with structlog.testing.capture_logs() as logs:
         for _ in range(5):
             files.clock.jump(RELOAD_SECONDS)

@@ -217,14 +217,14 @@ class TestExecPlugin:
         )
         return {"exec": {"apiVersion": version, "command": sys.executable, "args": [str(script)]}}
 
-    async def test_is_asked_once_and_again_when_refused(self, tmp_path: Path) -> None:
+    async def test_runs_once_and_again_when_refused(self, tmp_path: Path) -> None:
         found = await load(kubeconfig(tmp_path, self.plugin(tmp_path, None)))
         assert await found.authorization() == "Bearer token-1"
         assert await found.authorization() == "Bearer token-1"
         await found.credentials.renew()
         assert await found.authorization() == "Bearer token-2"
 
-    async def test_is_asked_again_before_the_expiry(self, tmp_path: Path) -> None:
+    async def test_runs_again_before_the_expiry(self, tmp_path: Path) -> None:
         clock = ManualClock()
         expires = datetime.fromtimestamp(EPOCH + 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         path = kubeconfig(tmp_path, self.plugin(tmp_path, expires))
@@ -277,16 +277,16 @@ class TestExecPlugin:
         found.tls.reload()
         assert found.tls.context is second
 
-    async def test_it_is_told_the_cluster_where_it_shall(self, tmp_path: Path) -> None:
+    async def test_it_gets_the_cluster_if_configured(self, tmp_path: Path) -> None:
         (tmp_path / "ca.crt").write_bytes(make_pem()[0])
         user = self.plugin(tmp_path, None)
-        (tmp_path / "told.py").write_text(
+        (tmp_path / "plugin.py").write_text(
             "import os, pathlib\n"
-            f"told = pathlib.Path({str(tmp_path / 'told')!r})\n"
-            "told.write_text(os.environ['KUBERNETES_EXEC_INFO'])\n"
+            f"received = pathlib.Path({str(tmp_path / 'received')!r})\n"
+            "received.write_text(os.environ['KUBERNETES_EXEC_INFO'])\n"
             f"exec(pathlib.Path({str(tmp_path / 'plugin.py')!r}).read_text())\n"
         )
-        user["exec"] |= {"args": [str(tmp_path / "told.py")], "provideClusterInfo": True}
+        user["exec"] |= {"args": [str(tmp_path / "plugin.py")], "provideClusterInfo": True}
         cluster: dict[str, Any] = {
             "certificate-authority": "ca.crt",
             "tls-server-name": "name",
@@ -297,10 +297,10 @@ class TestExecPlugin:
         }
         path = kubeconfig(tmp_path, user, **cluster)
         assert await (await load(path)).authorization() == "Bearer token-1"
-        told = json.loads((tmp_path / "told").read_text())["spec"]["cluster"]
-        authority = base64.b64decode(told.pop("certificate-authority-data"))
+        received = json.loads((tmp_path / "received").read_text())["spec"]["cluster"]
+        authority = base64.b64decode(received.pop("certificate-authority-data"))
         assert authority == (tmp_path / "ca.crt").read_bytes()
-        assert told == {
+        assert received == {
             "server": "https://one:6443/",
             "tls-server-name": "name",
             "config": {"audience": "a"},
@@ -388,7 +388,7 @@ class TestIssuedCredentials:
         with pytest.raises(ConfigurationError, match="provider is down"):
             await credentials.authorization()
 
-    async def test_nobody_waits_for_a_provider_while_the_old_credential_is_valid(self) -> None:
+    async def test_no_request_waits_for_a_provider_while_the_old_credential_is_valid(self) -> None:
         clock, provider = ManualClock(), Provider()
         first = Issued("Bearer 0", clock.now() + 100)
         credentials = IssuedCredentials(provider.issue, first, clock)

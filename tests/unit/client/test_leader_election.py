@@ -91,7 +91,7 @@ async def test_a_clean_stop_hands_over_within_a_retry(
 async def test_a_renewal_cut_off_by_the_end_does_not_keep_the_lease(
     clock: ManualClock, store: LeaseStore, holder: str
 ) -> None:
-    """The server carried it out, or somebody else was quicker: the version known is not today's."""
+    """The server executed it, or another process was faster: the known version is outdated."""
     a = Candidate("a", store, clock)
     async with running(a) as (task,):
         await clock.advance(1)

@@ -139,7 +139,7 @@ class TestAStuckLeader:
 
 
 class TestASuspendedMachine:
-    """Timers stop while the clock of the Lease goes on: `jump` moves it and wakes nobody."""
+    """Timers stop while the clock of the Lease goes on: `jump` moves it without waking a task."""
 
     async def test_a_leader_writes_nothing_from_the_moment_it_wakes(
         self, clock: ManualClock, store: LeaseStore
@@ -155,20 +155,20 @@ class TestASuspendedMachine:
     async def test_a_response_from_before_does_not_open_the_fence(
         self, clock: ManualClock, store: LeaseStore
     ) -> None:
-        """The renewal was sent before; whoever took over saw it as long ago as we."""
-        asked, response = asyncio.Event(), asyncio.Event()
+        """The renewal was sent before; the process that took over saw it as long ago as we."""
+        requested, response = asyncio.Event(), asyncio.Event()
 
         class Late(FakeLock):
             async def _pass(self, verb: str, within: float) -> None:
                 if verb == "PUT":
-                    asked.set()
+                    requested.set()
                     await response.wait()
 
         elector = LeaderElector(Late(store, clock), LeaderElectionOptions(identity="a"), clock)
         await elector.acquire()
         holding = asyncio.create_task(elector.hold())
         await clock.advance(RETRY)
-        assert asked.is_set()
+        assert requested.is_set()
         clock.jump(60.0)
         response.set()
         await clock.settle()
@@ -191,16 +191,16 @@ class TestASuspendedMachine:
 
 class TestLeaseClock:
     def test_goes_on_while_the_machine_is_suspended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked = []
+        requested = []
 
         def gettime(clock: int) -> float:
-            asked.append(clock)
+            requested.append(clock)
             return 1234.5
 
         monkeypatch.setattr(time, "clock_gettime", gettime)
         monkeypatch.setattr(time, "CLOCK_BOOTTIME", 7, raising=False)
         assert clocks._boot_time_source()() == 1234.5
-        assert set(asked) == {7}
+        assert set(requested) == {7}
 
     def test_is_the_monotonic_clock_where_there_is_no_other(
         self, monkeypatch: pytest.MonkeyPatch

@@ -41,7 +41,7 @@ def test_many_failures_are_one_line_per_period_and_one_when_it_is_over(clock: Ma
     assert (line["event"], line["failures"]) == ("the API server can be reached again", 120)
 
 
-def test_the_next_outage_is_told_at_once(clock: ManualClock) -> None:
+def test_the_next_outage_is_logged_at_once(clock: ManualClock) -> None:
     outages = OutageLog(clock, "https://api:6443")
     with structlog.testing.capture_logs() as lines:
         for _ in range(2):

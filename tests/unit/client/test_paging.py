@@ -12,7 +12,7 @@ MEGABYTE = 1_000_000
 MAX_BYTES = 64 * MEGABYTE
 
 
-def test_ordinary_objects_come_as_asked_for() -> None:
+def test_ordinary_objects_come_as_requested() -> None:
     sizes = PageSizes()
     for _ in range(3):
         assert sizes.next(PATH, 500) == 500
@@ -26,7 +26,7 @@ def test_large_objects_come_a_few_at_a_time() -> None:
     assert sizes.next("/api/v1/nodes", 500) == 500, "another collection"
 
 
-def test_a_page_that_is_too_large_is_asked_for_again_in_quarters() -> None:
+def test_a_page_that_is_too_large_is_requested_again_in_quarters() -> None:
     sizes = PageSizes()
     assert sizes.too_large(PATH, sizes.next(PATH, 500))
     assert sizes.next(PATH, 500) == 125
@@ -76,5 +76,5 @@ def test_every_list_ends(groups: list[tuple[int, int]]) -> None:
     lengths = [length for count, length in groups for _ in range(count)]
     pages, refused = list_all(lengths)
     assert sum(pages) == sum(lengths)
-    # At most a few requests in vain for each change from small objects to large ones.
+    # At most a few failed requests for each change from small objects to large ones.
     assert refused <= 4 * len(groups)

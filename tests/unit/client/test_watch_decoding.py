@@ -107,7 +107,7 @@ def test_garbage(line: bytes) -> None:
 
 
 class TestDeepNesting:
-    """Fields that nobody reads may nest deeper than a decoder can follow."""
+    """Unread fields may nest deeper than a decoder can follow."""
 
     @pytest.mark.parametrize("plural", sorted(RESOURCES))
     def test_every_kind_is_decoded_as_if_they_were_not_there(self, plural: str) -> None:
