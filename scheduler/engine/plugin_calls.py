@@ -17,7 +17,7 @@ from scheduler.api.pod import Pod
 from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.metrics import Stopwatch
 from scheduler.engine.result_cache import Recorded
-from scheduler.extenders.extender import ExtenderTransport, TooLateError
+from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
 from scheduler.framework import SKIP, CycleState, NodeTableView, PreFilterResult, Rows, Status
 from scheduler.framework.status import status_or_none
 
@@ -178,9 +178,9 @@ async def call_awaited(
     seconds = timeout_of(plugin)
     try:
         return method.check(
-            await transport.within(getattr(plugin, method.name)(*arguments), seconds)
+            await transport.wait_for(getattr(plugin, method.name)(*arguments), seconds)
         )
-    except TooLateError as error:
+    except DeadlineExceededError as error:
         raise method.failed(plugin.name, late(seconds), error) from error
     except Exception as error:
         raise method.failed(plugin.name, error, error) from error

@@ -40,7 +40,7 @@ from scheduler.engine.plugin_calls import (
 from scheduler.engine.pre_filter import PreFilterNodes, PreFilterSlot
 from scheduler.engine.profile import ProfileSpec, instantiate_plugins
 from scheduler.engine.result_cache import Recorded
-from scheduler.extenders.extender import ExtenderTransport, TooLateError
+from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
 from scheduler.framework import (
     EVENT_POINTS,
     SKIP,
@@ -487,8 +487,8 @@ async def _awaited_post_filter(
 ) -> Any:
     seconds = timeout_of(plugin)
     try:
-        return await transport.within(result, seconds)
-    except TooLateError:
+        return await transport.wait_for(result, seconds)
+    except DeadlineExceededError:
         text = f'PostFilter plugin "{plugin.name}" {late(seconds)}'
         return PostFilterResult(error(text).by(plugin.name))
 

@@ -104,7 +104,7 @@ class SchedulingAlgorithm:
         self._table = table
         self._random = random
         self._extenders = extenders
-        self._transport = None if extenders is None else extenders.outside
+        self._transport = None if extenders is None else extenders.transport
         #: Whether `suspends` can be true of any pod.
         self.may_suspend = extenders is not None and bool(extenders or framework.asynchronous)
         self.stopwatch = Stopwatch(
@@ -138,7 +138,7 @@ class SchedulingAlgorithm:
             raise NoNodesError(self._framework.unschedulable_reason(pod))
         search, transport, extenders = self.search, self._transport, None
         if self._extenders and self._extenders.suspends(pod):
-            extenders = self._extenders.consultation(pod)
+            extenders = self._extenders.begin_round(pod)
         try:
             try:
                 found = await search.find(state, pod, extenders, transport)

@@ -22,7 +22,7 @@ class ExtenderBinder:
     def __init__(
         self,
         extenders: Extenders,
-        outside: HttpExtenderTransport,
+        transport: HttpExtenderTransport,
         dispatcher: Dispatcher,
         metrics: SchedulerMetrics,
         *,
@@ -30,7 +30,7 @@ class ExtenderBinder:
     ) -> None:
         """Wire the binder; a text returned by `precondition` stops a request about to be sent."""
         self._extenders = extenders
-        self._outside = outside
+        self._transport = transport
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._precondition = precondition
@@ -59,7 +59,7 @@ class ExtenderBinder:
                 return error(result.error or f"pod {pod.key} is not bound")
             if not extender.ignorable:
                 return error(failed[0])
-            self._outside.log_ignored_failure(extender, extender.bind_verb, pod, failed[0])
+            self._transport.log_ignored_failure(extender, extender.bind_verb, pod, failed[0])
         return SKIP
 
     async def _send(
@@ -71,7 +71,7 @@ class ExtenderBinder:
             return BindResult(BindOutcome.UNBOUND, not_sent)
         body = binding_request(pod, node_name)
         try:
-            await self._outside.send(extender, extender.bind_verb, body, parse_binding_response)
+            await self._transport.send(extender, extender.bind_verb, body, parse_binding_response)
         except ExtenderError as error:
             failed.append(error)
             unknown = ConnectionFailed("POST", display_name(extender), str(error), sent=True)

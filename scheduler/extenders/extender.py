@@ -43,7 +43,7 @@ class ExtenderError(Exception):
     """A failed call of an extender; the text names its URL, the verb, and the reason."""
 
 
-class TooLateError(Exception):
+class DeadlineExceededError(Exception):
     """Work exceeded its timeout. Not TimeoutError, which the work itself may raise."""
 
 
@@ -64,11 +64,11 @@ class ExtenderTransport(Protocol):
         """Run all concurrently; an exception takes the place of a result."""
         ...
 
-    async def within(self, work: Awaitable[T], seconds: float) -> T:
+    async def wait_for(self, work: Awaitable[T], seconds: float) -> T:
         """Await `work`; errors of its own propagate.
 
         Raises:
-            TooLateError: `seconds` are over; the work is cancelled, but not waited for.
+            DeadlineExceededError: `seconds` are over; the work is cancelled, but not waited for.
             RuntimeError: the work was cancelled by something else.
         """
         ...
@@ -103,7 +103,7 @@ class Extenders:
     """The extenders of a configuration, ignorable ones last."""
 
     def __init__(
-        self, extenders: Sequence[Extender], outside: ExtenderTransport, table: NodeTable
+        self, extenders: Sequence[Extender], transport: ExtenderTransport, table: NodeTable
     ) -> None:
         self._all = tuple(sorted(extenders, key=lambda each: each.ignorable))
         self._managed = {
@@ -111,7 +111,7 @@ class Extenders:
             for each in self._all
         }
         self._table = table
-        self.outside = outside
+        self.transport = transport
         #: Whether any of them filters, and whether any gives scores.
         self.filter = any(each.filter_verb for each in self._all)
         self.score = any(each.prioritize_verb for each in self._all)
@@ -137,9 +137,9 @@ class Extenders:
                 found.append(each)
         return tuple(found)
 
-    def consultation(self, pod: Pod) -> ExtenderRound:
+    def begin_round(self, pod: Pod) -> ExtenderRound:
         """Return the calls of one scheduling attempt."""
-        return ExtenderRound(pod, self.interested(pod), self.outside)
+        return ExtenderRound(pod, self.interested(pod), self.transport)
 
     def binders(self, pod: Pod) -> tuple[Extender, ...]:
         """Return the extenders that bind the pod instead of the Bind plugins."""
@@ -159,8 +159,8 @@ class Extenders:
     async def _send_candidates(
         self, pod: Pod, candidates: Sequence[Candidate], interested: Sequence[Extender]
     ) -> list[Candidate]:
-        outside, left = self.outside, list(candidates)
-        body = outside.pod_bytes(pod)
+        transport, left = self.transport, list(candidates)
+        body = transport.pod_bytes(pod)
         for extender in interested:
             if not left:
                 break
@@ -168,18 +168,18 @@ class Extenders:
             request = preemption_request(
                 body,
                 [
-                    (each, [outside.pod_bytes(p) for p in each.victims] if whole else None)
+                    (each, [transport.pod_bytes(p) for p in each.victims] if whole else None)
                     for each in left
                 ],
             )
             read = partial(self._candidates, extender)
             verb = extender.preempt_verb
             try:
-                left = await outside.send(extender, verb, request, read)
+                left = await transport.send(extender, verb, request, read)
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
-                outside.log_ignored_failure(extender, verb, pod, error)
+                transport.log_ignored_failure(extender, verb, pod, error)
         return left
 
     def _candidates(self, extender: Extender, result: bytes) -> list[Candidate]:
@@ -211,13 +211,13 @@ class ExtenderRound:
     """The calls of extenders in one attempt. The bytes that are sent do not change meanwhile."""
 
     def __init__(
-        self, pod: Pod, interested: Sequence[Extender], outside: ExtenderTransport
+        self, pod: Pod, interested: Sequence[Extender], transport: ExtenderTransport
     ) -> None:
         self._pod = pod
-        self._outside = outside
+        self._transport = transport
         self._filters = [each for each in interested if each.filter_verb]
         self._scorers = [each for each in interested if each.prioritize_verb]
-        self._pod_bytes = outside.pod_bytes(pod) if interested else b""
+        self._pod_bytes = transport.pod_bytes(pod) if interested else b""
         self._node_bytes: dict[str, bytes] = {}
 
     @property
@@ -244,11 +244,11 @@ class ExtenderRound:
             body = self._request(extender, names)
             verb = extender.filter_verb
             try:
-                result = await self._outside.send(extender, verb, body, read)
+                result = await self._transport.send(extender, verb, body, read)
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
-                self._outside.log_ignored_failure(extender, verb, self._pod, error)
+                self._transport.log_ignored_failure(extender, verb, self._pod, error)
                 continue
             passing = frozenset(result.passing)
             for name in names:
@@ -264,23 +264,23 @@ class ExtenderRound:
         if not self._scorers:
             return {}
         read = partial(_parse_prioritize_response, names)
-        results = await self._outside.gather(
+        results = await self._transport.gather(
             [
-                self._outside.send(each, each.prioritize_verb, self._request(each, names), read)
+                self._transport.send(each, each.prioritize_verb, self._request(each, names), read)
                 for each in self._scorers
             ]
         )
         scores: dict[str, int] = {}
         for extender, result in zip(self._scorers, results, strict=True):
             if isinstance(result, ExtenderError):
-                self._outside.log_ignored_failure(
+                self._transport.log_ignored_failure(
                     extender, extender.prioritize_verb, self._pod, result
                 )
             elif isinstance(result, BaseException):
                 raise result
             else:
                 if result.unusual:
-                    self._outside.log_unusual_scores(extender, result.unusual)
+                    self._transport.log_unusual_scores(extender, result.unusual)
                 for name, score in result.scores.items():
                     scores[name] = scores.get(name, 0) + score * extender.weight * _SCALE
         return {name: max(-_MAX_SCORE, min(score, _MAX_SCORE)) for name, score in scores.items()}
@@ -292,7 +292,7 @@ class ExtenderRound:
     def _node(self, name: str) -> bytes:
         known = self._node_bytes.get(name)
         if known is None:
-            known = self._node_bytes[name] = self._outside.node_bytes(name)
+            known = self._node_bytes[name] = self._transport.node_bytes(name)
         return known
 
 

@@ -22,7 +22,7 @@ from scheduler.client.errors import ConfigurationError as ClientConfigurationErr
 from scheduler.client.errors import RequestError
 from scheduler.client.store import Store
 from scheduler.extenders.circuit_breaker import CircuitBreaker
-from scheduler.extenders.extender import ExtenderError, TooLateError, display_name
+from scheduler.extenders.extender import DeadlineExceededError, ExtenderError, display_name
 from scheduler.extenders.http_client import ExtenderHttp, ExtenderStatusError, ExtenderTLS
 from scheduler.extenders.protocol import (
     ExtenderResultError,
@@ -230,7 +230,7 @@ class HttpExtenderTransport:
         results: Sequence[T | BaseException] = await asyncio.gather(*work, return_exceptions=True)
         return results
 
-    async def within(self, work: Awaitable[T], seconds: float) -> T:
+    async def wait_for(self, work: Awaitable[T], seconds: float) -> T:
         """Await `work` with a timeout; work that ignores its cancellation is left behind."""
         task = asyncio.ensure_future(work)
         try:
@@ -241,7 +241,7 @@ class HttpExtenderTransport:
                 self._abandoned.add(task)
                 task.add_done_callback(self._ended)
         if not done:
-            raise TooLateError
+            raise DeadlineExceededError
         if task.cancelled():
             raise RuntimeError("it was cancelled")
         return task.result()

@@ -55,7 +55,7 @@ class Told:
                 results.append(error)
         return results
 
-    async def within(self, work: Awaitable[T], seconds: float) -> T:
+    async def wait_for(self, work: Awaitable[T], seconds: float) -> T:
         return await work
 
     def log_ignored_failure(
