@@ -1,4 +1,4 @@
-"""What this build is: kubestow's own version, and the Kubernetes release it behaves like.
+"""Build information: kubestow's own version, and the Kubernetes release it behaves like.
 
 Clients compare versions of components with each other, so the Kubernetes release comes first
 wherever upstream states one, with ours as build metadata: `v1.36.0+kubestow.0.1.0`.
@@ -20,7 +20,7 @@ UNINSTALLED: Final = "0.0.0"
 
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
-    """Versions and platform, as far as Kubernetes' version.Info has a place for them."""
+    """Versions and platform, for the fields of Kubernetes' version.Info."""
 
     version: str
     major: str
@@ -31,11 +31,11 @@ class BuildInfo:
 
     @property
     def git_version(self) -> str:
-        """A semantic version: equal to the Kubernetes release without its build metadata."""
+        """Return a semantic version; without its build metadata, the Kubernetes release."""
         return f"v{self.major}.{self.minor}.0+{DISTRIBUTION}.{self.version}"
 
     def version_info(self) -> dict[str, str]:
-        """The body of `/version`, field for field Kubernetes' version.Info."""
+        """Return the body of `/version`, with the fields of Kubernetes' version.Info."""
         return {
             "major": self.major,
             "minor": self.minor,

@@ -1,6 +1,6 @@
-"""Instruments as Prometheus text: the collector, and which of the two formats a scraper gets.
+"""Prometheus text of instruments: the collector, and the choice of one of the two formats.
 
-prometheus_client does the formatting; this hands it samples. May run in a worker thread while the
+prometheus_client formats the samples collected here. May run in a worker thread while the
 loop goes on counting (see `instruments`).
 """
 
@@ -32,14 +32,14 @@ _TOTAL: Final = "_total"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A definition and what has been measured for it."""
+    """A definition and its family of instruments."""
 
     definition: Definition
     family: AnyFamily
 
 
 class FamilyCollector(Collector):
-    """Gives prometheus_client the entries in order of their names, without the disabled ones."""
+    """Collector of the enabled entries, sorted by name."""
 
     def __init__(self, entries: Iterable[Entry], disabled: frozenset[str] = frozenset()) -> None:
         self._entries = sorted(
@@ -48,7 +48,7 @@ class FamilyCollector(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """Metrics with their samples; those without any child yet are left out, as upstream."""
+        """Yield metrics with their samples; those without any child are omitted, as upstream."""
         for entry in self._entries:
             metric = _metric(entry)
             if metric.samples:
@@ -56,7 +56,7 @@ class FamilyCollector(Collector):
 
 
 def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """The text for a scraper's `Accept` header, and its content type."""
+    """Return the text for a scraper's `Accept` header, and its content type."""
     encoder, content_type = choose_encoder(accept)
     return encoder(registry), content_type
 
@@ -96,5 +96,5 @@ def _add_histogram(metric: Metric, labels: Mapping[str, str], child: FastHistogr
 
 
 def _bound(bound: float) -> str:
-    """The text of `le` as Go prints it (`1`, not `1.0`), so that upstream's queries match."""
+    """Return `le` as Go prints it (`1`, not `1.0`), so that upstream's queries match."""
     return str(int(bound)) if bound.is_integer() else str(bound)

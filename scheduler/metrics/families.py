@@ -1,7 +1,7 @@
-"""The families of one process: one per definition, made on first mention.
+"""The families of one process, one per definition.
 
-Two reporters that name the same definition share one family; that is how PreEnqueue, run by the
-queue, and Filter, run by the engine, end up under one metric.
+Two recorders that name the same metric share its family, such as the queue's for PreEnqueue and the
+engine's for the other extension points.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Families:
         self._entries = {each.name: Entry(each, _family(each)) for each in definitions}
 
     def entries(self) -> tuple[Entry, ...]:
-        """Everything there is."""
+        """Return all definitions with their families."""
         return tuple(self._entries.values())
 
     def counter(self, name: str) -> Family[FastCounter]:

@@ -20,7 +20,7 @@ LabelValues = tuple[str, ...]
 
 
 class FastCounter:
-    """A number that grows."""
+    """A number that only grows."""
 
     __slots__ = ("value",)
 
@@ -32,7 +32,7 @@ class FastCounter:
         self.value += amount
 
     def reset(self) -> None:
-        """Start again at 0."""
+        """Set the value to 0."""
         self.value = 0.0
 
 
@@ -53,7 +53,7 @@ class FastGauge:
         self.value += delta
 
     def reset(self) -> None:
-        """Nothing: a gauge states what is, and forgetting it would make the next delta a lie."""
+        """Do nothing: a gauge holds a current state, to which later deltas refer."""
 
 
 class FastHistogram:
@@ -75,18 +75,18 @@ class FastHistogram:
 
     @property
     def count(self) -> int:
-        """Observations so far."""
+        """Return the number of observations."""
         return sum(self.counts)
 
     def cumulative(self) -> Iterator[int]:
-        """How many observations are at most each bound, then how many there are at all."""
+        """Yield the number of observations up to each bound, then of all."""
         total = 0
         for count in list(self.counts):
             total += count
             yield total
 
     def reset(self) -> None:
-        """Forget every observation."""
+        """Drop all observations."""
         self.counts = [0] * len(self.counts)
         self.sum = 0.0
 
@@ -95,9 +95,9 @@ Instrument = TypeVar("Instrument", bound="FastCounter | FastGauge | FastHistogra
 
 
 class Family(dict[LabelValues, Instrument], Generic[Instrument]):
-    """The instruments of one metric by label values: `family[values]` makes what is not there yet.
+    """The instruments of one metric by label values; `family[values]` creates a missing one.
 
-    A child stays for ever, also over `reset`, so callers may keep it.
+    A child is never removed, not even by `reset`, so callers may keep it.
     """
 
     __slots__ = ("_make",)

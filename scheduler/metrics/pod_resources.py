@@ -1,7 +1,7 @@
-"""`/metrics/resources`: what every pod requests and may use, as upstream's `kube_pod_resource_*`.
+"""`/metrics/resources`: requests and limits of every pod, as upstream's `kube_pod_resource_*`.
 
-Computed for one scrape from the pods handed in, which may be 150,000: written straight as text, in
-a worker thread. Pods are read only. One whose quantities cannot be read is left out.
+Computed per scrape, for up to 150,000 pods: written directly as text, in a worker thread. Pods are
+only read. A pod with an unreadable quantity is omitted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def render_pod_resources(pods: Iterable[Pod]) -> bytes:
-    """Both metrics for all pods that have not ended on a node; nothing at all without any."""
+    """Return both metrics of all pods that have not finished; empty without any."""
     lines: dict[str, list[str]] = {LIMIT: [], REQUEST: []}
     for pod in pods:
         if pod.spec.node_name and pod.status.phase in _TERMINAL:
@@ -47,7 +47,7 @@ def render_pod_resources(pods: Iterable[Pod]) -> bytes:
 
 
 def unit(resource: str) -> str:
-    """The unit of a resource's samples; empty for counts of devices.
+    """Return the unit of a resource's samples; empty for counts of devices.
 
     >>> unit("cpu"), unit("hugepages-2Mi"), unit("attachable-volumes-x"), unit("example.com/gpu")
     ('cores', 'bytes', 'integer', '')
@@ -64,7 +64,7 @@ def _metric(name: str, lines: list[str]) -> str:
 
 
 def _labels(pod: Pod) -> tuple[str, str]:
-    """The labels all samples of a pod share, before and after the resource's own."""
+    """Return the labels shared by all samples of a pod, before and after the resource's own."""
     labels = {
         "namespace": pod.metadata.namespace,
         "node": pod.spec.node_name,

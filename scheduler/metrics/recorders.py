@@ -1,4 +1,4 @@
-"""What engine, queue and client report, mapped to metrics: one class per Protocol of theirs.
+"""Recorders of engine, queue, client and others: one class for each of their Protocols.
 
 Every method is one lookup by a tuple of labels and one addition. None raises, none formats.
 """
@@ -37,28 +37,28 @@ class EngineRecorder:
         self._late_cycles = families.counter("kubestow_cycle_time_budget_exceeded_total")
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
-        """One run of an extension point over all its plugins."""
+        """Observe one run of an extension point over all its plugins."""
         self._points[point, status, profile].observe(seconds)
 
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """One call of one plugin, on sampled attempts."""
+        """Observe one call of one plugin, on sampled attempts."""
         self._plugins[plugin, point, status].observe(seconds)
 
     def algorithm(self, seconds: float) -> None:
-        """PreFilter to host selection, PostFilter included."""
+        """Observe the time from PreFilter to the choice of a node, PostFilter included."""
         self._algorithm.observe(seconds)
 
     def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
-        """A plugin was called at PreFilter, Filter, PreScore or Score; `count` is the nodes."""
+        """Count calls of a plugin at PreFilter, Filter, PreScore or Score, one for each node."""
         self._evaluations[plugin, point, profile].inc(count)
 
     def over_budget(self, plugin: str, point: str, seconds: float) -> None:
-        """A scalar plugin used more of a cycle than its time budget; worth a line as well."""
+        """Count and log a scalar plugin that used more of a cycle than its time budget."""
         self._over_budget[plugin, point].inc()
         _log.warning("plugin over its time budget", plugin=plugin, point=point, seconds=seconds)
 
     def cycle_over_budget(self, profile: str, result: str) -> None:
-        """A cycle used its budget up, or was not begun because another had."""
+        """Count a cycle that used up its budget, or was skipped because another had."""
         self._late_cycles[profile, result].inc()
 
 
@@ -90,38 +90,38 @@ class QueueRecorder(QueueMetrics):
             self._pending[queue,].set(0.0)
 
     def incoming_pods(self, queue: str, event: str) -> None:
-        """A pod was put into `queue` because of `event`."""
+        """Count a pod put into `queue` by `event`."""
         self._incoming[queue, event].inc()
 
     def pending_pods(self, queue: str, delta: int) -> None:
-        """The size of a queue changed."""
+        """Change the size of a queue."""
         self._pending[queue,].add(delta)
 
     def unschedulable_pods(self, plugin: str, profile: str, delta: int) -> None:
-        """The number of queued pods that a plugin rejected last changed."""
+        """Change the number of queued pods that a plugin rejected last."""
         self._unschedulable[plugin, profile].add(delta)
 
     def inflight_events(self, event: str, delta: int) -> None:
-        """The number of recorded events changed; popped pods count under `PodPopped`."""
+        """Change the number of recorded events; popped pods count under `PodPopped`."""
         self._inflight[event,].add(delta)
 
     def hint_error(self, plugin: str, event: str) -> None:
-        """A hint function raised."""
+        """Count a hint function that raised."""
         self._hint_errors[plugin, event].inc()
 
     def hint_duration(
         self, plugin: str, event: str, hint: QueueingHint | None, seconds: float
     ) -> None:
-        """One call of a hint function; None means that it raised."""
+        """Observe one call of a hint function; a hint of None means that it raised."""
         answer = "Error" if hint is None else hint.value
         self._hints[plugin, event, answer].observe(seconds)
 
     def pre_enqueue_duration(self, profile: str, status: str, seconds: float) -> None:
-        """One run of PreEnqueue over all its plugins."""
+        """Observe one run of PreEnqueue over all its plugins."""
         self._points[_PRE_ENQUEUE, status, profile].observe(seconds)
 
     def plugin_duration(self, plugin: str, status: str, seconds: float) -> None:
-        """One call of a PreEnqueue plugin."""
+        """Observe one call of a PreEnqueue plugin."""
         self._plugins[plugin, _PRE_ENQUEUE, status].observe(seconds)
 
 
@@ -178,37 +178,37 @@ class ClientRecorder:
         self._leader = families.gauge("leader_election_master_status")
 
     def request(self, verb: str, code: str, seconds: float) -> None:
-        """A request ended."""
+        """Record a request that ended."""
         self._requests[code, verb, self.host].inc()
         self._durations[verb, self.host].observe(seconds)
 
     def throttled(self, verb: str, seconds: float) -> None:
-        """The client's own rate limit held a request back."""
+        """Observe the delay of a request by the client's own rate limit."""
         self._throttled[verb, self.host].observe(seconds)
 
     def listed(self, plural: str, items: int, seconds: float) -> None:
-        """A reflector finished a list."""
+        """Record a list that a reflector finished."""
         self._listed[plural,].inc(items)
         self._list_durations[plural,].observe(seconds)
 
     def watch_events(self, plural: str, count: int) -> None:
-        """A reflector received a batch."""
+        """Count a batch of events that a reflector received."""
         self._watch_events[plural,].inc(count)
 
     def watch_ended(self, plural: str, cause: str) -> None:
-        """A watch or list ended."""
+        """Count a watch or list that ended."""
         self._watch_ended[plural, str(cause)].inc()
 
     def malformed(self, plural: str) -> None:
-        """An object could not be read and was skipped."""
+        """Count an object that was skipped as malformed."""
         self._malformed[plural,].inc()
 
     def kube_event(self, outcome: str) -> None:
-        """A Kubernetes Event was sent, aggregated, dropped or failed."""
+        """Count a Kubernetes Event that was sent, aggregated, dropped or failed."""
         self._kube_events[outcome,].inc()
 
     def leader(self, name: str, leading: bool) -> None:
-        """This process began or stopped leading under Lease `name`."""
+        """Set whether this process leads under Lease `name`."""
         self._leader[name,].set(1.0 if leading else 0.0)
 
 
@@ -222,11 +222,11 @@ class QuotaRecorder:
         self._errors = families.counter("scheduler_resource_quota_writer_errors_total")[()]
 
     def written(self) -> None:
-        """The usage of a quota was written."""
+        """Count a write of a quota's usage."""
         self._writes.inc()
 
     def failed(self) -> None:
-        """It was not."""
+        """Count a failed write of a quota's usage."""
         self._errors.inc()
 
 
@@ -243,21 +243,21 @@ class BridgeRecorder:
         self._active = families.gauge("kubestow_node_provisioning_bridge_active")[()]
 
     def patched(self, status: str, reason: str, source: str) -> None:
-        """A pod's condition was written."""
+        """Count a pod's condition that was written."""
         self._patches[status, reason, source].inc()
 
     def event_lag(self, seconds: float) -> None:
-        """An event arrived this long after it happened."""
+        """Observe the age of an event on arrival."""
         self._lag.observe(seconds)
 
     def conflicting_managers(self, pods: int) -> None:
-        """How many pods were left to another writer."""
+        """Set the number of pods left to another manager."""
         self._yielded.set(pods)
 
     def degraded(self, degraded: bool) -> None:
-        """Whether events cannot be read."""
+        """Set whether events cannot be read."""
         self._degraded.set(1.0 if degraded else 0.0)
 
     def active(self, active: bool) -> None:
-        """Whether events are followed."""
+        """Set whether events are followed."""
         self._active.set(1.0 if active else 0.0)

@@ -1,8 +1,8 @@
-"""SchedulerMetrics: everything the process measures, behind one object per process.
+"""SchedulerMetrics: all metrics of one process.
 
-`engine`, `queue`, `client`, `bridge` and `quota` are handed to the parts below, which know them by
-their own Protocols; the service calls the rest. Nothing is global: two schedulers in one process
-(tests, the simulator) measure apart.
+`engine`, `queue`, `client`, `bridge` and `quota` go to the parts below, which know them by their
+own Protocols; the service calls the rest. Nothing is global: two schedulers in one process (tests,
+the simulator) have separate metrics.
 
 Written from the event loop only. `exposition` may run in a worker thread, after `refresh` on the
 loop.
@@ -34,7 +34,7 @@ _ATTEMPTS_LABELS = (*map(str, range(_MANY_ATTEMPTS)), f"{_MANY_ATTEMPTS}+")
 
 
 class SchedulerMetrics:
-    """Counts what happens and prints it for Prometheus. Times are in seconds."""
+    """Recorder and exposition of all metrics. Times are in seconds."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class SchedulerMetrics:
         disabled: Collection[str] = (),
         process: bool = True,
     ) -> None:
-        """Wire everything.
+        """Create all metrics.
 
         Args:
-            registry: where to expose; by default one of its own.
+            registry: registry to expose; by default a new one.
             host: the API server's `host:port`, a label of the client's metrics.
-            build: what to report as build information; by default what is installed.
+            build: build information; by default that of the installed distribution.
             disabled: names of metrics that are not exposed (`--disabled-metrics`).
             process: expose CPU, memory and descriptors of this process as well.
         """
@@ -104,49 +104,52 @@ class SchedulerMetrics:
     # -- attempts ----------------------------------------------------------------------------------
 
     def attempt(self, result: str, profile: str, seconds: float) -> None:
-        """An attempt ended `scheduled`, `unschedulable` or `error`, `seconds` after the pop."""
+        """Record an attempt that ended with `result` `seconds` after the pop.
+
+        `result` is `scheduled`, `unschedulable` or `error`.
+        """
         labels = (result, profile)
         self._attempts[labels].inc()
         self._attempt_durations[labels].observe(seconds)
 
     def bound(self, attempts: int, sli_seconds: float) -> None:
-        """A pod was bound in its `attempts`-th attempt, `sli_seconds` after it was first active."""
+        """Record a bind in the `attempts`-th attempt, `sli_seconds` after the first activation."""
         self._pod_attempts.observe(attempts)
         self._sli[_ATTEMPTS_LABELS[min(attempts, _MANY_ATTEMPTS)],].observe(sli_seconds)
 
     def permit_wait(self, result: str, seconds: float) -> None:
-        """A wait at Permit ended with status `result`."""
+        """Observe a wait at Permit that ended with status `result`."""
         self._permit_waits[result,].observe(seconds)
 
     def preemption(self, victims: int = 0) -> None:
-        """PostFilter looked for victims; `victims` of them are evicted, 0 when none were found."""
+        """Record a search for victims; `victims` of them are evicted, 0 if none were found."""
         self._preemption_attempts.inc()
         if victims:
             self._preemption_victims.observe(victims)
 
     def binding_cycles(self, delta: int) -> None:
-        """Binding cycles began (+1) or ended (-1)."""
+        """Change the number of binding cycles: begun (+1) or ended (-1)."""
         self._binding.add(delta)
 
     def bind_outcome(self, outcome: str) -> None:
-        """A bind request was settled."""
+        """Count a settled bind request."""
         self._bind_outcomes[outcome,].inc()
 
     def kubelet_rejection(self, reason: str) -> None:
-        """The kubelet of its node did not admit a pod of ours."""
+        """Count a pod of ours that the kubelet of its node did not admit."""
         self._rejections[reason,].inc()
 
     def node_recheck(self, *, fits: bool) -> None:
-        """A chosen node was filtered again because others had changed it."""
+        """Count a chosen node that was filtered again after another writer changed it."""
         self._rechecks["fits" if fits else "rejected",].inc()
 
     def extender_request(self, extender: str, verb: str, result: str, seconds: float) -> None:
-        """A call of an extender ended `success` or `error`."""
+        """Record a call of an extender that ended `success` or `error`."""
         self._extender_requests[extender, verb, result].inc()
         self._extender_durations[extender, verb].observe(seconds)
 
     def extender_not_called(self, extender: str, verb: str) -> None:
-        """The circuit breaker kept a call from being made."""
+        """Count a call that the circuit breaker stopped."""
         self._extender_requests[extender, verb, "not_called"].inc()
 
     def extender_circuit(
@@ -156,7 +159,7 @@ class SchedulerMetrics:
         *,
         open: bool,  # noqa: A002 - a breaker's word
     ) -> None:
-        """A circuit breaker is open or closed now."""
+        """Set whether a circuit breaker is open."""
         self._extender_breakers[extender, verb].set(1.0 if open else 0.0)
 
     def reuse(self, profile: str, *, hits: int, misses: int) -> None:
@@ -167,29 +170,29 @@ class SchedulerMetrics:
     # -- events, cache, loop -----------------------------------------------------------------------
 
     def event_handling(self, event: str, seconds: float) -> None:
-        """One change of an object was taken in; `event` is a `ClusterEvent.label`."""
+        """Observe the handling of one change; `event` is a `ClusterEvent.label`."""
         self._handling[event,].observe(seconds)
 
     def handler_error(self, plural: str) -> None:
-        """A change of an object could not be taken in."""
+        """Count a change of an object that its handler failed to apply."""
         self._handler_errors[plural,].inc()
 
     def cache_size(self, *, nodes: int, pods: int, assumed_pods: int) -> None:
-        """What the cache holds now; `nodes` counts those that are gone and still have pods."""
+        """Set the sizes of the cache; `nodes` includes deleted ones that still have pods."""
         self._nodes.set(nodes)
         self._pods.set(pods)
         self._assumed_pods.set(assumed_pods)
 
     def deferred_namespaces(self, count: int) -> None:
-        """So many namespaces are popped after all others now."""
+        """Set the number of namespaces whose pods are popped after all others."""
         self._deferred.set(count)
 
     def loop_lag(self, seconds: float) -> None:
-        """The event loop ran a timer this late."""
+        """Observe the delay of a timer of the event loop."""
         self._loop_lag.observe(seconds)
 
     def features(self, gates: Iterable[tuple[str, str, bool]]) -> None:
-        """Feature gates in force: name, stage (`Alpha`, `Beta`, `GA`), and whether it is on."""
+        """Set the feature gates: name, stage (`Alpha`, `Beta`, `GA`), and whether it is on."""
         for name, stage, enabled in gates:
             label = "" if stage == "GA" else stage.upper()
             self._features[name, label].set(1.0 if enabled else 0.0)
@@ -199,22 +202,22 @@ class SchedulerMetrics:
     def add_source(self, source: Callable[[SchedulerMetrics], None]) -> None:
         """Call `source(self)` before every exposition, on the loop; it must be quick.
 
-        For what is cheaper to read than to follow.
+        For values that are cheaper to read than to follow.
         """
         self._sources.append(source)
 
     def refresh(self) -> None:
-        """Ask the sources. On the event loop, before `exposition`."""
+        """Call the sources. On the event loop, before `exposition`."""
         for source in self._sources:
             source(self)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """The metrics as text and its content type, for a scraper's `Accept` header.
+        """Return the metrics as text and its content type, for a scraper's `Accept` header.
 
         OpenMetrics where asked for, else the classic text format. Safe in a worker thread.
         """
         return render(self.registry, accept)
 
     def reset(self) -> None:
-        """Zero counters and histograms (`DELETE /metrics`). Gauges state what is, and stay."""
+        """Zero counters and histograms (`DELETE /metrics`). Gauges hold current states and stay."""
         self._families.reset()

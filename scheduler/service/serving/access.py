@@ -1,9 +1,9 @@
-"""Who asks, and whether they may: authentication and authorisation of the endpoints.
+"""Authentication and authorisation of requests to the endpoints.
 
 Both are delegated to the API server (TokenReview, SubjectAccessReview), so that the cluster's RBAC
-decides. Answers are remembered for ten seconds; a question asked twice at the same time is put
-once. Without a client everybody is anonymous and only what is open to everybody is allowed, as
-upstream without a kubeconfig. Tokens are never kept: the cache knows their digest.
+decides. Results are cached for ten seconds; concurrent equal reviews are sent once. Without a
+client every request is anonymous and only open paths are allowed, as upstream without a kubeconfig.
+Tokens are never kept: the cache has their digests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_TOKEN_BYTES: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a request proves itself with."""
+    """The credentials of a request."""
 
     #: Bearer token; empty when there is none.
     token: str = field(default="", repr=False)
@@ -47,36 +47,36 @@ class Credentials:
 
 
 class AccessUnknownError(Exception):
-    """No answer could be had; the message says why, for the log."""
+    """A review failed; the message gives the reason, for the log."""
 
 
 class Authenticator(Protocol):
-    """Finds out who asks."""
+    """Authentication of requests."""
 
     async def authenticate(self, credentials: Credentials) -> UserInfo | None:
-        """The user; None when the credentials are bad.
+        """Return the user; None if the credentials are invalid.
 
         Raises:
-            AccessUnknownError: nobody could tell.
+            AccessUnknownError: the review failed.
         """
         ...
 
 
 class Authorizer(Protocol):
-    """Decides what a user may do."""
+    """Authorisation of users."""
 
     async def authorize(self, user: UserInfo, verb: str, path: str) -> bool:
         """Whether `user` may `verb` (an HTTP method in lower case) the path.
 
         Raises:
-            AccessUnknownError: nobody could tell.
+            AccessUnknownError: the review failed.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class TokenVerdict:
-    """A reviewed token: whose it is, or None."""
+class TokenReviewResult:
+    """A reviewed token: its user, or None."""
 
     user: UserInfo | None
 
@@ -89,7 +89,7 @@ ReviewAccess = Callable[[UserInfo, str, str], Awaitable[bool]]
 
 
 class DelegatedAuthenticator:
-    """Client certificates first, then tokens; everybody else is anonymous."""
+    """Authenticator by client certificate, then by token; other requests are anonymous."""
 
     def __init__(
         self,
@@ -98,10 +98,10 @@ class DelegatedAuthenticator:
         ttl: float = TTL_SECONDS,
         clock: Clock | None = None,
     ) -> None:
-        """Without `review` tokens mean nothing."""
+        """Prepare; without `review` tokens are ignored."""
         self._review = review
         self._ttl = ttl
-        self._cache: ReviewCache[TokenVerdict] = ReviewCache(clock or SystemClock())
+        self._cache: ReviewCache[TokenReviewResult] = ReviewCache(clock or SystemClock())
 
     async def authenticate(self, credentials: Credentials) -> UserInfo | None:
         """See `Authenticator`."""
@@ -118,18 +118,18 @@ class DelegatedAuthenticator:
         ask = partial(self._ask, self._review, credentials.token)
         return (await self._cache.get(key, ask, lambda _: self._ttl)).user
 
-    async def _ask(self, review: ReviewToken, token: str) -> TokenVerdict:
+    async def _ask(self, review: ReviewToken, token: str) -> TokenReviewResult:
         try:
             user = await review(token)
         except RequestError as error:
             raise AccessUnknownError(f"cannot review a token: {error}") from error
         if user is None:
-            return TokenVerdict(None)
-        return TokenVerdict(_with_group(user, AUTHENTICATED_GROUP))
+            return TokenReviewResult(None)
+        return TokenReviewResult(_with_group(user, AUTHENTICATED_GROUP))
 
 
 class DelegatedAuthorizer:
-    """Open paths and `system:masters`, then the API server; without one nothing else is allowed."""
+    """Authorizer of open paths and `system:masters`, then by the API server if there is one."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class DelegatedAuthorizer:
         denied_ttl: float = TTL_SECONDS,
         clock: Clock | None = None,
     ) -> None:
-        """`open_paths` are matched exactly; a trailing `*` matches whatever begins so."""
+        """Prepare; `open_paths` are matched exactly, or by prefix with a trailing `*`."""
         self._review = review
         self._open = frozenset(path for path in open_paths if not path.endswith("*"))
         self._open_prefixes = tuple(path[:-1] for path in open_paths if path.endswith("*"))
@@ -153,7 +153,7 @@ class DelegatedAuthorizer:
             return True
         if self._review is None:
             return False
-        # A digest: paths are as long as a stranger likes, and the cache is bounded by entries.
+        # A digest: clients choose the length of paths, and the cache is bounded by entries.
         question = (user.username, user.uid, user.groups, user.extra, verb, path)
         key = hashlib.sha256(repr(question).encode("utf-8", "surrogatepass")).digest()
         ask = partial(self._ask, self._review, user, verb, path)
@@ -173,7 +173,7 @@ class DelegatedAuthorizer:
 
 
 def certificate_user(certificate: Mapping[str, Any]) -> UserInfo | None:
-    """The user a verified client certificate names: common name, and organisations as groups."""
+    """Return the user of a verified certificate: common name, organisations as groups."""
     subject = [pair for attribute in certificate.get("subject", ()) for pair in attribute]
     names = [value for key, value in subject if key == "commonName"]
     if not names:
@@ -183,7 +183,7 @@ def certificate_user(certificate: Mapping[str, Any]) -> UserInfo | None:
 
 
 def bearer_token(header: str | None) -> str:
-    """The token of an `Authorization` header, or nothing.
+    """Return the token of an `Authorization` header, or the empty string.
 
     >>> bearer_token("bearer abc"), bearer_token("Basic abc"), bearer_token(None)
     ('abc', '', '')

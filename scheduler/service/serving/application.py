@@ -1,7 +1,7 @@
-"""The endpoints: the handler of every request (framework-cycle-config.md 8.3).
+"""The handler of requests to the endpoints.
 
-Every request is authenticated, authorised and answered. Refusals are kube-scheduler's, byte for
-byte; other errors have fixed texts. Nothing here listens: see `server`.
+Every request is authenticated, then authorised. Refusals are kube-scheduler's, byte for byte; other
+errors have fixed texts. `server` listens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scheduler.service.serving import access, debug_pages
 from scheduler.service.serving.access import Authenticator, Authorizer, Credentials
 from scheduler.service.serving.connections import client_of
 from scheduler.service.serving.debug_pages import DebugPages
-from scheduler.service.serving.health import ENDPOINTS, HealthAnswer, HealthChecks
+from scheduler.service.serving.health import ENDPOINTS, HealthChecks, HealthResponse
 from scheduler.service.serving.server import Handler
 from scheduler.service.serving.slis import HealthSlis
 
@@ -43,24 +43,24 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 
 class MetricsSource(Protocol):
-    """What `SchedulerMetrics` offers here."""
+    """The part of `SchedulerMetrics` that is served."""
 
     def refresh(self) -> None:
-        """Bring gauges up to date. On the loop."""
+        """Update gauges. On the loop."""
         ...
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """Text and content type. In a worker thread."""
+        """Return text and content type. In a worker thread."""
         ...
 
     def reset(self) -> None:
-        """Zero what counts."""
+        """Zero counters and histograms."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """What is served."""
+    """The sources of the endpoints."""
 
     health: HealthChecks
     metrics: MetricsSource
@@ -132,11 +132,11 @@ class _Handlers:
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
-        # A scrape is tens of milliseconds of CPU in a thread; one after the other is enough.
+        # A scrape takes tens of milliseconds of CPU in a thread, so one at a time.
         self._scraping = asyncio.Lock()
 
     def health(self, endpoint: str, request: web.BaseRequest) -> web.Response:
-        """All checks of an endpoint."""
+        """Run all checks of an endpoint."""
         answer = self._endpoints.health.answer(
             endpoint,
             verbose="verbose" in request.query,
@@ -145,12 +145,12 @@ class _Handlers:
         return _health_response(answer)
 
     def one_check(self, endpoint: str, check: str) -> web.Response:
-        """A single check, with the reason of its failure."""
+        """Run a single check, with the reason of its failure."""
         answer = self._endpoints.health.answer_one(endpoint, check)
         return not_found() if answer is None else _health_response(answer)
 
     async def metrics(self, request: web.BaseRequest) -> web.Response:
-        """Everything measured, in the format the scraper prefers."""
+        """Return all metrics in the format that the scraper prefers."""
         source = self._endpoints.metrics
         async with self._scraping:
             source.refresh()
@@ -159,32 +159,32 @@ class _Handlers:
         return _text(body, content_type)
 
     async def reset_metrics(self, _: web.BaseRequest) -> web.Response:
-        """Zero what counts."""
+        """Zero counters and histograms."""
         self._endpoints.metrics.reset()
         return _text(b"metrics reset\n")
 
     async def slis(self, request: web.BaseRequest) -> web.Response:
-        """Results of the health checks."""
+        """Return the results of health checks."""
         body, content_type = self._endpoints.slis.exposition(request.headers.get("Accept", ""))
         return _text(body, content_type)
 
     async def resources(self, _: web.BaseRequest) -> web.Response:
-        """Requests and limits of all pods, from one moment."""
+        """Return requests and limits of all pods, as of one moment."""
         pods = self._endpoints.pods()
         async with self._scraping:
             body = await asyncio.to_thread(render_pod_resources, pods)
         return _text(body, "text/plain; version=0.0.4; charset=utf-8")
 
     async def configz(self, _: web.BaseRequest) -> web.Response:
-        """The effective configuration."""
+        """Return the effective configuration."""
         return await _json(self._endpoints.configz())
 
     async def version(self, _: web.BaseRequest) -> web.Response:
-        """What this build is."""
+        """Return the version of this build."""
         return await _json(self._endpoints.version)
 
     async def set_verbosity(self, request: web.BaseRequest) -> web.Response:
-        """Change the log level while running; the body is the number."""
+        """Set the log level; the body is the number."""
         body = (await request.content.read(MAX_NUMBER_BYTES)).decode("ascii", "replace").strip()
         set_verbosity = self._endpoints.set_verbosity
         if set_verbosity is None or not body.isdecimal() or len(body) > 4:
@@ -193,11 +193,11 @@ class _Handlers:
         return _text(f"successfully set klog.logging.verbosity to {int(body)}".encode())
 
     async def debug_index(self, _: web.BaseRequest) -> web.Response:
-        """The names of the debug pages."""
+        """Return the names of the debug pages."""
         return await _json([f"/debug/{name}" for name in self._endpoints.debug.names()])
 
     async def debug_page(self, request: web.BaseRequest) -> web.Response:
-        """One debug page."""
+        """Return one debug page."""
         page = self._endpoints.debug.get(request.path.removeprefix("/debug/"))
         if page is None:
             return not_found()
@@ -211,9 +211,9 @@ class _Handlers:
 
 
 class _Limit:
-    """Bounds the requests at work, all of them and those of one client.
+    """Bound of concurrent requests, in total and per client.
 
-    Health checks that anybody may ask for are always answered.
+    Health checks that are open to everyone are exempt.
     """
 
     def __init__(self, handler: Handler) -> None:
@@ -279,17 +279,17 @@ class _Access:
         try:
             return await self._authenticator.authenticate(credentials)
         except access.AccessUnknownError as error:
-            # As upstream: who cannot be identified is refused, whatever the cause.
+            # As upstream: an unidentified client is refused, whatever the cause.
             self._log.warning("cannot authenticate a request", error=str(error))
             return None
 
 
 def not_found() -> web.Response:
-    """What Go's HTTP server says."""
+    """Return the 404 of Go's HTTP server."""
     return _error(404, "404 page not found")
 
 
-def _health_response(answer: HealthAnswer) -> web.Response:
+def _health_response(answer: HealthResponse) -> web.Response:
     response = _text(answer.body.encode())
     response.set_status(200 if answer.healthy else 500)
     return response

@@ -69,14 +69,14 @@ _TLS13_SUITES: Final = frozenset(
 
 
 class ServingError(Exception):
-    """The endpoints cannot be served; the message says why."""
+    """The endpoints cannot be served, for the reason in the message."""
 
 
 class CertificateSource(Protocol):
-    """Where certificate and key come from."""
+    """Source of certificate and key."""
 
     def stamp(self) -> Hashable:
-        """Changes when `load` would give something else. Raises OSError."""
+        """Return a value that changes when `load` would load another pair. Raises OSError."""
         ...
 
     def load(self, context: ssl.SSLContext) -> None:
@@ -86,19 +86,19 @@ class CertificateSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FilePair:
-    """Two PEM files, replaced by whoever manages them."""
+    """Two PEM files, which another process may replace."""
 
     certificate: Path
     key: Path
 
     def stamp(self) -> Hashable:
-        """Times, sizes and inodes: a mounted Secret is replaced by switching a link."""
+        """Return times, sizes and inodes: a mounted Secret is replaced by switching a link."""
         found = [path.stat() for path in (self.certificate, self.key)]
         return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
 
     def load(self, context: ssl.SSLContext) -> None:
         """See `CertificateSource`."""
-        # A password, so that an encrypted key is an error and not a question on the terminal.
+        # With a password an encrypted key is an error instead of a prompt on the terminal.
         context.load_cert_chain(self.certificate, self.key, password="")
 
 
@@ -109,11 +109,11 @@ class SelfSigned:
     clock: Clock
 
     def stamp(self) -> Hashable:
-        """The number of the half life."""
+        """Return the number of the half-life."""
         return self.clock.monotonic() // RENEW_AFTER_SECONDS
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Make a pair. OpenSSL reads files only: they live for a moment, for us alone."""
+        """Make a pair, in private temporary files, since OpenSSL reads only files."""
         certificate, key = _new_pair(self.clock)
         with tempfile.TemporaryDirectory(prefix="kubestow-tls-") as folder:
             pair = _write_pair(Path(folder), certificate, key)
@@ -129,7 +129,7 @@ class ServingTls:
         """Build the context and load the first pair.
 
         Raises:
-            ServingError: something given cannot be used.
+            ServingError: a setting or file is unusable.
         """
         clock = clock or SystemClock()
         self._clock = clock
@@ -147,7 +147,7 @@ class ServingTls:
     def refresh(self) -> None:
         """Load a changed pair. Called for each connection; looks at files every ten seconds.
 
-        A pair that cannot be used (half written, say) is logged, and the one in use stays.
+        An unusable pair (half written, say) is logged, and the current one stays.
         """
         now = self._clock.monotonic()
         if now < self._next_check:
@@ -186,7 +186,7 @@ class ServingTls:
 
 
 def minimum_version(name: str) -> ssl.TLSVersion:
-    """The lowest TLS version for a value of `--tls-min-version`."""
+    """Return the lowest TLS version for a value of `--tls-min-version`."""
     try:
         return _MINIMUM_VERSIONS[name]
     except KeyError:
@@ -195,7 +195,7 @@ def minimum_version(name: str) -> ssl.TLSVersion:
 
 
 def cipher_string(suites: tuple[str, ...]) -> str:
-    """OpenSSL's list for values of `--tls-cipher-suites`; empty for its own choice."""
+    """Return OpenSSL's list for values of `--tls-cipher-suites`; empty for its own choice."""
     unknown = [each for each in suites if each not in _CIPHER_SUITES and each not in _TLS13_SUITES]
     if unknown:
         raise ServingError(
@@ -224,7 +224,7 @@ def _source(options: ServingOptions, clock: Clock) -> CertificateSource:
 
 
 def _new_pair(clock: Clock) -> tuple[bytes, bytes]:
-    # Behind it stands `cryptography`, 8 MiB that who brings a certificate can do without.
+    # It imports `cryptography`, 8 MiB that are not needed with a given certificate.
     from scheduler.service.serving.self_signed import make_pair  # noqa: PLC0415
 
     return make_pair(datetime.fromtimestamp(clock.now(), UTC), VALID_FOR)

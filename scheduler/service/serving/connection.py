@@ -1,10 +1,10 @@
 """One accepted connection: the socket before its first byte, the TLS handshake, one HTTP request.
 
-Each stage has its deadline, and `cut` ends any of them at once. Nothing is spent on a socket that
-stays silent but its place in the table: TLS state and a task exist from the first byte on.
+Each stage has its deadline, and `cut` ends any of them at once. A silent socket costs only its
+entry in the table: TLS state and a task exist from the first byte on.
 
-HTTP is aiohttp's. Added here: a bound on what a connection may send, and fixed answers to what is
-no HTTP, of which the log gets a line now and then.
+HTTP is aiohttp's. Added here: a bound on the bytes of a connection, and fixed responses to
+malformed requests, with rate-limited log lines.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Connection:
         self._loop.add_reader(accepted.fileno(), self._readable)
 
     def cut(self) -> None:
-        """End it now, whatever its stage."""
+        """Close the connection now, whatever its stage."""
         if self._owns_socket:
             self._close_socket()
         if self._opening is not None:
@@ -81,7 +81,7 @@ class Connection:
         self._end()
 
     async def wait_closed(self) -> None:
-        """Wait for the end of what `cut` ended."""
+        """Wait for the end of a connection that was cut."""
         if self._opening is not None:
             await asyncio.wait((self._opening,))
         if self._transport is not None:
@@ -130,7 +130,7 @@ class Connection:
                 ssl_handshake_timeout=timeout,
             )
         except (OSError, asyncio.CancelledError):
-            # No TLS, or none we accept; or it was cut. Its transport closes the socket.
+            # No acceptable TLS, or the connection was cut. Its transport closes the socket.
             self._end()
 
     def _close_socket(self) -> None:
@@ -148,7 +148,7 @@ class Connection:
 
 
 class RequestProtocol(web.RequestHandler):
-    """HTTP on one connection, with our own words about what is wrong with a request."""
+    """HTTP on one connection, with fixed texts for malformed requests."""
 
     def __init__(self, server: web.Server, connection: Connection, log: LimitedLog) -> None:
         super().__init__(
@@ -176,7 +176,7 @@ class RequestProtocol(web.RequestHandler):
         self.connection.lost()
 
     def data_received(self, data: bytes) -> None:
-        """Pass on, up to a bound: what comes after it is dropped until the deadline."""
+        """Pass data on, up to a bound; further data is dropped until the deadline."""
         self._received += len(data)
         if self._received <= MAX_RECEIVED_BYTES:
             super().data_received(data)
@@ -188,9 +188,9 @@ class RequestProtocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a malformed request, or one whose handler failed; the text tells nothing of it."""
+        """Respond to a malformed request, or one whose handler failed, with a fixed text."""
         if status == 400:
-            # Not the message: it quotes what was sent.
+            # Not the message: it quotes the request.
             self._log.warning(
                 "malformed request",
                 client=self.connection.client,
@@ -206,7 +206,7 @@ class RequestProtocol(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **fields: Any) -> None:
-        """What else aiohttp has to say; once in a while."""
+        """Log other errors of aiohttp, rate-limited."""
         error = fields.get("exc_info")
         if isinstance(error, BaseException):
             self._log.exception("cannot serve a connection", error)

@@ -1,8 +1,8 @@
-"""Accepted connections by client and stage, and which of them to close when there are too many.
+"""Accepted connections by client and stage, and the choice of those to close at the limit.
 
 Pure bookkeeping. Invariant: when whatever `add` returns is removed, neither the total nor the
 connections of one client exceed their limit. The newest connection is never refused: an older one
-makes room, silent ones first, so a stranger who only opens connections displaces no request.
+is closed, silent ones first, so that a client that only opens connections displaces no request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Connection = TypeVar("Connection", bound=Hashable)
 
 
 class Stage(IntEnum):
-    """How far a connection has come; the lower, the sooner it makes room."""
+    """Progress of a connection; the lowest stage is closed first."""
 
     #: Accepted, nothing received.
     SILENT = 0
@@ -39,7 +39,7 @@ class _Group(Generic[Connection]):
         return sum(map(len, self.stages))
 
     def first(self) -> Connection:
-        """The oldest of the lowest stage."""
+        """Return the oldest connection of the lowest stage."""
         return next(connection for stage in self.stages for connection in stage)
 
 
@@ -57,11 +57,11 @@ class ConnectionTable(Generic[Connection]):
         return len(self._places)
 
     def connections(self) -> list[Connection]:
-        """All of them, in no particular order."""
+        """Return all connections, in no particular order."""
         return list(self._places)
 
     def add(self, connection: Connection, client: Hashable) -> Connection | None:
-        """Take in a silent connection; returns the one to close instead of it, if any."""
+        """Add a silent connection; return the one to close instead, if any."""
         group = self._clients.setdefault(client, _Group())
         victim = None
         if len(group) >= self._limit_per_client:
@@ -72,14 +72,14 @@ class ConnectionTable(Generic[Connection]):
         return victim
 
     def advance(self, connection: Connection, stage: Stage) -> None:
-        """Move a connection to another stage; nothing happens when it was removed."""
+        """Move a connection to another stage, unless it was removed."""
         place = self._places.get(connection)
         if place is not None:
             self._leave(connection, *place)
             self._enter(connection, place[0], stage)
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection; it may have been forgotten before."""
+        """Remove a connection; it may have been removed before."""
         place = self._places.pop(connection, None)
         if place is None:
             return
@@ -88,7 +88,7 @@ class ConnectionTable(Generic[Connection]):
             del self._clients[place[0]]
 
     def oldest(self) -> Connection | None:
-        """The connection to close when descriptors run out."""
+        """Return the connection to close when descriptors run out."""
         return self._all.first() if self._places else None
 
     def _enter(self, connection: Connection, client: Hashable, stage: Stage) -> None:
@@ -105,9 +105,9 @@ _MAPPED: Final = "::ffff:"
 
 
 def client_of(host: str) -> str:
-    """The key under which a peer's address is counted: IPv4 as it is, IPv6 by its /64.
+    """Return the key under which a peer's address is counted: IPv4 unchanged, IPv6 by its /64.
 
-    Whoever has one IPv6 address usually has a whole /64 of them.
+    A client with one IPv6 address usually has a whole /64.
 
     >>> client_of("::ffff:10.0.0.1"), client_of("2001:db8:1:2:3::1"), client_of("fe80::1%eth0")
     ('10.0.0.1', '2001:db8:1:2::/64', 'fe80::/64')

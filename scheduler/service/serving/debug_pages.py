@@ -1,7 +1,7 @@
-"""`/debug/<name>`: JSON pages that parts of the scheduler offer about themselves.
+"""`/debug/<name>`: JSON pages about parts of the scheduler.
 
-A page is a callable that gets the query and returns records; what it returns is encoded at once, on
-the loop, so that it shows one moment. Pages that could be long limit themselves.
+A page is a callable from the query to records, which are encoded at once, on the loop, so that they
+show one moment. Pages that could be long limit themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DebugPages:
         """Offer `/debug/<name>`.
 
         Raises:
-            ValueError: the name is taken, or no good in a path.
+            ValueError: the name is taken, or invalid in a path.
         """
         if not _NAME.match(name):
             msg = f"debug page {name!r}: use lower-case words, digits, - and /"
@@ -43,16 +43,16 @@ class DebugPages:
         self._pages[name] = page
 
     def names(self) -> tuple[str, ...]:
-        """What there is, sorted."""
+        """Return the names of all pages, sorted."""
         return tuple(sorted(self._pages))
 
     def get(self, name: str) -> Page | None:
-        """A page, or None."""
+        """Return a page, or None."""
         return self._pages.get(name)
 
 
 def finish(encoded: bytes) -> bytes:
-    """JSON for readers: indented, without credentials, with a line end for terminals.
+    """Return indented JSON without credentials, with a final newline.
 
     Takes a while for long pages, and may be called in a thread.
     """
@@ -61,12 +61,12 @@ def finish(encoded: bytes) -> bytes:
 
 
 def compact(data: object) -> bytes:
-    """JSON in one line."""
+    """Return JSON in one line."""
     return msgspec.json.encode(data, enc_hook=_plain)
 
 
 def _plain(value: Any) -> object:
-    """What msgspec does not know: NumPy scalars and arrays as numbers, the rest by its text."""
+    """Convert what msgspec cannot: NumPy scalars and arrays to numbers, the rest to text."""
     for method in ("tolist", "item"):
         convert = getattr(value, method, None)
         if callable(convert):

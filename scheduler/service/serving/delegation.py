@@ -1,4 +1,4 @@
-"""The reviews behind `access`, put to a real API server through `scheduler.client`."""
+"""The reviews behind `access`, sent to the API server through `scheduler.client`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scheduler.service.serving.access import DelegatedAuthenticator, DelegatedAu
 def delegated_authenticator(
     client: ApiClient | None, options: AccessOptions
 ) -> DelegatedAuthenticator:
-    """Authentication by TokenReview. `client` must have no leader fence; None for no kubeconfig."""
+    """Return an authenticator by TokenReview; `client` has no leader fence, None: no kubeconfig."""
     review = None if client is None else partial(_token_user, client)
     return DelegatedAuthenticator(review, ttl=options.token_ttl)
 
 
 def delegated_authorizer(client: ApiClient | None, options: AccessOptions) -> DelegatedAuthorizer:
-    """Authorisation by SubjectAccessReview. `client` as in `delegated_authenticator`."""
+    """Return an authorizer by SubjectAccessReview; `client` as in `delegated_authenticator`."""
     review = None if client is None else partial(_allowed, client)
     return DelegatedAuthorizer(
         review,

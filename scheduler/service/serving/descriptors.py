@@ -1,7 +1,7 @@
-"""File descriptors: as many as this process may have, and how many of them connections may take.
+"""Limits of file descriptors: of the process, and of connections to the endpoints.
 
-What connections to the endpoints may not take remains for the API server, extenders and files, so
-that strangers who connect cannot keep a leader from renewing its Lease.
+The rest remains for the API server, extenders and files, so that clients of the endpoints cannot
+keep a leader from renewing its Lease.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ requests and leader election; the rest for extenders, files, and what is being c
 
 
 def raise_soft_limit() -> tuple[int, int]:
-    """Raise the soft limit of open files to the hard one; returns both as they are then.
+    """Raise the soft limit of open files to the hard one; return both.
 
     As Go programs do: the low soft limit protects users of select(2), which nothing here is.
     """
@@ -30,13 +30,13 @@ def raise_soft_limit() -> tuple[int, int]:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError):
-            # macOS refuses what it calls unlimited; what is there must do.
+            # macOS refuses the hard limit "unlimited"; the soft limit stays.
             return soft, hard
     return hard, hard
 
 
 def connection_limit(soft: int | None = None) -> int:
-    """How many connections may be open with a soft limit of `soft` (default: the one in force).
+    """Return the limit of connections for a soft limit of `soft` (default: the one in force).
 
     >>> connection_limit(20_000), connection_limit(1024), connection_limit(256)
     (512, 256, 16)

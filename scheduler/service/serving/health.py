@@ -1,8 +1,8 @@
-"""Health checks by endpoint, and the exact texts kube-scheduler answers with.
+"""Health checks by endpoint, with the exact response texts of kube-scheduler.
 
 A check is a callable: None means healthy, a text is the reason why not. Reasons are for the log and
-for those allowed to ask for a single check; the three endpoints themselves are open to everybody
-and withhold them (framework-cycle-config.md 8.3).
+for clients allowed to read a single check; the three endpoints themselves are open to everyone and
+withhold them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Observer = Callable[[str, str, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class HealthAnswer:
-    """What an endpoint answers: 200 or 500."""
+class HealthResponse:
+    """The response of an endpoint: 200 or 500."""
 
     healthy: bool
     body: str
@@ -55,7 +55,7 @@ class HealthChecks:
         *,
         advisory: bool = False,
     ) -> None:
-        """Add a check to some endpoints; an advisory one is shown and leaves their answer alone.
+        """Add a check to some endpoints; an advisory one is shown but does not affect their status.
 
         Raises:
             ValueError: an endpoint has a check of this name already, or does not exist.
@@ -72,12 +72,12 @@ class HealthChecks:
                 self._advisory.add((endpoint, name))
 
     def names(self, endpoint: str) -> tuple[str, ...]:
-        """The checks of an endpoint."""
+        """Return the names of an endpoint's checks."""
         return tuple(self._checks[endpoint])
 
     def answer(
         self, endpoint: str, *, verbose: bool = False, excluded: Iterable[str] = ()
-    ) -> HealthAnswer:
+    ) -> HealthResponse:
         """Run all checks of an endpoint. Failures are always verbose."""
         unknown = set(excluded)
         lines: list[str] = []
@@ -97,21 +97,21 @@ class HealthChecks:
             quoted = ", ".join(f'"{name}"' for name in sorted(unknown))
             lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
         if healthy and not verbose:
-            return HealthAnswer(healthy=True, body="ok")
+            return HealthResponse(healthy=True, body="ok")
         lines.append(f"{endpoint} check {'passed' if healthy else 'failed'}")
-        return HealthAnswer(healthy, "\n".join(lines) + "\n")
+        return HealthResponse(healthy, "\n".join(lines) + "\n")
 
-    def answer_one(self, endpoint: str, name: str) -> HealthAnswer | None:
-        """Run one check; None when the endpoint has none of that name."""
+    def answer_one(self, endpoint: str, name: str) -> HealthResponse | None:
+        """Run one check; None if the endpoint has none of that name."""
         if name not in self._checks[endpoint]:
             return None
         reason = self.reason(endpoint, name)
         if reason is None:
-            return HealthAnswer(healthy=True, body="ok")
-        return HealthAnswer(healthy=False, body=f"internal server error: {redact_text(reason)}\n")
+            return HealthResponse(healthy=True, body="ok")
+        return HealthResponse(healthy=False, body=f"internal server error: {redact_text(reason)}\n")
 
     def reason(self, endpoint: str, name: str) -> str | None:
-        """Run one check; why it fails, or None. A check that raises fails."""
+        """Run one check; return why it fails, or None. A check that raises fails."""
         try:
             reason = self._checks[endpoint][name]()
         except Exception as error:  # noqa: BLE001 - check boundary: it is not healthy, that is all
@@ -129,7 +129,7 @@ class HealthChecks:
 
 
 def healthy() -> str | None:
-    """The check `ping`: the process answers."""
+    """Return None: the check `ping` always passes."""
     return None
 
 
@@ -141,14 +141,14 @@ def scheduler_checks(
     advisory: Mapping[str, Check] | None = None,
     observer: Observer | None = None,
 ) -> HealthChecks:
-    """The checks of kube-scheduler under its names.
+    """Return the checks of kube-scheduler under its names.
 
     Args:
         shutdown: fails as soon as the process is ending.
         handler_sync: fails until every handler has seen its initial list.
         leader_election: fails when we lead and have not renewed for too long; None: no election.
-        advisory: shown by /readyz?verbose and asked alone, without making anything unready.
-        observer: told every result.
+        advisory: shown by /readyz?verbose and served alone; they do not affect readiness.
+        observer: called with every result.
     """
     checks = HealthChecks(observer)
     if leader_election is None:

@@ -1,4 +1,4 @@
-"""Listening sockets, and accepting from them without ever stopping to."""
+"""Listening sockets, and an acceptor that survives errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 
 
 def listen(options: ServingOptions) -> list[socket.socket]:
-    """Listening sockets for the address: all of both families where it names none.
+    """Return listening sockets for the address; of both families if it is unspecified.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -55,7 +55,7 @@ def _listen(
 
 
 class Acceptor:
-    """Hands every accepted connection on, in batches; pauses when there are no descriptors."""
+    """Acceptor of connections, in batches; pauses when there are no descriptors."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Acceptor:
         accepted: Callable[[socket.socket, str], None],
         exhausted: Callable[[OSError], None],
     ) -> None:
-        """`accepted` gets socket and host; `exhausted` is called before each pause."""
+        """Prepare; `accepted` gets socket and host, `exhausted` is called before each pause."""
         self._listener = listener
         self._accepted = accepted
         self._exhausted = exhausted
@@ -71,7 +71,7 @@ class Acceptor:
         self._pause: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Accept from now on."""
+        """Start accepting."""
         self._pause = None
         self._loop.add_reader(self._listener.fileno(), self._accept)
 
@@ -90,7 +90,7 @@ class Acceptor:
                 return
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
-                    # The client has gone again, or a network error of this one connection.
+                    # The client disconnected, or a network error of this one connection.
                     continue
                 # The listener stays readable: without a pause the loop would do nothing else.
                 self._loop.remove_reader(self._listener.fileno())

@@ -1,8 +1,8 @@
-"""Remembered answers of the API server: bounded, expiring, and asked for once at a time.
+"""Cache of reviews by the API server: bounded, expiring, one request per key at a time.
 
-Anybody on the network may send made-up tokens, so what that costs is limited: so many entries of
-constant size, so many questions at once and a second, so many seconds for one answer. Errors are
-not remembered.
+Any client on the network may send invalid tokens, so their cost is bounded: the number of entries
+of constant size, of requests at once and per second, and the duration of a request. Errors are not
+cached.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ BURST: Final = 400
 
 @dataclass(slots=True)
 class _Turn:
-    """One question in progress, and how many wait for its answer."""
+    """One request in progress, and the number of its waiters."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
 
 
 class ReviewCache(Generic[Answer]):
-    """Answers by key. Used from one event loop."""
+    """Results by key. Used from one event loop."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class ReviewCache(Generic[Answer]):
         ask: Callable[[], Awaitable[Answer]],
         ttl: Callable[[Answer], float],
     ) -> Answer:
-        """The remembered answer, or `ask()`'s, remembered for `ttl(answer)` seconds.
+        """Return the cached result, or that of `ask()`, cached for `ttl(result)` seconds.
 
-        Whatever `ask` raises goes to the caller.
+        Exceptions of `ask` propagate.
         """
         answer = self._remembered(key)
         if answer is not None:

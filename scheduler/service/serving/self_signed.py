@@ -1,4 +1,4 @@
-"""Makes the certificate that is served where nobody gives one. It vouches for nothing."""
+"""The self-signed certificate that is served if none is given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
 def make_pair(now: datetime, valid_for: timedelta) -> tuple[bytes, bytes]:
-    """A self-signed certificate for `localhost` and the loopback addresses, and its key, as PEM."""
+    """Return a certificate for `localhost` and the loopback addresses, and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"localhost@{int(now.timestamp())}")])
     names = x509.SubjectAlternativeName(
@@ -28,7 +28,7 @@ def make_pair(now: datetime, valid_for: timedelta) -> tuple[bytes, bytes]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # An hour of difference between two clocks must not matter.
+        # Clocks may differ by an hour.
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + valid_for)
         .add_extension(names, critical=False)

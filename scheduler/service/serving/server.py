@@ -1,9 +1,9 @@
-"""The HTTPS server around a request handler: what it listens on, and what bounds every connection.
+"""The HTTPS server of a request handler, with bounds on every connection.
 
 Invariants: a connection is counted before its TLS handshake, serves one request and ends, finished
-or not, after a fixed time; there is a limit on all of them and on those of one client, and an older
-one gives way to the newest (`connections`). So a client that is slow, silent or hostile costs an
-entry in a table for some seconds, and a health probe always gets through.
+or not, after a fixed time; all connections and those of one client are limited, and at the limit an
+older one is closed for the newest (`connections`). So a client that is slow, silent or hostile
+costs an entry in a table for some seconds, and a health probe always gets through.
 
 One request for each connection because nothing else bounds how slowly the next head may trickle in;
 with the elliptic-curve key a handshake costs a fraction of a millisecond, and probes open a new
@@ -62,7 +62,7 @@ class HttpsServer:
         *,
         max_connections: int | None = None,
     ) -> None:
-        """`tls` None serves plain HTTP, which only tests want.
+        """Prepare; without `tls` it serves plain HTTP, which only tests do.
 
         `max_connections`: by default as many as the descriptors allow.
         """
@@ -81,7 +81,7 @@ class HttpsServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """Return the port that is listened on."""
         return self._port
 
     async def __aenter__(self) -> Self:
@@ -125,13 +125,13 @@ class HttpsServer:
         await asyncio.gather(*(connection.wait_closed() for connection in left))
 
     def statistics(self) -> ServerStatistics:
-        """Connections now and since the start."""
+        """Return the connections now and since the start."""
         return ServerStatistics(
             len(self._connections), self._accepted, self._timed_out, self._displaced
         )
 
     def _accept(self, accepted: socket.socket, host: str) -> None:
-        """Take in a new connection; a callback of the loop, so it must not raise."""
+        """Add a new connection; a callback of the loop, so it must not raise."""
         if self._tls is not None:
             self._tls.refresh()
         self._accepted += 1
@@ -180,7 +180,7 @@ class HttpsServer:
 
 
 class _Request(web.BaseRequest):
-    """A request whose response gets the headers that all of ours have."""
+    """A request whose response gets the headers common to all."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         """Called when the headers are complete."""

@@ -1,4 +1,4 @@
-"""`/metrics/slis`: how the health checks went, as service level indicators.
+"""`/metrics/slis`: results of health checks, as service level indicators.
 
 Kept apart from the other metrics, as upstream does: these are scraped often, and are few.
 """
@@ -38,10 +38,10 @@ class HealthSlis:
         self._registry.register(FamilyCollector(families.entries()))
 
     def __call__(self, name: str, endpoint: str, healthy: bool) -> None:
-        """Take one result."""
+        """Record one result."""
         self._last[name, endpoint].set(1.0 if healthy else 0.0)
         self._total[name, "success" if healthy else "error", endpoint].inc()
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """The text and its content type."""
+        """Return the text and its content type."""
         return render(self._registry, accept)
