@@ -30,19 +30,7 @@ def build_reflectors(
 ) -> tuple[Reflector[Any], ...]:
     """Build a reflector for each watched resource, with a lister over its store; none runs yet."""
     configuration = connections.configuration
-    handlers = EventHandlers(
-        state.cache,
-        scheduling.queue,
-        state.waiting_pods,
-        scheduler_names=profiles.frameworks,
-        registered=scheduling.registered,
-        subscriptions=state.subscriptions,
-        clock=connections.clock,
-        metrics=connections.metrics,
-        features=scheduling.features,
-        rejected=controllers.rejected_pods,
-        honor_foreign_nominations=configuration.options.honor_foreign_nominations,
-    )
+    handlers = _handlers(connections, state, profiles, scheduling, controllers)
     idle_timeout = seconds(configuration.options.watch_idle_timeout)
 
     def reflector(
@@ -88,6 +76,28 @@ def build_reflectors(
         for plural in watched_plurals(scheduling.registered, plugins, state.subscriptions.plurals)
     )
     return (nodes, pods, *others)
+
+
+def _handlers(
+    connections: Connections,
+    state: State,
+    profiles: Profiles,
+    scheduling: Scheduling,
+    controllers: Controllers,
+) -> EventHandlers:
+    return EventHandlers(
+        state.cache,
+        scheduling.queue,
+        state.waiting_pods,
+        scheduler_names=profiles.frameworks,
+        registered=scheduling.registered,
+        subscriptions=state.subscriptions,
+        clock=connections.clock,
+        metrics=connections.metrics,
+        features=scheduling.features,
+        rejected=controllers.rejected_pods,
+        honor_foreign_nominations=connections.configuration.options.honor_foreign_nominations,
+    )
 
 
 def _kept_pods(connections: Connections, profiles: Profiles) -> KeepRaw[Any] | None:

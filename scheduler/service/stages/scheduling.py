@@ -105,17 +105,7 @@ def build_scheduling(
         timed=state.subscriptions.timed,
     )
     for name, handle in profiles.handles.items():
-        evaluator = Evaluator(
-            profiles.frameworks[name],
-            state.cache.table,
-            queue.nominator,
-            state.listers,
-            random=connections.random,
-            own_schedulers=tuple(profiles.frameworks),
-            observe=metrics.preemption,
-            review=state.extenders.review,
-            check=budget.check,
-        )
+        evaluator = _evaluator(name, connections, state, profiles, queue, budget)
         handle.connect(SchedulingParts(queue, evaluator, binding.preempt, failures.relabel))
     return Scheduling(queue, registered, features, engine, gates, failures, binding, loop)
 
@@ -182,6 +172,27 @@ def _engine(
         waiting_pods=state.waiting_pods,
         on_plugin_error=_log_plugin_error,
         extenders=state.extenders,
+    )
+
+
+def _evaluator(
+    name: str,
+    connections: Connections,
+    state: State,
+    profiles: Profiles,
+    queue: SchedulingQueue,
+    budget: CycleBudget,
+) -> Evaluator:
+    return Evaluator(
+        profiles.frameworks[name],
+        state.cache.table,
+        queue.nominator,
+        state.listers,
+        random=connections.random,
+        own_schedulers=tuple(profiles.frameworks),
+        observe=connections.metrics.preemption,
+        review=state.extenders.review,
+        check=budget.check,
     )
 
 
