@@ -15,9 +15,9 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from scheduler.cli.demo_audience import follow, watch_lines, watch_live
-from scheduler.cli.demo_audit import audit
-from scheduler.cli.demo_performing import (
+from simulator.demos.audience import follow, watch_lines, watch_live
+from simulator.demos.morning.audit import audit
+from simulator.demos.performing import (
     Interruption,
     can_draw,
     log_file_option,
@@ -25,17 +25,17 @@ from scheduler.cli.demo_performing import (
     port_option,
     say,
 )
-from scheduler.cli.demo_show import DemoError, DemoOptions, Running, opened, play
-from scheduler.cli.demo_story import SHOW_SECONDS
+from simulator.demos.runner import DemoError, DemoOptions, Running, opened, play
+from simulator.demos.morning.story import SHOW_SECONDS
 from scheduler.cli.main import LazyCommand
 from scheduler.cli.reporting import EXIT_INTERRUPTED
 
 STORIES: Final = {
     "zone-stockout": LazyCommand(
-        "scheduler.cli.demo_zone_stockout", "A zone is sold out; strict spreading gives way."
+        "simulator.demos.zone_stockout.story", "A zone is sold out; strict spreading gives way."
     ),
     "gpu-queue": LazyCommand(
-        "scheduler.cli.demo_gpu_queue", "Ten GPU jobs, eight GPUs of quota: two wait."
+        "simulator.demos.gpu_queue.story", "Ten GPU jobs, eight GPUs of quota: two wait."
     ),
 }
 """Stories by name, in the order of the help. Each is a click command `command` in its module."""

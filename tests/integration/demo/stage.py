@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.cli.demo_board import POOL, ZONE, Board
-from simulator.demo import SCHEDULER
+from simulator.demos.morning.cluster import POOL, ZONE, Board
+from simulator.demos.morning.objects import SCHEDULER
 from simulator.objects import JsonObject
 from simulator.store import Store
 

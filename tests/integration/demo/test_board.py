@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.cli.demo_audit import audit
-from scheduler.cli.demo_board import MERGE_SECONDS, Board
-from scheduler.cli.demo_story import Story
-from scheduler.cli.demo_waits import NodeReason, WaitGroup, node_reasons
+from simulator.demos.morning.audit import audit
+from simulator.demos.morning.cluster import MERGE_SECONDS, Board
+from simulator.demos.morning.story import Story
+from simulator.demos.morning.waits import NodeReason, WaitGroup, node_reasons
 from simulator.store import Change
 from tests.integration.demo.stage import MESSAGE, Stage
 

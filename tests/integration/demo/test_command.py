@@ -20,7 +20,7 @@ import yaml
 from click.testing import CliRunner
 
 from scheduler.cli.demo import command
-from simulator.demo import SCHEDULER
+from simulator.demos.morning.objects import SCHEDULER
 
 PROGRAM = (sys.executable, "-c", "from scheduler.cli.demo import command; command()")
 LIMIT = 300

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from rich.console import Console
 
-from scheduler.cli.demo_gpu_board import GpuBoard
-from simulator import gpu_queue
-from simulator.gpu_queue import GPU, JOBS, KEY, LIMIT, QUOTA
+from simulator.demos.gpu_queue.jobs import GpuBoard
+from simulator.demos.gpu_queue import objects
+from simulator.demos.gpu_queue.objects import GPU, JOBS, KEY, LIMIT, QUOTA
 from simulator.objects import JsonObject
 from simulator.store import Change, Version
 from tests.integration.demo.test_command import LIMIT as SECONDS

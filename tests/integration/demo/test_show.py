@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli import demo_show
-from scheduler.cli.demo_show import DemoError, DemoOptions, Running, opened, play
-from scheduler.cli.demo_story import SHOW_SECONDS, Beat, Story, tell
-from scheduler.cli.demo_story import Stage as Hands
+from simulator.demos import runner
+from simulator.demos.runner import DemoError, DemoOptions, Running, opened, play
+from simulator.demos.morning.story import SHOW_SECONDS, Beat, Story, tell
+from simulator.demos.morning.story import Stage as Hands
 from scheduler.service.application import Application
 from simulator import EmbeddedCluster
-from simulator.demo import demo_cluster
+from simulator.demos.morning.objects import demo_cluster
 from tests.integration.demo.stage import Stage
 
 

@@ -7,10 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from scheduler.cli.demo_audience import NewsReader
-from scheduler.cli.demo_board import MERGE_SECONDS
-from scheduler.cli.demo_view import DemoView
-from simulator.demo import demo_cluster
+from simulator.demos.audience import NewsReader
+from simulator.demos.morning.cluster import MERGE_SECONDS
+from simulator.demos.morning.view import DemoView
+from simulator.demos.morning.objects import demo_cluster
 from tests.integration.demo.stage import Stage
 
 FREE_LINES = 3

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from scheduler.cli.demo import command
-from scheduler.cli.demo_show import DemoError
-from scheduler.cli.demo_timeline import MERGE_SECONDS, Timeline
-from scheduler.cli.demo_zone_stockout import Story, milestones
+from simulator.demos.runner import DemoError
+from simulator.demos.board import MERGE_SECONDS, Timeline
+from simulator.demos.zone_stockout.story import Story, milestones
 from simulator import EmbeddedCluster, zone_stockout
 from tests.integration.demo.test_command import LIMIT, read_until, run, running
 from tests.unit.repository.tree import ROOT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.api import Api
-from simulator.demo import demo_cluster
+from simulator.demos.morning.objects import demo_cluster
 from simulator.objects import copy_tree
 
 

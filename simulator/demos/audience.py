@@ -13,9 +13,9 @@ from typing import Final
 from rich.console import Console
 from rich.live import Live
 
-from scheduler.cli.demo_board import MERGE_SECONDS, Board, News
-from scheduler.cli.demo_show import Running
-from scheduler.cli.demo_view import DemoView
+from simulator.demos.morning.cluster import MERGE_SECONDS, Board, News
+from simulator.demos.runner import Running
+from simulator.demos.morning.view import DemoView
 
 _FRAME_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 0.25

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from scheduler.cli.demo_board import Board
+from simulator.demos.morning.cluster import Board
 from simulator import EmbeddedCluster
 from simulator.api import MERGE_PATCH
-from simulator.demo import GPU, SCHEDULER, ZONES, DemoCluster
+from simulator.demos.morning.objects import GPU, SCHEDULER, ZONES, DemoCluster
 from simulator.objects import JsonObject, copy_tree
 
 SHOW_SECONDS: Final = 14.0

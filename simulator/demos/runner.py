@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from config import FeatureGates
-from scheduler.cli.demo_audit import audit
-from scheduler.cli.demo_board import Board
-from scheduler.cli.demo_story import SHOW_SECONDS, Beat, Stage, Story, tell
+from simulator.demos.morning.audit import audit
+from simulator.demos.morning.cluster import Board
+from simulator.demos.morning.story import SHOW_SECONDS, Beat, Stage, Story, tell
 from scheduler.service.application import Application
 from scheduler.service.options import (
     RunOptions,
@@ -30,7 +30,7 @@ from scheduler.service.options import (
     read_configuration,
 )
 from simulator import EmbeddedCluster
-from simulator.demo import SCHEDULER, demo_cluster
+from simulator.demos.morning.objects import SCHEDULER, demo_cluster
 from simulator.store import Change
 
 _log = structlog.get_logger(__name__)

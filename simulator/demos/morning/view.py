@@ -19,8 +19,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from scheduler.cli.demo_board import PACE_SECONDS, Board, News, NewsKind, NodeLine, Share
-from scheduler.cli.demo_waits import WaitGroup
+from simulator.demos.morning.cluster import PACE_SECONDS, Board, News, NewsKind, NodeLine, Share
+from simulator.demos.morning.waits import WaitGroup
 
 _LARGE_WIDTH: Final = 96
 _ROOM_BELOW_NODES: Final = 9

@@ -20,7 +20,7 @@ import click
 import uvloop
 from rich.console import Console
 
-from scheduler.cli.demo_show import DemoError
+from simulator.demos.runner import DemoError
 from scheduler.framework import ConfigurationError
 from scheduler.service import logs
 

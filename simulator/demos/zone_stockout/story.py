@@ -18,21 +18,21 @@ from typing import Final, NamedTuple, get_args
 import click
 from rich.console import Console
 
-from scheduler.cli.demo_performing import (
+from simulator.demos.performing import (
     Interruption,
     log_file_option,
     perform,
     port_option,
     say,
 )
-from scheduler.cli.demo_show import DemoError, scheduling
-from scheduler.cli.demo_timeline import Timeline
+from simulator.demos.runner import DemoError, scheduling
+from simulator.demos.board import Timeline
 from scheduler.cli.reporting import EXIT_INTERRUPTED
 from simulator import EmbeddedCluster, SimClock
 from simulator.controllers.autoscaler_groups import Flavor
 from simulator.objects import JsonObject, dig
 from simulator.store import Change
-from simulator.zone_stockout import (
+from simulator.demos.zone_stockout.objects import (
     CRITERION,
     DEPLOYMENT,
     NAME,

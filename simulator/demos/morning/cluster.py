@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.api import Node, Pod
 from scheduler.api.requests import Resources, assigned_requests, node_allocatable
-from scheduler.cli.demo_waits import WaitGroup, headline, wait_groups, waiting_reason
+from simulator.demos.morning.waits import WaitGroup, headline, wait_groups, waiting_reason
 from simulator.store import Change
 
 ZONE: Final = "topology.kubernetes.io/zone"

@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from simulator.gpu_queue import GPU, JOBS, KEY, LIMIT, QUOTA
+from simulator.demos.gpu_queue.objects import GPU, JOBS, KEY, LIMIT, QUOTA
 from simulator.objects import JsonObject, dig
 from simulator.store import Change
 

@@ -6,9 +6,9 @@ one counted afresh from what is stored at the end.
 
 from __future__ import annotations
 
-from scheduler.cli.demo_board import Board
-from scheduler.cli.demo_story import Story
-from scheduler.cli.demo_waits import waiting_reason
+from simulator.demos.morning.cluster import Board
+from simulator.demos.morning.story import Story
+from simulator.demos.morning.waits import waiting_reason
 
 
 def audit(watched: Board, recounted: Board, story: Story | None = None) -> list[str]:

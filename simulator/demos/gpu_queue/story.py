@@ -18,8 +18,8 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from scheduler.cli.demo_gpu_board import GpuBoard
-from scheduler.cli.demo_performing import (
+from simulator.demos.gpu_queue.jobs import GpuBoard
+from simulator.demos.performing import (
     Interruption,
     can_draw,
     log_file_option,
@@ -27,10 +27,10 @@ from scheduler.cli.demo_performing import (
     port_option,
     say,
 )
-from scheduler.cli.demo_show import DemoError, scheduling
+from simulator.demos.runner import DemoError, scheduling
 from scheduler.cli.reporting import EXIT_INTERRUPTED
 from simulator import EmbeddedCluster
-from simulator.gpu_queue import JOBS, KUEUE, LIMIT, NAMESPACE, jobs, namespace, nodes
+from simulator.demos.gpu_queue.objects import JOBS, KUEUE, LIMIT, NAMESPACE, jobs, namespace, nodes
 
 PATIENCE_SECONDS: Final = 25.0
 """After which the story counts as stuck."""

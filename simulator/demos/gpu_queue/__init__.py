@@ -1,0 +1,1 @@
+"""The story of `kubestow demo gpu-queue`: ten GPU jobs, eight GPUs of quota."""

@@ -1,0 +1,1 @@
+"""The story of `kubestow demo zone-stockout`: strict spreading gives way (KEP-3990)."""
