@@ -1,44 +1,29 @@
 """`kubestow demo`: the scheduler at work, with nothing else installed.
 
-Without an argument the morning of a small cluster; with one, a story of its own from a module
-`demo_<story>`. Here: options and last words of the first; what happens is in `demo_story`, what
-runs in `demo_show`, what is drawn in `demo_view`, what all stories share in `demo_performing`.
+Without an argument the morning of a small cluster; with one, a story of its own. Here: commands,
+flags, the log and the exit code; the stories are in `simulator.demos`.
 """
 
 from __future__ import annotations
 
-import asyncio
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
-from simulator.demos.audience import follow, watch_lines, watch_live
-from simulator.demos.morning.audit import audit
-from simulator.demos.performing import (
-    Interruption,
-    can_draw,
-    log_file_option,
-    perform,
-    port_option,
-    say,
-)
-from simulator.demos.runner import DemoError, DemoOptions, Running, opened, play
-from simulator.demos.morning.story import SHOW_SECONDS
-from scheduler.cli.main import LazyCommand
 from scheduler.cli.reporting import EXIT_INTERRUPTED
 
-STORIES: Final = {
-    "zone-stockout": LazyCommand(
-        "simulator.demos.zone_stockout.story", "A zone is sold out; strict spreading gives way."
-    ),
-    "gpu-queue": LazyCommand(
-        "simulator.demos.gpu_queue.story", "Ten GPU jobs, eight GPUs of quota: two wait."
-    ),
-}
-"""Stories by name, in the order of the help. Each is a click command `command` in its module."""
+if TYPE_CHECKING:
+    from simulator.controllers.autoscaler_groups import Flavor
+    from simulator.demos.story import Story
+
+_LOG_TAIL: Final = 12
+_MAX_ERRORS: Final = 8
 
 _HELP: Final = """\
 Watch kubestow schedule a small cluster. Needs no Kubernetes and no container engine.
@@ -68,45 +53,95 @@ Examples:
   kubestow demo --fast | tail -1
   kubestow demo zone-stockout    a story of its own; each has a --help
 """
+_ZONE_STOCKOUT_HELP: Final = """\
+A zone is sold out; strict spreading gives way, and only then.
 
-_GUIDE: Final = """
-The cluster keeps running. In another terminal:
+Deployment checkout wants 8 replicas spread over two zones, maxSkew 1, DoNotSchedule. Zone
+eu-1b has room for two of them, and its node group cannot grow: the cloud has nothing left
+there. An ordinary scheduler leaves three replicas Pending although eu-1a has room. Here the pods
+carry an annotation that says when the constraint may soften: when node provisioning failed.
 
-  export KUBECONFIG={kubeconfig}
-  kubectl get nodes
-  kubectl get pods -A --field-selector=status.phase=Pending
-  kubectl describe pod -n batch giant-1          # says why it waits
-  kubectl get events -n batch
+\b
+What the timeline shows, in minutes of the cluster's clock:
+  story       what you would do with kubectl
+  kubestow    placements, and pods that wait
+  autoscaler  the events of cluster-autoscaler or Karpenter: their real texts, and their silence
+  bridge      the pod condition that kubestow makes of these events
 
-  # let a gated pod go, and see it placed:
-  kubectl patch pod -n research prepare-4 --type=json \\
-    -p '[{{"op": "remove", "path": "/spec/schedulingGates"}}]'
-  # place a pod of your own:
-  kubectl run hello --image=nginx --overrides='{{"spec": {{"schedulerName": "kubestow"}}}}'
+The API server is a stock one that knows nothing of the feature. The manifest is in
+examples/zone-stockout and works on a real cluster unchanged. The exit code is 0 if everything
+happened in this order, 1 if not.
 
-Ctrl-C ends it.
+\b
+Examples:
+  kubestow demo zone-stockout              about 10 seconds
+  kubestow demo zone-stockout --speed 30   quicker
+  kubestow demo zone-stockout --serve      then look around with kubectl
+  kubestow demo zone-stockout --autoscaler karpenter
 """
+_GPU_QUEUE_HELP: Final = """\
+Ten GPU jobs, eight GPUs of quota.
+
+10 jobs of one GPU each are queued in namespace gpu-queue, whose quota is 8 GPUs. A
+stock quota would refuse the last two, or charge those that only wait. Here all of them are admitted
+with a scheduling gate and charge nothing. A small Kueue lets them go, two at a time. Eight are
+placed; two are held by quota, with a condition that no autoscaler takes for a reason to buy nodes,
+and placed as soon as a job ends. The nodes would have room for all ten.
+
+\b
+What the table shows, for each job:
+  gated      admitted over the limit, not charged
+  let go     the gate is gone
+  held       by quota: PodScheduled=False, reason ResourceQuotaValidated
+  running    placed and charged
+  done       finished; what it used is free
+
+Every change of a pod is audited: more than 8 GPUs bound at any moment, or a held pod that
+says Unschedulable, ends the demo with exit code 1. The API server is a stock one that knows nothing
+of the feature. The manifests are in examples/gpu-queue and work on a real cluster unchanged.
+
+\b
+Examples:
+  kubestow demo gpu-queue            about 12 seconds
+  kubestow demo gpu-queue --serve    then look around with kubectl
+"""
+
+_serve_option = click.option(
+    "--serve", is_flag=True, help="Keep cluster and scheduler running afterwards, for kubectl."
+)
+_port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="Port of the embedded API server on 127.0.0.1.  [default: a free one]",
+)
+_log_file_option = click.option(
+    "--log-file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Where to keep the scheduler's log. Without it, its warnings are shown if the demo fails.",
+)
 
 
 class StoryGroup(click.Group):
-    """Knows the stories by `STORIES` and imports one when it is told."""
+    """The stories, in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Those that exist."""
-        return [name for name, entry in STORIES.items() if entry.exists]
+        """Return the stories' names."""
+        return [*self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """Import a story."""
-        if cmd_name not in self.list_commands(ctx):
-            ctx.fail(f"no story {cmd_name!r}; there are: {', '.join(self.list_commands(ctx))}")
-        return STORIES[cmd_name].load()
+        """Return a story's command."""
+        if cmd_name not in self.commands:
+            ctx.fail(f"no story {cmd_name!r}; there are: {', '.join(self.commands)}")
+        return self.commands[cmd_name]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the stories without importing them."""
-        listed = [(name, STORIES[name].short_help) for name in self.list_commands(ctx)]
-        if listed:
-            with formatter.section("Stories"):
-                formatter.write_dl(listed)
+        """List the stories."""
+        with formatter.section("Stories"):
+            formatter.write_dl(
+                [(name, story.get_short_help_str()) for name, story in self.commands.items()]
+            )
 
 
 @click.group(
@@ -116,15 +151,11 @@ class StoryGroup(click.Group):
     invoke_without_command=True,
     subcommand_metavar="[STORY [OPTIONS]]",
 )
-@click.option(
-    "--serve",
-    is_flag=True,
-    help="Keep cluster and scheduler running afterwards, for kubectl.",
-)
+@_serve_option
 @click.option(
     "--duration",
     type=click.FloatRange(1, 600),
-    default=SHOW_SECONDS,
+    default=14.0,
     show_default=True,
     metavar="SECONDS",
     help="How long the story takes.",
@@ -133,8 +164,8 @@ class StoryGroup(click.Group):
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Another seed, another morning."
 )
-@port_option
-@log_file_option
+@_port_option
+@_log_file_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -146,61 +177,125 @@ def command(
     port: int,
     log_file: Path | None,
 ) -> None:
-    """Run the demo; leaves with its exit code."""
+    """Run the demo and exit with its status."""
     if ctx.invoked_subcommand is not None:
         _refuse_options_before(ctx)
         return
-    options = DemoOptions(seed=seed, duration=0.0 if fast else duration, port=port)
-    perform(lambda folder: _Demo(options, Console(), folder, serve=serve).run(), log_file)
+    from simulator.demos.morning.story import Morning
+
+    _run(
+        lambda: Morning(seed=seed, duration=0.0 if fast else duration, port=port),
+        log_file,
+        serve=serve,
+    )
+
+
+@command.command(
+    "zone-stockout",
+    help=_ZONE_STOCKOUT_HELP,
+    short_help="A zone is sold out; strict spreading gives way.",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(1, 60),
+    default=5.0,
+    show_default=True,
+    metavar="FACTOR",
+    help="Seconds of the cluster's clock in a real one.",
+)
+@click.option(
+    "--autoscaler",
+    "flavor",
+    type=click.Choice(("cluster-autoscaler", "karpenter")),
+    default="cluster-autoscaler",
+    show_default=True,
+    help="The autoscaler to imitate.",
+)
+@_serve_option
+@_port_option
+@_log_file_option
+def zone_stockout(
+    *, speed: float, flavor: Flavor, serve: bool, port: int, log_file: Path | None
+) -> None:
+    """Run the story and exit with its status."""
+    from simulator.demos.zone_stockout.story import ZoneStockout
+
+    _run(lambda: ZoneStockout(speed=speed, flavor=flavor, port=port), log_file, serve=serve)
+
+
+@command.command(
+    "gpu-queue",
+    help=_GPU_QUEUE_HELP,
+    short_help="Ten GPU jobs, eight GPUs of quota: two wait.",
+)
+@_serve_option
+@_port_option
+@_log_file_option
+def gpu_queue(*, serve: bool, port: int, log_file: Path | None) -> None:
+    """Run the story and exit with its status."""
+    from simulator.demos.gpu_queue.story import GpuQueue
+
+    _run(lambda: GpuQueue(port=port), log_file, serve=serve)
 
 
 def _refuse_options_before(ctx: click.Context) -> None:
-    """Options that stand before a story would do nothing."""
+    """Reject options that stand before a story: they would have no effect."""
     for name in ctx.params:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             flag = f"--{name.replace('_', '-')}"
             ctx.fail(f"{flag} stands before {ctx.invoked_subcommand}: write options behind it")
 
 
-class _Demo:
-    """One run of the command."""
+def _run(make: Callable[[], Story], log_file: Path | None, *, serve: bool) -> NoReturn:
+    """Run a story in a temporary folder and exit with its status.
 
-    def __init__(
-        self, options: DemoOptions, console: Console, folder: Path, *, serve: bool
-    ) -> None:
-        self._options = options
-        self._console = console
-        self._folder = folder
-        self._serve = serve
+    The scheduler's log goes to a file, because only the story may write to the terminal.
 
-    async def run(self) -> int:
-        """The show and what follows; returns the exit code."""
-        interruption = Interruption()
-        code = 0
-        async with opened(self._options, self._folder) as running:
-            if not await self._show(running, interruption):
-                code = EXIT_INTERRUPTED
-            elif self._serve:
-                say(self._console, _GUIDE.format(kubeconfig=running.kubeconfig))
-                say(self._console, str(running.totals))
-                await interruption.until(follow(running.board, self._console))
-                _check(running)
-            totals = running.totals
-        say(self._console, str(totals))
-        return code
+    Raises:
+        click.ClickException: what went wrong, with the last lines of the log.
+    """
+    import uvloop
+    from rich.console import Console
 
-    async def _show(self, running: Running, interruption: Interruption) -> bool:
-        """Whether the story came to its end."""
-        watch = watch_live if can_draw(self._console) else watch_lines
-        async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(watch(running, self._console), name="audience")
-            try:
-                return await interruption.until(play(running, self._options.duration))
-            finally:
-                watching.cancel()
+    from scheduler.framework import ConfigurationError
+    from scheduler.service import logs
+    from simulator.demos.runner import run
+    from simulator.demos.scheduling import DemoError
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubestow-demo-")))
+        log = log_file or folder / "scheduler.log"
+        try:
+            stream = stack.enter_context(log.open("w", encoding="utf-8"))
+        except OSError as error:
+            raise click.ClickException(f"--log-file {log}: {error.strerror}") from error
+        logs.configure("text", stream=stream)
+        errors: list[str] = []
+        ended = False
+        try:
+            ended = uvloop.run(run(make(), Console(), folder, serve=serve))
+        except* (DemoError, ConfigurationError) as failures:
+            errors = [str(failure) for failure in _leaves(failures)]
+        if errors:
+            stream.flush()
+            raise click.ClickException(_failure(errors, log))
+    sys.exit(0 if ended else EXIT_INTERRUPTED)
 
 
-def _check(running: Running) -> None:
-    problems = audit(running.board, running.recount())
-    if problems:
-        raise DemoError("\n".join(problems))
+def _failure(errors: list[str], log: Path) -> str:
+    """Return the text for what went wrong, with the last warnings and errors of the log."""
+    lines = [line for error in errors for line in error.splitlines()]
+    if len(lines) > _MAX_ERRORS:
+        lines[_MAX_ERRORS:] = [f"… and {len(lines) - _MAX_ERRORS} more"]
+    logged = log.read_text(encoding="utf-8").splitlines()
+    tail = [line for line in logged if "[info " not in line][-_LOG_TAIL:]
+    if tail:
+        lines += ["the scheduler logged:", *tail]
+    return "\n  ".join(["the demo failed:", *lines])
+
+
+def _leaves(group: BaseExceptionGroup[Exception]) -> list[Exception]:
+    found: list[Exception] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found

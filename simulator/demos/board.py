@@ -1,101 +1,123 @@
-"""A timeline of what happens in an embedded cluster: who did what, in simulated time, line by line.
+"""The board of a demo: what happened, line by line, and what went wrong.
 
-Reads the store's changes only, so that what it tells has happened. What several pods go through at
-the same moment is one line with their number. Lines come in the order of their first moment;
-on a terminal they have colours, elsewhere they are plain.
+A story fills it from the API server's store; audiences read it. Events of the same kind and key
+share a line, whose text may change for `merge_seconds`. Clocks are injected.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from rich.console import Console
-from rich.text import Text
-
-MERGE_SECONDS: Final = 0.3
-"""Real seconds in which the same thing, done to another pod, joins a line."""
-_LOOK_SECONDS: Final = 0.1
-_STYLES: Final = {
-    "story": "bold cyan",
-    "kubestow": "green",
-    "autoscaler": "yellow",
-    "bridge": "magenta",
-}
+_MAX_LINES: Final = 200
+_MERGE_LINES: Final = 6
+"""Only so many of the newest lines are merged with: older ones may have left the screen."""
 
 
 @dataclass(slots=True)
-class _Line:
-    who: str
-    text: str
+class News:
+    """One line about what happened, numbered from 1."""
+
+    number: int
     at: float
-    """Simulated seconds since the beginning."""
+    """Seconds on the story's clock since its beginning."""
     since: float
-    """The real clock then."""
-    whom: list[str] = field(default_factory=list)
+    """Seconds on the real clock when the line was added."""
+    kind: str
+    text: str
+    key: str = ""
+    """Lines with a key may still change for `merge_seconds`."""
+    members: dict[str, None] = field(default_factory=dict)
+    """The objects that the line is about, in order; for the story's use."""
+    count: int = 1
+
+    def __str__(self) -> str:
+        word = "FAULT" if self.kind == "fault" else self.kind
+        return f"{self.at:5.1f} s  {word:<8} {self.text}"
 
 
-class Timeline:
-    """Collects what happens and writes it. `now` is the cluster's clock, `real` a monotonic one."""
+class Board:
+    """News and faults of one story. Owner: the event loop that the API server runs on.
+
+    `clock` is the story's, `real_clock` a monotonic one; by default they are the same.
+    """
 
     def __init__(
-        self, console: Console, now: Callable[[], float], real: Callable[[], float]
+        self,
+        clock: Callable[[], float],
+        *,
+        real_clock: Callable[[], float] | None = None,
+        merge_seconds: float = 0.0,
     ) -> None:
-        self._console = console
-        self._now = now
-        self._real = real
-        self._start = now()
-        self._open: list[_Line] = []
-        self.happened: dict[str, float] = {}
-        """When each milestone was first reached, in simulated seconds."""
+        self._clock = clock
+        self._real_clock = real_clock or clock
+        self._merge_seconds = merge_seconds
+        self._started = clock()
+        self._added = 0
+        self._read = 0
+        self._changed = asyncio.Event()
+        self.news: deque[News] = deque(maxlen=_MAX_LINES)
+        self.faults: list[str] = []
 
     def begin(self) -> None:
-        """Count from now."""
-        self._start = self._now()
+        """Count the seconds from now."""
+        self._started = self._clock()
 
     def elapsed(self) -> float:
-        """Simulated seconds since the beginning."""
-        return self._now() - self._start
+        """Return the seconds since the beginning, on the story's clock."""
+        return self._clock() - self._started
 
-    def reach(self, milestone: str) -> None:
-        """Note the first time of something that must happen."""
-        self.happened.setdefault(milestone, self.elapsed())
+    # -- writing -----------------------------------------------------------------------------------
 
-    def tell(self, who: str, text: str, whom: str = "") -> None:
-        """Something happened (to a pod, if `whom` is given)."""
-        for line in self._open:
-            if whom and (line.who, line.text) == (who, text):
-                if whom not in line.whom:
-                    line.whom.append(whom)
+    def add(self, kind: str, text: str, key: str = "") -> News:
+        """Add a line."""
+        self._added += 1
+        line = News(self._added, self.elapsed(), self._real_clock(), kind, text, key)
+        self.news.append(line)
+        return line
+
+    def line_to_join(self, kind: str, key: str) -> News | None:
+        """Return the recent line of this kind and key that may still change, if there is one."""
+        for line in reversed([*self.news][-_MERGE_LINES:]):
+            if (line.kind, line.key) == (kind, key) and not self._final(line):
+                return line
+        return None
+
+    def fault(self, text: str) -> None:
+        """Record, once, something that must not happen."""
+        if text not in self.faults:
+            self.faults.append(text)
+            self.add("fault", text)
+
+    def notify(self) -> None:
+        """Wake whoever waits in `until`: the cluster has changed."""
+        self._changed.set()
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    async def until(self, holds: Callable[[], bool], timeout: float | None = None) -> None:
+        """Wait until `holds()`, evaluated after every change.
+
+        Raises:
+            TimeoutError: it did not become true within `timeout` seconds.
+        """
+        async with asyncio.timeout(timeout):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
+    def unread(self, *, everything: bool = False) -> Iterator[News]:
+        """Yield each unread line, in order, up to the first that may still change."""
+        for line in [*self.news]:
+            if line.number <= self._read:
+                continue
+            if not everything and line.key and not self._final(line):
                 return
-        self._open.append(_Line(who, text, self.elapsed(), self._real(), [whom] if whom else []))
+            self._read = line.number
+            yield line
 
-    async def write(self) -> None:
-        """Write lines as they become final, until cancelled; then all that are left."""
-        try:
-            while True:
-                await asyncio.sleep(_LOOK_SECONDS)
-                self.flush()
-        finally:
-            self.flush(everything=True)
-
-    def flush(self, *, everything: bool = False) -> None:
-        """Write the lines that nothing can join any more, or all."""
-        until = float("inf") if everything else self._real() - MERGE_SECONDS
-        while self._open and self._open[0].since <= until:
-            self._print(self._open.pop(0))
-
-    def _print(self, line: _Line) -> None:
-        minutes, seconds = divmod(int(line.at), 60)
-        text = Text()
-        text.append(f"{minutes}:{seconds:02}  ", "dim")
-        text.append(f"{line.who:<10}  ", _STYLES.get(line.who, ""))
-        count = f"{_pods(len(line.whom))}  " if line.whom else ""
-        text.append(count + line.text, "bold" if line.who == "story" else "")
-        self._console.print(text, soft_wrap=True)
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
+    def _final(self, line: News) -> bool:
+        return self._real_clock() - line.since >= self._merge_seconds

@@ -1,11 +1,10 @@
-"""What happens to the GPU jobs, kept from the store's changes alone; the scheduler is not asked.
+"""The states of the GPU jobs, from the store's changes alone.
 
-Audits at every change: bound GPUs never above the limit, nobody held says Unschedulable.
+Audited at every change: bound GPUs never exceed the limit, and no held pod is Unschedulable.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from simulator.demos.board import Board
 from simulator.demos.gpu_queue.objects import GPU, JOBS, KEY, LIMIT, QUOTA
 from simulator.objects import JsonObject, dig
 from simulator.store import Change
@@ -41,27 +41,20 @@ class _Job:
     was_held: bool = False
 
 
-class GpuBoard:
-    """The jobs' states, the peak of bound GPUs, and the news. `clock` gives monotonic seconds."""
+class JobBoard(Board):
+    """A board that also has the jobs' states and the peak of bound GPUs."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._start = clock()
-        self._changed = asyncio.Event()
+        super().__init__(clock)
         self._jobs: dict[str, _Job] = {}
-        self._news: list[str] = []
-        self._read = 0
-        self._faults: list[str] = []
         self._events: set[str] = set()
         self.published = ""
         """`status.used` of the quota, as the scheduler wrote it last."""
         self.peak = 0
         """The most GPUs that were bound at one moment."""
 
-    # ------------------------------------------------------------------------------------ observing
-
     def observe(self, table: str, change: Change) -> None:
-        """A change of the store."""
+        """Count a write to the store; a subscriber of it."""
         obj = change.version.obj
         if table == "resourcequotas":
             if change.version.name == QUOTA:
@@ -71,7 +64,7 @@ class GpuBoard:
                 self._events.add(str(dig(obj, "involvedObject", "name")))
         elif change.type != "DELETED":
             self._observe_pod(obj)
-        self._changed.set()
+        self.notify()
 
     def _observe_pod(self, pod: JsonObject) -> None:
         name = _job_of(pod)
@@ -80,16 +73,16 @@ class GpuBoard:
         job = self._jobs.setdefault(name, _Job(gpus=_gpus(pod)))
         condition = _scheduled(pod)
         if condition.get("reason") == "Unschedulable":
-            self._fault(f"{name} says Unschedulable, which an autoscaler would buy a node for")
+            self.fault(f"{name} is Unschedulable, for which an autoscaler would buy a node")
         state = _state(pod, condition)
         job.why = str(condition.get("message", "")) if state == "held" else ""
         if state == job.state:
             return
-        before, job.state, job.since = job.state, state, self._elapsed()
+        before, job.state, job.since = job.state, state, self.elapsed()
         job.node = str(pod["spec"].get("nodeName") or "")
         job.was_held = job.was_held or state == "held"
         self._audit()
-        self.tell(state, f"{name}{self._detail(job, before)}")
+        self.add(state, f"{name}{self._detail(job, before)}")
 
     def _detail(self, job: _Job, before: str) -> str:
         if job.state == "held":
@@ -102,49 +95,24 @@ class GpuBoard:
     def _audit(self) -> None:
         self.peak = max(self.peak, self.bound)
         if self.bound > LIMIT:
-            self._fault(f"{self.bound} GPUs are bound at once, the limit is {LIMIT}")
-
-    def _fault(self, text: str) -> None:
-        if text not in self._faults:
-            self._faults.append(text)
-            self.tell("FAULT", text)
-
-    def _elapsed(self) -> float:
-        return self._clock() - self._start
-
-    async def changed(self) -> None:
-        """Wait for the next change."""
-        self._changed.clear()
-        await self._changed.wait()
-
-    # -------------------------------------------------------------------------------------- telling
-
-    def tell(self, what: str, text: str) -> None:
-        """Add a line to the news."""
-        self._news.append(f"{self._elapsed():5.1f} s  {what:<8} {text}")
-
-    def news(self) -> list[str]:
-        """What is new since the last call, in order."""
-        fresh = self._news[self._read :]
-        self._read = len(self._news)
-        return fresh
+            self.fault(f"{self.bound} GPUs are bound at once, the limit is {LIMIT}")
 
     @property
     def bound(self) -> int:
-        """GPUs of pods that have a node and have not ended."""
+        """Return the GPUs of pods that have a node and have not ended."""
         return sum(job.gpus for job in self._jobs.values() if job.state == "running")
 
     def count(self, state: str) -> int:
-        """Jobs in a state."""
+        """Return the number of jobs in a state."""
         return sum(1 for job in self._jobs.values() if job.state == state)
 
     def finished(self) -> bool:
-        """Whether every job is done, or something is wrong."""
-        return bool(self._faults) or self.count("done") == JOBS
+        """Whether every job is done, or a fault was found."""
+        return bool(self.faults) or self.count("done") == JOBS
 
     def problems(self) -> list[str]:
-        """Everything that did not go as promised."""
-        problems = [*self._faults]
+        """Return a sentence for everything that did not go as promised."""
+        problems = [*self.faults]
         if self.count("done") != JOBS:
             stuck = [
                 f"{name} ({job.state})" for name, job in self._jobs.items() if job.state != "done"
@@ -182,7 +150,7 @@ class GpuBoard:
         title.append(f"  {self.bound} of {LIMIT} bound")
         if self.published:
             title.append(f", {self.published} published in the quota's status")
-        lines = [Text(line, "dim") for line in self._news[-_LAST_NEWS:]]
+        lines = [Text(str(line), "dim") for line in [*self.news][-_LAST_NEWS:]]
         return Group(title, Text(), table, Text(), *lines)
 
 

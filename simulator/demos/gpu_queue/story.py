@@ -1,68 +1,31 @@
-"""`kubestow demo gpu-queue`: ten GPU jobs, eight GPUs of quota.
+"""The story of deferred quota on a stock API server.
 
-The whole of deferred quota on a stock API server: ten gated pods are admitted although the quota
-has room for eight, a small Kueue lets them go, eight run, two are held by quota and say so, and
-each is released when a job before it ends. The scheduler is that of `kubestow run`.
+Ten gated pods are admitted although the quota has room for eight, a small Kueue lets them go, eight
+run, two are held by quota with a condition, and each is released when a job before it ends.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-import click
-from rich.console import Console
-from rich.live import Live
-
-from simulator.demos.gpu_queue.jobs import GpuBoard
-from simulator.demos.performing import (
-    Interruption,
-    can_draw,
-    log_file_option,
-    perform,
-    port_option,
-    say,
+from simulator.cluster import EmbeddedCluster
+from simulator.demos.gpu_queue.jobs import JobBoard
+from simulator.demos.gpu_queue.objects import (
+    JOBS,
+    KUEUE,
+    LIMIT,
+    NAMESPACE,
+    jobs,
+    namespace,
+    nodes,
 )
-from simulator.demos.runner import DemoError, scheduling
-from scheduler.cli.reporting import EXIT_INTERRUPTED
-from simulator import EmbeddedCluster
-from simulator.demos.gpu_queue.objects import JOBS, KUEUE, LIMIT, NAMESPACE, jobs, namespace, nodes
+from simulator.demos.story import Story
 
 PATIENCE_SECONDS: Final = 25.0
-"""After which the story counts as stuck."""
+"""Time for the whole story, before it counts as stuck."""
 GATE: Final = "ResourceQuotaDeferredEnforcement"
-_FRAME_SECONDS: Final = 0.1
-
-_HELP: Final = f"""\
-Ten GPU jobs, eight GPUs of quota.
-
-{JOBS} jobs of one GPU each are queued in namespace {NAMESPACE}, whose quota is {LIMIT} GPUs. A
-stock quota would refuse the last two, or charge those that only wait. Here all of them are admitted
-with a scheduling gate and charge nothing. A small Kueue lets them go, two at a time. Eight are
-placed; two are held by quota, with a condition that no autoscaler takes for a reason to buy nodes,
-and placed as soon as a job ends. The nodes would have room for all ten.
-
-\b
-What the table shows, for each job:
-  gated      admitted over the limit, not charged
-  let go     the gate is gone
-  held       by quota: PodScheduled=False, reason ResourceQuotaValidated
-  running    placed and charged
-  done       finished; what it used is free
-
-Every change of a pod is audited: more than {LIMIT} GPUs bound at any moment, or a held pod that
-says Unschedulable, ends the demo with exit code 1. The API server is a stock one that knows nothing
-of the feature. The manifests are in examples/gpu-queue and work on a real cluster unchanged.
-
-\b
-Examples:
-  kubestow demo gpu-queue            about 12 seconds
-  kubestow demo gpu-queue --serve    then look around with kubectl
-"""
 _GUIDE: Final = """
 The cluster keeps running. In another terminal:
 
@@ -77,110 +40,53 @@ The cluster keeps running. In another terminal:
   kubectl get pods -n gpu-queue --watch
 
 Ctrl-C ends it.
-"""
+
+{totals}"""
 
 
-@click.command("gpu-queue", help=_HELP)
-@click.option(
-    "--serve", is_flag=True, help="Keep cluster and scheduler running afterwards, for kubectl."
-)
-@port_option
-@log_file_option
-def command(*, serve: bool, port: int, log_file: Path | None) -> None:
-    """Run the story; leaves with its exit code."""
-    perform(lambda folder: _perform(folder, port, serve=serve), log_file)
+class GpuQueue(Story):
+    """Ten GPU jobs, eight GPUs of quota."""
 
+    board: JobBoard
+    feature_gates = {GATE: True}
+    picture_while_serving = True
 
-async def _perform(folder: Path, port: int, *, serve: bool) -> int:
-    interruption = Interruption()
-    console = Console()
-    cluster = EmbeddedCluster(port=port, seed=1, kueue=KUEUE)
-    board = GpuBoard(time.monotonic)
-    async with _opened(cluster, board, folder, port) as kubeconfig:
-        async with _audience(board, console):
-            done = await interruption.until(_play(cluster, board))
-        if not done:
-            say(console, str(board))
-            return EXIT_INTERRUPTED
-        problems = board.problems()
-        if problems:
-            raise DemoError("\n".join(problems))
-        if serve:
-            say(console, _GUIDE.format(kubeconfig=kubeconfig))
-            say(console, str(board))
-            async with _audience(board, console):
-                await interruption.until(_for_ever())
-    say(console, str(board))
-    return 0
+    def __init__(self, *, port: int = 0) -> None:
+        self.port = port
+        self.cluster = EmbeddedCluster(port=port, seed=self.seed, kueue=KUEUE)
+        self.board = JobBoard(time.monotonic)
+        self.picture = self.board
 
-
-@contextlib.asynccontextmanager
-async def _opened(
-    cluster: EmbeddedCluster, board: GpuBoard, folder: Path, port: int
-) -> AsyncIterator[Path]:
-    async with contextlib.AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(cluster)
-        except OSError as error:
-            msg = f"the API server cannot listen on port {port}: {error.strerror}"
-            raise DemoError(msg) from error
+    def prepare(self) -> None:
+        """Create the nodes and observe what happens."""
         for table in ("pods", "resourcequotas", "events"):
-            stack.callback(cluster.store.subscribe(table, board.observe))
+            self.cluster.store.subscribe(table, self.board.observe)
         for obj in nodes():
+            self.cluster.create(obj)
+
+    async def play(self) -> None:
+        """Play from the first `kubectl apply` until every job is done."""
+        board, cluster = self.board, self.cluster
+        board.add("story", f"namespace {NAMESPACE}: a quota of {LIMIT} GPUs; the nodes have 12")
+        for obj in namespace():
             cluster.create(obj)
-        kubeconfig = cluster.write_kubeconfig(folder / "kubeconfig")
-        await stack.enter_async_context(scheduling(kubeconfig, seed=1, feature_gates={GATE: True}))
-        yield kubeconfig
-
-
-async def _play(cluster: EmbeddedCluster, board: GpuBoard) -> None:
-    """From the first `kubectl apply` until every job is done, or patience ends."""
-    board.tell("story", f"namespace {NAMESPACE}: a quota of {LIMIT} GPUs; the nodes have 12")
-    for obj in namespace():
-        cluster.create(obj)
-    # Jobs are created when the quota is known, as on any cluster that is older than its jobs.
-    cluster.runner.work_once()
-    board.tell("story", f"{JOBS} jobs of one GPU each, gated: all admitted, none charged")
-    for obj in jobs():
-        cluster.create(obj)
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not board.finished():
-                await board.changed()
-    except TimeoutError:
-        # `problems` says what is missing, better than a timeout could.
-        return
-
-
-async def _for_ever() -> None:
-    await asyncio.Event().wait()
-
-
-@contextlib.asynccontextmanager
-async def _audience(board: GpuBoard, console: Console) -> AsyncIterator[None]:
-    """Show the board while the context lasts: a live table, or lines."""
-    watch = _watch_live if can_draw(console) else _watch_lines
-    async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(watch(board, console), name="audience")
+        # Jobs are created when the quota is known, as on any cluster that is older than its jobs.
+        cluster.runner.work_once()
+        board.add("story", f"{JOBS} jobs of one GPU each, gated: all admitted, none charged")
+        for obj in jobs():
+            cluster.create(obj)
         try:
-            yield
-        finally:
-            watching.cancel()
+            await board.until(board.finished, PATIENCE_SECONDS)
+        except TimeoutError:
+            return  # `problems` tells what is missing
 
+    def problems(self) -> list[str]:
+        """Return what the jobs' states show."""
+        return self.board.problems()
 
-async def _watch_live(board: GpuBoard, console: Console) -> None:
-    with Live(board, console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        while True:
-            live.refresh()
-            await asyncio.sleep(_FRAME_SECONDS)
+    def guide(self, kubeconfig: Path) -> str:
+        """Return what to try with kubectl."""
+        return _GUIDE.format(kubeconfig=kubeconfig, totals=self)
 
-
-async def _watch_lines(board: GpuBoard, console: Console) -> None:
-    try:
-        while True:
-            await asyncio.sleep(_FRAME_SECONDS)
-            for line in board.news():
-                say(console, line)
-    finally:
-        for line in board.news():
-            say(console, line)
+    def __str__(self) -> str:
+        return str(self.board)

@@ -1,18 +1,20 @@
-"""What must be true when the demo ends; the scheduler's own word is not asked for.
+"""The audit of the morning: what must be true when it ends.
 
-Reads two boards, both fed by the API server's store alone: the one that watched all the time, and
-one counted afresh from what is stored at the end.
+Reads two boards, both fed by the API server's store alone: the one that observed every change, and
+one counted afresh from what is stored at the end. Nothing is taken from the scheduler.
 """
 
 from __future__ import annotations
 
-from simulator.demos.morning.cluster import Board
-from simulator.demos.morning.story import Story
+from simulator.demos.morning.cluster import ClusterBoard
+from simulator.demos.morning.script import Script
 from simulator.demos.morning.waits import waiting_reason
 
 
-def audit(watched: Board, recounted: Board, story: Story | None = None) -> list[str]:
-    """Everything that is wrong, as sentences; without a story only what no cluster may show."""
+def audit(
+    watched: ClusterBoard, recounted: ClusterBoard, script: Script | None = None
+) -> list[str]:
+    """Return a sentence for everything that is wrong; without a script, for what always is."""
     problems = [*dict.fromkeys([*watched.faults, *recounted.faults])]
     for node in recounted.nodes:
         excess = node.overcommitted()
@@ -25,24 +27,24 @@ def audit(watched: Board, recounted: Board, story: Story | None = None) -> list[
     ):
         if seen != stored:
             problems.append(f"{stored} pods {what}, but the view counts {seen}")
-    return problems if story is None else problems + _departures(recounted, story)
+    return problems if script is None else problems + _departures(recounted, script)
 
 
-def _departures(board: Board, story: Story) -> list[str]:
-    """How the end differs from the one the story promises."""
+def _departures(board: ClusterBoard, script: Script) -> list[str]:
+    """Return how the end differs from the one that the script promises."""
     problems: list[str] = []
-    if board.pods != story.pods:
-        problems.append(f"there are {board.pods} pods, and {story.pods} were created")
+    if board.pods != script.pods:
+        problems.append(f"there are {board.pods} pods, and {script.pods} were created")
     for pod in board.waiting():
         reason, message = waiting_reason(pod)
-        if pod.metadata.name not in story.waiting:
-            told = f"{reason}: {message}" if reason else "and was not told why"
-            problems.append(f"pod {pod.key} should be bound by now, but waits ({told})")
+        if pod.metadata.name not in script.waiting:
+            why = f"{reason}: {message}" if reason else "and has no condition with a reason"
+            problems.append(f"pod {pod.key} should be bound by now, but waits ({why})")
         elif not reason:
-            problems.append(f"pod {pod.key} waits and was not told why")
+            problems.append(f"pod {pod.key} waits and has no condition with a reason")
     problems += [
         f"pod {name} is bound, and fits on no node"
-        for name in sorted(story.waiting)
+        for name in sorted(script.waiting)
         if board.is_bound(name)
     ]
     return problems

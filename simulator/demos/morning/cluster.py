@@ -1,8 +1,8 @@
-"""What the demo knows about its cluster: nodes, pods, usage, pace and news.
+"""The nodes and pods of the demo's cluster: usage, pace, latency, and the news about them.
 
 Fed with every write that the embedded API server stores, in order, so it sees what a watching
-client would see and needs nothing of the scheduler. It also judges: a node that was given more than
-it has is noted in `faults` the moment it happens. Pure: no I/O, the clock is injected.
+client would see and needs nothing of the scheduler. A node whose capacity is exceeded is a fault
+the moment it happens.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from scheduler.api import Node, Pod
 from scheduler.api.requests import Resources, assigned_requests, node_allocatable
+from simulator.demos.board import Board
 from simulator.demos.morning.waits import WaitGroup, headline, wait_groups, waiting_reason
 from simulator.store import Change
 
@@ -25,28 +26,8 @@ _FINISHED: Final = ("Succeeded", "Failed")
 MERGE_SECONDS: Final = 1.5
 """Placements of one workload within so much time are one line of news."""
 PACE_SECONDS: Final = 0.5
-_MERGE_LINES: Final = 6
-_NEWS: Final = 200
 _BINDS: Final = 20_000
 _APP: Final = "app"
-
-NewsKind = Literal["story", "placed", "waits", "fault"]
-
-
-@dataclass(slots=True)
-class News:
-    """One line about what happened; `at` is in seconds since the start.
-
-    Numbered from 1. The text of a placement may grow for MERGE_SECONDS.
-    """
-
-    number: int
-    at: float
-    kind: NewsKind
-    text: str
-    workload: str = ""
-    count: int = 0
-    nodes: set[str] = field(default_factory=set)
 
 
 class Share(NamedTuple):
@@ -63,7 +44,7 @@ class Share(NamedTuple):
 
 @dataclass(slots=True)
 class Usage:
-    """What the pods on a node take."""
+    """The sum of what the pods on a node request."""
 
     milli_cpu: int = 0
     memory: int = 0
@@ -81,14 +62,14 @@ class Usage:
 
 @dataclass(slots=True)
 class NodeLine:
-    """A node as shown."""
+    """A node and its usage."""
 
     name: str
     zone: str
     pool: str
     cordoned: bool
     allocatable: Resources
-    most_pods: int
+    max_pods: int
     usage: Usage
 
     @property
@@ -111,9 +92,9 @@ class NodeLine:
         )
 
     def overcommitted(self) -> str:
-        """What there is too much of, or nothing."""
+        """Return the resources whose capacity is exceeded, as text; empty for none."""
         shares = {"cpu": self.cpu, "memory": self.memory}
-        shares["pods"] = Share(self.usage.pods, self.most_pods)
+        shares["pods"] = Share(self.usage.pods, self.max_pods)
         for name, used in self.usage.scalars.items():
             shares[name] = Share(used, self.allocatable.scalar(name))
         return ", ".join(
@@ -123,7 +104,7 @@ class NodeLine:
         )
 
 
-class _Held(NamedTuple):
+class _SeenPod(NamedTuple):
     pod: Pod
     node: str
     """The node it takes room on; empty before it is bound and after it ended."""
@@ -131,83 +112,61 @@ class _Held(NamedTuple):
     seen: float
 
 
-class Board:
-    """Everything the view shows. One owner: the event loop that the API server runs on."""
+class ClusterBoard(Board):
+    """A board that also counts what is on the nodes of a cluster."""
 
     def __init__(self, scheduler_name: str, clock: Callable[[], float]) -> None:
+        super().__init__(clock, merge_seconds=MERGE_SECONDS)
         self._scheduler = scheduler_name
-        self._clock = clock
-        self._started = clock()
         self._nodes: dict[str, NodeLine] = {}
         self._usage: dict[str, Usage] = {}
-        self._pods: dict[str, _Held] = {}
+        self._pods: dict[str, _SeenPod] = {}
         self._binds: deque[float] = deque(maxlen=_BINDS)
         self._latencies: deque[float] = deque(maxlen=_BINDS)
-        self._listeners: dict[int, Callable[[], None]] = {}
-        self._next_listener = 0
-        self._told = 0
         self.bound = 0
-        self.news: deque[News] = deque(maxlen=_NEWS)
-        self.faults: list[str] = []
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- observing ---------------------------------------------------------------------------------
 
     def observe(self, table: str, change: Change) -> None:
-        """A write to the store, as its subscribers are told."""
-        gone = change.type == "DELETED"
+        """Count a write to the store of `nodes` or `pods`; a subscriber of the store."""
+        deleted = change.type == "DELETED"
         if table == "pods":
-            self._pod(msgspec.json.decode(change.version.encoded(), type=Pod), gone)
+            self._pod(msgspec.json.decode(change.version.encoded(), type=Pod), deleted)
         elif table == "nodes":
-            self._node(msgspec.json.decode(change.version.encoded(), type=Node), gone)
+            self._node(msgspec.json.decode(change.version.encoded(), type=Node), deleted)
         else:
             return
-        for listener in [*self._listeners.values()]:
-            listener()
+        self.notify()
 
-    def announce(self, text: str) -> None:
-        """Something the story did."""
-        self._tell("story", text)
-
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after every change; returns the undo."""
-        number = self._next_listener
-        self._next_listener += 1
-        self._listeners[number] = listener
-
-        def remove() -> None:
-            self._listeners.pop(number, None)
-
-        return remove
-
-    def _node(self, node: Node, gone: bool) -> None:
-        if gone:
+    def _node(self, node: Node, deleted: bool) -> None:
+        if deleted:
             self._nodes.pop(node.name, None)
             return
-        allocatable, most_pods = node_allocatable(node)
+        allocatable, max_pods = node_allocatable(node)
         self._nodes[node.name] = NodeLine(
             node.name,
             node.metadata.labels.get(ZONE, "no zone"),
             node.metadata.labels.get(POOL, ""),
             node.spec.unschedulable,
             allocatable,
-            most_pods,
+            max_pods,
             self._usage.setdefault(node.name, Usage()),
         )
 
-    def _pod(self, pod: Pod, gone: bool) -> None:
+    def _pod(self, pod: Pod, deleted: bool) -> None:
         before = self._pods.get(pod.uid)
         now = self.elapsed()
         if before is not None and before.node:
             self._usage[before.node].add(before.requests, -1)
         if before is not None and before.pod.spec.node_name and self._ours(pod):
             self.bound -= 1
-        if gone:
+        if deleted:
             self._pods.pop(pod.uid, None)
             return
         ended = pod.status.phase in _FINISHED
         node = "" if ended else pod.spec.node_name
         seen = now if before is None else before.seen
-        held = self._pods[pod.uid] = _Held(pod, node, assigned_requests(pod), seen)
+        held = self._pods[pod.uid] = _SeenPod(pod, node, assigned_requests(pod), seen)
         if node:
             usage = self._usage.setdefault(node, Usage())
             usage.add(held.requests, +1)
@@ -216,59 +175,46 @@ class Board:
         if pod.spec.node_name:
             self.bound += 1
             if before is None or not before.pod.spec.node_name:
-                self._placed(pod, None if before is None else before, now)
+                self._placed(pod, before, now)
         elif before is not None and waiting_reason(pod)[0] != waiting_reason(before.pod)[0]:
             reason, _ = headline(pod)
-            self._tell("waits", f"{pod.metadata.name}: {reason}")
+            self.add("waits", f"{pod.metadata.name}: {reason}")
 
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name == self._scheduler
 
-    def _placed(self, pod: Pod, before: _Held | None, now: float) -> None:
+    def _placed(self, pod: Pod, before: _SeenPod | None, now: float) -> None:
         self._binds.append(now)
         if before is not None and not waiting_reason(before.pod)[0]:
             self._latencies.append(now - before.seen)
         node = self._nodes.get(pod.spec.node_name)
         problem = "does not exist" if node is None else node.overcommitted()
         if problem:
-            text = f"{pod.key} was bound to {pod.spec.node_name}: {problem}"
-            self.faults.append(text)
-            self._tell("fault", text)
-        self._tell_placed(pod, now)
+            self.fault(f"{pod.key} was bound to {pod.spec.node_name}: {problem}")
+        self._add_placement(pod)
 
-    def _tell_placed(self, pod: Pod, now: float) -> None:
+    def _add_placement(self, pod: Pod) -> None:
         workload = f"{pod.metadata.namespace}/{pod.metadata.labels.get(_APP, pod.metadata.name)}"
-        recent = [*self.news][-_MERGE_LINES:]
-        for line in reversed(recent):
-            if line.workload == workload and now - line.at < MERGE_SECONDS:
-                line.count += 1
-                line.nodes.add(pod.spec.node_name)
-                where = f"{len(line.nodes)} nodes" if len(line.nodes) > 1 else pod.spec.node_name
-                line.text = f"{line.count} pods of {workload} on {where}"
-                return
-        text = f"{pod.metadata.name} on {pod.spec.node_name}"
-        news = self._tell("placed", text)
-        news.workload, news.count, news.nodes = workload, 1, {pod.spec.node_name}
+        node = pod.spec.node_name
+        line = self.line_to_join("placed", workload)
+        if line is None:
+            line = self.add("placed", f"{pod.metadata.name} on {node}", workload)
+            line.members[node] = None
+            return
+        line.count += 1
+        line.members[node] = None
+        where = f"{len(line.members)} nodes" if len(line.members) > 1 else node
+        line.text = f"{line.count} pods of {workload} on {where}"
 
-    def _tell(self, kind: NewsKind, text: str) -> News:
-        self._told += 1
-        news = News(self._told, self.elapsed(), kind, text)
-        self.news.append(news)
-        return news
-
-    # -- what there is -----------------------------------------------------------------------------
-
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return self._clock() - self._started
+    # -- state -------------------------------------------------------------------------------------
 
     @property
     def nodes(self) -> list[NodeLine]:
-        """All nodes, in the order in which they came."""
+        """Return all nodes in the order of their creation."""
         return [*self._nodes.values()]
 
     def zones(self) -> dict[str, list[NodeLine]]:
-        """Nodes by zone, zones by name, nodes by pool and name."""
+        """Return nodes by zone: zones by name, nodes by pool and name."""
         zones: dict[str, list[NodeLine]] = {}
         order: dict[str, int] = {}
         for node in self._nodes.values():
@@ -287,7 +233,7 @@ class Board:
         return sum(1 for _ in self._own())
 
     def find(self, name: str) -> Pod | None:
-        """Our pod of that name, whatever its namespace."""
+        """Return our pod of that name, in whatever namespace."""
         return next((pod for pod in self._own() if pod.metadata.name == name), None)
 
     def is_bound(self, name: str) -> bool:
@@ -295,32 +241,32 @@ class Board:
         pod = self.find(name)
         return pod is not None and bool(pod.spec.node_name)
 
-    def says_why(self, name: str) -> bool:
-        """Whether our pod of that name waits and has been told why."""
+    def is_rejected(self, name: str) -> bool:
+        """Whether our pod of that name waits and its condition gives the reason."""
         pod = self.find(name)
         return pod is not None and not pod.spec.node_name and bool(waiting_reason(pod)[0])
 
     def waiting(self) -> list[Pod]:
-        """Our pods without a node, in the order of creation."""
+        """Return our pods without a node, in the order of creation."""
         return [pod for pod in self._own() if not pod.spec.node_name]
 
     def waits(self) -> list[WaitGroup]:
-        """Waiting pods by reason."""
+        """Return waiting pods by reason."""
         return wait_groups(self.waiting())
 
     def rate(self, window: float = 1.0) -> float:
-        """Pods bound per second during the last `window` seconds."""
+        """Return pods bound per second during the last `window` seconds."""
         since = self.elapsed() - window
         return sum(1 for at in reversed(self._binds) if at > since) / window
 
     def pace(self, buckets: int, width: float = PACE_SECONDS) -> list[int]:
-        """Pods bound in each of the last `buckets` spans of `width` seconds, oldest first."""
+        """Return pods bound in each of the last `buckets` spans of `width` s, oldest first."""
         newest = int(self.elapsed() / width)
         counts = Counter(newest - int(at / width) for at in self._binds)
         return [counts[age] for age in range(buckets - 1, -1, -1)]
 
     def latency(self, quantile: float) -> float | None:
-        """Seconds from creation to binding of pods that never waited; None before the first."""
+        """Return seconds from creation to binding of pods that never waited, None without any."""
         if not self._latencies:
             return None
         ordered = sorted(self._latencies)

@@ -3,13 +3,13 @@
 A few dozen nodes in three zones: general ones, GPU ones, spot ones with a taint, a few on cordon;
 and a morning's mix of work: a web deployment spread over zones, batch jobs that end, GPU training,
 an agent on every node, pods that wait for a gate, pods that cannot fit anywhere. Pure data: the
-same arguments give the same objects. Showing what happens to them is the command line's part.
+same arguments give the same objects.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from simulator.controllers.kubelet import RUN_SECONDS, START_SECONDS
@@ -81,7 +81,8 @@ def _pod_count(obj: JsonObject) -> int:
     return 0
 
 
-def _node(pool: Pool, zone: str, number: int, images: list[JsonObject]) -> JsonObject:
+def node(pool: Pool, zone: str, number: int, images: Sequence[JsonObject] = ()) -> JsonObject:
+    """Return a Ready node of a pool."""
     name = f"{pool.name}-{zone[-2:]}-{number}"
     amounts = {"cpu": pool.cpu, "memory": pool.memory, "pods": "110", "ephemeral-storage": "200Gi"}
     if pool.gpus:
@@ -107,7 +108,7 @@ def _node(pool: Pool, zone: str, number: int, images: list[JsonObject]) -> JsonO
             "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
             "nodeInfo": {"kubeletVersion": "v1.36.2", "operatingSystem": "linux"},
-            "images": images,
+            "images": [*images],
         },
     }
 
@@ -119,10 +120,10 @@ def _nodes() -> Iterator[JsonObject]:
                 cached = number == 1 and pool.name == "general"
                 names = ["registry.example.com/shop/web:4.2"]
                 images = [{"names": names, "sizeBytes": 410_000_000}] if cached else []
-                node = _node(pool, zone, number, images)
+                made = node(pool, zone, number, images)
                 if pool.name == "general" and zone == ZONES[2] and number == pool.per_zone:
-                    node["spec"]["unschedulable"] = True
-                yield node
+                    made["spec"]["unschedulable"] = True
+                yield made
 
 
 def _priority_class(name: str, value: int) -> JsonObject:
@@ -241,21 +242,33 @@ def _training() -> Iterator[JsonObject]:
         yield _pod("research", f"train-{number}", spec, "gpu", {RUN_SECONDS: "600"})
 
 
-def _agents(nodes: list[JsonObject]) -> Iterator[JsonObject]:
-    """One pod per node, pinned as the DaemonSet controller pins its pods."""
-    for node in nodes:
-        name = node["metadata"]["name"]
-        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
-        required = {"nodeSelectorTerms": [term]}
-        spec = _pod_spec(
-            "platform/agent:1",
-            "100m",
-            "128Mi",
-            priorityClassName="system-node-critical",
-            tolerations=[{"operator": "Exists"}],
-            affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
-        )
-        yield _pod("platform", f"agent-{name}", spec, "agent")
+def _affinity_to_node(name: str) -> JsonObject:
+    """Pin a pod to a node as the DaemonSet controller does."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    required = {"nodeSelectorTerms": [term]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def agent(node_name: str) -> JsonObject:
+    """Return the agent's pod for a node."""
+    spec = _pod_spec(
+        "platform/agent:1",
+        "100m",
+        "128Mi",
+        priorityClassName="system-node-critical",
+        tolerations=[{"operator": "Exists"}],
+        affinity=_affinity_to_node(node_name),
+    )
+    made = _pod("platform", f"agent-{node_name}", spec, "agent")
+    made["metadata"]["labels"]["app"] = "agent"
+    return made
+
+
+def pinned_pod(name: str, namespace: str, node_name: str) -> JsonObject:
+    """Return a pod that can run on one node only and tolerates no taint."""
+    image = f"{namespace}/{name.partition('-')[0]}:1"
+    spec = _pod_spec(image, "500m", "1Gi", affinity=_affinity_to_node(node_name))
+    return _pod(namespace, name, spec, "pinned")
 
 
 def _waiting() -> Iterator[JsonObject]:
@@ -284,5 +297,6 @@ def demo_cluster(seed: int = 1) -> DemoCluster:
     ]
     base += [_priority_class("service", 1000), _priority_class("batch", 10)]
     base += nodes
-    workloads = [*_agents(nodes), *_web(), *_jobs(source), *_training(), *_waiting()]
+    names = [each["metadata"]["name"] for each in nodes]
+    workloads = [*map(agent, names), *_web(), *_jobs(source), *_training(), *_waiting()]
     return DemoCluster(base, workloads)

@@ -1,245 +1,134 @@
-"""The story of the demo: what is done to the cluster, in which order, and how it ought to end.
-
-A list of beats. Each does to the embedded API server what a user, a controller or a cloud would do;
-the scheduler is never touched. A beat may wait for something to be true before it acts (a gate is
-only removed from a pod that was seen waiting for it), which makes the story the same at every speed
-and on every machine.
-"""
+"""The story that plays the script of the morning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Final, NamedTuple
+import asyncio
+import time
+from pathlib import Path
+from typing import Final
 
-from simulator.demos.morning.cluster import Board
-from simulator import EmbeddedCluster
-from simulator.api import MERGE_PATCH
-from simulator.demos.morning.objects import GPU, SCHEDULER, ZONES, DemoCluster
-from simulator.objects import JsonObject, copy_tree
+from rich.text import Text
 
-SHOW_SECONDS: Final = 14.0
-"""How long the story takes when nobody asks for another duration."""
+from simulator.cluster import EmbeddedCluster
+from simulator.demos.board import News
+from simulator.demos.morning.audit import audit
+from simulator.demos.morning.cluster import ClusterBoard
+from simulator.demos.morning.objects import SCHEDULER, demo_cluster
+from simulator.demos.morning.script import SHOW_SECONDS, Beat, Kubectl, write_script
+from simulator.demos.morning.view import MorningView
+from simulator.demos.scheduling import DemoError
+from simulator.demos.story import Story
+from simulator.store import Change
 
-UNGATED: Final = ("prepare-1", "prepare-2", "prepare-3")
-BIG: Final = "big-train-1"
-BIG_NODE: Final = "gpu-1b-3"
-BIG_GPUS: Final = "8"
-CORDONED: Final = "general-1c-6"
-PINNED: Final = "ledger-0"
-INTOLERANT: Final = "exporter-1"
-INTOLERANT_NODE: Final = "gpu-1a-1"
-_MEANT_TO_WAIT: Final = ("gated", "misfit")
+PATIENCE_SECONDS: Final = 30.0
+"""Time for the scheduler to do what one beat waits for, before the run counts as stuck."""
 
+_WORDS: Final = {"story": "--", "progress": "==", "waits": "waits:", "fault": "FAULT"}
+_GUIDE: Final = """
+The cluster keeps running. In another terminal:
 
-class Beat(NamedTuple):
-    """One thing that happens."""
+  export KUBECONFIG={kubeconfig}
+  kubectl get nodes
+  kubectl get pods -A --field-selector=status.phase=Pending
+  kubectl describe pod -n batch giant-1          # says why it waits
+  kubectl get events -n batch
 
-    at: float
-    """When, in seconds of a show of SHOW_SECONDS."""
-    act: Callable[[], object]
-    text: str = ""
-    """What the viewer is told; empty for the details of what was told before."""
-    after: Callable[[Board], bool] | None = None
-    """Acts only once this holds."""
-    awaiting: str = ""
-    """`after` in words, for the complaint when it never comes to hold."""
+  # let a gated pod go, and see it placed:
+  kubectl patch pod -n research prepare-4 --type=json \\
+    -p '[{{"op": "remove", "path": "/spec/schedulingGates"}}]'
+  # place a pod of your own:
+  kubectl run hello --image=nginx --overrides='{{"spec": {{"schedulerName": "kubestow"}}}}'
 
+Ctrl-C ends it.
 
-class Story(NamedTuple):
-    """Beats in order of time, and what must be true when all was scheduled that can be."""
-
-    beats: list[Beat]
-    pods: int
-    """Pods of ours that exist at the end."""
-    waiting: frozenset[str]
-    """Names of those that must still wait then; all others must be bound."""
-
-    def settled(self, board: Board) -> bool:
-        """Whether the end is reached: everything bound that can be, every other pod told why."""
-        return (
-            board.pods == self.pods
-            and board.bound == self.pods - len(self.waiting)
-            and all(board.says_why(name) for name in self.waiting)
-        )
+{totals}"""
 
 
-class Stage:
-    """What a story may do to its cluster, as anyone with kubectl could."""
+class Morning(Story):
+    """A morning in a cluster of 39 nodes.
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self._cluster = cluster
+    `duration` is in seconds; 0 does everything as soon as it may be done.
+    """
 
-    def create(self, obj: JsonObject) -> None:
-        """Kubectl create."""
-        self._cluster.create(obj)
+    board: ClusterBoard
 
-    def scale(self, deployment: JsonObject, replicas: int) -> None:
-        """Kubectl scale deployment."""
-        self._patch(deployment, {"spec": {"replicas": replicas}})
+    def __init__(self, *, seed: int = 1, duration: float = SHOW_SECONDS, port: int = 0) -> None:
+        self.seed = seed
+        self.port = port
+        self.cluster = EmbeddedCluster(port=port, seed=seed)
+        self.board = ClusterBoard(SCHEDULER, time.monotonic)
+        self._duration = duration
+        self._demo = demo_cluster(seed)
+        self._kubectl = Kubectl(self.cluster)
+        self.script = write_script(self._demo, self._kubectl)
 
-    def ungate(self, pod: JsonObject) -> None:
-        """Remove all scheduling gates."""
-        self._patch(pod, {"spec": {"schedulingGates": []}})
+    def prepare(self) -> None:
+        """Create the nodes and observe them."""
+        for table in ("pods", "nodes"):
+            self.cluster.store.subscribe(table, self.board.observe)
+        for obj in self._demo.base:
+            self._kubectl.create(obj)
+        self.picture = MorningView(self.board, self.script.pods, self.cluster.url)
 
-    def uncordon(self, node: JsonObject) -> None:
-        """Kubectl uncordon."""
-        self._patch(node, {"spec": {"unschedulable": None}})
+    async def play(self) -> None:
+        """Play the beats, then wait until everything is scheduled that can be."""
+        board, duration = self.board, self._duration
+        started = board.elapsed()
+        for beat in self.script.beats:
+            due = started + beat.at * duration / SHOW_SECONDS
+            if duration:
+                await asyncio.sleep(max(due - board.elapsed(), 0.0))
+            await self._act(beat)
+        try:
+            await board.until(lambda: self.script.settled(board), PATIENCE_SECONDS)
+        except TimeoutError:
+            return  # the audit tells what is missing
+        if duration:
+            await asyncio.sleep(max(started + duration - board.elapsed(), 0.0))
 
-    def _patch(self, obj: JsonObject, patch: JsonObject) -> None:
-        resource = self._cluster.resources.of_kind(obj["apiVersion"], obj["kind"])
-        meta = obj["metadata"]
-        namespace = meta.get("namespace", "")
-        self._cluster.api.patch(resource, namespace, meta["name"], patch, MERGE_PATCH)
+    async def _act(self, beat: Beat) -> None:
+        after = beat.after
+        if after is not None:
+            try:
+                await self.board.until(lambda: after(self.board), PATIENCE_SECONDS)
+            except TimeoutError as error:
+                msg = (
+                    f"waited {PATIENCE_SECONDS:.0f} s for {beat.awaiting}; is the scheduler alive?"
+                )
+                raise DemoError(msg) from error
+        if beat.text:
+            self.board.add("story", beat.text)
+        beat.act()
 
+    def problems(self) -> list[str]:
+        """Return what the audit finds at the end of the script."""
+        return audit(self.board, self._recounted(), self.script)
 
-def tell(demo: DemoCluster, stage: Stage) -> Story:
-    """The story of a demo cluster whose `base` objects already exist."""
-    return _Writer(demo, stage).story()
+    def violations(self) -> list[str]:
+        """Return what the audit finds after users changed the cluster."""
+        return audit(self.board, self._recounted())
 
+    def _recounted(self) -> ClusterBoard:
+        """Count what the API server holds now, on a new board."""
+        board = ClusterBoard(SCHEDULER, time.monotonic)
+        for table in ("nodes", "pods"):
+            for version in self.cluster.store.items(table):
+                board.observe(table, Change("ADDED", version, None, version.rv))
+        return board
 
-class _Writer:
-    def __init__(self, demo: DemoCluster, stage: Stage) -> None:
-        self._demo = demo
-        self._stage = stage
-        self._nodes = {o["metadata"]["name"]: o for o in demo.base if o["kind"] == "Node"}
-        self._extra = [
-            _pinned(PINNED, "shop", CORDONED, tolerations=[]),
-            _pinned(INTOLERANT, "platform", INTOLERANT_NODE, tolerations=[]),
-        ]
-        self._late_node = _larger(self._nodes[INTOLERANT_NODE])
-        self._late_agent = _agent_for(BIG_NODE, self._part("agent")[0])
+    def progress(self) -> str:
+        """Return the counts of this moment."""
+        board = self.board
+        waiting = len(board.waiting())
+        return f"{board.bound} of {self.script.pods} pods bound, {waiting} waiting"
 
-    def story(self) -> Story:
-        """Everything in order of time."""
-        beats = [*self._agents(), *self._web(), *self._jobs(), *self._odd(), *self._training()]
-        beats += self._turns()
-        waiting = {o["metadata"]["name"] for part in _MEANT_TO_WAIT for o in self._part(part)}
-        waiting = waiting - {*UNGATED, BIG} | {INTOLERANT}
-        pods = self._demo.pods + len(self._extra) + 1
-        return Story(sorted(beats, key=lambda beat: beat.at), pods, frozenset(waiting))
+    def line(self, news: News) -> Text:
+        """Return a line of the board as it is written."""
+        return Text(f"{news.at:5.1f} s  {_WORDS.get(news.kind, news.kind)} {news.text}")
 
-    def _part(self, *parts: str) -> list[JsonObject]:
-        return [o for o in self._demo.workloads if o["metadata"]["labels"]["demo"] in parts]
+    def guide(self, kubeconfig: Path) -> str:
+        """Return what to try with kubectl."""
+        return _GUIDE.format(kubeconfig=kubeconfig, totals=self)
 
-    def _create(self, obj: JsonObject) -> Callable[[], object]:
-        return partial(self._stage.create, obj)
-
-    def _spread(
-        self, start: float, end: float, objects: list[JsonObject], text: str
-    ) -> Iterator[Beat]:
-        for number, obj in enumerate(objects):
-            at = start + (end - start) * number / len(objects)
-            yield Beat(at, self._create(obj), "" if number else text)
-
-    def _agents(self) -> Iterator[Beat]:
-        agents = [copy_tree(agent) for agent in self._part("agent")]
-        for agent in agents:
-            agent["metadata"]["labels"]["app"] = "agent"
-        return self._spread(0.3, 1.8, agents, f"an agent for each of {len(agents)} nodes")
-
-    def _web(self) -> Iterator[Beat]:
-        for number, deployment in enumerate(self._part("web")):
-            begin = 2.2 + 1.0 * number
-            name, replicas = deployment["metadata"]["name"], deployment["spec"]["replicas"]
-            first = copy_tree(deployment)
-            first["spec"]["replicas"] = replicas // 3
-            text = f"shop/{name} rolls out {replicas} replicas"
-            yield Beat(begin, self._create(first), text)
-            for wave, wanted in ((1, 2 * replicas // 3), (2, replicas)):
-                yield Beat(begin + 0.3 * wave, partial(self._stage.scale, deployment, wanted))
-
-    def _jobs(self) -> Iterator[Beat]:
-        jobs = self._part("batch")
-        pods = sum(job["spec"]["completions"] for job in jobs)
-        return self._spread(5.2, 7.2, jobs, f"{len(jobs)} batch jobs, {pods} pods in all")
-
-    def _odd(self) -> Iterator[Beat]:
-        gated, misfits = self._part("gated"), self._part("misfit")
-        yield from self._spread(5.8, 6.2, gated, f"{len(gated)} pods behind a scheduling gate")
-        text = f"{len(misfits)} pods that fit on no node yet"
-        yield from self._spread(6.6, 7.0, misfits, text)
-        text = f"{PINNED} needs {CORDONED} (cordoned)"
-        yield Beat(7.2, self._create(self._extra[0]), text)
-        text = f"{INTOLERANT} forgot the GPU toleration"
-        yield Beat(7.4, self._create(self._extra[1]), text)
-
-    def _training(self) -> Iterator[Beat]:
-        training = self._part("gpu")
-        return self._spread(7.6, 8.8, training, f"{len(training)} training pods on GPUs")
-
-    def _turns(self) -> Iterator[Beat]:
-        by_name = {pod["metadata"]["name"]: pod for pod in self._part("gated")}
-        text = f"data is ready: {len(UNGATED)} pods lose their gate"
-        for number, name in enumerate(UNGATED):
-            yield Beat(
-                9.4 + 0.2 * number,
-                partial(self._stage.ungate, by_name[name]),
-                "" if number else text,
-                partial(Board.says_why, name=name),
-                f"{name} to be gated",
-            )
-        text = f"node {BIG_NODE} joins with {BIG_GPUS} GPUs"
-        awaiting = f"{BIG} to be found unschedulable and the other training pods to be bound"
-        training = [pod["metadata"]["name"] for pod in self._part("gpu")]
-
-        def ready(board: Board) -> bool:
-            # The others would like the empty node as well.
-            return board.says_why(BIG) and all(board.is_bound(name) for name in training)
-
-        yield Beat(10.8, self._create(self._late_node), text, ready, awaiting)
-        yield Beat(10.9, self._create(self._late_agent))
-        awaiting = f"{PINNED} to be found unschedulable"
-        after = partial(Board.says_why, name=PINNED)
-        uncordon = partial(self._stage.uncordon, self._nodes[CORDONED])
-        yield Beat(12.2, uncordon, f"node {CORDONED} is uncordoned", after, awaiting)
-
-
-def _pinned(name: str, namespace: str, node: str, *, tolerations: list[JsonObject]) -> JsonObject:
-    """A pod that can run on one node only, pinned as the DaemonSet controller does it."""
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    required = {"nodeSelectorTerms": [term]}
-    requests = {"cpu": "500m", "memory": "1Gi"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {"app": name.partition("-")[0], "demo": "pinned"},
-        },
-        "spec": {
-            "schedulerName": SCHEDULER,
-            "tolerations": tolerations,
-            "affinity": {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
-            },
-            "containers": [
-                {
-                    "name": "main",
-                    "image": f"registry.example.com/{namespace}/{name.partition('-')[0]}:1",
-                    "resources": {"requests": requests},
-                }
-            ],
-        },
-    }
-
-
-def _larger(node: JsonObject) -> JsonObject:
-    """A GPU node like `node`, with more GPUs, in the second zone."""
-    made = copy_tree(node)
-    meta, status = made["metadata"], made["status"]
-    meta["name"] = BIG_NODE
-    meta["labels"]["kubernetes.io/hostname"] = BIG_NODE
-    meta["labels"]["topology.kubernetes.io/zone"] = ZONES[1]
-    for amounts in (status["capacity"], status["allocatable"]):
-        amounts[GPU] = BIG_GPUS
-    return made
-
-
-def _agent_for(node: str, agent: JsonObject) -> JsonObject:
-    pinned = _pinned(f"agent-{node}", "platform", node, tolerations=[{"operator": "Exists"}])
-    made = copy_tree(agent)
-    made["metadata"]["name"] = pinned["metadata"]["name"]
-    made["spec"]["affinity"] = pinned["spec"]["affinity"]
-    return made
+    def __str__(self) -> str:
+        return f"kubestow demo: {self.board.bound} bound, {len(self.board.waiting())} waiting"

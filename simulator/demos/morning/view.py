@@ -1,8 +1,8 @@
-"""The demo's picture: a board as something rich can draw, whatever the size of the terminal.
+"""The picture of the morning: a board drawn with rich, whatever the size of the terminal.
 
 Two layouts. The large one (96 x 32 and more) has a line per node; the small one has a column of one
-character per node. Both never grow taller than the terminal, because a live view that scrolls is
-none. Drawing only reads the board.
+character per node. Neither grows taller than the terminal, because a live view must not scroll.
+Drawing only reads the board.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from simulator.demos.morning.cluster import PACE_SECONDS, Board, News, NewsKind, NodeLine, Share
+from simulator.demos.board import News
+from simulator.demos.morning.cluster import PACE_SECONDS, ClusterBoard, NodeLine, Share
 from simulator.demos.morning.waits import WaitGroup
 
 _LARGE_WIDTH: Final = 96
@@ -29,14 +30,14 @@ _HEAD_LINES: Final = 3
 _LEVELS: Final = "▁▂▃▄▅▆▇█"
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _TRACK_STYLE: Final = "on grey19"
-_BUSY, _CROWDED = 0.7, 0.9
+_BUSY, _FULL = 0.7, 0.9
 _PACE_BUCKETS: Final = 24
 _RESOURCES: Final[Sequence[tuple[str, Callable[[NodeLine], Share]]]] = (
     ("cpu", lambda node: node.cpu),
     ("memory", lambda node: node.memory),
     ("gpu", lambda node: node.devices),
 )
-_MARKS: Final[dict[NewsKind, tuple[str, str]]] = {
+_MARKS: Final[dict[str, tuple[str, str]]] = {
     "story": ("▶", "bold cyan"),
     "placed": ("+", "green"),
     "waits": ("…", "yellow"),
@@ -44,17 +45,17 @@ _MARKS: Final[dict[NewsKind, tuple[str, str]]] = {
 }
 
 
-class DemoView:
+class MorningView:
     """A renderable that shows the board as it is when drawn."""
 
-    def __init__(self, board: Board, total: int, server: str) -> None:
+    def __init__(self, board: ClusterBoard, total: int, server: str) -> None:
         self._board = board
         self._total = total
         self._server = server
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
-        # Room for the last words and the prompt, so that the head stays in sight afterwards.
+        # Leave room for the last line and the prompt, so that the head stays in sight afterwards.
         height = console.size.height - 3
         tallest = max((len(nodes) for nodes in self._board.zones().values()), default=0)
         large_lines = _HEAD_LINES + tallest + 3
@@ -88,11 +89,11 @@ class DemoView:
         line = Text(f" {board.rate():3.0f} pods/s ")
         line.append("".join(_level(count / peak) if count else " " for count in pace), "cyan")
         median, slow = board.latency(0.5), board.latency(0.99)
-        said = Text("")
+        latency = Text("")
         if median is not None and slow is not None:
             text = f"created to bound: median {_milli(median)}, 99 % within {_milli(slow)} "
-            said = Text(text, "dim")
-        return _sides(line, said, width)
+            latency = Text(text, "dim")
+        return _sides(line, latency, width)
 
     # -- large -------------------------------------------------------------------------------------
 
@@ -133,20 +134,20 @@ class DemoView:
         groups = self._board.waits()
         if not groups:
             return [Text("nothing waits", "dim")]
-        told = [_wait_lines(group) for group in groups]
-        if sum(map(len, told)) > lines:
+        detailed = [_wait_lines(group) for group in groups]
+        if sum(map(len, detailed)) > lines:
             return self._short_waits(lines, width)
-        return [_fit(line, width) for group in told for line in group]
+        return [_fit(line, width) for group in detailed for line in group]
 
     def _short_waits(self, lines: int, width: int) -> list[Text]:
         groups = self._board.waits()
         if not groups:
             return [Text(" nothing waits", "dim")]
         shown = groups if len(groups) <= lines else groups[: lines - 1]
-        told = [_fit(_wait_line(group), width) for group in shown]
+        short = [_fit(_wait_line(group), width) for group in shown]
         if len(shown) < len(groups):
-            told.append(Text(f"  … and {len(groups) - len(shown)} more reasons", "dim"))
-        return told
+            short.append(Text(f"  … and {len(groups) - len(shown)} more reasons", "dim"))
+        return short
 
     def _news(self, lines: int, width: int) -> list[Text]:
         newest = [*self._board.news][-lines:]
@@ -190,7 +191,7 @@ def _milli(seconds: float) -> str:
 
 
 def _colour(fraction: float) -> str:
-    if fraction > _CROWDED:
+    if fraction > _FULL:
         return "red"
     return "yellow" if fraction > _BUSY else "green"
 
@@ -210,9 +211,9 @@ def _bar(fraction: float, length: int, style: str) -> Text:
 def _zone_panel(zone: str, nodes: list[NodeLine], width: int) -> Panel:
     table = Table.grid(padding=(0, 0, 0, 1))
     names = [_short_name(node, zone) for node in nodes]
-    most = max((len(name) for name in names), default=0)
+    longest = max((len(name) for name in names), default=0)
     # Borders take 2, padding on the left and gaps 5, devices 3, pods 4.
-    length = max((width - 2 - 5 - most - 3 - 4) // 2, 3)
+    length = max((width - 2 - 5 - longest - 3 - 4) // 2, 3)
     head = [Text(title, "dim") for title in ("", "cpu", "mem", "gpu", "pods")]
     table.add_row(*head)
     for node, name in zip(nodes, names, strict=True):

@@ -1,7 +1,6 @@
-"""Why pods wait, shortened for the eye: groups of reasons out of conditions and messages.
+"""Groups of waiting pods by reason, shortened for display.
 
-Reads what every user of the API can read: the PodScheduled condition. Nothing is asked of the
-scheduler, so what is shown is what `kubectl describe pod` says.
+The source is the condition PodScheduled, which `kubectl describe pod` shows as well.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _SHORT: Final = (
     ("Too many pods", "too many pods"),
 )
 _NEVER_CONSIDERED: Final = "node(s) didn't satisfy plugin(s)"
-"""Nodes that PreFilter left out, for a pinned pod all but one; they say nothing of interest."""
+"""Nodes that PreFilter left out, for a pinned pod all but one; of no interest to the viewer."""
 
 
 class NodeReason(NamedTuple):
-    """A reason and the number of nodes that gave it."""
+    """A reason and the number of nodes it applies to."""
 
     number: int
     text: str
@@ -47,11 +46,11 @@ class WaitGroup(NamedTuple):
     example: str
     """namespace/name of one of them."""
     detail: str
-    """What all nodes say to the example; empty where that adds nothing."""
+    """All reasons of the example, by node count; empty where that adds nothing."""
 
 
 def node_reasons(message: str) -> list[NodeReason]:
-    """The reasons in a FailedScheduling message, the most frequent first.
+    """Return the reasons in a FailedScheduling message, the most frequent first.
 
     >>> node_reasons("0/3 nodes are available: 1 Insufficient cpu, 2 Too many pods. preemption: …")
     [NodeReason(number=2, text='too many pods'), NodeReason(number=1, text='insufficient cpu')]
@@ -79,7 +78,7 @@ def _short(reason: str) -> str:
 
 
 def waiting_reason(pod: Pod) -> tuple[str, str]:
-    """(reason, message) of PodScheduled=False; empty texts while nobody has tried the pod."""
+    """Return reason and message of PodScheduled=False; empty texts before the first attempt."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.reason, condition.message
@@ -87,7 +86,7 @@ def waiting_reason(pod: Pod) -> tuple[str, str]:
 
 
 def headline(pod: Pod) -> tuple[str, str]:
-    """What to group a waiting pod under, and what more there is to say about it."""
+    """Return the reason to group a waiting pod under, and the details of this pod."""
     reason, message = waiting_reason(pod)
     if reason == GATED:
         gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
@@ -102,7 +101,7 @@ def headline(pod: Pod) -> tuple[str, str]:
 
 
 def wait_groups(pods: Iterable[Pod]) -> list[WaitGroup]:
-    """Waiting pods by reason, the largest group first."""
+    """Group waiting pods by reason, the largest group first."""
     groups: dict[str, WaitGroup] = {}
     for pod in pods:
         reason, detail = headline(pod)

@@ -1,8 +1,7 @@
-"""`kubestow demo zone-stockout`: a zone is sold out, and a strict spread constraint gives way.
+"""The story of KEP-3990 on a stock API server.
 
-The whole of KEP-3990 on a stock API server: a strict attempt, a cluster autoscaler that tries and
-fails, the bridge that turns its events into a pod condition, and the relaxed placement. The
-scheduler is that of `kubestow run`; the cluster's clock runs faster, and only it.
+A strict attempt, a cluster autoscaler that tries and fails, the bridge that turns its events into a
+pod condition, and the relaxed placement. The cluster's clock runs faster, and only it.
 """
 
 from __future__ import annotations
@@ -10,28 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 
-import click
-from rich.console import Console
+from rich.text import Text
 
-from simulator.demos.performing import (
-    Interruption,
-    log_file_option,
-    perform,
-    port_option,
-    say,
-)
-from simulator.demos.runner import DemoError, scheduling
-from simulator.demos.board import Timeline
-from scheduler.cli.reporting import EXIT_INTERRUPTED
-from simulator import EmbeddedCluster, SimClock
+from simulator.clock import SimClock
+from simulator.cluster import EmbeddedCluster
 from simulator.controllers.autoscaler_groups import Flavor
-from simulator.objects import JsonObject, dig
-from simulator.store import Change
+from simulator.demos.board import Board, News
+from simulator.demos.story import Story
 from simulator.demos.zone_stockout.objects import (
     CRITERION,
     DEPLOYMENT,
@@ -43,69 +30,42 @@ from simulator.demos.zone_stockout.objects import (
     autoscaler,
     nodes,
 )
+from simulator.objects import JsonObject, dig
+from simulator.store import Change
 
 PATIENCE_SECONDS: Final = 20.0
-"""Real time that the scheduler may take, all in all, before the story counts as stuck."""
+"""Real time for the scheduler, all in all, before the story counts as stuck."""
 STORY_SECONDS: Final = 90.0
-"""More than the autoscaler's part takes, by the cluster's clock."""
+"""Upper bound of the autoscaler's part, by the cluster's clock."""
 SPEED: Final = 5.0
 """Seconds of the cluster in a real one."""
+MERGE_SECONDS: Final = 0.3
+"""Real seconds in which the same event of another pod joins a line."""
 GATE: Final = "PodTopologySpreadFallbackMode"
 APPLIED: Final = "kubestow.io/topology-spread-fallback-applied"
-_ASKED: Final = "the autoscaler to ask for a node"
+_SCALE_UP: Final = "the autoscaler to ask for a node"
 _SOLD_OUT: Final = "the cloud to be sold out"
-_GAVE_UP: Final = "the autoscaler to give up"
+_NO_SCALE_UP: Final = "the autoscaler to give up"
 _EVENTS: Final[dict[Flavor, dict[str, str]]] = {
     "cluster-autoscaler": {
-        "TriggeredScaleUp": _ASKED,
+        "TriggeredScaleUp": _SCALE_UP,
         "ScaleUpFailed": _SOLD_OUT,
-        "NotTriggerScaleUp": _GAVE_UP,
+        "NotTriggerScaleUp": _NO_SCALE_UP,
     },
     "karpenter": {
-        "Nominated": _ASKED,
+        "Nominated": _SCALE_UP,
         "InsufficientCapacityError": _SOLD_OUT,
-        "FailedScheduling": _GAVE_UP,
+        "FailedScheduling": _NO_SCALE_UP,
     },
 }
 """Reasons of the events that each autoscaler sends in this story."""
-
-
-def milestones(flavor: Flavor = "cluster-autoscaler") -> dict[str, str]:
-    """What must happen, in this order."""
-    return {
-        "waits": "a pod to be refused by the strict constraint",
-        **_EVENTS[flavor],
-        "condition": "the condition NodeProvisioningInProgress=False",
-        "fallback": "a pod to be placed with the constraint softened",
-    }
-
-
-_HELP: Final = f"""\
-A zone is sold out; strict spreading gives way, and only then.
-
-Deployment {NAME} wants {REPLICAS} replicas spread over two zones, maxSkew 1, DoNotSchedule. Zone
-{SOLD_OUT} has room for two of them, and its node group cannot grow: the cloud has nothing left
-there. An ordinary scheduler leaves three replicas Pending although {ROOMY} has room. Here the pods
-carry an annotation that says when the constraint may soften: when node provisioning failed.
-
-\b
-What the timeline shows, in minutes of the cluster's clock:
-  story       what you would do with kubectl
-  kubestow    placements, and pods that wait
-  autoscaler  the events of cluster-autoscaler or Karpenter: their real texts, and their silence
-  bridge      the pod condition that kubestow makes of these events
-
-The API server is a stock one that knows nothing of the feature. The manifest is in
-examples/zone-stockout and works on a real cluster unchanged. The exit code is 0 if everything
-happened in this order, 1 if not.
-
-\b
-Examples:
-  kubestow demo zone-stockout              about 10 seconds
-  kubestow demo zone-stockout --speed 30   quicker
-  kubestow demo zone-stockout --serve      then look around with kubectl
-  kubestow demo zone-stockout --autoscaler karpenter
-"""
+_PROVISIONING: Final = "NodeProvisioningInProgress"
+_STYLES: Final = {
+    "story": "bold cyan",
+    "kubestow": "green",
+    "autoscaler": "yellow",
+    "bridge": "magenta",
+}
 _GUIDE: Final = """
 The cluster keeps running. In another terminal:
 
@@ -121,95 +81,18 @@ Ctrl-C ends it.
 """
 
 
-@click.command("zone-stockout", help=_HELP)
-@click.option(
-    "--speed",
-    type=click.FloatRange(1, 60),
-    default=SPEED,
-    show_default=True,
-    metavar="FACTOR",
-    help="Seconds of the cluster's clock in a real one.",
-)
-@click.option(
-    "--autoscaler",
-    "flavor",
-    type=click.Choice(get_args(Flavor)),
-    default="cluster-autoscaler",
-    show_default=True,
-    help="The autoscaler that is imitated.",
-)
-@click.option(
-    "--serve", is_flag=True, help="Keep cluster and scheduler running afterwards, for kubectl."
-)
-@port_option
-@log_file_option
-def command(*, speed: float, flavor: Flavor, serve: bool, port: int, log_file: Path | None) -> None:
-    """Run the story; leaves with its exit code."""
-    perform(lambda folder: _perform(folder, speed, flavor, port, serve=serve), log_file)
-
-
-async def _perform(folder: Path, speed: float, flavor: Flavor, port: int, *, serve: bool) -> int:
-    interruption = Interruption()
-    console = Console()
-    cluster = EmbeddedCluster(
-        port=port, clock=SimClock(rate=speed), autoscaler=autoscaler(flavor), seed=1
-    )
-    code = 0
-    async with _opened(cluster, folder, port) as kubeconfig:
-        timeline = Timeline(console, cluster.clock.now, time.monotonic)
-        story = Story(cluster, timeline)
-        async with writing(story, timeline):
-            done = await interruption.until(story.play())
-        outcome = story.outcome()
-        if done:
-            story.check(outcome)
-            say(console, outcome.summary())
-        else:
-            code = EXIT_INTERRUPTED
-        if done and serve:
-            say(console, _GUIDE.format(kubeconfig=kubeconfig, url=cluster.url))
-            async with writing(story, timeline):
-                await interruption.until(_for_ever())
-            outcome = story.outcome()
-    say(console, str(outcome))
-    return code
-
-
-async def _for_ever() -> None:
-    await asyncio.Event().wait()
-
-
-@asynccontextmanager
-async def writing(story: Story, timeline: Timeline) -> AsyncIterator[None]:
-    """What the story notes is written, while the context lasts."""
-    with story.watching():
-        async with asyncio.TaskGroup() as tasks:
-            writer = tasks.create_task(timeline.write(), name="timeline")
-            try:
-                yield
-            finally:
-                writer.cancel()
-
-
-@asynccontextmanager
-async def _opened(cluster: EmbeddedCluster, folder: Path, port: int) -> AsyncIterator[Path]:
-    try:
-        await cluster.__aenter__()
-    except OSError as error:
-        msg = f"the API server cannot listen on port {port}: {error.strerror}"
-        raise DemoError(msg) from error
-    try:
-        for obj in nodes():
-            cluster.create(obj)
-        kubeconfig = cluster.write_kubeconfig(folder / "kubeconfig")
-        async with scheduling(kubeconfig, seed=1, feature_gates={GATE: True}):
-            yield kubeconfig
-    finally:
-        await cluster.__aexit__(None, None, None)
+def milestones(flavor: Flavor = "cluster-autoscaler") -> dict[str, str]:
+    """Return what must happen, in this order: text by name."""
+    return {
+        "waits": "a pod to be rejected by the strict constraint",
+        **_EVENTS[flavor],
+        "condition": "the condition NodeProvisioningInProgress=False",
+        "fallback": "a pod to be placed with the constraint softened",
+    }
 
 
 class Outcome(NamedTuple):
-    """How it ended."""
+    """The placements at one moment."""
 
     zones: Counter[str]
     """Bound pods by zone."""
@@ -218,12 +101,17 @@ class Outcome(NamedTuple):
     pods: int
 
     @property
+    def bound(self) -> int:
+        """Return the number of pods with a node."""
+        return sum(self.zones.values())
+
+    @property
     def skew(self) -> int:
-        """Between the fullest and the emptiest zone."""
+        """Return the difference between the fullest and the emptiest zone."""
         return max(self.zones.values(), default=0) - min(self.zones.values(), default=0)
 
     def summary(self) -> str:
-        """What became of the constraint."""
+        """Return what became of the constraint."""
         spread = ", ".join(f"{zone} {count}" for zone, count in sorted(self.zones.items()))
         return (
             f"\nconstraint  {ZONE}, maxSkew 1, DoNotSchedule"
@@ -234,147 +122,166 @@ class Outcome(NamedTuple):
         )
 
     def __str__(self) -> str:
-        bound = sum(self.zones.values())
         return (
-            f"kubestow demo zone-stockout: {bound} bound, {self.relaxed} by fallback, "
+            f"kubestow demo zone-stockout: {self.bound} bound, {self.relaxed} by fallback, "
             f"skew {self.skew}"
         )
 
 
-class Story:
-    """Plays it, and notes what happens from the store's changes alone."""
+class ZoneStockout(Story):
+    """A zone is sold out; strict spreading gives way."""
 
-    def __init__(self, cluster: EmbeddedCluster, timeline: Timeline) -> None:
-        self._cluster = cluster
-        self._timeline = timeline
-        self._flavor: Flavor = cluster.autoscaler.settings.flavor
-        self._changed = asyncio.Event()
-        self._waited: set[str] = set()
-        self._zones = {
-            version.name: version.obj["metadata"]["labels"][ZONE]
-            for version in cluster.store.items("nodes")
-        }
+    feature_gates = {GATE: True}
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Note what happens, while the context lasts."""
-        store = self._cluster.store
-        undo = [store.subscribe("pods", self._pod), store.subscribe("events", self._event)]
-        try:
-            yield
-        finally:
-            for forget in undo:
-                forget()
+    def __init__(
+        self, *, speed: float = SPEED, flavor: Flavor = "cluster-autoscaler", port: int = 0
+    ) -> None:
+        self.port = port
+        self.cluster = EmbeddedCluster(
+            port=port, clock=SimClock(rate=speed), autoscaler=autoscaler(flavor), seed=self.seed
+        )
+        self.board = Board(
+            self.cluster.clock.now, real_clock=time.monotonic, merge_seconds=MERGE_SECONDS
+        )
+        self.happened: dict[str, float] = {}
+        """When each milestone was first reached, by the cluster's clock."""
+        self._flavor: Flavor = flavor
+        self._rejected: set[str] = set()
+
+    def prepare(self) -> None:
+        """Create the nodes and observe what happens."""
+        for obj in nodes():
+            self.cluster.create(obj)
+        self.cluster.store.subscribe("pods", self._observe_pod)
+        self.cluster.store.subscribe("events", self._observe_event)
 
     async def play(self) -> None:
-        """From the first `kubectl apply` until every pod has a node, or patience ends."""
-        self._timeline.begin()
-        told = self._timeline.tell
-        told("story", f"2 nodes: 12 CPUs in {ROOMY}, 2 in {SOLD_OUT}, where no more can be had")
-        told(
+        """Play from the first `kubectl apply` until every pod has a node."""
+        board, runner = self.board, self.cluster.runner
+        board.begin()
+        board.add(
+            "story", f"2 nodes: 12 CPUs in {ROOMY}, 2 in {SOLD_OUT}, where no more can be had"
+        )
+        board.add(
             "story",
             f"apply Deployment {NAME}: {REPLICAS} replicas of 1 CPU, spread strictly over zones, "
             f"softens on {CRITERION}",
         )
-        # The autoscaler looks when the strict attempts are over, however slow the machine is.
-        self._cluster.runner.switch("autoscaler", False)
-        self._cluster.create(DEPLOYMENT)
+        # The autoscaler acts when the strict attempts are over, however slow the machine is.
+        runner.switch("autoscaler", False)
+        self.cluster.create(DEPLOYMENT)
         try:
             async with asyncio.timeout(self._patience()):
-                await self._until(lambda: self._bound() + len(self._waited) == REPLICAS)
-                self._cluster.runner.switch("autoscaler", True)
-                await self._until(lambda: self._bound() == REPLICAS)
+                await board.until(lambda: self.outcome().bound + len(self._rejected) == REPLICAS)
+                runner.switch("autoscaler", True)
+                await board.until(lambda: self.outcome().bound == REPLICAS)
         except TimeoutError:
-            # `check` says what is missing, better than a timeout could.
-            return
-
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
-            self._changed.clear()
-            await self._changed.wait()
+            return  # `problems` tells what is missing
 
     def _patience(self) -> float:
-        return PATIENCE_SECONDS + STORY_SECONDS / max(self._cluster.clock.rate, 1.0)
-
-    def _bound(self) -> int:
-        return sum(self.outcome().zones.values())
+        return PATIENCE_SECONDS + STORY_SECONDS / max(self.cluster.clock.rate, 1.0)
 
     def outcome(self) -> Outcome:
-        """As the API server has it now."""
-        zones = Counter(dict.fromkeys(self._zones.values(), 0))
-        relaxed = 0
-        pods = [version.obj for version in self._cluster.store.items("pods")]
-        for pod in pods:
-            node = pod["spec"].get("nodeName")
-            if node:
-                zones[self._zone(node)] += 1
-                relaxed += _relaxed(pod)
-        return Outcome(zones, relaxed, len(pods))
+        """Return the placements that the API server holds now."""
+        store = self.cluster.store
+        zones = Counter({self._zone(version.name): 0 for version in store.items("nodes")})
+        pods = [version.obj for version in store.items("pods")]
+        bound = [pod for pod in pods if pod["spec"].get("nodeName")]
+        zones.update(self._zone(pod["spec"]["nodeName"]) for pod in bound)
+        return Outcome(zones, sum(map(_relaxed, bound)), len(pods))
 
-    def check(self, outcome: Outcome) -> None:
-        """Raise DemoError unless everything happened, in order."""
-        happened = self._timeline.happened
+    def problems(self) -> list[str]:
+        """Return the first milestone that is missing or too early, and pods without a node."""
         before = ""
         wanted = milestones(self._flavor)
         for milestone, what in wanted.items():
-            if milestone not in happened:
-                raise DemoError(f"waited {self._patience():.0f} s in vain for {what}")
-            if before and happened[before] > happened[milestone]:
-                raise DemoError(f"{wanted[before]} came after {what}")
+            if milestone not in self.happened:
+                return [f"waited {self._patience():.0f} s for {what}, which did not happen"]
+            if before and self.happened[before] > self.happened[milestone]:
+                return [f"{wanted[before]} came after {what}"]
             before = milestone
-        bound = sum(outcome.zones.values())
-        if bound != REPLICAS:
-            raise DemoError(f"{bound} of {REPLICAS} pods are bound")
+        bound = self.outcome().bound
+        return [] if bound == REPLICAS else [f"{bound} of {REPLICAS} pods are bound"]
 
-    def _zone(self, node: str) -> str:
-        found = self._cluster.store.get("nodes", "", node)
-        return str(dig(found.obj, "metadata", "labels", ZONE)) if found else "?"
+    # -- observing ---------------------------------------------------------------------------------
 
-    def _event(self, _table: str, change: Change) -> None:
+    def reach(self, milestone: str) -> None:
+        """Record the first time of a milestone."""
+        self.happened.setdefault(milestone, self.board.elapsed())
+
+    def add(self, source: str, text: str, pod: str = "") -> None:
+        """Add an event to the board; one that happens to several pods at once is one line."""
+        line = self.board.line_to_join(source, text) if pod else None
+        line = line or self.board.add(source, text, text if pod else "")
+        if pod:
+            line.members[pod] = None
+
+    def _observe_event(self, _table: str, change: Change) -> None:
         event = change.version.obj
         if dig(event, "source", "component") != self._flavor:
             return
         involved = event["involvedObject"]
-        whom = involved["name"] if involved["kind"] == "Pod" else ""
-        self._timeline.reach(event["reason"])
-        self._timeline.tell("autoscaler", f"{event['reason']}: {event['message']}", whom)
+        pod = involved["name"] if involved["kind"] == "Pod" else ""
+        self.reach(event["reason"])
+        self.add("autoscaler", f"{event['reason']}: {event['message']}", pod)
 
-    def _pod(self, _table: str, change: Change) -> None:
+    def _observe_pod(self, _table: str, change: Change) -> None:
         if change.type == "DELETED":
             return
-        self._changed.set()
+        self.board.notify()
         pod, before = change.version.obj, change.previous.obj if change.previous else {}
-        name = change.version.name
-        node = pod["spec"].get("nodeName")
+        name, node = change.version.name, pod["spec"].get("nodeName")
         if node and not dig(before, "spec", "nodeName"):
+            if _relaxed(pod):
+                self.reach("fallback")
             how = " (softened)" if _relaxed(pod) else ""
-            if how:
-                self._timeline.reach("fallback")
-            self._timeline.tell("kubestow", f"placed in {self._zone(node)}{how}", name)
-        for kind, told in (("PodScheduled", self._refused), (_PROVISIONING, self._provisioning)):
+            self.add("kubestow", f"placed in {self._zone(node)}{how}", name)
+        for kind, report in (("PodScheduled", self._rejection), (_PROVISIONING, self._bridge)):
             new, old = _condition(pod, kind), _condition(before, kind)
-            if new and (new["status"], new.get("reason")) != (
-                old.get("status"),
-                old.get("reason"),
-            ):
-                told(name, new)
+            if new and (new["status"], new.get("reason")) != (old.get("status"), old.get("reason")):
+                report(name, new)
 
-    def _refused(self, name: str, condition: JsonObject) -> None:
+    def _rejection(self, pod: str, condition: JsonObject) -> None:
         if condition["status"] == "False":
-            self._timeline.reach("waits")
-            self._waited.add(name)
+            self.reach("waits")
+            self._rejected.add(pod)
             # What follows the first sentence is about preemption and resource claims.
             why = str(condition.get("message", "")).partition(". ")[0]
-            self._timeline.tell("kubestow", f"Pending: {why}", name)
+            self.add("kubestow", f"Pending: {why}", pod)
 
-    def _provisioning(self, name: str, condition: JsonObject) -> None:
+    def _bridge(self, pod: str, condition: JsonObject) -> None:
         if condition["status"] == "False":
-            self._timeline.reach("condition")
+            self.reach("condition")
         text = f"{_PROVISIONING}={condition['status']} ({condition.get('reason')})"
-        self._timeline.tell("bridge", text, name)
+        self.add("bridge", text, pod)
 
+    def _zone(self, node: str) -> str:
+        found = self.cluster.store.get("nodes", "", node)
+        return str(dig(found.obj, "metadata", "labels", ZONE)) if found else "?"
 
-_PROVISIONING: Final = "NodeProvisioningInProgress"
+    # -- telling -----------------------------------------------------------------------------------
+
+    def line(self, news: News) -> Text:
+        """Return a line of the timeline: time, source, number of pods, event."""
+        minutes, seconds = divmod(int(news.at), 60)
+        count = f"{len(news.members)} {'pod' if len(news.members) == 1 else 'pods'}  "
+        text = Text()
+        text.append(f"{minutes}:{seconds:02}  ", "dim")
+        text.append(f"{news.kind:<10}  ", _STYLES.get(news.kind, ""))
+        told = f"{count if news.members else ''}{news.text}"
+        text.append(told, "bold" if news.kind == "story" else "")
+        return text
+
+    def summary(self) -> str:
+        """Return what became of the constraint."""
+        return self.outcome().summary()
+
+    def guide(self, kubeconfig: Path) -> str:
+        """Return what to try with kubectl."""
+        return _GUIDE.format(kubeconfig=kubeconfig, url=self.cluster.url)
+
+    def __str__(self) -> str:
+        return str(self.outcome())
 
 
 def _condition(pod: JsonObject, kind: str) -> JsonObject:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.demos.morning.cluster import POOL, ZONE, Board
+from simulator.demos.morning.cluster import POOL, ZONE, ClusterBoard
 from simulator.demos.morning.objects import SCHEDULER
 from simulator.objects import JsonObject
 from simulator.store import Store
@@ -19,7 +19,7 @@ class Stage:
     def __init__(self) -> None:
         self.now = 0.0
         self.store = Store()
-        self.board = Board(SCHEDULER, lambda: self.now)
+        self.board = ClusterBoard(SCHEDULER, lambda: self.now)
         for table in ("nodes", "pods"):
             self.store.subscribe(table, self.board.observe)
 

@@ -1,12 +1,12 @@
-"""What the demo believes about its cluster."""
+"""The board of the morning: usage, news, waiting pods and the audit."""
 
 from __future__ import annotations
 
 import pytest
 
 from simulator.demos.morning.audit import audit
-from simulator.demos.morning.cluster import MERGE_SECONDS, Board
-from simulator.demos.morning.story import Story
+from simulator.demos.morning.cluster import MERGE_SECONDS, ClusterBoard
+from simulator.demos.morning.script import Script
 from simulator.demos.morning.waits import NodeReason, WaitGroup, node_reasons
 from simulator.store import Change
 from tests.integration.demo.stage import MESSAGE, Stage
@@ -25,15 +25,15 @@ def stage() -> Stage:
     return made
 
 
-def recounted(stage: Stage) -> Board:
-    board = Board("kubestow", lambda: 0.0)
+def recounted(stage: Stage) -> ClusterBoard:
+    board = ClusterBoard("kubestow", lambda: 0.0)
     for table in ("nodes", "pods"):
         for version in stage.store.items(table):
             board.observe(table, Change("ADDED", version, None, version.rv))
     return board
 
 
-def texts(board: Board, kind: str) -> list[str]:
+def texts(board: ClusterBoard, kind: str) -> list[str]:
     return [news.text for news in board.news if news.kind == kind]
 
 
@@ -128,7 +128,7 @@ def test_a_pod_begins_to_wait_once(stage: Stage) -> None:
     assert texts(stage.board, "waits") == ["a: insufficient cpu"]
 
 
-def test_waiting_pods_are_grouped_by_what_most_nodes_say(stage: Stage) -> None:
+def test_waiting_pods_are_grouped_by_the_most_frequent_reason(stage: Stage) -> None:
     for name in ("a", "b", "c", "d"):
         stage.pod(name)
     stage.refuse("a")
@@ -172,13 +172,13 @@ def test_an_overcommitted_node_is_found_even_when_its_pods_have_ended(stage: Sta
     for name in ("a", "b"):
         stage.pod(name, cpu="3")
         stage.bind(name, "n1")
-    told = "shop/b was bound to n1: cpu 6000 of 4000"
+    fault = "shop/b was bound to n1: cpu 6000 of 4000"
     assert audit(stage.board, recounted(stage)) == [
-        told,
+        fault,
         "node n1 is over its capacity: cpu 6000 of 4000",
     ]
     stage.finish("a")
-    assert audit(stage.board, recounted(stage)) == [told]
+    assert audit(stage.board, recounted(stage)) == [fault]
 
 
 def test_the_audit_counts_afresh(stage: Stage) -> None:
@@ -197,23 +197,23 @@ def test_the_audit_compares_the_end_with_the_story(stage: Stage) -> None:
     stage.bind("bound", "n1")
     stage.bind("misfit", "n1")
     stage.refuse("refused", "no room")
-    story = Story([], 6, frozenset({"silent", "misfit"}))
-    assert audit(stage.board, stage.board, story) == [
+    script = Script([], 6, frozenset({"silent", "misfit"}))
+    assert audit(stage.board, stage.board, script) == [
         "there are 5 pods, and 6 were created",
-        "pod shop/lost should be bound by now, but waits (and was not told why)",
+        "pod shop/lost should be bound by now, but waits (and has no condition with a reason)",
         "pod shop/refused should be bound by now, but waits (Unschedulable: no room)",
-        "pod shop/silent waits and was not told why",
+        "pod shop/silent waits and has no condition with a reason",
         "pod misfit is bound, and fits on no node",
     ]
-    assert not story.settled(stage.board)
+    assert not script.settled(stage.board)
 
 
-def test_a_story_that_ended_as_promised_is_settled(stage: Stage) -> None:
+def test_a_script_that_ended_as_promised_is_settled(stage: Stage) -> None:
     stage.pod("bound")
     stage.bind("bound", "n1")
     stage.pod("misfit")
-    story = Story([], 2, frozenset({"misfit"}))
-    assert not story.settled(stage.board)
+    script = Script([], 2, frozenset({"misfit"}))
+    assert not script.settled(stage.board)
     stage.refuse("misfit")
-    assert story.settled(stage.board)
-    assert audit(stage.board, recounted(stage), story) == []
+    assert script.settled(stage.board)
+    assert audit(stage.board, recounted(stage), script) == []

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from simulator.demos.gpu_queue.jobs import GpuBoard
 from simulator.demos.gpu_queue import objects
+from simulator.demos.gpu_queue.jobs import JobBoard
 from simulator.demos.gpu_queue.objects import GPU, JOBS, KEY, LIMIT, QUOTA
 from simulator.objects import JsonObject
 from simulator.store import Change, Version
@@ -57,7 +57,7 @@ def test_an_interrupted_story_says_how_far_it_came() -> None:
 
 @pytest.mark.parametrize("name", ["namespace", "jobs"])
 def test_the_manifests_are_those_of_the_example(name: str) -> None:
-    made = getattr(gpu_queue, name)()
+    made = getattr(objects, name)()
     assert list(yaml.safe_load_all((EXAMPLE / f"{name}.yaml").read_text())) == made
 
 
@@ -78,7 +78,7 @@ def _pod(
 
 class _Stage:
     def __init__(self) -> None:
-        self.board = GpuBoard(lambda: 0.0)
+        self.board = JobBoard(lambda: 0.0)
         self._rv = 0
 
     def pod(self, number: int, **more: Any) -> None:
@@ -129,7 +129,7 @@ def test_one_gpu_too_many_is_a_fault() -> None:
 def test_a_pod_that_calls_for_a_node_is_a_fault() -> None:
     stage = _Stage()
     stage.pod(1, reason="Unschedulable")
-    assert "an autoscaler would buy a node for" in stage.board.problems()[0]
+    assert "for which an autoscaler would buy a node" in stage.board.problems()[0]
 
 
 def test_what_did_not_happen_is_told() -> None:

@@ -1,4 +1,4 @@
-"""What the show does when something goes wrong."""
+"""Faults of the runner and of the morning's script."""
 
 from __future__ import annotations
 
@@ -6,42 +6,50 @@ from pathlib import Path
 
 import pytest
 
-from simulator.demos import runner
-from simulator.demos.runner import DemoError, DemoOptions, Running, opened, play
-from simulator.demos.morning.story import SHOW_SECONDS, Beat, Story, tell
-from simulator.demos.morning.story import Stage as Hands
 from scheduler.service.application import Application
 from simulator import EmbeddedCluster
+from simulator.demos.morning import story as morning
 from simulator.demos.morning.objects import demo_cluster
+from simulator.demos.morning.script import SHOW_SECONDS, Beat, Kubectl, Script, write_script
+from simulator.demos.morning.story import Morning
+from simulator.demos.runner import opened
+from simulator.demos.scheduling import DemoError
 from tests.integration.demo.stage import Stage
 
 
-def show(stage: Stage, beats: list[Beat], pods: int) -> Running:
-    story = Story(beats, pods, frozenset())
-    return Running(stage.board, story, "", Path(), lambda: stage.board)
+def show(stage: Stage, beats: list[Beat], pods: int) -> Morning:
+    made = Morning(duration=0.0)
+    made.board = stage.board
+    made.script = Script(beats, pods, frozenset())
+    return made
 
 
 def never(_: object) -> bool:
     return False
 
 
-async def test_a_story_that_waits_in_vain_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_show, "PATIENCE_SECONDS", 0.0)
+async def test_a_story_that_is_stuck_names_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(morning, "PATIENCE_SECONDS", 0.0)
     acted: list[str] = []
-    beat = Beat(0.0, lambda: acted.append("acted"), "told", never, "the moon to rise")
+    beat = Beat(0.0, lambda: acted.append("acted"), "text", never, "the moon to rise")
     with pytest.raises(DemoError, match=r"for the moon to rise; is the scheduler alive\?"):
-        await play(show(Stage(), [beat], 0), 0.0)
+        await show(Stage(), [beat], 0).play()
     assert acted == []
 
 
 async def test_an_end_that_never_comes_is_explained_by_the_audit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(demo_show, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(morning, "PATIENCE_SECONDS", 0.0)
     stage = Stage()
     beat = Beat(0.0, lambda: stage.pod("forgotten"))
-    with pytest.raises(DemoError, match="pod shop/forgotten should be bound by now"):
-        await play(show(stage, [beat], 1), 0.0)
+    story = show(stage, [beat], 1)
+    monkeypatch.setattr(story, "_recounted", lambda: stage.board)
+    await story.play()
+    [problem] = story.problems()
+    assert "pod shop/forgotten should be bound by now" in problem
 
 
 async def test_a_beat_acts_as_soon_as_what_it_waits_for_is_true() -> None:
@@ -53,13 +61,13 @@ async def test_a_beat_acts_as_soon_as_what_it_waits_for_is_true() -> None:
         Beat(1.0, lambda: stage.pod("b"), "more", lambda board: board.is_bound("a")),
         Beat(2.0, lambda: stage.bind("b", "n1")),
     ]
-    await play(show(stage, beats, 2), 0.0)
+    await show(stage, beats, 2).play()
     assert stage.board.bound == 2
     assert [news.text for news in stage.board.news if news.kind == "story"] == ["binding", "more"]
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "text"),
     [
         (3, "the scheduler ended by itself with code 3"),
         (
@@ -69,7 +77,7 @@ async def test_a_beat_acts_as_soon_as_what_it_waits_for_is_true() -> None:
     ],
 )
 async def test_a_scheduler_that_ends_by_itself_ends_the_demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: int | Exception, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: int | Exception, text: str
 ) -> None:
     async def serve(_: Application, *, handle_signals: bool) -> int:
         assert not handle_signals
@@ -78,21 +86,22 @@ async def test_a_scheduler_that_ends_by_itself_ends_the_demo(
         return outcome
 
     monkeypatch.setattr(Application, "serve", serve)
+    story = Morning(duration=0.0)
     with pytest.raises(BaseExceptionGroup) as raised:
-        async with opened(DemoOptions(), tmp_path) as running:
-            await play(running, 0.0)
-    [problem] = raised.value.exceptions
-    assert isinstance(problem, DemoError)
-    assert str(problem) == told
+        async with opened(story, tmp_path):
+            await story.play()
+    [error] = raised.value.exceptions
+    assert isinstance(error, DemoError)
+    assert str(error) == text
 
 
-def test_the_story_is_told_in_order_and_in_time() -> None:
+def test_the_script_is_in_order_and_in_time() -> None:
     demo = demo_cluster()
-    story = tell(demo, Hands(EmbeddedCluster(seed=1)))
-    times = [beat.at for beat in story.beats]
+    script = write_script(demo, Kubectl(EmbeddedCluster(seed=1)))
+    times = [beat.at for beat in script.beats]
     assert times == sorted(times)
     assert 0.0 < times[0] < times[-1] < SHOW_SECONDS
     # Two pinned pods and the agent of the node that joins come on top.
-    assert story.pods == demo.pods + 3
+    assert script.pods == demo.pods + 3
     # Three gates are removed and the largest pod gets its node; one pinned pod never fits.
-    assert len(story.waiting) == demo.waiting - 4 + 1
+    assert len(script.waiting) == demo.waiting - 4 + 1

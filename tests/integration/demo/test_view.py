@@ -7,10 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from simulator.demos.audience import NewsReader
 from simulator.demos.morning.cluster import MERGE_SECONDS
-from simulator.demos.morning.view import DemoView
 from simulator.demos.morning.objects import demo_cluster
+from simulator.demos.morning.view import MorningView
 from tests.integration.demo.stage import Stage
 
 FREE_LINES = 3
@@ -32,14 +31,14 @@ def stage() -> Stage:
     made.refuse("giant")
     made.pod("held")
     made.gate("held", "example.com/ready")
-    made.board.announce("something was done")
+    made.board.add("story", "something was done")
     return made
 
 
 def plain(stage: Stage, width: int, height: int, total: int = 42) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=width, height=height)
-    console.print(DemoView(stage.board, total, "http://127.0.0.1:8001"))
+    console.print(MorningView(stage.board, total, "http://127.0.0.1:8001"))
     return out.getvalue().splitlines()
 
 
@@ -93,15 +92,12 @@ def test_the_view_keeps_its_height(stage: Stage) -> None:
 def test_news_are_read_once_and_when_they_are_final() -> None:
     stage = Stage()
     stage.node("n1")
-    reader = NewsReader(stage.board)
-    stage.board.announce("one")
+    board = stage.board
+    board.add("story", "one")
     stage.pod("a")
     stage.bind("a", "n1")
-    stage.board.announce("two")
-    assert [news.text for news in reader.ripe()] == ["one"]
+    board.add("story", "two")
+    assert [news.text for news in board.unread()] == ["one"]
     stage.now = MERGE_SECONDS
-    assert [news.text for news in reader.ripe()] == ["a on n1", "two"]
-    assert [news.text for news in reader.rest()] == []
-    stage.board.announce("three")
-    reader.skip()
-    assert [news.text for news in reader.rest()] == []
+    assert [news.text for news in board.unread()] == ["a on n1", "two"]
+    assert [news.text for news in board.unread(everything=True)] == []

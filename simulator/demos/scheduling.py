@@ -1,0 +1,84 @@
+"""The scheduler of `kubestow run`, in this process, for a demo's cluster.
+
+The one module of the simulator that starts the scheduler itself; see the contracts in
+pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from config import FeatureGates
+from scheduler.service.application import Application
+from scheduler.service.options import (
+    RunOptions,
+    ServingOptions,
+    available_plugins,
+    read_configuration,
+)
+
+_log = structlog.get_logger(__name__)
+
+_LOCAL_QPS: Final = 5000
+"""Requests per second allowed to the scheduler. Its default of 50 spares API servers that others
+use as well; nobody else uses this one."""
+
+
+class DemoError(Exception):
+    """The demo could not run, or the scheduler did something wrong. The text says what."""
+
+
+@contextlib.asynccontextmanager
+async def scheduling(
+    kubeconfig: Path, *, seed: int, feature_gates: Mapping[str, bool]
+) -> AsyncIterator[None]:
+    """Run the scheduler while the context lasts.
+
+    Raises:
+        DemoError: it ended by itself.
+    """
+    options = RunOptions(
+        overrides={
+            "clientConnection.kubeconfig": str(kubeconfig),
+            "clientConnection.qps": _LOCAL_QPS,
+            "clientConnection.burst": _LOCAL_QPS,
+            "leaderElection.leaderElect": False,
+            "kubestow.eventsPerSecond": _LOCAL_QPS,
+            "kubestow.seed": seed,
+        },
+        feature_gates=FeatureGates(feature_gates),
+        serving=ServingOptions(secure_port=0),
+    )
+    registry = available_plugins()
+    application = Application(read_configuration(options, registry), registry, options)
+    stopping = False
+
+    async def serve() -> None:
+        try:
+            code = await application.serve(handle_signals=False)
+        except Exception as error:
+            # The boundary to the scheduler: viewers read one sentence, the log has the traceback.
+            _log.exception("the scheduler failed")
+            raise DemoError(f"the scheduler failed: {_sentence(error)}") from error
+        if not stopping:
+            raise DemoError(f"the scheduler ended by itself with code {code}")
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve(), name="scheduler")
+        try:
+            yield
+        finally:
+            stopping = True
+            application.stop()
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_sentence(one) for one in error.exceptions)
+    return f"{type(error).__name__}: {error}"
