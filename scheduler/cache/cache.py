@@ -197,7 +197,7 @@ class Cache:
             pods=len(self._pods),
             assumed_pods=self._assumed,
             change_log_sequence=self.table.sequence,
-            column_bytes=self.table.columns.nbytes,
+            column_bytes=self.table.column_bytes,
             anomalies=dict(self._anomalies),
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 from scheduler.api.node import ContainerImage
 from scheduler.api.pod import Pod
 from scheduler.api.signatures.signature import PodSignature
+from scheduler.cache.counting import add_count, remove_member
 from scheduler.framework.nodes import BoolColumn, ImageState, PotentialVictims, Rows
 
 
@@ -73,16 +74,14 @@ class PortIndex:
             self._count_by_band(key, (ip, priority, scheduler_name), row, sign)
             counts = self.holders.setdefault(key, {}).setdefault(row, {})
             self.by_row.setdefault(row, {})[key] = counts
-            counts[ip] = counts.get(ip, 0) + sign
-            if not counts[ip]:
-                del counts[ip]
-            if not counts:
-                self._forget(row, key)
+            if not add_count(counts, ip, sign) and not counts:
+                remove_member(self.holders, key, row)
+                remove_member(self.by_row, row, key)
 
-    def kept(
+    def remaining(
         self, protocol: str, port: int, victims: PotentialVictims, capacity: int
     ) -> dict[str, BoolColumn]:
-        """As `TableWithoutVictims.remaining_ports`, with the pods `victims` removed."""
+        """Return `TableWithoutVictims.remaining_ports`: (capacity,) per address."""
         kept: dict[str, BoolColumn] = {}
         freed: list[tuple[str, Rows]] = []
         for (ip, priority, scheduler_name), pods in self.by_band.get((protocol, port), {}).items():
@@ -104,15 +103,8 @@ class PortIndex:
     ) -> None:
         bands = self.by_band.setdefault(key, {})
         rows = bands.setdefault(band, {})
-        left = rows.get(row, 0) + sign
-        if left:
-            rows[row] = left
-            return
-        del rows[row]
-        if not rows:
-            del bands[band]
-        if not bands:
-            del self.by_band[key]
+        if not add_count(rows, row, sign) and not rows:
+            remove_member(self.by_band, key, band)
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
         """Every difference from a recount over (row, pod), as a sentence."""
@@ -123,11 +115,3 @@ class PortIndex:
             yield "host ports differ from those of the pods placed"
         if expected.by_band != self.by_band:
             yield "host ports by priority differ from those of the pods placed"
-
-    def _forget(self, row: int, key: tuple[str, int]) -> None:
-        del self.holders[key][row]
-        if not self.holders[key]:
-            del self.holders[key]
-        del self.by_row[row][key]
-        if not self.by_row[row]:
-            del self.by_row[row]

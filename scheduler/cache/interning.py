@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from scheduler.api.node import Taint
+from scheduler.api.selectors import parse_label_integer
 from scheduler.framework.nodes import BoolColumn, Int32Column, Int64Column
 
 COMPACTION_THRESHOLD = 2
-
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class TaintSets:
@@ -129,7 +128,7 @@ class LabelColumn:
         if found is None:
             found = self._ids[value] = len(self._values)
             self._values.append(value)
-            number = parse_int64(value)
+            number = parse_label_integer(value)
             self._integers.append(number or 0)
             self._numeric.append(number is not None)
             self._arrays = None
@@ -142,12 +141,3 @@ class LabelColumn:
                 np.array(self._numeric, dtype=np.bool_),
             )
         return self._arrays
-
-
-def parse_int64(text: str) -> int | None:
-    """A base-10 signed 64-bit integer (sign and leading zeros allowed), or None."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()):
-        return None
-    number = int(text)
-    return number if _INT64_MIN <= number <= _INT64_MAX else None

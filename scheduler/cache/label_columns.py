@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from scheduler.api.node import Node
+from scheduler.cache.counting import add_count
 from scheduler.cache.interning import LabelColumn
 
 MAX_LABEL_COLUMNS: Final = 512
@@ -84,11 +85,6 @@ class LabelColumns:
     def _count(self, before: Iterable[str], after: Iterable[str]) -> None:
         holders = self._holders
         for key in after:
-            number = holders.get(key, 0)
-            self.version += not number
-            holders[key] = number + 1
+            self.version += add_count(holders, key, 1) == 1
         for key in before:
-            holders[key] -= 1
-            if not holders[key]:
-                self.version += 1
-                del holders[key]
+            self.version += not add_count(holders, key, -1)

@@ -61,7 +61,7 @@ class NodeView:
     @property
     def allocatable(self) -> Resources:
         """Allocatable resources."""
-        return self._table.allocatable_of(self._row)
+        return self._table.resources[self._row]
 
     @property
     def requested(self) -> Resources:
@@ -92,7 +92,7 @@ class NodeView:
     @property
     def used_ports(self) -> Mapping[tuple[str, int], Mapping[str, int]]:
         """Host ports in use."""
-        return self._table.ports_of(self._row)
+        return self._table.ports.by_row.get(self._row, {})
 
     @property
     def image_states(self) -> Mapping[str, ImageState]:

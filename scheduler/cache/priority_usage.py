@@ -8,16 +8,17 @@ of further pairs are only counted, in `unbanded`; rows that have some must be lo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.api.signatures.signature import PodSignature
-from scheduler.cache.columns import NATIVE_RESOURCES, NumericColumns
+from scheduler.cache.columns import NATIVE_RESOURCES, NodeColumns
+from scheduler.cache.counting import add_count
 from scheduler.cache.scalar_amounts import ScalarAmounts
-from scheduler.framework.nodes import Int64Column, Rows
+from scheduler.framework.nodes import Int64Column, PotentialVictims, Rows
 
 MAX_BANDS: Final = 64
 
@@ -43,7 +44,7 @@ class PriorityUsage:
 
     __slots__ = ("_bands", "_columns", "_overflow", "unbanded")
 
-    def __init__(self, columns: NumericColumns) -> None:
+    def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
         self._bands: dict[Band, _Usage] = {}
         self._overflow: dict[Band, int] = {}
@@ -76,39 +77,28 @@ class PriorityUsage:
         if not usage.total:
             del self._bands[key]
 
-    def below(
-        self, priority: int, schedulers: Collection[str] | None
-    ) -> tuple[Int64Column, Int64Column]:
-        """(amounts as `NumericColumns.requested`, number) of banded pods below `priority`.
-
-        Only pods of `schedulers`, unless None.
-        """
+    def total_of(self, victims: PotentialVictims) -> tuple[Int64Column, Int64Column]:
+        """Sum up banded pods among `victims`: (amounts as `requested`, number of pods)."""
         columns = self._columns
         amounts = np.zeros_like(columns.requested)
         pods = np.zeros(columns.capacity, dtype=np.int64)
-        for usage in self._below(priority, schedulers):
+        for usage in self._included(victims):
             amounts += usage.amounts
             pods += usage.pods
         return amounts, pods
 
-    def scalars_below(
-        self,
-        priority: int,
-        schedulers: Collection[str] | None,
-        name: str,
-        index: slice | Rows,
+    def scalar_total_of(
+        self, victims: PotentialVictims, name: str, index: slice | Rows
     ) -> Int64Column:
-        """As `below`, of one scalar resource on some rows."""
+        """Sum up one scalar resource of banded pods among `victims`, on some rows."""
         total = np.zeros(self._columns.capacity, dtype=np.int64)[index]
-        for usage in self._below(priority, schedulers):
+        for usage in self._included(victims):
             if usage.scalars:
                 total = total + usage.scalars.of(name, index)
         return total
 
-    def _below(self, priority: int, schedulers: Collection[str] | None) -> Iterator[_Usage]:
-        for (band, scheduler), usage in self._bands.items():
-            if band < priority and (schedulers is None or scheduler in schedulers):
-                yield usage
+    def _included(self, victims: PotentialVictims) -> Iterator[_Usage]:
+        return (usage for band, usage in self._bands.items() if victims.includes(*band))
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
         """Every difference from a recount over (row, pod), as a sentence."""
@@ -156,9 +146,5 @@ class PriorityUsage:
             usage.scalars.grow(self._columns.capacity)
 
     def _account_unbanded(self, key: Band, row: int, sign: int) -> None:
-        left = self._overflow.get(key, 0) + sign
-        if left:
-            self._overflow[key] = left
-        else:
-            del self._overflow[key]
+        add_count(self._overflow, key, sign)
         self.unbanded[row] += sign

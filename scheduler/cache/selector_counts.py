@@ -27,6 +27,7 @@ from scheduler.api.many_terms import ManyTerms
 from scheduler.api.packed_labels import PackedLabels
 from scheduler.api.pod import Pod
 from scheduler.api.selectors import EXISTS, IN, NOT_IN, CompiledLabelSelector, Requirement
+from scheduler.cache.counting import add_count, remove_member
 from scheduler.framework.nodes import Int32Column, Int64Column, PodTerm, PotentialVictims
 
 DEFAULT_MAX_BYTES: Final = 32 << 20
@@ -169,19 +170,12 @@ class SelectorCounts:
         group = self._groups[_key_of(pod)]
         # The very object: an equal key is compared byte by byte, for each of its labels.
         key = group.key
-        left = group.rows[row] - 1
-        if left:
-            group.rows[row] = left
-        else:
-            del group.rows[row]
+        add_count(group.rows, row, -1)
         for column in group.columns:
             column.counts[row] -= 1
         if not group.rows:
             del self._groups[key]
-            peers = self._by_namespace[group.namespace]
-            del peers[key]
-            if not peers:
-                del self._by_namespace[group.namespace]
+            remove_member(self._by_namespace, group.namespace, key)
             if self._many_labels.pop(key, None) is None:
                 self._leave_labels(key, group)
 
@@ -301,13 +295,8 @@ class SelectorCounts:
 
     def _leave_labels(self, key: _Key, group: _Group) -> None:
         for label in group.labels.items():
-            alike = self._by_label[label]
-            del alike[key]
-            if not alike:
-                del self._by_label[label]
-            self._keys[label[0]] -= 1
-            if not self._keys[label[0]]:
-                del self._keys[label[0]]
+            remove_member(self._by_label, label, key)
+            add_count(self._keys, label[0], -1)
 
     def _new_column(self, key: _ColumnKey) -> _Column:
         self._misses += 1
@@ -354,10 +343,7 @@ class SelectorCounts:
             self._selector_bytes -= dropped.selector_bytes
             self._evictions += 1
             for label in _needs(dropped):
-                peers = self._by_need[label]
-                del peers[dropped]
-                if not peers:
-                    del self._by_need[label]
+                remove_member(self._by_need, label, dropped)
             for group in self._candidates(dropped):
                 if dropped in group.columns:
                     group.columns.remove(dropped)

@@ -24,6 +24,7 @@ from scheduler.api.label_sets import labels_key
 from scheduler.api.pod import Affinity, Pod
 from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.api.signatures.signature import PodSignature
+from scheduler.cache.counting import add_count, remove_member
 from scheduler.cache.term_block import HashedPod, TermBlock
 from scheduler.cache.term_blocks import BlockOwner, NodeKeys, TermBlocks, TermsOfBlocks
 from scheduler.framework.nodes import ExistingPodTerm, Int32Column, PotentialVictims, TermKind
@@ -97,11 +98,7 @@ class _Term:
         return counts
 
     def change(self, row: int, by: int) -> None:
-        left = self.rows.get(row, 0) + by
-        if left:
-            self.rows[row] = left
-        else:
-            del self.rows[row]
+        left = add_count(self.rows, row, by)
         if self._counts is not None:
             self._counts[row] = left
 
@@ -339,10 +336,7 @@ class TermIndex:
         self._answers.clear()
         self._selecting -= term.term.namespace_selector is not None
         for need in _needs(term.term):
-            peers = self._by_need[need]
-            del peers[key]
-            if not peers:
-                del self._by_need[need]
+            remove_member(self._by_need, need, key)
 
     # -- inspection ------------------------------------------------------------------------------
 

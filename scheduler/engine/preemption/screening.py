@@ -44,7 +44,8 @@ class Screening:
         """Screen `rows`."""
         table, pod = self._table, trial.pod
         own = self._own if trial.rules.own_victims_only else None
-        amounts, pods = table.priorities.below(pod.priority, own)
+        victims = PotentialVictims(pod.priority, own)
+        amounts, pods = table.priorities.total_of(victims)
         rejected_by = np.zeros(len(rows), dtype=np.int32)
         codes = np.zeros(len(rows), dtype=np.int32)
         rejected_by[pods[rows] == 0] = VICTIMLESS
@@ -57,8 +58,7 @@ class Screening:
             table,
             table.requested - amounts,
             table.pod_count - pods,
-            trial.removable,
-            PotentialVictims(pod.priority, own),
+            victims,
         )
         unknown = False
         for slot in trial.slots:

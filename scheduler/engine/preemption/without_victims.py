@@ -6,11 +6,10 @@ own, raise, so that a filter which reads them runs node by node instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from scheduler.api.many_terms import ManyTerms
-from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.framework import (
     BoolColumn,
@@ -36,12 +35,9 @@ class WithoutPotentialVictims:
         table: NodeTable,
         requested: Int64Column,
         pod_count: Int64Column,
-        removable: Callable[[Pod], bool],
         victims: PotentialVictims,
     ) -> None:
-        """`removable` is the predicate of one pod for the set that `victims` describes."""
         self._table = table
-        self._removable = removable
         self._victims = victims
         #: As `NodeTable.requested` and `pod_count`, without the victims.
         self.requested = requested
@@ -51,15 +47,14 @@ class WithoutPotentialVictims:
         """Return an overlay without the victims."""
         node = NodeOverlay(self._table, row)
         for pod in list(node.pods):
-            if self._removable(pod):
+            if self._victims.includes(pod.priority, pod.spec.scheduler_name):
                 node.remove_pod(pod)
         return node
 
     def scalar_amounts(self, name: str, index: slice | Rows) -> tuple[Int64Column, Int64Column]:
         """As `NodeTable.scalar_amounts`, without the victims."""
         allocatable, requested = self._table.scalar_amounts(name, index)
-        victims = self._victims
-        freed = self._table.priorities.scalars_below(victims.below, victims.schedulers, name, index)
+        freed = self._table.priorities.scalar_total_of(self._victims, name, index)
         return allocatable, requested - freed
 
     def scalar_amounts_at(self, name: str, row: int) -> tuple[int, int]:
@@ -69,21 +64,21 @@ class WithoutPotentialVictims:
 
     def victim_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
         """Matching pods per row that go."""
-        return self._table.victim_counts(terms, self._victims)
+        return self._table.selector_counts.counts(terms, terminating=True, among=self._victims)
 
     def summed_victims(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
         """As `NodeTable.summed_pods`, of pods that go."""
-        return self._table.summed_victims(terms, self._victims)
+        return self._table.selector_counts.summed(terms, among=self._victims)
 
     def victim_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
         """Affinity terms, matching a pod, of pods that go."""
-        return self._table.victim_terms(namespace, labels, namespace_labels, self._victims)
+        return self._table.terms.matching_terms(namespace, labels, namespace_labels, self._victims)
 
     def remaining_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
         """Rows, by address, where the port stays taken."""
-        return self._table.remaining_ports(protocol, port, self._victims)
+        return self._table.ports.remaining(protocol, port, self._victims, self._table.capacity)
 
     @property
     def non_zero_requested(self) -> Int64Column:

@@ -175,7 +175,7 @@ def test_statistics() -> None:
 def test_validate_names_every_broken_invariant() -> None:
     cache = cluster()
     cache.add_pod(pod("p", "a", requests=ONE))
-    columns = cache.table.columns
+    columns = cache.table
     columns.requested[CPU, 0] += 1
     columns.pod_count[1] += 1
     columns.non_zero_requested[0, 0] += 1

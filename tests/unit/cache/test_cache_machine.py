@@ -152,7 +152,8 @@ class CacheMachine(RuleBasedStateMachine):
         """From now on `validate` compares these columns with a recount."""
         table = self.cache.table
         table.pod_counts((X,), terminating=bool(below))
-        table.victim_counts((X,), PotentialVictims(below, schedulers))
+        victims = PotentialVictims(below, schedulers)
+        table.selector_counts.counts((X,), terminating=True, among=victims)
         for term in table.existing_pod_terms("default", {"app": "x"}, {}):
             assert int(term.counts.sum()) > 0
 

@@ -12,7 +12,6 @@ from scheduler.api import Node
 from scheduler.api.quantity import QuantityError
 from scheduler.cache import Cache, NodeTable, label_columns
 from scheduler.cache.change_log import ChangeLog
-from scheduler.cache.interning import parse_int64
 from scheduler.framework import CPU, EPHEMERAL_STORAGE, MEMORY, Columns
 from tests.unit.cache.objects import image, node, pod, taint
 
@@ -236,28 +235,6 @@ def test_label_values_are_integers_where_they_read_as_such() -> None:
     assert read == {"7": 7, "seven": None, "-3": -3, str(1 << 63): None}
     table.set_node(node("e", labels={"n": "9"}))
     assert int(table.label_values("n").integers[table.label_values("n").ids["9"]]) == 9
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("0", 0),
-        ("+5", 5),
-        ("-5", -5),
-        ("007", 7),
-        (str((1 << 63) - 1), (1 << 63) - 1),
-        (str(-(1 << 63)), -(1 << 63)),
-        (str(1 << 63), None),
-        ("", None),
-        ("-", None),
-        ("1.5", None),
-        ("1_000", None),
-        (" 1", None),
-        ("٣", None),
-    ],
-)
-def test_integers_are_read_as_go_reads_them(text: str, number: int | None) -> None:
-    assert parse_int64(text) == number
 
 
 # -- taints --------------------------------------------------------------------------------------

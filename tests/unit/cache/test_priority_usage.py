@@ -13,6 +13,7 @@ from scheduler.api import Node, Pod, PodSignatures
 from scheduler.api.requests import Resources
 from scheduler.cache import Cache, NodeOverlay
 from scheduler.cache.priority_usage import MAX_BANDS
+from scheduler.framework.nodes import PotentialVictims
 
 SHAPES = PodSignatures()
 KINDS: list[tuple[str, dict[str, Any]]] = [
@@ -88,8 +89,9 @@ def test_bands_equal_a_recount(
         where[index] = made, f"n{node}"
     cache.validate()
     usage = cache.table.priorities
-    amounts, pods = usage.below(priority, schedulers)
-    freed = [usage.scalars_below(priority, schedulers, name, slice(None)) for name in SCALARS]
+    victims = PotentialVictims(priority, frozenset(schedulers) if schedulers is not None else None)
+    amounts, pods = usage.total_of(victims)
+    freed = [usage.scalar_total_of(victims, name, slice(None)) for name in SCALARS]
     for row, name in enumerate(cache.table.names):
         there = [each for each, node in where.values() if node == name and name]
         wanted = below(there, priority, schedulers)
@@ -106,7 +108,7 @@ def test_rows_added_later_have_columns_too() -> None:
         made = pod(index, index % 2, 1)
         made.spec.node_name = f"n{index}"
         cache.add_pod(made)
-    _, pods = cache.table.priorities.below(2, None)
+    _, pods = cache.table.priorities.total_of(PotentialVictims(2, None))
     assert int(pods.sum()) == 200
     assert len(pods) == cache.table.capacity
 

@@ -110,10 +110,10 @@ def test_owned_terms_equal_a_walk_over_pods_after_any_sequence_of_events(seed: i
         space = maker.space()
         space_labels = {"team": "t"} if space == "one" else {}
         pod = space, labels, space_labels
-        gone = PotentialVictims(maker.random.choice((-5, 5, 11)), None)
+        victims = PotentialVictims(maker.random.choice((-5, 5, 11)), None)
         for terms, among in (
             (cluster.table.existing_pod_terms(*pod), None),
-            (cluster.table.victim_terms(*pod, gone), gone),
+            (cluster.table.terms.matching_terms(*pod, victims), victims),
         ):
             found: Counter[tuple[TermKind, str, int]] = Counter()
             for each in terms:

@@ -38,12 +38,11 @@ OWN = frozenset({"default-scheduler"})
 
 def emptied(cluster: Cluster, gone: PotentialVictims) -> Any:
     table = cluster.table
-    amounts, pods = table.priorities.below(gone.below, gone.schedulers)
+    amounts, pods = table.priorities.total_of(gone)
     return WithoutPotentialVictims(
         table,
         table.requested - amounts,
         table.pod_count - pods,
-        lambda pod: gone.includes(pod.priority, pod.spec.scheduler_name),
         gone,
     )
 
