@@ -18,9 +18,9 @@ from plugins.pod_topology_spread.arguments import (
 )
 from plugins.pod_topology_spread.services import ServiceSelectors
 from scheduler.api.bounded_memory import BoundedMemory
-from scheduler.api.label_sets import MAX_PLAIN_LABELS, labels_key
 from scheduler.api.limits import MAX_SPREAD_CONSTRAINTS, spread_excess
 from scheduler.api.meta import OwnerReference
+from scheduler.api.packed_labels import MAX_PLAIN_LABELS, labels_key
 from scheduler.api.pod import Pod, TopologySpreadConstraint
 from scheduler.api.selectors import (
     IN,

@@ -4,10 +4,6 @@ Nothing here knows of nodes and pods together, of plugins, or of an API server; 
 reads a clock. Everything public is named in `__all__`.
 """
 
-from scheduler.api.label_sets import (
-    LabelSets,
-    UnbalancedReleaseError,
-)
 from scheduler.api.meta import (
     LabelSelector,
     ObjectMeta,
@@ -53,6 +49,7 @@ from scheduler.api.selectors import (
 )
 from scheduler.api.signatures.interner import (
     PodSignatures,
+    UnbalancedReleaseError,
 )
 from scheduler.api.signatures.signature import (
     PodSignature,
@@ -86,7 +83,6 @@ __all__ = [
     "CompiledLabelSelector",
     "Container",
     "LabelSelector",
-    "LabelSets",
     "Namespace",
     "Node",
     "ObjectMeta",

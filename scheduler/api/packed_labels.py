@@ -7,7 +7,7 @@ others.
 from __future__ import annotations
 
 import sys
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import Hashable, ItemsView, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -15,8 +15,18 @@ import msgspec
 import numpy as np
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
-_BETWEEN: Final = "\0"
-"""Neither keys nor values can have it."""
+_SEPARATOR: Final = "\0"
+"""Cannot occur in keys or values."""
+
+MAX_PLAIN_LABELS: Final = 64
+"""A pod may have 50,000 labels. More than this are packed, and their key is a digest."""
+
+
+def labels_key(labels: Mapping[str, str]) -> Hashable:
+    """Return a small key, equal for equal labels in any order, to be part of a cache key."""
+    if len(labels) <= MAX_PLAIN_LABELS:
+        return frozenset(labels.items())
+    return labels.digest if isinstance(labels, PackedLabels) else digest_of(labels)
 
 
 class _Items(ItemsView[str, str]):
@@ -37,7 +47,7 @@ class PackedLabels(Mapping[str, str]):
         #: Equal for equal labels.
         self.digest: Final = digest_of(labels)
         ordered = sorted(labels.items(), key=_hash_of_key)
-        texts = [f"{key}{_BETWEEN}{value}{_BETWEEN}".encode() for key, value in ordered]
+        texts = [f"{key}{_SEPARATOR}{value}{_SEPARATOR}".encode() for key, value in ordered]
         self._data: Final = b"".join(texts)
         # 32 bits are enough: an object is far below 2 GiB, and equal hashes are told apart.
         self._ends = np.cumsum(list(map(len, texts)), dtype=np.int32)
@@ -69,7 +79,7 @@ class PackedLabels(Mapping[str, str]):
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """(key, value) of each label."""
-        texts = self._data.decode().split(_BETWEEN)
+        texts = self._data.decode().split(_SEPARATOR)
         return zip(texts[:-1:2], texts[1::2], strict=True)
 
     def __len__(self) -> int:
@@ -95,7 +105,7 @@ class PackedLabels(Mapping[str, str]):
 
     def _pair(self, at: int) -> tuple[str, str]:
         begin = int(self._ends[at - 1]) if at else 0
-        key, value, _ = self._data[begin : int(self._ends[at])].decode().split(_BETWEEN)
+        key, value, _ = self._data[begin : int(self._ends[at])].decode().split(_SEPARATOR)
         return key, value
 
 

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.api.bounded_memory import BoundedMemory
-from scheduler.api.label_sets import labels_key
+from scheduler.api.packed_labels import labels_key
 from scheduler.api.pod import Affinity, Pod
 from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.api.signatures.signature import PodSignature

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
-from scheduler.api.label_sets import labels_key
 from scheduler.api.node import Node
+from scheduler.api.packed_labels import labels_key
 from scheduler.api.pod import Pod
 from scheduler.framework.events import (
     ATTEMPT_OUTCOME,

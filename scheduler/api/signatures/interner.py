@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, cast
 
-from scheduler.api import label_sets
-from scheduler.api.label_sets import UnbalancedReleaseError
+from scheduler.api import packed_labels
 from scheduler.api.packed_labels import PackedLabels, SharedLabels
 from scheduler.api.pod import Pod, PodSpec
 from scheduler.api.requests import limits_differ
@@ -53,6 +52,10 @@ _IDS: Final = itertools.count(1)
 
 PACK_BYTES: Final = 16 * 1024
 """A signature with a longer key is packed. Templates that people write have keys of 1 or 2 kB."""
+
+
+class UnbalancedReleaseError(RuntimeError):
+    """A signature was released more often than it was interned; a bug of the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,7 @@ def _share(pod: Pod, entry: _Entry, labels: SharedLabels) -> None:
         _share_spec(pod.spec, signature.spec, pinned=signature.pinned)
     meta, status = pod.metadata, pod.status
     meta.namespace = sys.intern(meta.namespace)
-    if len(meta.labels) > label_sets.MAX_PLAIN_LABELS:
+    if len(meta.labels) > packed_labels.MAX_PLAIN_LABELS:
         meta.labels = cast("dict[str, str]", labels.take(meta.labels))
     elif meta.labels == entry.labels:
         meta.labels = entry.labels

@@ -20,8 +20,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.api.label_sets import labels_key
 from scheduler.api.meta import LabelSelector
+from scheduler.api.packed_labels import labels_key
 from scheduler.api.pod import Pod
 from scheduler.api.policy import PodDisruptionBudget
 from scheduler.api.selectors import CompiledLabelSelector, SelectorError, compile_label_selector

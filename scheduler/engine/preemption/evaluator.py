@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from scheduler.api.label_sets import labels_key
+from scheduler.api.packed_labels import labels_key
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import TableStatuses, fit_message, status_reasons

@@ -80,7 +80,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[str]:
         if request.param == "in bulk":
             patch.setattr("scheduler.cache.term_index.MANY_TERMS", 0)
             patch.setattr("scheduler.cache.selector_counts.MANY_LABELS", 0)
-            patch.setattr("scheduler.api.label_sets.MAX_PLAIN_LABELS", 0)
+            patch.setattr("scheduler.api.packed_labels.MAX_PLAIN_LABELS", 0)
             patch.setattr("scheduler.api.signatures.interner.PACK_BYTES", 0)
         yield request.param
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from scheduler.api import LabelSets, Pod, PodSignatures, QuantityError, UnbalancedReleaseError
+from scheduler.api import Pod, PodSignatures, QuantityError, UnbalancedReleaseError
 from tests.unit.api.objects import container, pinned, pod
 
 
@@ -69,63 +69,8 @@ class InternedPods(RuleBasedStateMachine):
         assert len(set(self.seen.values())) == len(self.seen), "two templates shared an id"
 
 
-class InternedLabels(RuleBasedStateMachine):
-    """Label sets come and go; ids are reused but never shared."""
-
-    held = Bundle("held")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sets = LabelSets()
-        self.model: Counter[int] = Counter()
-        self.peak = 0
-
-    @rule(target=held, labels=st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy")))
-    def intern(self, labels: dict[str, str]) -> int:
-        backwards = dict(reversed(labels.items()))
-        label_set = self.sets.intern(backwards)
-        assert self.sets.labels(label_set) == labels
-        assert self.sets.find(labels) == label_set
-        self.model[label_set] += 1
-        return label_set
-
-    @rule(target=held, label_set=held)
-    def acquire(self, label_set: int) -> int:
-        if not self.model[label_set]:
-            with pytest.raises(KeyError):
-                self.sets.acquire(label_set)
-            return label_set
-        self.sets.acquire(label_set)
-        self.model[label_set] += 1
-        return label_set
-
-    @rule(label_set=consumes(held))
-    def release(self, label_set: int) -> None:
-        if not self.model[label_set]:
-            with pytest.raises(UnbalancedReleaseError):
-                self.sets.release(label_set)
-            return
-        self.model[label_set] -= 1
-        assert self.sets.release(label_set) is (self.model[label_set] == 0)
-
-    @invariant()
-    def accounts_are_right(self) -> None:
-        now = self.sets.statistics()
-        in_use = [each for each, count in self.model.items() if count]
-        self.peak = max(self.peak, len(in_use))
-        assert now.references == self.model.total()
-        assert now.sets == len(self.sets) == len(in_use)
-        assert now.capacity == self.peak, "a new id was made although one was free"
-        assert len(
-            {msgspec.json.encode(self.sets.labels(e), order="sorted") for e in in_use}
-        ) == len(in_use)
-        assert (now.bytes == 0) is (not in_use)
-
-
 TestInternedPods = InternedPods.TestCase
-TestInternedLabels = InternedLabels.TestCase
-for case in (TestInternedPods, TestInternedLabels):
-    case.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestInternedPods.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
 def test_ids_are_never_given_to_another_signature() -> None:
@@ -260,13 +205,3 @@ def test_a_copy_keeps_signature_and_pin_without_a_reference() -> None:
     copy = msgspec.structs.replace(subject)
     assert (copy.signature, copy.pin) == (subject.signature, "n1")
     assert signatures.statistics().references == 1
-
-
-@pytest.mark.parametrize("label_set", [-1, 0, 5])
-def test_an_id_that_nobody_holds_is_refused(label_set: int) -> None:
-    sets = LabelSets()
-    with pytest.raises(KeyError, match="not in use"):
-        sets.labels(label_set)
-    with pytest.raises(UnbalancedReleaseError):
-        sets.release(label_set)
-    assert sets.find({}) is None

@@ -16,8 +16,7 @@ import pytest
 
 from scheduler.api import Pod, PodSignatures, QuantityError
 from scheduler.api.bounded_memory import BoundedMemory
-from scheduler.api.label_sets import labels_key
-from scheduler.api.packed_labels import PackedLabels
+from scheduler.api.packed_labels import PackedLabels, labels_key
 from scheduler.api.signatures.packed_spec import PACKED_FIELDS, replaced
 from scheduler.api.signatures.signature import PackedSignature
 from scheduler.api.signatures.unpacked_memory import MAX_UNPACKED_BYTES, Packed
