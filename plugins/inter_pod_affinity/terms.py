@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.bounded_cache import BoundedCache
 from scheduler.api.many_terms import MANY_TERMS, ManyTerms
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms
@@ -87,7 +87,7 @@ class Terms:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._version = -1
-        self._own: BoundedMemory[tuple[int, str], OwnTerms] = BoundedMemory(_MAX_BYTES)
+        self._own: BoundedCache[tuple[int, str], OwnTerms] = BoundedCache(_MAX_BYTES)
 
     def compiled(self, pod: Pod) -> PodAffinityTerms:
         """Return the pod's terms with namespace selectors unresolved."""

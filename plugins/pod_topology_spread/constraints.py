@@ -17,7 +17,7 @@ from plugins.pod_topology_spread.arguments import (
     PodTopologySpreadArgs,
 )
 from plugins.pod_topology_spread.services import ServiceSelectors
-from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.bounded_cache import BoundedCache
 from scheduler.api.limits import MAX_SPREAD_CONSTRAINTS, spread_excess
 from scheduler.api.meta import OwnerReference
 from scheduler.api.packed_labels import MAX_PLAIN_LABELS, labels_key
@@ -109,11 +109,11 @@ class Constraints:
         self._default_written = _written(args.constraints, own=False)
         self._default_order = _order(args.constraints)
         #: By id of the signature: a reference would keep the signature of a large pod alive.
-        self._parsed: BoundedMemory[int, _Own] = BoundedMemory(_MAX_BYTES)
-        self._written: BoundedMemory[int, Written] = BoundedMemory(_MAX_BYTES // 2)
+        self._parsed: BoundedCache[int, _Own] = BoundedCache(_MAX_BYTES)
+        self._written: BoundedCache[int, Written] = BoundedCache(_MAX_BYTES // 2)
         self._services = ServiceSelectors()
-        self._selectors: BoundedMemory[tuple[object, ...], CompiledLabelSelector]
-        self._selectors = BoundedMemory(_MAX_SELECTOR_BYTES)
+        self._selectors: BoundedCache[tuple[object, ...], CompiledLabelSelector]
+        self._selectors = BoundedCache(_MAX_SELECTOR_BYTES)
         self._versions: tuple[int, ...] = ()
 
     @property

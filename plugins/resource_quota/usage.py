@@ -18,7 +18,7 @@ from plugins.resource_quota.keys import (
     REQUESTS,
     is_quota_extended,
 )
-from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.bounded_cache import BoundedCache
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import NANO, Quantity
 from scheduler.api.requests import (
@@ -60,7 +60,7 @@ class UsageCache:
     __slots__ = ("_by_signature",)
 
     def __init__(self) -> None:
-        self._by_signature: BoundedMemory[int, Usage] = BoundedMemory(_MAX_CACHED_BYTES)
+        self._by_signature: BoundedCache[int, Usage] = BoundedCache(_MAX_CACHED_BYTES)
 
     def of(self, pod: Pod) -> Usage:
         """Return `pod_usage(pod)`, one mapping per signature. Raises `QuantityError`."""

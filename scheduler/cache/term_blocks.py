@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.bounded_cache import BoundedCache
 from scheduler.cache.term_block import ClassMatch, HashedPod, TermBlock, TermClass
 from scheduler.framework.nodes import BoolColumn, Int64Column, PotentialVictims, TermKind
 
@@ -85,7 +85,7 @@ class _Block:
         #: (classes,): whether nodes have the topology key; as of a version of the nodes' keys.
         self._counting: BoolColumn | None = None
         self._keys_version = -1
-        self._answers: BoundedMemory[bytes, list[ClassMatch]] = BoundedMemory(_MAX_ANSWER_BYTES)
+        self._answers: BoundedCache[bytes, list[ClassMatch]] = BoundedCache(_MAX_ANSWER_BYTES)
         self._entries: _Entries = np.zeros((3, 0), dtype=np.int32)
         #: What is not in `_entries` yet.
         self._arrived: list[tuple[int, int, int]] = []

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.bounded_cache import BoundedCache
 from scheduler.api.packed_labels import labels_key
 from scheduler.api.pod import Affinity, Pod
 from scheduler.api.pod_affinity import AffinityTerm
@@ -153,8 +153,8 @@ class TermIndex:
         self._selecting = 0
         self._blocks = TermBlocks(capacity, node_keys)
         self._columns: OrderedDict[int, _Term] = OrderedDict()
-        self._answers: BoundedMemory[tuple[object, ...], _Answer]
-        self._answers = BoundedMemory(_MAX_ANSWER_BYTES)
+        self._answers: BoundedCache[tuple[object, ...], _Answer]
+        self._answers = BoundedCache(_MAX_ANSWER_BYTES)
         #: Of the nodes' label keys, which the answers follow from.
         self._keys_version = node_keys.version
 

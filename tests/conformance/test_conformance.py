@@ -56,7 +56,7 @@ def test_they_agree_when_every_pod_is_kept_as_a_large_one_is(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.api.signatures.interner.PACK_BYTES", 0)
-    monkeypatch.setattr("scheduler.api.signatures.unpacked_memory.MAX_UNPACKED_BYTES", 0)
+    monkeypatch.setattr("scheduler.api.signatures.unpacked_cache.MAX_UNPACKED_BYTES", 0)
     monkeypatch.setattr("scheduler.api.packed_labels.MAX_PLAIN_LABELS", 0)
     monkeypatch.setattr("scheduler.cache.term_index.MANY_TERMS", 0)
     monkeypatch.setattr("scheduler.cache.selector_counts.MANY_LABELS", 0)

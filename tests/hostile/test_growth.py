@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.bounded_cache import BoundedCache
 from testing.hostile.catalogue import Dimension, HostileCase, chosen
 from testing.hostile.templates import TEMPLATES
 from testing.hostile.world import HostileWorld, hostile_world
@@ -47,7 +47,7 @@ async def cost(world: HostileWorld, case: HostileCase, size: int, serial: int) -
 def remember_little() -> None:
     """Have all that is derived from pods given back soon, not after many megabytes."""
     for each in gc.get_objects():
-        if isinstance(each, BoundedMemory):
+        if isinstance(each, BoundedCache):
             each.max_bytes = 10_000
 
 

@@ -34,7 +34,7 @@ from scheduler.api.signatures.key import (
 )
 from scheduler.api.signatures.packed_spec import replaced
 from scheduler.api.signatures.signature import PackedSignature, PodSignature
-from scheduler.api.signatures.unpacked_memory import UnpackedMemory
+from scheduler.api.signatures.unpacked_cache import UnpackedCache
 
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of signatures beyond which unreferenced ones go: some 8,000 typical templates."""
@@ -129,7 +129,7 @@ class PodSignatures:
         self._idle: OrderedDict[int, _Entry] = OrderedDict()
         self._references = 0
         self._packed = 0
-        self._unpacked = UnpackedMemory()
+        self._unpacked = UnpackedCache()
         self._shared_labels = SharedLabels()
         self._bytes = 0
         self._hits = 0

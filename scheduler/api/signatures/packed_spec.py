@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from scheduler.api.pod import PodSpec
-from scheduler.api.signatures.unpacked_memory import Packed, UnpackedMemory
+from scheduler.api.signatures.unpacked_cache import Packed, UnpackedCache
 
 PACKED_FIELDS: Final = (
     "containers",
@@ -68,7 +68,7 @@ _PLAIN_FIELDS: Final = tuple(
 )
 
 
-def pack(spec: PodSpec, memory: UnpackedMemory) -> Packed[PodSpec]:
+def pack(spec: PodSpec, memory: UnpackedCache) -> Packed[PodSpec]:
     """The spec as compressed bytes."""
     packed = Packed(spec, _decode, memory)
     memory.keep(packed, spec)

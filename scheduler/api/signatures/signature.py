@@ -54,7 +54,7 @@ from scheduler.api.requests import (
 from scheduler.api.selectors import IN, compile_map_selector
 from scheduler.api.signatures.key import Resize, unpinned_affinity
 from scheduler.api.signatures.packed_spec import PackedSpec, pack
-from scheduler.api.signatures.unpacked_memory import Packed, UnpackedMemory
+from scheduler.api.signatures.unpacked_cache import Packed, UnpackedCache
 from scheduler.api.sizes import deep_size
 from scheduler.api.tolerations import TolerationIndex
 
@@ -251,7 +251,7 @@ class PackedSignature(PodSignature):
     packed: Packed[PodSpec]
 
     @classmethod
-    def of(cls, signature: PodSignature, memory: UnpackedMemory) -> PackedSignature:
+    def of(cls, signature: PodSignature, memory: UnpackedCache) -> PackedSignature:
         """The same signature, packed; takes the place of `signature`."""
         made = cls.__new__(cls)
         made.packed = pack(signature.spec, memory)

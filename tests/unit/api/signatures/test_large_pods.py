@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from scheduler.api import Pod, PodSignatures, QuantityError
-from scheduler.api.bounded_memory import BoundedMemory
+from scheduler.api.bounded_cache import BoundedCache
 from scheduler.api.packed_labels import PackedLabels, labels_key
 from scheduler.api.signatures.packed_spec import PACKED_FIELDS, replaced
 from scheduler.api.signatures.signature import PackedSignature
-from scheduler.api.signatures.unpacked_memory import MAX_UNPACKED_BYTES, Packed
+from scheduler.api.signatures.unpacked_cache import MAX_UNPACKED_BYTES, Packed
 from scheduler.cache import Cache, NodeOverlay
 from scheduler.cache.cache import with_node
 from tests.unit.api.objects import container, node, pod
@@ -258,8 +258,8 @@ def test_a_key_of_many_labels_is_small_and_still_tells_them_apart() -> None:
     assert labels_key({"a": "b"}) == frozenset({("a", "b")})
 
 
-def test_a_bounded_memory_forgets_when_it_is_told_of_too_many_bytes() -> None:
-    memory: BoundedMemory[str, int] = BoundedMemory(100)
+def test_a_bounded_cache_forgets_when_it_is_told_of_too_many_bytes() -> None:
+    memory: BoundedCache[str, int] = BoundedCache(100)
     memory.put("a", 1, 60)
     memory.put("b", 2, 40)
     assert (memory.get("a"), memory.get("b"), memory.nbytes) == (1, 2, 100)

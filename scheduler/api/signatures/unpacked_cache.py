@@ -1,4 +1,4 @@
-"""Packed: a large part of a pod as compressed bytes; UnpackedMemory: those read last, as objects.
+"""Packed: a large part of a pod as compressed bytes; UnpackedCache: those read last, as objects.
 
 A pod of 1 MB becomes 4 MB of objects, and 10 more of what is derived from them; whoever may create
 pods may create hundreds. So of a large one only compressed bytes are kept. What is read of it is
@@ -38,7 +38,7 @@ class _Unpacked:
         self.nbytes = nbytes
 
 
-class UnpackedMemory:
+class UnpackedCache:
     """The packed values read last. Touched from one event loop only."""
 
     __slots__ = ("_known", "nbytes")
@@ -96,7 +96,7 @@ class Packed(Generic[T]):
 
     __slots__ = ("_decode", "_memory", "data", "unpacked_bytes")
 
-    def __init__(self, value: T, decode: Callable[[bytes], T], memory: UnpackedMemory) -> None:
+    def __init__(self, value: T, decode: Callable[[bytes], T], memory: UnpackedCache) -> None:
         """`decode` makes the value again of its MessagePack."""
         self.data: Final = zlib.compress(_encode(value), _FAST)
         #: Estimate of what it takes as objects.

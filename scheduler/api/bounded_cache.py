@@ -1,4 +1,4 @@
-"""BoundedMemory: what is derived from pods and kept for the next one, up to so many bytes.
+"""BoundedCache: what is derived from pods and kept for the next one, up to so many bytes.
 
 Pods are written by anybody: a pod of 1 MB makes a derived value of many, so a number of entries
 bounds nothing. Who puts a value in says what it holds; `PodSignature.weigh` tells it of what
@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class BoundedMemory(Generic[K, V]):
+class BoundedCache(Generic[K, V]):
     """Values by key. Everything is forgotten at once when it is too much: simple, and rare."""
 
     __slots__ = ("_values", "get", "max_bytes", "nbytes")
