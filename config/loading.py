@@ -39,8 +39,11 @@ from config.types import (
     Plugins,
 )
 from config.validation import refuse_upstream_names, validate, validate_header
+from scheduler.framework.extension_points import (
+    QUEUE_SORT,
+    ExtensionPoint,
+)
 from scheduler.framework.field_errors import FieldErrors, item
-from scheduler.framework.plugin import QUEUE_SORT, ExtensionPoint
 from scheduler.framework.registry import Registry
 
 _NODE_RESOURCES_FIT: Final = "NodeResourcesFit"

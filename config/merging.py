@@ -16,8 +16,14 @@ from typing import Any, Final
 from config import upstream
 from config.feature_gates import FeatureGates
 from config.types import MULTI_POINT, POINTS, PluginReference, Plugins, PluginSet
+from scheduler.framework.extension_points import (
+    BIND,
+    EXTENSION_POINTS,
+    QUEUE_SORT,
+    SCORE,
+    ExtensionPoint,
+)
 from scheduler.framework.field_errors import FieldErrors, did_you_mean, invalid, item, parent
-from scheduler.framework.plugin import BIND, EXTENSION_POINTS, QUEUE_SORT, SCORE, ExtensionPoint
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.registry import Registry
 from scheduler.framework.status import ConfigurationError

@@ -57,7 +57,7 @@ from scheduler.framework import (
     Status,
     error,
 )
-from scheduler.framework import plugin as points
+from scheduler.framework import extension_points as points
 from scheduler.framework.status import status_or_none
 
 
@@ -414,7 +414,7 @@ class Framework:
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
         """Return reason and message that PodScheduled gets in place of Unschedulable.
 
-        None if no plugin has one (`UnfitReasonPlugin`). Raises AttemptError when a plugin fails.
+        None if no plugin has one (`UnschedulableReasonPlugin`). Raises AttemptError when a plugin fails.
         """
         for plugin in self._naming:
             found: tuple[str, str] | None = call(UNSCHEDULABLE_REASON, plugin, pod)

@@ -9,6 +9,11 @@ from scheduler.framework.events import (
     HintKeys,
     QueueingHint,
 )
+from scheduler.framework.extension_points import (
+    EVENT_POINTS,
+    EXTENSION_POINTS,
+    ExtensionPoint,
+)
 from scheduler.framework.handle import (
     ApiWriter,
     Clock,
@@ -47,8 +52,6 @@ from scheduler.framework.nodes import (
 )
 from scheduler.framework.plugin import (
     CLEAR_NOMINATION,
-    EVENT_POINTS,
-    EXTENSION_POINTS,
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
     NEVER,
@@ -57,7 +60,6 @@ from scheduler.framework.plugin import (
     ColumnarScorePlugin,
     EnqueueExtensions,
     ExplainingPlugin,
-    ExtensionPoint,
     FilterPlugin,
     HoldingPlugin,
     NominatingInfo,

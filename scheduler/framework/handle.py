@@ -14,7 +14,9 @@ from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.storage import ObjectReference
 from scheduler.framework.nodes import NodeInfo, NodeTableView
-from scheduler.framework.plugin import NominatingInfo
+from scheduler.framework.plugin import (
+    NominatingInfo,
+)
 from scheduler.framework.preemption import PreemptionSearch
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from scheduler.api.meta import Condition
@@ -385,7 +385,7 @@ class RelaxingPlugin(PreFilterPlugin, Protocol):
         ...
 
 
-class UnfitReasonPlugin(Plugin, Protocol):
+class UnschedulableReasonPlugin(Plugin, Protocol):
     """Knows pods that more nodes would not help. Not an extension point of upstream."""
 
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
@@ -452,55 +452,6 @@ class PostFilterResult:
     #: How it ended, for plugins that react to it; None: to be told from the status.
     outcome: PostFilterOutcome | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class ExtensionPoint:
-    """An extension point: its names in YAML, metrics and messages, and its methods."""
-
-    #: camelCase, as in `profiles[].plugins`.
-    yaml: str
-    #: as in the `extension_point` metric label.
-    label: str
-    #: as in construction errors, e.g. `FilterPlugin`.
-    interface: str
-    #: having any one of these methods means implementing the point.
-    methods: tuple[str, ...] = field(default=())
-
-    def implemented_by(self, plugin: object) -> bool:
-        """Whether `plugin` (an instance or a class) has one of the methods."""
-        return any(callable(getattr(plugin, method, None)) for method in self.methods)
-
-
-PRE_ENQUEUE = ExtensionPoint("preEnqueue", "PreEnqueue", "PreEnqueuePlugin", ("pre_enqueue",))
-QUEUE_SORT = ExtensionPoint("queueSort", "QueueSort", "QueueSortPlugin", ("sort_key",))
-PRE_FILTER = ExtensionPoint("preFilter", "PreFilter", "PreFilterPlugin", ("pre_filter",))
-FILTER = ExtensionPoint("filter", "Filter", "FilterPlugin", ("filter", "filter_rows"))
-POST_FILTER = ExtensionPoint("postFilter", "PostFilter", "PostFilterPlugin", ("post_filter",))
-PRE_SCORE = ExtensionPoint("preScore", "PreScore", "PreScorePlugin", ("pre_score",))
-SCORE = ExtensionPoint("score", "Score", "ScorePlugin", ("score", "score_rows"))
-RESERVE = ExtensionPoint("reserve", "Reserve", "ReservePlugin", ("reserve",))
-PERMIT = ExtensionPoint("permit", "Permit", "PermitPlugin", ("permit",))
-PRE_BIND = ExtensionPoint("preBind", "PreBind", "PreBindPlugin", ("pre_bind",))
-BIND = ExtensionPoint("bind", "Bind", "BindPlugin", ("bind",))
-POST_BIND = ExtensionPoint("postBind", "PostBind", "PostBindPlugin", ("post_bind",))
-
-EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
-    PRE_ENQUEUE,
-    QUEUE_SORT,
-    PRE_FILTER,
-    FILTER,
-    POST_FILTER,
-    PRE_SCORE,
-    SCORE,
-    RESERVE,
-    PERMIT,
-    PRE_BIND,
-    BIND,
-    POST_BIND,
-)
-
-#: Points whose plugins contribute events that may bring a pod back (framework-cycle-config.md 1.8).
-EVENT_POINTS: tuple[ExtensionPoint, ...] = (PRE_ENQUEUE, PRE_FILTER, FILTER, RESERVE, PERMIT)
 
 PluginFactory = Any
 """A plugin class, or any callable `(args, handle) -> plugin`; has `name`, maybe `args_type`."""

@@ -24,12 +24,14 @@ import msgspec
 import numpy as np
 
 from scheduler.api.pod import Pod
-from scheduler.framework import plugin as points
+from scheduler.framework import extension_points as points
 from scheduler.framework.events import ClusterEventWithHint
-from scheduler.framework.nodes import NodeTableView, Rows
-from scheduler.framework.plugin import (
+from scheduler.framework.extension_points import (
     EVENT_POINTS,
     EXTENSION_POINTS,
+)
+from scheduler.framework.nodes import NodeTableView, Rows
+from scheduler.framework.plugin import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
     PreFilterResult,

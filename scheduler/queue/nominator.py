@@ -17,7 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler.api.pod import Pod
-from scheduler.framework.plugin import NominatingInfo
+from scheduler.framework.plugin import (
+    NominatingInfo,
+)
 
 PodLister = Callable[[str, str], Pod | None]
 """`lister(namespace, name)`: the newest pod that the informer knows; None when it was deleted."""

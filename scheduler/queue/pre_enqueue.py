@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
-from scheduler.framework.plugin import PreEnqueuePlugin
+from scheduler.framework.plugin import (
+    PreEnqueuePlugin,
+)
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Code, Status, error, status_or_none
 from scheduler.queue.metrics import QueueMetrics

@@ -30,7 +30,9 @@ from scheduler.framework.events import (
     ClusterEvent,
 )
 from scheduler.framework.handle import Clock
-from scheduler.framework.plugin import PreEnqueuePlugin
+from scheduler.framework.plugin import (
+    PreEnqueuePlugin,
+)
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.backoff_queue import BackoffPolicy, SortKey

@@ -27,7 +27,9 @@ from scheduler.framework.events import (
     HintKeys,
     QueueingHint,
 )
-from scheduler.framework.plugin import EVENT_POINTS
+from scheduler.framework.extension_points import (
+    EVENT_POINTS,
+)
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import ConfigurationError
 from scheduler.queue.in_flight import InFlightEvent

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import msgspec
 
 from config import Configuration, load_configuration
-from scheduler.framework.plugin import EXTENSION_POINTS
+from scheduler.framework.extension_points import (
+    EXTENSION_POINTS,
+)
 from scheduler.framework.registry import NoArgs, Registry
 from scheduler.framework.status import ConfigurationError
 

@@ -8,7 +8,10 @@ from datetime import timedelta
 import pytest
 
 from config import default_configuration
-from scheduler.framework.plugin import EXTENSION_POINTS, FILTER
+from scheduler.framework.extension_points import (
+    EXTENSION_POINTS,
+    FILTER,
+)
 from scheduler.framework.registry import Registry
 from scheduler.framework.status import ConfigurationError
 from tests.unit.config.doubles import AVAILABLE, DEFAULTS, MISSING, body, load, problems

@@ -25,7 +25,9 @@ from scheduler.framework import (
     QueuedPodInfo,
     Registry,
 )
-from scheduler.framework.plugin import SCORE
+from scheduler.framework.extension_points import (
+    SCORE,
+)
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.listers import StoreListers
 
