@@ -1,4 +1,4 @@
-"""The extension points, as Protocols. A plugin implements a point by having its methods.
+"""The plugin interfaces, as Protocols. A plugin implements a point by having its methods.
 
     class Zone:
         name = "example.com/Zone"
@@ -7,10 +7,11 @@
 
         def filter(self, state, pod, node): ...
 
-Everywhere `None` stands for Success, and an exception is an Error status that names the plugin.
-Filter and Score come in a scalar form (one node) and a columnar form (many rows at once); in-tree
-plugins have both and they must agree. PreBind, Bind and PostBind may be `async`, and reach the API
-only through `Handle.api`; everything else is synchronous and pure.
+`None` means Success everywhere, and an exception becomes an Error status that names the plugin.
+Filter and Score have a scalar form (one node) and a columnar form (many rows at once); a plugin
+that has both must return the same from both. PreBind, Bind and PostBind may be `async` and reach
+the API only through `Handle.api`; PreFilter and PostFilter may be `async` and then suspend the
+scheduling cycle; everything else is synchronous and pure.
 """
 
 from __future__ import annotations
@@ -43,214 +44,229 @@ MIN_NODE_SCORE = 0
 
 
 class Plugin(Protocol):
-    """What every plugin has."""
+    """The part that all plugins have in common (`interface.go: Plugin`)."""
 
     #: Used in configuration, messages and metrics. Unique within a registry.
     name: ClassVar[str]
 
-    # Two optional attributes, read with getattr so that a plugin without them stays short:
-    #   args_type            the msgspec Struct of its arguments (registry.NoArgs when absent)
-    #   required_resources   plurals it reads through `Handle.listers`; they are watched
+    # Optional class attributes, read with getattr so that a plugin without them stays short:
+    #   args_type            msgspec Struct of the arguments; `registry.NoArgs` when absent
+    #   required_resources   plurals read through `Handle.listers`; they are watched
 
 
 @dataclass(frozen=True, slots=True)
 class ReuseRule:
-    """What a columnar result depends on besides the pod's signature.
+    """The inputs of a columnar result besides the pod's signature.
 
-    `ReuseRule()` without arguments is safe for a result that depends on everything a row holds.
+    `ReuseRule()` without arguments fits a result that depends on anything in its own row.
     """
 
     #: Rows that changed in these groups are evaluated again; the others keep their result.
     columns: Columns = Columns.ALL
-    #: Named versions (`NodeTableView.version`); when one changed, the whole column is evaluated
-    #: again.
+    #: Named versions (`NodeTableView.version`); a change of one makes all rows be evaluated again.
     versions: tuple[str, ...] = ()
 
 
 NEVER: None = None
-"""In place of a ReuseRule: evaluate every row for every pod."""
+"""Instead of a ReuseRule: evaluate every row for every pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """PreFilter succeeded and only the named nodes can do. Unknown names are ignored."""
+    """The nodes to which PreFilter narrows the pod (`interface.go: PreFilterResult`)."""
 
+    #: Names that no node has are ignored.
     node_names: frozenset[str]
 
 
 class PreEnqueuePlugin(Plugin, Protocol):
-    """Holds pods back before they reach the active queue."""
+    """Gates pods before they enter the active queue (`interface.go: PreEnqueuePlugin`)."""
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        """Success lets the pod in; anything else gates it (no event, no condition is written)."""
+        """Return None to admit the pod; any other status gates it.
+
+        A gated pod gets neither an Event nor a condition from the scheduler.
+        """
         ...
 
 
 class HoldingPlugin(PreEnqueuePlugin, Protocol):
-    """A PreEnqueue plugin that knows by itself which pods it would refuse.
+    """A PreEnqueue plugin that tracks which of its gated pods an event cannot help.
 
-    So an event that many of its gated pods wait for costs nothing for those it cannot help.
+    An event that thousands of gated pods registered then costs nothing for these. Not upstream.
     """
 
     def held(self, changed: object) -> AbstractSet[str]:
-        """UIDs of pods whose gate no event about `changed` opens; read at once, and not changed.
+        """Return the UIDs of gated pods for which no event about `changed` opens the gate.
 
-        Pods that it gates and that are in here are not asked again because of that event.
-        `changed` is the object as it was, or the new one; None where there is none.
+        The queue does not run `pre_enqueue` for these pods because of such an event. It reads the
+        set at once and does not modify it. `changed` is the object before the event, or the new
+        object for an addition; None if the event has no object.
         """
         ...
 
 
 class QueueSortPlugin(Plugin, Protocol):
-    """Orders the active queue."""
+    """Orders the active queue (`interface.go: QueueSortPlugin`)."""
 
     def sort_key(self, info: QueuedPodInfo) -> Any:
-        """A comparable key; smaller is scheduled first."""
+        """Return a comparable key; the pod with the smallest key is scheduled first."""
         ...
 
 
 class PreFilterPlugin(Plugin, Protocol):
-    """Prepares for Filter, may narrow the nodes or reject the pod outright."""
+    """Prepares for Filter; may narrow the nodes, or reject the pod for all nodes.
 
-    #: True when the outcome and all written state depend on the pod's signature alone.
+    Upstream: `interface.go: PreFilterPlugin`.
+    """
+
+    #: Whether the outcome and all state written depend on the pod's signature alone.
     pre_filter_reusable: ClassVar[bool] = False
 
     def pre_filter(
         self, state: CycleState, pod: Pod, table: NodeTableView
     ) -> PreFilterResult | Status | None:
-        """None: go on with all nodes. `SKIP`: do not call this plugin's Filter for this pod.
+        """Prepare the attempt; called once, before any Filter.
 
-        A `PreFilterResult` narrows the nodes, on top of what other plugins say. A rejection is for
-        the whole pod: `unresolvable` at once, `unschedulable` after the other plugins were asked.
+        Returns:
+            None to go on with all nodes; a `PreFilterResult` to narrow them (the results of several
+            plugins are intersected); `SKIP` to have this plugin's Filter skipped for this pod; a
+            rejection of the whole pod: `unresolvable` ends PreFilter at once, `unschedulable` after
+            the other plugins have run.
         """
         ...
 
 
 class AsyncPreFilterPlugin(Plugin, Protocol):
-    """A PreFilter plugin that asks the outside: it suspends the scheduling cycle.
+    """A PreFilter plugin that does I/O: it suspends the scheduling cycle. Not upstream.
 
-    Nothing in the cluster changes for the scheduler meanwhile, so it must not wait for that.
+    The scheduler applies no change of the cluster meanwhile, so the plugin must not wait for one.
     """
 
-    #: Seconds it may take; 5 where it is absent. Later is an Error status.
+    #: Seconds until the call fails with an Error status; 5 when absent.
     timeout: ClassVar[float]
 
     async def pre_filter(
         self, state: CycleState, pod: Pod, table: NodeTableView
     ) -> PreFilterResult | Status | None:
-        """As `PreFilterPlugin.pre_filter`; never reused for other pods."""
+        """Do as `PreFilterPlugin.pre_filter`; the result is never reused for other pods."""
         ...
 
 
 class PreFilterExtensions(Plugin, Protocol):
-    """Keeps PreFilter state right in a what-if where a pod is added to or removed from a node."""
+    """Updates PreFilter state when a what-if adds a pod to a node or removes one.
+
+    Upstream: `interface.go: PreFilterExtensions`.
+    """
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Bring what this plugin keeps in `state` up to date: `node` now holds `added` as well.
+        """Update what this plugin keeps in `state`: `node` now holds `added` as well.
 
-        Only Success goes on; any other status makes the what-if fail.
+        Any status other than Success makes the what-if fail.
         """
         ...
 
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
     ) -> Status | None:
-        """As `add_pod`, with `removed` gone from `node`."""
+        """Update what this plugin keeps in `state`: `node` no longer holds `removed`."""
         ...
 
 
 class FilterPlugin(Plugin, Protocol):
-    """Says whether a pod can run on a node (scalar form)."""
+    """Decides whether a pod can run on a node (`interface.go: FilterPlugin`)."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """None when the pod can run there, else a rejection with its reasons.
+        """Return None if the pod can run on `node`, else a rejection with its reasons.
 
-        `unschedulable` where preemption may help, `unresolvable` where it cannot. Any other status,
-        or an exception, ends the attempt with an Error. Also called for what-if nodes.
+        Reject with `unschedulable` where preemption may help and `unresolvable` where it cannot.
+        Any other status, or an exception, ends the attempt with an Error. Also called for
+        hypothetical nodes: read pods and resources from `node`, not from the node table.
         """
         ...
 
 
 class ColumnarFilterPlugin(Plugin, Protocol):
-    """Says for many rows at once whether a pod can run there."""
+    """Decides for many rows at once whether a pod can run there. Not upstream."""
 
-    #: `NEVER` (None) or what the codes depend on.
+    #: The inputs of the codes besides the pod's signature, or `NEVER`.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
-    #: For `NEVER`: nothing but the pod, the node table and `required_resources` matters all the
-    #: same, so that a preemption in vain need not be repeated before one of them changes.
+    #: With `NEVER`: whether the codes still depend on nothing but the pod, the node table and
+    #: `required_resources`. A failed preemption is then not repeated until one of these changes.
     filter_depends_only_on_table: ClassVar[bool] = False
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """int32 codes, one per entry of `rows`: 0 passes, others are for `filter_status`."""
+        """Return int32 codes (len(rows),): 0 passes, any other is translated by `filter_status`."""
         ...
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """The rejection that a non-zero code stands for."""
+        """Return the rejection that a non-zero code stands for."""
         ...
 
 
 class PreemptionFilterPlugin(ColumnarFilterPlugin, Protocol):
-    """Says for many rows at once whether evictions could help a pod there.
+    """Decides for many rows at once whether evictions could help a pod there. Not upstream.
 
-    Worth having for a filter that pods on the node can satisfy or offend in other ways than by the
-    resources they use: without it every node that is left is tried out pod by pod.
+    Useful for a filter whose result depends on the node's pods other than by the resources they
+    use: without it preemption dry-runs every remaining node pod by pod, with the same result.
     """
 
     def filter_without_victims(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
-        """As `filter_rows`, each row without those of its own pods that may be evicted.
+        """Return codes as `filter_rows`, each row without its own potential victims.
 
-        Must equal `filter` after `remove_pod` of these pods, as an exhaustive search would do it:
-        0 lets the search go on with the node, any other code rules it out.
+        The codes must equal those of `filter` after `remove_pod` of all these victims: 0 keeps the
+        node in the search, any other code rules it out.
         """
         ...
 
     def removal_sensitive_rows(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> BoolColumn:
-        """Where removing some of the row's pods that may go changes what `remove_pod` keeps.
+        """Return (len(rows),): whether removing victims of the row changes the PreFilter state.
 
-        For plugins with `remove_pod` only, and optional: elsewhere the node is tried out without
-        them. True is always safe.
+        Optional, and for plugins with `remove_pod` only: preemption skips `remove_pod` on rows that
+        are False. True is always safe.
         """
         ...
 
 
 class PostFilterPlugin(Plugin, Protocol):
-    """Tries to help a pod that fits nowhere."""
+    """Tries to make a pod schedulable that fits nowhere (`interface.go: PostFilterPlugin`)."""
 
     def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
-        """Success with a nomination, or a rejection: `unschedulable` lets the next plugin try.
+        """Return Success with a nomination, or a rejection.
 
-        `statuses` says why each node was turned down. Any other status ends PostFilter.
+        `statuses` has the reason for which each node was rejected. After `unschedulable` the next
+        PostFilter plugin runs; any other status ends PostFilter.
         """
         ...
 
 
 class AsyncPostFilterPlugin(Plugin, Protocol):
-    """A PostFilter plugin that asks the outside: it suspends the scheduling cycle."""
+    """A PostFilter plugin that does I/O: it suspends the scheduling cycle. Not upstream."""
 
-    #: Seconds it may take; 5 where it is absent. Later is an Error status.
+    #: Seconds until the call fails with an Error status; 5 when absent.
     timeout: ClassVar[float]
 
     async def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterResult:
-        """As `PostFilterPlugin.post_filter`."""
+        """Do as `PostFilterPlugin.post_filter`."""
         ...
 
 
 class PreScorePlugin(Plugin, Protocol):
-    """Prepares for Score with the feasible rows known."""
+    """Prepares for Score, given the feasible rows (`interface.go: PreScorePlugin`)."""
 
-    #: True when the outcome and all written state depend on the pod's signature alone.
+    #: Whether the outcome and all state written depend on the pod's signature alone.
     pre_score_reusable: ClassVar[bool] = False
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """None: go on. `SKIP`: do not call this plugin's Score for this pod.
+        """Return None to go on, or `SKIP` to have this plugin's Score skipped for this pod.
 
         `feasible` holds the rows that passed every Filter, in no particular order. Any other status
         ends the attempt with an Error.
@@ -259,184 +275,185 @@ class PreScorePlugin(Plugin, Protocol):
 
 
 class ScorePlugin(Plugin, Protocol):
-    """Ranks a feasible node (scalar form); 0 to 100 after normalisation."""
+    """Ranks a feasible node (`interface.go: ScorePlugin`)."""
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int | Status:
-        """A raw score, higher is better; without `normalize_scores` it must be from 0 to 100.
+        """Return a raw score; higher is better.
 
-        A Status, or a final score out of range, ends the attempt with an Error.
+        The final score, after `normalize_scores` if the plugin has it, must be from 0 to 100. A
+        score out of range, or a Status, ends the attempt with an Error.
         """
         ...
 
 
 class ColumnarScorePlugin(Plugin, Protocol):
-    """Ranks many feasible rows at once."""
+    """Ranks many feasible rows at once. Not upstream."""
 
-    #: `NEVER` (None) or what the raw scores depend on.
+    #: The inputs of the raw scores besides the pod's signature, or `NEVER`.
     score_reuse: ClassVar[ReuseRule | None] = NEVER
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """int64 raw scores, one per entry of `rows`; each as `ScorePlugin.score` gives it."""
+        """Return int64 raw scores (len(rows),), each equal to that of `ScorePlugin.score`."""
         ...
 
 
 class NormalizeScorePlugin(Plugin, Protocol):
-    """Brings raw scores of all feasible nodes into 0 to 100."""
+    """Scales the raw scores of all feasible nodes to 0 to 100 (`interface.go: ScoreExtensions`)."""
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column | Status:
-        """Final int64 scores from 0 to 100, one per entry of `rows`; a Status is an Error.
+        """Return the final int64 scores (len(rows),), from 0 to 100; a Status is an Error.
 
-        A new array (or the unchanged input); `scores` must not be modified.
+        `scores` must not be modified; return a new array, or `scores` itself.
         """
         ...
 
 
 class ReservePlugin(Plugin, Protocol):
-    """Books resources outside the node table for an assumed pod."""
+    """Reserves resources outside the node table (`interface.go: ReservePlugin`)."""
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Book for `pod`, which is assumed on `node_name`.
+        """Reserve for `pod`, which is assumed on `node_name`.
 
-        A rejection makes the pod unschedulable, anything else but Success is an Error; both are
-        followed by `unreserve` of every Reserve plugin.
+        A rejection makes the pod unschedulable; any other status than Success is an Error. After
+        both `unreserve` of every Reserve plugin is called.
         """
         ...
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo; called even when `reserve` never ran, so it must be idempotent.
+        """Undo `reserve`; idempotent, since it is called even when `reserve` never ran.
 
-        Plugins are called in reverse order. It cannot fail: an exception is noted and passed over.
+        Plugins are called in reverse order. An exception is logged and otherwise ignored.
         """
         ...
 
 
 class PermitPlugin(Plugin, Protocol):
-    """Lets a pod go on to binding, refuses it, or makes it wait."""
+    """Approves, rejects or delays the binding of a pod (`interface.go: PermitPlugin`)."""
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]:
-        """A status and, for Wait, the timeout in seconds (at most 15 minutes)."""
+        """Return a status and, with `Code.WAIT`, the timeout in seconds (at most 900)."""
         ...
 
 
 class PreBindPlugin(Plugin, Protocol):
-    """Does what must be done before a pod is bound."""
+    """Does work that must be finished before the pod is bound (`interface.go: PreBindPlugin`)."""
 
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> PreBindPreFlightResult | Status | None:
-        """None or a result: PreBind has work to do. `SKIP`: it has none."""
+        """Return None or a result if `pre_bind` has work to do, `SKIP` if it has none."""
         ...
 
     def pre_bind(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> Status | Awaitable[Status | None] | None:
-        """Do the work; may be `async`. Success lets the pod go on to Bind.
+        """Do the work; may be `async`. After Success of all plugins the pod is bound.
 
-        A rejection makes the pod unschedulable, anything else is an Error; both undo Reserve.
+        A rejection makes the pod unschedulable; any other status is an Error. Both undo Reserve.
         """
         ...
 
 
 class BindPlugin(Plugin, Protocol):
-    """Binds. Returning SKIP passes the pod to the next Bind plugin."""
+    """Binds a pod to its node (`interface.go: BindPlugin`)."""
 
     def bind(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> Status | Awaitable[Status | None] | None:
-        """Bind `pod` to `node_name`; may be `async`. The first answer other than `SKIP` is final.
+        """Bind `pod` to `node_name`; may be `async`.
 
-        Answer with a failure only when it is certain that the pod is not bound: Reserve is undone
-        and the pod is scheduled again.
+        `SKIP` passes the pod to the next Bind plugin; any other result is final. Return a failure
+        only if the pod is certainly not bound: Reserve is undone and the pod is scheduled again.
         """
         ...
 
 
 class PostBindPlugin(Plugin, Protocol):
-    """Is told about a successful binding."""
+    """Runs after a successful binding (`interface.go: PostBindPlugin`)."""
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> Awaitable[None] | None:
-        """Clean up or take note; may be `async`.
-
-        Nothing can be undone here: an exception is logged.
-        """
+        """Clean up; may be `async`. An exception is only logged: the pod stays bound."""
         ...
 
 
 class EnqueueExtensions(Plugin, Protocol):
-    """Says which events may make a pod that this plugin rejected schedulable."""
+    """Registers the events that may help a rejected pod (`interface.go: EnqueueExtensions`)."""
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """An empty list: no event can. Called once, at start."""
+        """Return the events, with their hints; none: no event helps. Called once, at start."""
         ...
 
 
 class RelaxingPlugin(PreFilterPlugin, Protocol):
-    """Asks for more than it needs at first. Not an extension point of upstream."""
+    """A PreFilter plugin that starts with stricter demands than it needs. Not upstream."""
 
     def relax(self, state: CycleState, pod: Pod) -> bool:
-        """No node fits: whether to search once more, from PreFilter on, with the same `state`.
+        """Whether to repeat PreFilter and Filter with weaker demands, since no node fits.
 
-        Asked once per attempt, before PostFilter. PreFilter must then ask for less.
+        Called once per attempt, before PostFilter. `state` is kept for the second PreFilter, which
+        must demand less.
         """
         ...
 
 
 class UnschedulableReasonPlugin(Plugin, Protocol):
-    """Knows pods that more nodes would not help. Not an extension point of upstream."""
+    """Replaces the reason Unschedulable of pods that more nodes would not help. Not upstream."""
 
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
-        """No node fits, or there is none: what PodScheduled says instead of Unschedulable.
+        """Return (reason, message) of PodScheduled for a pod that fits no node; None: the usual.
 
-        Reason and message, for a plugin that lets the pod try all the same: autoscalers act on
-        Unschedulable alone. Asked when no plugin gave a reason with its rejection.
+        For plugins that let such a pod be scheduled all the same: autoscalers act on the reason
+        Unschedulable only. Called if no rejection had a `condition_reason`.
         """
         ...
 
 
 class ExplainingPlugin(Plugin, Protocol):
-    """Has more to say about a pending pod than its verdicts. Not an extension point of upstream."""
+    """Adds lines to `kubestow explain`. Not upstream."""
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """Lines for `kubestow explain`; must change nothing."""
+        """Return lines about a pending pod; must have no side effects."""
         ...
 
 
 class PodConditionsPlugin(Plugin, Protocol):
-    """Writes pod conditions of its own, without a request of its own.
+    """Adds pod conditions to the scheduler's status patch. Not upstream.
 
-    Not an extension point of upstream: any plugin of the pod's profile may have the method.
+    Any plugin of the pod's profile may have the method.
     """
 
     def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
-        """The plugin's conditions as they should be now; types must carry a domain of its own.
+        """Return the plugin's conditions as they should be now; types must carry its own domain.
 
-        Asked whenever PodScheduled=False is written: after a failed attempt, when `info` holds its
-        outcome, and for a pod held at a gate (`info.gated`). They travel in the same PATCH, with
-        the pod's UID. If only they have changed, the PATCH is made for them; if nothing has, there
-        is none. `pod` is the newest object known. A condition that is not returned stays as it is.
-        Transition time and observed generation are filled in.
+        Called whenever PodScheduled=False is written: after a failed attempt, with its outcome in
+        `info`, and for a gated pod (`info.gated`). The conditions are written by the same PATCH,
+        which carries the pod's UID and is omitted if nothing changed. `pod` is the newest known
+        object. Conditions that are not returned stay unchanged. `lastTransitionTime` and
+        `observedGeneration` are filled in.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PreBindPreFlightResult:
-    """`allow_parallel`: this PreBind may run side by side with its neighbours that say so too."""
+    """The result of `pre_bind_pre_flight` (`interface.go: PreBindPreFlightResult`)."""
 
+    #: Whether `pre_bind` may run concurrently with neighbouring plugins that allow it, too.
     allow_parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NominatingInfo:
-    """What to do with the pod's nomination: None in place of it leaves the nomination alone.
+    """A change of the pod's nomination; None instead of this record leaves it unchanged.
 
-    An empty `node_name` clears it.
+    Upstream: `interface.go: NominatingInfo`.
     """
 
+    #: An empty name clears the nomination.
     node_name: str = ""
 
 
@@ -445,13 +462,13 @@ CLEAR_NOMINATION = NominatingInfo("")
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """A PostFilter's answer: Success means the pod may fit later on the nominated node."""
+    """The result of PostFilter; Success: the pod may fit on the nominated node later."""
 
     status: Status | None
     nominating: NominatingInfo | None = None
-    #: How it ended, for plugins that react to it; None: to be told from the status.
+    #: The outcome for plugins that react to it; None: derived from the status.
     outcome: PostFilterOutcome | None = None
 
 
 PluginFactory = Any
-"""A plugin class, or any callable `(args, handle) -> plugin`; has `name`, maybe `args_type`."""
+"""A plugin class, or any callable `(args, handle) -> plugin` with `name` and maybe `args_type`."""
