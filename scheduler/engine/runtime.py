@@ -414,7 +414,7 @@ class Framework:
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
         """Return reason and message that PodScheduled gets in place of Unschedulable.
 
-        None if no plugin has one (`UnschedulableReasonPlugin`). Raises AttemptError when a plugin fails.
+        None if no plugin (`UnschedulableReasonPlugin`) has one. Raises AttemptError if one fails.
         """
         for plugin in self._naming:
             found: tuple[str, str] | None = call(UNSCHEDULABLE_REASON, plugin, pod)
