@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plugins.inter_pod_affinity.terms import Terms
-from plugins.queueing_hints import is_placed, queue_if, same_pod
+from plugins.queueing_hints import is_placed, queue_if
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm
@@ -56,7 +56,7 @@ class _Hints:
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         """Queue if a matching pod appeared, an anti-affine one left, or the own labels changed."""
-        if new is not None and same_pod(pod, new):
+        if new is not None and new.metadata.uid == pod.metadata.uid:
             return QueueingHint.QUEUE
         if not all(is_placed(each) for each in (old, new) if each is not None):
             return QueueingHint.SKIP

@@ -139,9 +139,8 @@ def _update_helps(pod: Pod, old: Pod, new: Pod, constraints: Sequence[Constraint
 
 
 def _involved(other: Pod, pod: Pod) -> bool:
-    return same_pod(other, pod) or (
-        is_placed(other) and other.metadata.namespace == pod.metadata.namespace
-    )
+    metadata, own = other.metadata, pod.metadata
+    return metadata.uid == own.uid or (metadata.namespace == own.namespace and is_placed(other))
 
 
 def _has_all(node: Node | None, keys: Sequence[str]) -> bool:
