@@ -32,7 +32,7 @@ from benchmarks.growth_workloads import (
     pod,
     struggle,
 )
-from benchmarks.queue_load import Room, per_event, registered, unrelated
+from benchmarks.queue_load import Instance, per_event, registered, unrelated
 from benchmarks.throughput import nearest_rank
 from scheduler.api.pod import Pod
 from scheduler.service.application import GC_THRESHOLDS
@@ -212,16 +212,16 @@ def queue_events(*, pending: int, nodes: int, events: int) -> Iterator[Figure]:
     And what a waiting pod takes: its object, its place in the queue, its last failure, and the
     status and Event that are yet to be written.
     """
-    room = Room(nodes)
+    instance = Instance(nodes)
     before = resident()
-    room.hold(0, pending)
+    instance.hold(0, pending)
     settle()
     after = resident()
     if pending >= _MANY and before is not None and after is not None:
         each = (after - before) / pending / 1024
         yield Figure("queue events", "memory of a waiting pod", nodes, pending, each, "KiB")
     for case, make in (("unrelated", unrelated), ("registered, no help", registered)):
-        value = per_event(make(room), events) * _MICRO
+        value = per_event(make(instance), events) * _MICRO
         yield Figure("queue events", case, nodes, pending, value, "us")
 
 

@@ -1,14 +1,14 @@
-"""`python -m benchmarks.queue_load`: what waiting pods cost everything else.
+"""`python -m benchmarks.queue_load`: the cost of waiting pods for all other work.
 
 In one process, without an API server: the scheduler's own parts as `Wiring` builds them, fed as
-reflectors feed them, with a Bind plugin that succeeds at once. Two rooms stand side by side, one
-with waiting pods and one without; they are measured in turn and compared in pairs, because machines
-drift. What is written about pods stays in the dispatcher's memory.
+reflectors feed them, with a Bind plugin that succeeds at once. Two schedulers, one with waiting
+pods and one without, are measured alternately and compared in pairs, because machines drift.
+Status writes stay in the dispatcher's memory.
 
-Three questions (issue 3, "Load"):
-- how much CPU the handling of events takes while pods wait that the events do not concern;
-- how long a fresh schedulable pod then waits from its arrival to its bind;
-- whether gated pods slow the scheduling of others.
+It measures:
+- the CPU time of handling events while pods wait that the events do not concern;
+- the time from arrival to bind of a fresh schedulable pod meanwhile;
+- the effect of gated pods on the scheduling of others.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from testing.embedded_service import PROFILE, wire
 EVENTS_PER_SECOND: Final = 500
 FRESH_PER_SECOND: Final = 20
 TURN_SECONDS: Final = 0.01
-SHAPES: Final = 20
-"""Workloads that the unschedulable pods belong to."""
+SIGNATURES: Final = 20
+"""Number of pod signatures among the unschedulable pods."""
 BATCH: Final = 200
 """Pods per measured batch of ordinary scheduling."""
 
@@ -64,7 +64,7 @@ class Instant:
 def node(
     index: int, *, cpu: str = "32", labels: dict[str, str] | None = None, beat: int = 0
 ) -> Node:
-    """A node; `beat` changes its conditions, as a kubelet's heartbeat does."""
+    """Return a node; `beat` changes its conditions, as a kubelet's heartbeat does."""
     size = {"cpu": cpu, "memory": "128Gi", "pods": "1000"}
     condition = {"type": "Ready", "status": "True", "reason": f"beat-{beat}"}
     return msgspec.convert(
@@ -76,17 +76,17 @@ def node(
     )
 
 
-def _nobody(pod: Pod, node_name: str) -> None: ...
+def _ignore(pod: Pod, node_name: str) -> None: ...
 
 
 @dataclass
-class Room:
-    """One scheduler and its world."""
+class Instance:
+    """One scheduler with its cluster."""
 
     nodes: int
     wiring: Wiring = field(init=False)
-    #: Told of every bind.
-    on_bound: Callable[[Pod, str], None] = _nobody
+    #: Called after every bind.
+    on_bound: Callable[[Pod, str], None] = _ignore
     _serial: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
@@ -119,7 +119,7 @@ class Room:
     # -- objects come, change and go -------------------------------------------------------------
 
     def pod(self, cpu: str = "100m", *, gated: bool = False, on: str = "") -> Pod:
-        """A new pod, interned."""
+        """Return a new pod, interned."""
         serial = next(self._serial)
         requests = {"requests": {"cpu": cpu, "memory": "64Mi"}}
         name = f"pod-{serial}"
@@ -140,27 +140,27 @@ class Room:
         return made
 
     def add(self, pod: Pod) -> None:
-        """The watch delivers a new pod."""
+        """Deliver a new pod, as the watch does."""
         self.stores["pods"].put(pod.key, pod)
         self.handlers.pods([Delta(DeltaType.ADDED, pod, None)])
 
     def change(self, old: Pod, new: Pod) -> None:
-        """The watch delivers another version."""
+        """Deliver another version of a pod."""
         self.stores["pods"].put(new.key, new)
         self.handlers.pods([Delta(DeltaType.MODIFIED, new, old)])
 
     def remove(self, pod: Pod) -> None:
-        """The watch delivers the end of a pod."""
+        """Deliver the deletion of a pod."""
         self.stores["pods"].remove(pod.key)
         self.handlers.pods([Delta(DeltaType.DELETED, pod, pod)])
 
     def change_node(self, index: int, new: Node) -> None:
-        """The watch delivers another version of a node."""
+        """Deliver another version of a node."""
         old, self._node_states[index] = self._node_states[index], new
         self.handlers.nodes([Delta(DeltaType.MODIFIED, new, old)])
 
     def echo(self, pod: Pod, node_name: str) -> Pod:
-        """The watch shows that the pod was bound."""
+        """Deliver the pod with its node, and return it."""
         spec = msgspec.structs.replace(pod.spec, node_name=node_name)
         placed = msgspec.structs.replace(pod, spec=spec)
         self.change(pod, placed)
@@ -169,22 +169,22 @@ class Room:
     # -- waiting pods ----------------------------------------------------------------------------
 
     def hold(self, gated: int, unschedulable: int) -> None:
-        """Add pods that will wait, and try the unschedulable ones."""
+        """Add gated and unschedulable pods, and try the unschedulable ones once."""
         for _ in range(gated):
             self.add(self.pod(gated=True))
         for number in range(unschedulable):
-            self.add(self.pod(str(1000 + number % SHAPES)))
+            self.add(self.pod(str(1000 + number % SIGNATURES)))
         while (info := self.wiring.scheduling.queue.pop()) is not None:
             self.wiring.scheduling.loop.schedule(info)
         found = self.wiring.scheduling.queue.statistics()
         if (found.gated, found.unschedulable) != (gated, unschedulable):
-            msg = f"not as meant: {found}"
+            msg = f"expected {gated} gated and {unschedulable} unschedulable pods, got {found}"
             raise RuntimeError(msg)
 
     # -- ordinary work ---------------------------------------------------------------------------
 
     async def schedule(self, pods: Sequence[Pod]) -> float:
-        """CPU seconds from the arrival of pods to the echo of their binding, whole attempts."""
+        """Schedule pods; return CPU seconds from their arrival to the watch event of their bind."""
         parts = self.wiring
         placed = []
         started = time.process_time()
@@ -206,47 +206,47 @@ class Room:
 # -- events --------------------------------------------------------------------------------------
 
 
-def unrelated(room: Room) -> Callable[[], None]:
-    """Heartbeats, node labels, pods of others that start, end and change labels."""
-    numbers, running = count(), [room.pod(on="node-0") for _ in range(5)]
+def unrelated(instance: Instance) -> Callable[[], None]:
+    """Return a source of heartbeats, node labels, and assigned pods that start or change labels."""
+    numbers, running = count(), [instance.pod(on="node-0") for _ in range(5)]
     for pod in running:
-        room.add(pod)
+        instance.add(pod)
 
     def happen() -> None:
         number = next(numbers)
-        index, kind = number % room.nodes, number % 4
+        index, kind = number % instance.nodes, number % 4
         if kind == 0:
-            room.change_node(index, node(index, beat=number))
+            instance.change_node(index, node(index, beat=number))
         elif kind == 1:
-            room.change_node(index, node(index, labels={"l": str(number)}))
+            instance.change_node(index, node(index, labels={"l": str(number)}))
         elif kind == 2:
-            running.append(room.pod(on=f"node-{index}"))
-            room.add(running[-1])
+            running.append(instance.pod(on=f"node-{index}"))
+            instance.add(running[-1])
         else:
             old = running[-1]
             metadata = msgspec.structs.replace(old.metadata, labels={"l": str(number)})
             running[-1] = msgspec.structs.replace(old, metadata=metadata)
-            room.change(old, running[-1])
+            instance.change(old, running[-1])
 
     return happen
 
 
-def registered(room: Room) -> Callable[[], None]:
-    """Nodes grow a little: the unschedulable pods wait for such events, but this is no help."""
+def registered(instance: Instance) -> Callable[[], None]:
+    """Return a source of events that the waiting pods' plugins registered, but that do not help."""
     numbers = count()
 
     def happen() -> None:
         number = next(numbers)
-        index = number % room.nodes
-        room.change_node(index, node(index, cpu=str(33 + number // room.nodes)))
-        # As the loop does: what was put off because the machine was slow belongs to the event.
-        room.wiring.scheduling.queue.run_due()
+        index = number % instance.nodes
+        instance.change_node(index, node(index, cpu=str(33 + number // instance.nodes)))
+        # As the loop does: work postponed beyond a time slice belongs to the event.
+        instance.wiring.scheduling.queue.run_due()
 
     return happen
 
 
 def per_event(happen: Callable[[], None], events: int) -> float:
-    """CPU seconds per event."""
+    """Return CPU seconds per event."""
     started = time.process_time()
     for _ in range(events):
         happen()
@@ -262,10 +262,10 @@ class Window:
     events: int
 
 
-async def live(room: Room, happen: Callable[[], None], seconds: float) -> Window:
-    """The real loop, events and fresh pods at their rates, for so long.
+async def live(instance: Instance, happen: Callable[[], None], seconds: float) -> Window:
+    """Run the real loop with events and fresh pods at their rates for `seconds`.
 
-    The fresh pods stay: the end of a placed pod rightly wakes all that lack resources.
+    The fresh pods stay: deleting an assigned pod would rightly move all pods that lack resources.
     """
     arrived: dict[str, float] = {}
     took: list[float] = []
@@ -273,11 +273,11 @@ async def live(room: Room, happen: Callable[[], None], seconds: float) -> Window
 
     def bound(pod: Pod, node_name: str) -> None:
         took.append(time.monotonic() - arrived[pod.uid])
-        loop.call_soon(room.echo, fresh[pod.uid], node_name)
+        loop.call_soon(instance.echo, fresh[pod.uid], node_name)
 
     loop = asyncio.get_running_loop()
-    room.on_bound = bound
-    running = asyncio.create_task(room.wiring.scheduling.loop.run(), name="scheduling loop")
+    instance.on_bound = bound
+    running = asyncio.create_task(instance.wiring.scheduling.loop.run(), name="scheduling loop")
     started, cpu = time.monotonic(), time.process_time()
     events = 0
     while (now := time.monotonic() - started) < seconds:
@@ -285,15 +285,15 @@ async def live(room: Room, happen: Callable[[], None], seconds: float) -> Window
             happen()
             events += 1
         while len(arrived) < now * FRESH_PER_SECOND:
-            pod = room.pod()
+            pod = instance.pod()
             fresh[pod.uid] = pod
             arrived[pod.uid] = time.monotonic()
-            room.add(pod)
+            instance.add(pod)
         await asyncio.sleep(TURN_SECONDS)
     share = (time.process_time() - cpu) / (time.monotonic() - started)
     running.cancel()
     await asyncio.wait((running,))
-    room.on_bound = _nobody
+    instance.on_bound = _ignore
     return Window(share, sorted(took), events)
 
 
@@ -306,8 +306,8 @@ def settle() -> None:
     gc.freeze()
 
 
-def compare_events(empty: Room, full: Room, rounds: int) -> None:
-    """CPU per event with waiting pods, against none."""
+def compare_events(empty: Instance, full: Instance, rounds: int) -> None:
+    """Print CPU per event with waiting pods, relative to none."""
     for label, make in (("unrelated", unrelated), ("registered, no help", registered)):
         sides = [make(empty), make(full)]
         pairs = []
@@ -325,14 +325,14 @@ def compare_events(empty: Room, full: Room, rounds: int) -> None:
         )
 
 
-async def compare_latency(empty: Room, full: Room, seconds: float, rounds: int) -> None:
-    """Arrival to bind of fresh pods, and all CPU, while unrelated events arrive."""
-    rooms = (empty, full)
-    sides = [unrelated(room) for room in rooms]
+async def compare_latency(empty: Instance, full: Instance, seconds: float, rounds: int) -> None:
+    """Print latency of fresh pods, and all CPU, while unrelated events arrive."""
+    instances = (empty, full)
+    sides = [unrelated(instance) for instance in instances]
     windows: tuple[list[Window], list[Window]] = ([], [])
     for number in range(rounds):
         for side in (0, 1) if number % 2 == 0 else (1, 0):
-            windows[side].append(await live(rooms[side], sides[side], seconds))
+            windows[side].append(await live(instances[side], sides[side], seconds))
     none, held = windows
     print(
         f"live, {EVENTS_PER_SECOND} events/s and {FRESH_PER_SECOND} pods/s: CPU with waiting pods "
@@ -357,18 +357,18 @@ def _ratio(
     return median(value(a) / value(b) for a, b in zip(held, none, strict=True))
 
 
-async def compare_throughput(empty: Room, full: Room, rounds: int) -> None:
-    """Ordinary scheduling with gated pods, against none."""
-    rooms = (empty, full)
-    for room in rooms:
-        await room.schedule([room.pod() for _ in range(BATCH)])
+async def compare_throughput(empty: Instance, full: Instance, rounds: int) -> None:
+    """Print throughput with gated pods, relative to none."""
+    instances = (empty, full)
+    for instance in instances:
+        await instance.schedule([instance.pod() for _ in range(BATCH)])
     pairs = []
     for number in range(rounds):
         spent = [0.0, 0.0]
         for side in (0, 1) if number % 2 == 0 else (1, 0):
-            room = rooms[side]
-            batch = [room.pod() for _ in range(BATCH)]
-            spent[side] = await room.schedule(batch)
+            instance = instances[side]
+            batch = [instance.pod() for _ in range(BATCH)]
+            spent[side] = await instance.schedule(batch)
         pairs.append(spent)
     ratios = sorted(none / gated for none, gated in pairs)
     each = median(pair[0] for pair in pairs) / BATCH
@@ -380,10 +380,10 @@ async def compare_throughput(empty: Room, full: Room, rounds: int) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option("--nodes", default=1000, help="Nodes in either room.")
+@click.option("--nodes", default=1000, help="Nodes of each scheduler.")
 @click.option("--gated", default=10_000, help="Gated pods while events arrive.")
 @click.option("--unschedulable", default=10_000, help="Unschedulable pods while events arrive.")
-@click.option("--many-gated", default=50_000, help="Gated pods beside ordinary scheduling.")
+@click.option("--many-gated", default=50_000, help="Gated pods during ordinary scheduling.")
 @click.option("--rounds", default=10, help="Pairs of measurements.")
 @click.option("--seconds", default=3.0, help="Length of a live window.")
 def main(
@@ -398,14 +398,14 @@ def main(
 async def _main(
     nodes: int, gated: int, unschedulable: int, many_gated: int, rounds: int, seconds: float
 ) -> None:
-    empty, full = Room(nodes), Room(nodes)
+    empty, full = Instance(nodes), Instance(nodes)
     full.hold(gated, unschedulable)
     settle()
     print(f"{nodes} nodes; {gated} gated and {unschedulable} unschedulable pods, against none")
     compare_events(empty, full, rounds)
     await compare_latency(empty, full, seconds, max(2, rounds // 3))
     del empty, full
-    empty, full = Room(nodes), Room(nodes)
+    empty, full = Instance(nodes), Instance(nodes)
     full.hold(many_gated, 0)
     settle()
     print(f"{nodes} nodes; {many_gated} gated pods, against none")

@@ -1,4 +1,4 @@
-"""The benchmark of the queue runs and answers every question; its figures are not judged here."""
+"""The benchmark of the queue runs and prints every figure; the figures are not checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin's own PodScheduled reason, from the refusal to the pod's status on the server."""
+"""A plugin's own PodScheduled reason, from the rejection to the pod's status on the server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refusal(message: str) -> Status:
 
 
 def merge(cluster: EmbeddedCluster, kind: str, name: str, patch: JsonObject) -> None:
-    """Somebody else patches an object."""
+    """Patch an object as another client."""
     resource = cluster.resources.of_kind("v1", kind)
     namespace = "default" if resource.namespaced else ""
     cluster.api.patch(resource, namespace, name, patch, "application/merge-patch+json")
@@ -46,7 +46,7 @@ def merge(cluster: EmbeddedCluster, kind: str, name: str, patch: JsonObject) -> 
 
 @dataclass
 class Budget:
-    """What a gate says about pods whose name begins with "held"; empty lets them in."""
+    """A gate with a message for pods whose name begins with "held"; empty lets them in."""
 
     text: str = "0 of 10 left"
     asked: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Said:
         return [reason for each, reason, _ in self.entries if each == name]
 
 
-async def test_a_gate_tells_why_it_holds_a_pod(cluster: EmbeddedCluster) -> None:
+async def test_the_reason_of_a_gating_plugin_is_written(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     budget = Budget()
     async with scheduling(cluster, [budget.gate()], **SOON) as scheduler:
@@ -110,7 +110,7 @@ async def test_scheduling_gates_are_left_to_the_server(cluster: EmbeddedCluster)
         await until(lambda: said.reasons("held-too") == [REASON])
         assert said.reasons("held") == ["SchedulingGated"]
         assert scheduler.connections.dispatcher.statistics().status.sent == 1
-        # Ungated, the pod meets the other gate, which has something to say.
+        # After its scheduling gate is removed, the other plugin gates the pod with its own reason.
         merge(cluster, "Pod", "held", {"spec": {"schedulingGates": None}})
         await until(lambda: said.reasons("held") == ["SchedulingGated", REASON])
 
@@ -141,7 +141,7 @@ async def test_events_that_change_numbers_for_many_held_pods_cause_no_writes(
         assert scheduler.scheduling.gates.statistics().written == 2 * len(names)
 
 
-async def test_a_pod_that_is_let_in_in_time_is_never_said_to_be_held(
+async def test_a_pod_that_is_ungated_in_time_gets_no_condition(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create(node("n1"))
@@ -182,7 +182,7 @@ async def test_a_condition_is_written_in_spite_of_errors(cluster: EmbeddedCluste
 
 
 @pytest.mark.parametrize("point", ["pre_filter", "filter"])
-async def test_an_attempt_that_a_plugin_turns_down_with_a_reason_of_its_own(
+async def test_an_attempt_that_a_plugin_rejects_with_a_reason_of_its_own(
     cluster: EmbeddedCluster, point: str
 ) -> None:
     cluster.create(node("n1"))
@@ -207,8 +207,8 @@ async def test_an_attempt_that_a_plugin_turns_down_with_a_reason_of_its_own(
         assert scheduler.scheduling.gates.statistics().written == 1
 
 
-async def test_pods_turned_down_in_turn_are_written_about_once(cluster: EmbeddedCluster) -> None:
-    """A gate that lets in many, of which PreFilter turns down all but one, again and again."""
+async def test_pods_rejected_in_turn_are_written_once(cluster: EmbeddedCluster) -> None:
+    """A gate lets many pods in, and PreFilter rejects all but one, again and again."""
     cluster.create(node("n1"))
     used = [0]
     attempts: list[str] = []

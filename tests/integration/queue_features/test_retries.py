@@ -1,6 +1,6 @@
 """Retries that need no object to change: the Time event, requeue_after, the outcome of the attempt.
 
-Over HTTP where the loop's own timers count; in virtual time where the moment does.
+Over HTTP if the loop's own timers matter; in virtual time if exact times do.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def incoming(scheduler: Any, event: str) -> float:
 
 @dataclass
 class Opening:
-    """Rejects pods called "early" until a moment; waits for the Time event and nothing else."""
+    """Rejects pods called "early" until a time; registers the Time event only."""
 
     opens: float = math.inf
     asked: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Opening:
         )
 
 
-async def test_time_alone_brings_a_pod_back(cluster: EmbeddedCluster) -> None:
+async def test_time_alone_requeues_a_pod(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     opening = Opening()
     async with scheduling(cluster, [opening.plugin()], **TICKS) as scheduler:
@@ -97,7 +97,7 @@ async def test_time_alone_brings_a_pod_back(cluster: EmbeddedCluster) -> None:
 
 
 async def test_without_ticks_the_pod_stays(cluster: EmbeddedCluster) -> None:
-    """Proves that it was the tick, in the test above."""
+    """Shows that the tick moved the pod in the test above."""
     cluster.create(node("n1"))
     opening = Opening()
     async with scheduling(cluster, [opening.plugin()], **NEVER_TICKS) as scheduler:
@@ -114,7 +114,7 @@ async def test_without_ticks_the_pod_stays(cluster: EmbeddedCluster) -> None:
 # -- requeue_after -------------------------------------------------------------------------------
 
 
-async def test_a_gate_names_the_time_of_its_next_run(cluster: EmbeddedCluster) -> None:
+async def test_a_gating_plugin_requests_the_time_of_its_next_run(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     runs: list[float] = []
 
@@ -126,14 +126,14 @@ async def test_a_gate_names_the_time_of_its_next_run(cluster: EmbeddedCluster) -
     async with scheduling(cluster, [plugin("Gate", pre_enqueue=gate)]) as scheduler:
         cluster.create(pod("p"))
         await until(lambda: bound_to(cluster, "p") == "n1")
-        # A timer may fire a little early; the gate then asks for the rest of the time.
+        # A timer may fire a little early; the gate then requests the rest of the time.
         assert len(runs) <= 3
         assert runs[-1] >= runs[0] + 0.3
         assert incoming(scheduler, "RequeueAfter") == 1
 
 
 @pytest.mark.slow
-async def test_a_filter_names_the_time_of_the_next_attempt(cluster: EmbeddedCluster) -> None:
+async def test_a_filter_requests_the_time_of_the_next_attempt(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     attempts: list[float] = []
 
@@ -151,7 +151,7 @@ async def test_a_filter_names_the_time_of_the_next_attempt(cluster: EmbeddedClus
 
 
 class Waits:
-    """A service in virtual time, with a scalar filter that asks for times, by node."""
+    """A service in virtual time, with a scalar filter that requests retry times by node."""
 
     def __init__(self, **by_node: float | None) -> None:
         self.refusing = True
@@ -174,7 +174,7 @@ class Waits:
         return service.place(service.informer["default/p"])
 
 
-async def test_the_earliest_of_several_wishes_counts() -> None:
+async def test_the_earliest_of_several_requested_times_counts() -> None:
     waits = Waits(n1=50.0, n2=20.0, n3=None)
     pod = waits.service.pending("p")
     await waits.service.attempt()
@@ -186,7 +186,7 @@ async def test_the_earliest_of_several_wishes_counts() -> None:
     assert waits.service.place(pod) is None
 
 
-async def test_a_wish_is_not_granted_before_backoff_ends() -> None:
+async def test_a_requested_time_does_not_end_backoff_early() -> None:
     waits = Waits(n1=0.1)
     pod = waits.service.pending("p")
     for backoff in (1.0, 2.0, 4.0):
@@ -197,7 +197,7 @@ async def test_a_wish_is_not_granted_before_backoff_ends() -> None:
         assert waits.place_after(backoff / 2 + 1.0) is QueueState.ACTIVE
 
 
-async def test_a_wish_survives_updates_of_the_pod() -> None:
+async def test_a_requested_time_survives_updates_of_the_pod() -> None:
     waits = Waits(n1=30.0)
     service = waits.service
     old = service.pending("p")
@@ -215,7 +215,7 @@ async def test_a_wish_survives_updates_of_the_pod() -> None:
     assert info.pod.metadata.labels == {"l": "c"}
 
 
-async def test_an_attempt_without_a_wish_forgets_the_last_one() -> None:
+async def test_an_attempt_without_a_requested_time_clears_the_last_one() -> None:
     wishes: dict[str, float | None] = {"n1": 5.0}
     service = Service(
         service_plugin(
@@ -241,7 +241,7 @@ async def test_an_attempt_without_a_wish_forgets_the_last_one() -> None:
 
 @dataclass
 class Relaxing:
-    """Rejects a pod until an attempt of it ended as wished (KEP-3990, in small)."""
+    """Rejects a pod until one of its attempts had a given outcome, as KEP-3990 does."""
 
     wished: PostFilterOutcome
     seen: list[PostFilterOutcome] = field(default_factory=list)
@@ -276,7 +276,7 @@ class Relaxing:
 async def test_a_plugin_retries_on_the_outcome_of_the_attempt(
     cluster: EmbeddedCluster, policy: str, outcome: PostFilterOutcome
 ) -> None:
-    """No event is needed, not even the echo of the status: its PATCH never succeeds (A32, A33)."""
+    """No event is needed, not even the one of the status: its PATCH never succeeds (A32, A33)."""
     cluster.create(node("n1"))
     cluster.faults.add(FaultRule(action="error", verb="patch", resource="pods/status"))
     relaxing = Relaxing(outcome)
@@ -293,7 +293,7 @@ async def test_a_plugin_retries_on_the_outcome_of_the_attempt(
         ("reserve", {}, PostFilterOutcome.NOT_RUN),
     ],
 )
-async def test_a_hint_is_told_why_post_filter_did_not_run(
+async def test_a_hint_can_read_why_post_filter_did_not_run(
     cluster: EmbeddedCluster, point: str, points: Any, outcome: PostFilterOutcome
 ) -> None:
     cluster.create(node("n1"))
@@ -304,7 +304,7 @@ async def test_a_hint_is_told_why_post_filter_did_not_run(
         assert relaxing.seen == [outcome]
 
 
-async def test_another_outcome_leaves_the_pod_in_the_pool(cluster: EmbeddedCluster) -> None:
+async def test_another_outcome_leaves_the_pod_unschedulable(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     relaxing = Relaxing(PostFilterOutcome.NOMINATED)
     async with scheduling(cluster, [relaxing.plugin()]) as scheduler:

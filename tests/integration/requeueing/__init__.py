@@ -1,1 +1,1 @@
-"""The integration table of requeueing (queue-and-events.md 9.9), as data and replayed."""
+"""The table of upstream's queue integration tests (queueing hints), as data and replayed."""

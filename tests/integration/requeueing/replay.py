@@ -1,11 +1,10 @@
 """Replays a row against the real service on an embedded cluster, everything over HTTP.
 
-The scheduling loop runs until every pending pod was refused and its condition is written, and is
-then stopped: what the trigger moves stays where the queue put it, and can be counted. When it runs
-again it must try exactly those pods.
+The scheduling loop runs until every pending pod was rejected and its condition is written, and is
+then stopped: pods that the trigger moves stay where the queue put them, and can be counted. When
+the loop runs again, it must try exactly those pods.
 
-Invariant: nothing but an event moves a pod. The flush of the pool is off, and a stopped loop ends
-no backoff.
+Invariant: only an event moves a pod. The periodic flush is off, and a stopped loop ends no backoff.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _CONTENT_TYPES: Final = {"PATCH": "application/merge-patch+json"}
 
 
 def profile_plugins(row: Row) -> dict[str, Any]:
-    """The `plugins` of a profile that runs what a row names, and what no profile can do without."""
+    """Return `plugins` of a profile: those that the row names, and those every profile needs."""
     if not row.plugins:
         return {}
     names = ("PrioritySort", *row.plugins, "DefaultBinder")
@@ -44,7 +43,7 @@ def profile_plugins(row: Row) -> dict[str, Any]:
 
 
 class Replay:
-    """One row, one cluster, one scheduler."""
+    """The replay of one row with a cluster and a scheduler of its own."""
 
     def __init__(
         self, row: Row, cluster: EmbeddedCluster, wiring: Wiring, session: aiohttp.ClientSession
@@ -55,7 +54,7 @@ class Replay:
         self._session = session
 
     async def send(self, what: Request) -> None:
-        """One request; anything but success is an error of the row."""
+        """Send one request; anything but success is an error of the row."""
         method, path, body = what
         headers = {"Content-Type": _CONTENT_TYPES.get(method, "application/json")}
         url = f"{self._cluster.url}{path}"
@@ -63,7 +62,7 @@ class Replay:
             assert answer.status < 300, f"row {self.row.number}: {what}: {await answer.text()}"
 
     async def perform(self, actions: Iterable[Action]) -> None:
-        """Actions one after the other; each is seen by the scheduler before the next."""
+        """Do actions one after the other, each after the scheduler has seen the one before."""
         for action in actions:
             await self.send(request(action, NAMESPACE, PROFILE))
             await self.caught_up()
@@ -95,31 +94,31 @@ class Replay:
                 await loop
 
     async def refuse_all(self) -> None:
-        """Create the initial objects and the pending pods; each is tried once, and refused."""
+        """Create the initial objects and the pending pods; each is tried once and rejected."""
         await self.perform(Create(each) for each in self.row.initial)
         async with self.scheduling():
             await self.perform(Create(each) for each in self.row.pending)
-            await until(self._all_in_pool, f"row {self.row.number}: all pods refused")
+            await until(self._all_unschedulable, f"row {self.row.number}: all pods refused")
             await settled(self.wiring)
         # The conditions that were written come back as updates of the pods.
         await self.caught_up()
         assert {view.attempts for view in self.views().values()} == {1}
-        assert self._all_in_pool(), "an update of the pod's own status woke it"
+        assert self._all_unschedulable(), "an update of the pod's own status woke it"
 
-    def _all_in_pool(self) -> bool:
+    def _all_unschedulable(self) -> bool:
         places = {name: view.place for name, view in self.views().items()}
         return places == dict.fromkeys(self.row.pod_names, QueueState.UNSCHEDULABLE)
 
     def views(self) -> Mapping[str, PodView]:
-        """The queue's record of each pod that is not bound."""
+        """Return the queue's record of each pod that is not bound."""
         return {view.name: view for view in self.wiring.scheduling.queue.views()}
 
     def woken(self) -> frozenset[str]:
-        """Pods that have left the pool and wait for another attempt."""
+        """Return the pods that are no longer unschedulable and wait for another attempt."""
         return frozenset(name for name, view in self.views().items() if view.place in WOKEN)
 
     async def try_woken(self, woken: Iterable[str]) -> None:
-        """Schedule again: the woken pods get another attempt, or are bound, and nobody is lost."""
+        """Schedule again: each moved pod gets another attempt or is bound, and none is lost."""
         async with self.scheduling():
             await until(lambda: not self._untried(woken), f"row {self.row.number}: tried again")
             await settled(self.wiring)
@@ -128,7 +127,7 @@ class Replay:
             assert not lost, f"row {self.row.number}: nobody knows {lost}"
 
     def _placed(self) -> set[str]:
-        """Pods that have a node, or one in mind: a volume may have to be made there first."""
+        """Return pods with a node, or with one chosen where a volume must be provisioned first."""
         return {
             version.name
             for version in self._cluster.store.items("pods")
@@ -143,7 +142,7 @@ class Replay:
 
 @asynccontextmanager
 async def replaying(row: Row, feature_gates: Mapping[str, bool]) -> AsyncIterator[Replay]:
-    """A cluster and a synced scheduler whose loop does not run yet."""
+    """Start a cluster and a synced scheduler whose loop does not run yet."""
     options = RunOptions(
         pod_max_in_unschedulable_pods=timedelta(0),
         feature_gates=FeatureGates({**row.feature_gates, **feature_gates}),
@@ -179,7 +178,7 @@ async def replaying(row: Row, feature_gates: Mapping[str, bool]) -> AsyncIterato
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def check_refusals(replay: Replay) -> None:
+def check_rejections(replay: Replay) -> None:
     row = replay.row
     for name, view in replay.views().items():
         rejectors = frozenset(view.unschedulable_plugins) | frozenset(view.pending_plugins)
@@ -192,10 +191,10 @@ def check_refusals(replay: Replay) -> None:
 
 
 async def woken_by(row: Row, feature_gates: Mapping[str, bool]) -> frozenset[str]:
-    """Replay a row to its end; the pods its trigger woke."""
+    """Replay a row to its end; return the pods that its trigger moved."""
     async with replaying(row, feature_gates) as replay:
         await replay.refuse_all()
-        check_refusals(replay)
+        check_rejections(replay)
         await replay.perform(row.trigger)
         woken = replay.woken()
         replay.wiring.scheduling.queue.validate()

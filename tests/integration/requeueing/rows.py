@@ -1,8 +1,7 @@
-"""What a row of the requeueing table is, and the manifests and requests rows are made of.
+"""Rows of the requeueing table, and the manifests and requests that they consist of.
 
-A row knows neither server nor scheduler: manifests name no namespace and no scheduler, and a
-request is made for both by whoever replays it. So the same row runs on the embedded server and on a
-real one.
+A row is independent of server and scheduler: manifests name no namespace and no scheduler;
+`request` adds both. So the same row runs on the embedded server and on a real one.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ Request = tuple[str, str, Json]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where objects of a kind are."""
+    """The API path of a kind's objects."""
 
     prefix: str
     plural: str
@@ -81,7 +80,7 @@ PLACES: Final[Mapping[str, Place]] = {
 
 
 def request(action: Action, namespace: str, scheduler: str) -> Request:
-    """The request of an action; pods are `scheduler`'s."""
+    """Return the request of an action; pods get `scheduler` as their scheduler name."""
     kind = action.manifest["kind"] if isinstance(action, Create) else action.kind
     place = PLACES[kind]
     path = place.prefix + (f"/namespaces/{namespace}" if place.namespaced else "")
@@ -105,9 +104,9 @@ def request(action: Action, namespace: str, scheduler: str) -> Request:
 class Row:
     """One row of the table.
 
-    Every pending pod is tried once and refused; then the trigger; then exactly the pods in
-    `requeued` must have left the unschedulable pool. In mode B that holds without hints, too, but
-    for the cost: kubestow then queues for every registered event, so there may be more.
+    Every pending pod is tried once and rejected; then the trigger is done; then exactly the pods in
+    `requeued` must have moved. In mode B they must move without hints, too, and others may:
+    kubestow then queues for every registered event.
     """
 
     number: str
@@ -119,7 +118,7 @@ class Row:
     trigger: Sequence[Action] = ()
     requeued: frozenset[str] = frozenset()
     mode: Mode = "H"
-    #: Pod -> plugins that refuse it; where not given, some of `plugins` and no others.
+    #: Pod -> plugins that reject it; if absent, some of `plugins` and no others.
     rejected_by: Mapping[str, frozenset[str]] = field(default_factory=dict)
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     #: Features without an object or plugin of their own that the row needs; never present.
@@ -127,7 +126,7 @@ class Row:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Kinds of all objects that appear."""
+        """Kinds of all objects in the row."""
         found = {each["kind"] for each in (*self.initial, *self.pending)}
         for action in self.trigger:
             found.add(action.manifest["kind"] if isinstance(action, Create) else action.kind)
@@ -181,7 +180,7 @@ def tolerations(key: str) -> list[Json]:
 
 
 def allocatable(name: str = "node1", **amounts: str | None) -> Patch:
-    """A change of a node's resources; `gpu` stands for the extended resource."""
+    """Return a change of a node's resources; `gpu` stands for the extended resource."""
     size = {GPU if key == "gpu" else key: value for key, value in amounts.items()}
     return Patch("Node", name, {"status": {"capacity": size, "allocatable": size}}, "status")
 
@@ -289,7 +288,7 @@ def volume(
     on: tuple[str, str] | None = None,
     driver: str = "",
 ) -> Json:
-    """A PersistentVolume; `on` is the node label it needs."""
+    """Return a PersistentVolume; `on` is the node label it requires."""
     spec: Json = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
     if driver:
         spec["csi"] = {"driver": driver, "volumeHandle": name}
@@ -312,7 +311,7 @@ BIND_COMPLETED: Final = {"pv.kubernetes.io/bind-completed": "yes"}
 def claim(
     name: str, volume_name: str = "", *, mode: str = "ReadWriteOnce", storage_class: str = ""
 ) -> Json:
-    """A claim; bound if it names a volume."""
+    """Return a claim, bound if it names a volume."""
     spec: Json = {
         "accessModes": [mode],
         "resources": {"requests": {"storage": "1Gi"}},
@@ -342,7 +341,7 @@ def topologies(zone: str) -> list[Json]:
 
 
 def csi_node(name: str, migrated: str = "", **limits: int) -> Json:
-    """A CSINode; `limits` are counts by driver, dots written as underscores."""
+    """Return a CSINode; `limits` are counts by driver, dots written as underscores."""
     drivers = [
         {"name": driver.replace("_", "."), "nodeID": name, "allocatable": {"count": count}}
         for driver, count in limits.items()

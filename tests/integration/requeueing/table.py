@@ -1,7 +1,7 @@
-"""The whole table, and which of its rows this version can run.
+"""The whole table, and the rows that this version can run.
 
-A row runs as soon as its plugins exist and its kinds are watched; until then `missing` says what it
-waits for. Nothing here is to be changed when a plugin arrives.
+A row runs as soon as its plugins exist and its kinds are watched; until then `missing` returns what
+it lacks. Adding a plugin needs no change here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXISTING: Final = frozenset(plugin.name for plugin in in_tree())
 
 
 def missing(row: Row) -> str:
-    """What a row waits for; empty when it can run."""
+    """Return what a row lacks; empty when it can run."""
     absent = [f"plugin {name}" for name in row.plugins if name not in _EXISTING]
     absent += [f"plugin {name}" for name in _named_in_rejections(row) if name not in _EXISTING]
     absent += [

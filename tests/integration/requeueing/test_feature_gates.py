@@ -82,7 +82,7 @@ async def test_the_api_server_refuses_to_bind_a_gated_pod(cluster: EmbeddedClust
 async def test_with_readiness_off_a_gated_pod_is_tried_once_and_backs_off(
     cluster: EmbeddedCluster,
 ) -> None:
-    """Neither its own status nor any event brings it back before its time."""
+    """Neither its own status nor any event ends its backoff early."""
     cluster.create(node("n1"))
     cluster.create(pod("gated", gates=[GATE]))
     async with scheduling(cluster, options=options(**READINESS_OFF), **BACKOFF) as scheduler:
@@ -117,7 +117,7 @@ async def test_with_readiness_off_a_pod_is_bound_once_its_gates_are_gone(
 
 
 async def test_with_readiness_on_no_attempt_is_made(cluster: EmbeddedCluster) -> None:
-    """The counterpart: the pod waits at its gate, and leaves without any flush."""
+    """The counterpart: the pod is gated, and ungated without any flush."""
     cluster.create(node("n1"))
     cluster.create(pod("gated", gates=[GATE]))
     async with scheduling(cluster, options=options(), **BACKOFF) as scheduler:
@@ -138,7 +138,7 @@ async def test_with_readiness_on_no_attempt_is_made(cluster: EmbeddedCluster) ->
 
 @pytest.mark.parametrize("number", ["7", "19", "24", "27", "36", "50", "71"])
 async def test_without_hints_all_pods_wake_that_registered_the_event(number: str) -> None:
-    """Rows of which the hints spare some pods, or all."""
+    """Rows in which hints keep some pods, or all, from moving."""
     row = next(each for each in TABLE if each.number == number)
     assert row.requeued < set(row.pod_names)
     assert await woken_by(row, HINTS_OFF) == set(row.pod_names)

@@ -1,8 +1,8 @@
-"""Every row of the requeueing table whose plugins exist: exactly the right pods are tried again.
+"""Every row of the requeueing table whose plugins exist: exactly the expected pods are tried again.
 
-With hints the pods that wake are those of the table. Without them (feature gate
-SchedulerQueueingHints) kubestow queues for every registered event, so a row of mode B may wake
-more, but never less.
+With hints the pods that move are those of the table. Without them (feature gate
+SchedulerQueueingHints) kubestow queues for every registered event, so a row of mode B may move
+more pods, but never fewer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAY_BE_MISSING: Final = frozenset(("16", "17", "18", "70"))
 
 
 def rows(*modes: str) -> list[ParameterSet]:
-    """The rows of these modes; those that cannot run yet say what they wait for."""
+    """Return the rows of these modes; those that cannot run yet are skipped with the reason."""
     return [
         pytest.param(row, id=row.number, marks=_unless_missing(row))
         for row in TABLE
@@ -35,17 +35,17 @@ def _unless_missing(row: Row) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize("row", rows("H", "B"))
-async def test_hints_wake_exactly_whom_the_trigger_can_help(row: Row) -> None:
+async def test_hints_move_exactly_the_pods_that_the_trigger_can_help(row: Row) -> None:
     assert await woken_by(row, {}) == row.requeued
 
 
 @pytest.mark.parametrize("row", rows("B"))
-async def test_without_hints_nobody_is_left_behind(row: Row) -> None:
+async def test_without_hints_no_expected_pod_stays(row: Row) -> None:
     assert await woken_by(row, HINTS_OFF) >= row.requeued
 
 
 @pytest.mark.parametrize("row", rows("N"))
-async def test_without_hints_every_registered_event_wakes(row: Row) -> None:
+async def test_without_hints_every_registered_event_moves_pods(row: Row) -> None:
     assert await woken_by(row, HINTS_OFF) == row.requeued
 
 
@@ -63,7 +63,7 @@ def test_no_row_is_skipped_that_once_ran() -> None:
 @pytest.mark.parametrize(
     "row", [each for each in TABLE if each.requeued], ids=lambda row: row.number
 )
-def test_a_row_speaks_of_its_own_pods(row: Row) -> None:
+def test_a_row_refers_to_its_own_pods(row: Row) -> None:
     assert row.requeued <= set(row.pod_names)
     assert set(row.rejected_by) <= set(row.pod_names)
     assert row.trigger or row.needs

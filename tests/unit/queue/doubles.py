@@ -1,4 +1,4 @@
-"""What the queue's tests share: a clock moved by hand, pods, plugins with given answers."""
+"""Shared by the queue's tests: a clock moved by hand, pods, plugins with fixed results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIGNATURE_IDS = count(1)
 
 @dataclass(frozen=True)
 class _Signature:
-    """All that the queue reads of a signature."""
+    """The part of a signature that the queue reads."""
 
     id: int
 
@@ -71,7 +71,7 @@ def make_pod(
     version: str = "",
     namespace: str = "default",
 ) -> Pod:
-    """A pending pod, whose UID follows from its name."""
+    """Return a pending pod, whose UID follows from its name."""
     return Pod(
         metadata=ObjectMeta(
             name=name,
@@ -93,7 +93,7 @@ def make_pod(
 
 @cache
 def _signature_of(mark: object) -> object:
-    """A signature with an id of its own, or `mark` itself if it is one."""
+    """Return a signature with an id of its own, or `mark` itself if it is one."""
     return mark if hasattr(mark, "id") else _Signature(next(_SIGNATURE_IDS))
 
 
@@ -102,7 +102,7 @@ def priority_sort(info: QueuedPodInfo) -> Any:
 
 
 def answering(answer: QueueingHint | Exception) -> Callable[[Pod, Any, Any], QueueingHint]:
-    """A hint that always answers the same, or raises."""
+    """Return a hint that always returns or raises the same."""
 
     def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
         if isinstance(answer, Exception):
@@ -113,7 +113,7 @@ def answering(answer: QueueingHint | Exception) -> Callable[[Pod, Any, Any], Que
 
 
 class FilterDouble:
-    """Rejects pods in tests' imagination; registers events with hints and counts the calls."""
+    """Stands for a rejecting plugin; registers events with hints and records the calls."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class FilterDouble:
 
 
 class GateDouble(FilterDouble):
-    """A PreEnqueue plugin whose verdict is in `closed`: pod name -> status or exception."""
+    """A PreEnqueue plugin with its results in `closed`: pod name -> status or exception."""
 
     def __init__(self, name: str, registered: Iterable[tuple[ClusterEvent, Any]] = ()) -> None:
         super().__init__(name, registered)
@@ -164,7 +164,7 @@ class GateDouble(FilterDouble):
 
 
 class HoldingGate(GateDouble):
-    """A gate that says by itself whom it holds, or raises."""
+    """A gate with the method `held`, which may raise."""
 
     holding: set[str] | Exception = set()
 
@@ -175,7 +175,7 @@ class HoldingGate(GateDouble):
 
 
 class SchedulingGatesDouble:
-    """As the in-tree plugin."""
+    """Behaves as the in-tree plugin."""
 
     name = "SchedulingGates"
 
@@ -192,7 +192,7 @@ class SchedulingGatesDouble:
 
 @dataclass
 class Recorder(QueueMetrics):
-    """Sums up what the queue reports."""
+    """Sums up the metrics that the queue reports."""
 
     incoming: Counter[tuple[str, str]] = field(default_factory=Counter)
     pending: Counter[str] = field(default_factory=Counter)
@@ -299,7 +299,7 @@ class World:
         return str(place)
 
     def rejected(self, pod: Pod, *plugins: str, pending: Sequence[str] = ()) -> QueuedPodInfo:
-        """A pod that was added, popped and rejected; nothing else may be active."""
+        """Add, pop and reject a pod; no other pod may be active."""
         self.add(pod)
         info = self.pop()
         assert info.uid == pod.uid
@@ -318,7 +318,7 @@ class World:
         self.queue.validate()
 
     def place(self, name: str) -> str:
-        """Where the pod is; empty when it is not in the queue."""
+        """Return the pod's state; empty when it is not in the queue."""
         view = self.queue.view("default", name)
         return "" if view is None else str(view.place)
 

@@ -1,4 +1,4 @@
-"""Namespaces that use much time: who goes behind others, from when on, and for how long."""
+"""Accounts of namespaces: which are deferred, from when on, and for how long."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_debt_is_paid_back_with_time() -> None:
     assert len(ledger) == 1
 
 
-def test_nobody_is_deferred_for_longer_than_the_limit() -> None:
+def test_no_namespace_is_deferred_for_longer_than_the_limit() -> None:
     clock, ledger = accounts()
     for _ in range(100):
         ledger.charge("a", 100.0)
@@ -56,7 +56,7 @@ def test_nobody_is_deferred_for_longer_than_the_limit() -> None:
     assert list(ledger.over_limit()) == []
 
 
-def test_debtors_share_limit_and_repayment() -> None:
+def test_namespaces_in_debt_share_limit_and_repayment() -> None:
     clock, ledger = accounts()
     ledger.charge("a", 0.2 + FREE)
     assert list(ledger.over_limit()) == []
@@ -68,7 +68,7 @@ def test_debtors_share_limit_and_repayment() -> None:
     assert list(ledger.over_limit()) == []
 
 
-def test_where_everything_is_expensive_everybody_is_over_the_limit() -> None:
+def test_if_all_namespaces_are_expensive_all_are_over_the_limit() -> None:
     clock, ledger = accounts()
     names = [f"n{number}" for number in range(20)]
     for _ in range(10):
@@ -87,7 +87,7 @@ def test_the_number_of_accounts_is_bounded() -> None:
     assert f"n{2 * MAX_ACCOUNTS - 1}" in ledger.over_limit()
 
 
-def test_without_a_budget_nobody_is_charged() -> None:
+def test_without_a_budget_no_namespace_is_charged() -> None:
     ledger = NamespaceAccounts(FakeClock().monotonic)
     assert not ledger.charge("a", 1e9)
     assert list(ledger.over_limit()) == []
@@ -98,7 +98,7 @@ def test_without_a_budget_nobody_is_charged() -> None:
         st.tuples(st.sampled_from("abc"), st.floats(0.0, 3.0), st.floats(0.0, 5.0)), max_size=30
     )
 )
-def test_expensive_time_in_turn_is_bounded_and_everybody_comes_back(
+def test_expensive_time_is_bounded_and_every_deferral_ends(
     charges: list[tuple[str, float, float]],
 ) -> None:
     clock, ledger = accounts()
@@ -121,7 +121,7 @@ def test_expensive_time_in_turn_is_bounded_and_everybody_comes_back(
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
-def test_a_clock_that_stands_still_does_no_harm(seconds: float) -> None:
+def test_a_clock_that_stands_still_is_tolerated(seconds: float) -> None:
     _, ledger = accounts()
     assert not ledger.charge("a", seconds)
     ledger.charge("a", 1.0)

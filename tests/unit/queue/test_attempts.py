@@ -1,4 +1,4 @@
-"""Add, pop, done, close, and coming back from an attempt (facts 1 to 5, 22 to 44)."""
+"""Add, pop, done, close, and the return from a failed attempt."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TestPop:
         world.add(make_pod("c"))
         assert calls == ["ready", "ready"]
 
-    def test_entering_backoff_calls_back_too_unless_the_attempt_broke(self) -> None:
+    def test_entering_backoff_calls_back_too_unless_the_attempt_ended_in_an_error(self) -> None:
         world = World(FilterDouble("P"))
         calls: list[str] = []
         world.queue.signals.on_ready = lambda: calls.append("ready")
@@ -144,7 +144,7 @@ class TestPop:
         world.queue.done("old")
         assert world.queue.view("default", "a") is not None
 
-    def test_the_first_attempt_counts_from_when_the_gate_opened(self) -> None:
+    def test_the_initial_attempt_timestamp_is_set_when_the_pod_is_ungated(self) -> None:
         world = World(SchedulingGatesDouble())
         gated = make_pod("a", gates=["g"])
         world.add(gated)
@@ -173,7 +173,7 @@ class TestPop:
 
 
 class TestInFlightEvents:
-    def test_events_are_kept_only_while_somebody_may_need_them(self) -> None:
+    def test_events_are_kept_only_while_a_pod_in_flight_may_need_them(self) -> None:
         world = World(FilterDouble("P", [(A, QUEUE), (B, QUEUE), (C, QUEUE)]))
         world.happen(A)
         world.add(*(make_pod(f"p{number}") for number in (1, 2, 3)))
@@ -249,7 +249,7 @@ class TestInFlightEvents:
         world.happen(NODE_ADD)
         assert world.fail(info, *rejectors, pending=pending) == place
 
-    def test_an_event_recorded_for_somebody_else_counts_for_all_who_were_popped(self) -> None:
+    def test_an_event_recorded_for_one_pod_counts_for_all_pods_in_flight(self) -> None:
         world = World(FilterDouble("P1", [(NODE_ADD, QUEUE)]))
         world.add(make_pod("a"), make_pod("b"))
         first, second = world.pop(), world.pop()
@@ -257,7 +257,7 @@ class TestInFlightEvents:
         assert world.fail(first) == "backoff"
         assert world.fail(second, pending=["P1"]) == "active"
 
-    def test_a_wildcard_brings_everybody_in_flight_back_after_backoff(self) -> None:
+    def test_a_wildcard_requeues_all_pods_in_flight_after_backoff(self) -> None:
         world = World(FilterDouble("P"))
         world.add(*(make_pod(f"p{number}") for number in range(9)))
         infos = [world.pop() for _ in range(9)]
@@ -305,7 +305,7 @@ class TestInFlightEvents:
 
 
 class TestComingBack:
-    def test_a_pod_without_rejectors_backs_off_and_hints_are_not_asked(self) -> None:
+    def test_a_pod_without_rejectors_backs_off_and_no_hint_is_evaluated(self) -> None:
         plugin = FilterDouble("P", [(NODE_ADD, QUEUE)])
         world = World(plugin)
         world.add(make_pod("a"))
@@ -315,7 +315,7 @@ class TestComingBack:
         assert plugin.calls == []
         assert world.queue.statistics().backoff_errors == 1
 
-    def test_an_attempt_that_broke_is_retried_without_any_event(self) -> None:
+    def test_an_attempt_that_ended_in_an_error_is_retried_without_any_event(self) -> None:
         world = World()
         world.add(make_pod("a"))
         world.fail(world.pop())
@@ -366,7 +366,7 @@ class TestComingBack:
         world.queue.done(info.uid)
         assert world.fail(info, "P") == "backoff"
 
-    def test_a_gate_that_closed_meanwhile_holds_the_pod(self) -> None:
+    def test_a_plugin_that_rejects_meanwhile_gates_the_pod(self) -> None:
         gate = GateDouble("G", [(NODE_ADD, QUEUE)])
         world = World(gate)
         world.add(make_pod("a"))
@@ -375,7 +375,7 @@ class TestComingBack:
         world.happen(WILDCARD)
         assert world.fail(info, "G") == "gated"
 
-    def test_the_outcome_of_the_attempt_is_offered_to_the_plugins_that_rejected_it(self) -> None:
+    def test_the_outcome_of_the_attempt_is_an_event_for_the_plugins_that_rejected_it(self) -> None:
         def fell_back(pod: object, old: object, info: object) -> object:
             assert old is None
             failed = getattr(info, "post_filter") is PostFilterOutcome.FAILED  # noqa: B009
@@ -396,7 +396,7 @@ class TestComingBack:
         assert view is not None
         assert (view.last_event, view.last_hint) == (ATTEMPT_OUTCOME.label, "Spread")
 
-    def test_a_registered_wildcard_is_not_woken_by_its_own_outcome(self) -> None:
+    def test_a_registered_wildcard_does_not_cover_the_outcome_of_the_attempt(self) -> None:
         world = World(FilterDouble("P", [(ClusterEvent("*", ActionType.ALL), QUEUE)]))
         world.rejected(make_pod("a"), "P")
         assert world.place("a") == "unschedulable"

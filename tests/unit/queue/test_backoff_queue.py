@@ -1,4 +1,4 @@
-"""Backoff arithmetic, windows, and the two heaps (facts 6 to 16)."""
+"""Backoff arithmetic, windows, and the two heaps."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def with_every_kind(pop_from_backoff: bool) -> World:
     return world
 
 
-def test_pop_takes_from_backoff_when_nothing_is_active_but_never_broken_attempts() -> None:
+def test_pop_takes_from_the_normal_backoff_heap_when_nothing_is_active() -> None:
     world = with_every_kind(pop_from_backoff=True)
     assert world.pop_names() == ["mid", "high"]
     assert world.metrics.incoming["active", "PopFromBackoffQ"] == 1

@@ -1,4 +1,4 @@
-"""Updates as fine-grained events (facts 93 to 97, and kubestow's own)."""
+"""Fine-grained events of updates, upstream's and kubestow's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of pods when a namespace is over its account, and that it is QueueSort's otherwise."""
+"""The order of pods while a namespace is deferred, and otherwise QueueSort's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COST = 0.25
 
 
 def attempt(world: World, cost: float = COST) -> str:
-    """One attempt at the next pod; those of the hostile namespace take their time and fail."""
+    """Make one attempt at the next pod; those of the hostile namespace are slow and fail."""
     info = world.pop()
     if info.pod.metadata.namespace == HOSTILE:
         world.clock.step(cost)
@@ -49,7 +49,7 @@ def test_priority_does_not_help_an_expensive_pod_past_other_namespaces() -> None
     assert "ordinary" in [attempt(world) for _ in range(4)]
 
 
-def test_the_hostile_namespace_is_tried_when_nobody_else_waits() -> None:
+def test_the_hostile_namespace_is_tried_when_no_other_pod_waits() -> None:
     world = World(cycle_budget=0.5)
     crowd(world, 20)
     names = [attempt(world) for _ in range(20)]
@@ -57,7 +57,7 @@ def test_the_hostile_namespace_is_tried_when_nobody_else_waits() -> None:
     assert world.queue.pop() is None
 
 
-def test_an_endless_stream_of_others_does_not_starve_it() -> None:
+def test_an_endless_stream_of_other_pods_does_not_starve_it() -> None:
     world = World(cycle_budget=0.5)
     crowd(world, 100)
     waits: list[float] = []
@@ -73,7 +73,7 @@ def test_an_endless_stream_of_others_does_not_starve_it() -> None:
     assert max(waits) < 3.0
 
 
-def test_people_see_who_waits_behind_others() -> None:
+def test_views_show_which_pods_are_deferred() -> None:
     world = World(cycle_budget=0.5)
     crowd(world, 5)
     world.add(make_pod("ordinary"))
@@ -89,7 +89,7 @@ def test_people_see_who_waits_behind_others() -> None:
     assert world.queue.statistics().deferred_namespaces == (HOSTILE,)
 
 
-def test_many_pods_are_put_aside_in_pieces(monkeypatch: Any) -> None:
+def test_many_pods_are_set_aside_in_several_pops(monkeypatch: Any) -> None:
     monkeypatch.setattr(active_queue, "MAX_MOVES", 10)
     world = World(cycle_budget=0.5)
     crowd(world, 35)
@@ -117,7 +117,7 @@ def test_many_pods_are_put_aside_in_pieces(monkeypatch: Any) -> None:
 def test_the_order_is_that_of_queue_sort_within_both_lanes(
     pods: list[tuple[int, int, str]], deferrals: list[set[str]], data: st.DataObject
 ) -> None:
-    """Whatever was deferred before: each pop gives the first of those that go first now."""
+    """Whatever was deferred before, each pop returns the first pod by the present deferrals."""
     over: set[str] = set()
     queue = ActiveQueue(priority_sort, lambda: over)
     expected: list[QueuedPodInfo] = []
@@ -159,7 +159,7 @@ def _pop(queue: ActiveQueue, expected: list[QueuedPodInfo], over: set[str]) -> N
         expected.remove(first)
 
 
-def test_keys_that_cannot_be_compared_lose_nobody() -> None:
+def test_sort_keys_that_cannot_be_compared_lose_no_pod() -> None:
     over = {"a"}
     keys: dict[str, Any] = {"a1": "x", "a2": "y", "b": "z", "c": 5}
     queue = ActiveQueue(lambda info: keys[info.pod.metadata.name], lambda: over)

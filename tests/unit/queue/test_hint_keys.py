@@ -1,4 +1,4 @@
-"""Keys of hints: who is asked about an event, and that nobody is passed over."""
+"""Hint keys: which pods an event is evaluated for, and that no pod is missed."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ def node(*words: str, uid: str = "") -> Node:
     return Node(metadata=ObjectMeta(name="n", uid=uid, labels=dict.fromkeys(words, "")))
 
 
-def wanted(pod: Pod) -> Keys:
-    """The pod's labels; `?` wants nobody knows what."""
+def required(pod: Pod) -> Keys:
+    """Return the pod's labels; `?` makes the keys unknown."""
     return None if "?" in pod.metadata.labels else set(pod.metadata.labels)
 
 
-def offered(old: Any, new: Node) -> Keys:
+def provided(old: Any, new: Node) -> Keys:
     return None if "?" in new.metadata.labels else set(new.metadata.labels)
 
 
 class Keyed(FilterDouble):
-    """Waits for nodes with one of the pod's labels."""
+    """Requires nodes with one of the pod's labels."""
 
     def __init__(
         self,
         name: str = "P",
         event: ClusterEvent = NODE_ADD,
-        wants: Callable[[Pod], Keys] = wanted,
-        offers: Callable[[Any, Any], Keys] = offered,
+        required_keys: Callable[[Pod], Keys] = required,
+        provided_keys: Callable[[Any, Any], Keys] = provided,
         *,
         keyed: bool = True,
     ) -> None:
         super().__init__(name, [(event, self.shared_label)], per_signature=True)
-        self.keys = HintKeys(wants, offers) if keyed else None
+        self.keys = HintKeys(required_keys, provided_keys) if keyed else None
 
     @staticmethod
     def shared_label(pod: Pod, old: Any, new: Node) -> QueueingHint:
         if new.metadata.uid == pod.uid:
             return QueueingHint.QUEUE
-        want, offer = wanted(pod), offered(old, new)
+        want, offer = required(pod), provided(old, new)
         helps = want is None or offer is None or not set(want).isdisjoint(offer)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
@@ -67,7 +67,7 @@ def waiting(world: World, name: str, *labels: str, plugins: Collection[str] = ("
     world.rejected(pod, *plugins)
 
 
-def test_only_pods_that_want_what_the_event_offers_are_asked() -> None:
+def test_hints_are_evaluated_only_for_pods_that_require_a_provided_key() -> None:
     plugin = Keyed()
     world = World(plugin)
     for number in range(100):
@@ -77,14 +77,14 @@ def test_only_pods_that_want_what_the_event_offers_are_asked() -> None:
 
 
 @pytest.mark.parametrize("word", ["a", "?"])
-def test_where_nobody_knows_everybody_is_asked(word: str) -> None:
+def test_unknown_keys_match_every_pod_and_event(word: str) -> None:
     world = World(Keyed())
     waiting(world, "a", "a")
     waiting(world, "unsure", "?")
     assert world.happen(NODE_ADD, None, node(word)) == 2
 
 
-def test_a_pod_of_no_signature_is_always_asked() -> None:
+def test_hints_are_always_evaluated_for_a_pod_without_interned_signature() -> None:
     plugin = Keyed()
     world = World(plugin)
     world.rejected(make_pod("raw", labels={"a": ""}), "P")
@@ -92,7 +92,7 @@ def test_a_pod_of_no_signature_is_always_asked() -> None:
     assert [name for name, _, _ in plugin.calls] == ["raw"]
 
 
-def test_the_pod_that_the_event_is_about_is_asked_whatever_it_wants() -> None:
+def test_hints_are_evaluated_for_the_pod_that_the_event_is_about() -> None:
     world = World(Keyed())
     signature = object()
     for name in "abc":
@@ -101,7 +101,7 @@ def test_the_pod_that_the_event_is_about_is_asked_whatever_it_wants() -> None:
     assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
 
 
-def test_another_plugin_without_keys_still_hears_of_the_event() -> None:
+def test_another_plugin_without_keys_is_not_affected() -> None:
     world = World(Keyed(), FilterDouble("Q", [(NODE_ADD, QueueingHint.QUEUE)]))
     waiting(world, "a", "a")
     waiting(world, "both", "a", plugins=("P", "Q"))
@@ -109,18 +109,18 @@ def test_another_plugin_without_keys_still_hears_of_the_event() -> None:
     assert world.places() == {"a": "unschedulable", "both": "backoff"}
 
 
-def test_keys_that_raise_mean_that_everybody_is_asked() -> None:
+def test_keys_that_raise_count_as_unknown() -> None:
     def broken(*_: Any) -> Keys:
         raise ValueError("no")
 
-    for plugin in (Keyed(wants=broken), Keyed(offers=broken)):
+    for plugin in (Keyed(required_keys=broken), Keyed(provided_keys=broken)):
         world = World(plugin)
         waiting(world, "a", "a")
         world.happen(NODE_ADD, None, node("b"))
         assert len(plugin.calls) == 1
 
 
-def test_a_pod_that_changes_wants_something_else() -> None:
+def test_a_changed_pod_is_indexed_by_its_new_keys() -> None:
     world = World(Keyed())
     old = make_pod("a", signature=object(), labels={"before": ""})
     world.rejected(old, "P")
@@ -133,7 +133,7 @@ words = st.sets(st.sampled_from("abcd?"), max_size=2)
 
 
 @given(pods=st.lists(words, max_size=8), events=st.lists(words, max_size=4))
-def test_keys_change_nobodys_fate(pods: list[set[str]], events: list[set[str]]) -> None:
+def test_keys_do_not_change_which_pods_move(pods: list[set[str]], events: list[set[str]]) -> None:
     worlds = [World(Keyed(keyed=keyed)) for keyed in (True, False)]
     for world in worlds:
         for number, labels in enumerate(pods):

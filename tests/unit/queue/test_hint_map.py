@@ -65,7 +65,7 @@ def events(*plugins: object, **options: bool) -> list[tuple[str, ClusterEvent]]:
 
 
 class TestBuilding:
-    def test_a_plugin_that_does_not_say_waits_for_everything(self) -> None:
+    def test_a_plugin_without_events_to_register_gets_the_default_events(self) -> None:
         assert events(Silent()) == [("Silent", each.event) for each in DEFAULT_EVENTS]
         assert {each.event.action_type for each in DEFAULT_EVENTS} == {ActionType.ALL}
         resources = {each.event.resource for each in DEFAULT_EVENTS}
@@ -74,7 +74,7 @@ class TestBuilding:
     def test_an_empty_list_means_nothing_and_other_kinds_of_plugins_do_not_count(self) -> None:
         assert events(FilterDouble("P"), ScoreOnly()) == []
 
-    def test_extenders_wait_for_everything_under_their_own_name(self) -> None:
+    def test_extenders_register_the_default_events_under_their_own_name(self) -> None:
         found = events(extenders=True)
         assert {plugin for plugin, _ in found} == {"Extender"}
         assert len(found) == len(DEFAULT_EVENTS)
@@ -90,13 +90,13 @@ class TestBuilding:
             ([ClusterEvent("CSINode", ActionType.ADD)], False),
         ],
     )
-    def test_whoever_waits_for_new_nodes_waits_for_lifted_taints_too(
+    def test_a_registration_of_new_nodes_covers_removed_taints_too(
         self, registered: list[ClusterEvent], added: bool
     ) -> None:
         found = events(FilterDouble("P", [(event, SKIP) for event in registered]))
         assert (("P", NODE_TAINT) in found[len(registered) :]) is added
 
-    def test_a_plugin_that_cannot_say_stops_the_start(self) -> None:
+    def test_events_to_register_that_raises_is_a_configuration_error(self) -> None:
         with pytest.raises(ConfigurationError, match=r"plugin Broken: .* RuntimeError: no idea"):
             build_hint_map([Broken()])
 
@@ -182,7 +182,7 @@ class TestEvaluating:
         assert evaluated(plugin, event=NODE_ADD, info=rejected_by("P")) is QueueingStrategy.SKIP
         assert plugin.calls == []
 
-    def test_the_scan_goes_on_after_skip_and_stops_at_queue(self) -> None:
+    def test_evaluation_continues_after_skip_and_stops_at_queue(self) -> None:
         plugins = [
             FilterDouble("P1", [(NODE_LABEL, SKIP)]),
             FilterDouble("P2", [(NODE_LABEL, QUEUE)]),
@@ -192,7 +192,7 @@ class TestEvaluating:
         assert evaluated(*plugins, event=NODE_LABEL, info=info) is QueueingStrategy.AFTER_BACKOFF
         assert [len(plugin.calls) for plugin in plugins] == [1, 1, 0]
 
-    def test_plugins_that_did_not_reject_the_pod_are_not_asked(self) -> None:
+    def test_hints_of_plugins_that_did_not_reject_the_pod_are_not_evaluated(self) -> None:
         plugins = [
             FilterDouble("P1", [(NODE_LABEL, SKIP)]),
             FilterDouble("P2", [(NODE_LABEL, SKIP)]),
@@ -232,7 +232,7 @@ class TestEvaluating:
             is QueueingStrategy.AFTER_BACKOFF
         )
 
-    def test_an_answer_that_is_no_answer_queues(self) -> None:
+    def test_a_result_that_is_no_hint_queues(self) -> None:
         plugin = FilterDouble("P", [(NODE_LABEL, lambda pod, old, new: None)])
         assert (
             evaluated(plugin, event=NODE_LABEL, info=rejected_by("P"))

@@ -1,4 +1,4 @@
-"""Random operations on a queue with random plugins: nobody is lost, nobody sleeps who need not.
+"""Random operations on a queue with random plugins: no pod is lost or waits without a reason.
 
 The world behind the plugins is a table of switches: a filter or gate is open or closed for a kind
 of pod, and opening it emits an event whose hint is right (or raises). So a pod for which everything
@@ -47,7 +47,7 @@ NOBODYS = ClusterEvent("nobodys.v1.example.com", ActionType.UPDATE)
 
 
 class Switch:
-    """A filter: closed for some kinds. Its hint is right, unless it raises."""
+    """A filter that rejects some kinds of pods. Its hint is right, unless it raises."""
 
     def __init__(self, name: str, *, per_signature: bool) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class Switch:
 
 
 class Gate(Switch):
-    """The same before the active queue; may name a time to be asked again, and may raise."""
+    """The same as a PreEnqueue plugin; it may request a retry at a time, and may raise."""
 
     retry: float | None = None
 
@@ -81,7 +81,7 @@ class Gate(Switch):
 
 
 class HoldingGate(Gate):
-    """Says of pods it was asked about whom it holds."""
+    """A gate with the method `held`."""
 
     def __init__(self, name: str, *, per_signature: bool) -> None:
         super().__init__(name, per_signature=per_signature)
@@ -103,7 +103,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.serial = 0
         self.alive: dict[str, Pod] = {}
         self.flying: dict[str, QueuedPodInfo] = {}
-        #: What the filters said about pods in flight, if they were asked right after the pop.
+        #: Rejectors of pods in flight, if the filters ran right after the pop.
         self.judged: dict[str, set[str]] = {}
         self.armed: float | None = None
         self.told = False
@@ -133,7 +133,7 @@ class QueueMachine(RuleBasedStateMachine):
             pop_from_backoff=early,
             max_backoff=10.0 if backoff else 0.0,
             cycle_budget=0.5,
-            # A slice of no length: whatever can be put off is.
+            # A time slice of no length: everything that can be postponed is.
             slice_seconds=0.0 if sliced else math.inf,
         )
         self.queue = self.world.queue
@@ -155,7 +155,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), kind=st.sampled_from(KINDS), priority=st.integers(0, 2))
     def add(self, name: str, kind: str, priority: int) -> None:
-        """A pod appears, or one of the same name takes its place, or it is told twice."""
+        """A pod appears, or one of the same name replaces it, or it is added twice."""
         known = next((pod for pod in self.alive.values() if pod.metadata.name == name), None)
         if known is not None and self.serial % 2:
             self.world.add(known)
@@ -186,21 +186,21 @@ class QueueMachine(RuleBasedStateMachine):
     def rejectors(self, info: QueuedPodInfo) -> set[str]:
         return {name for name, each in self.filters.items() if not each.passes(info.pod)}
 
-    @rule(count=st.integers(1, 4), judge=st.booleans())
-    def pop(self, count: int, judge: bool) -> None:
+    @rule(count=st.integers(1, 4), filter_now=st.booleans())
+    def pop(self, count: int, filter_now: bool) -> None:
         for _ in range(count):
             info = self.queue.pop()
             if info is None:
                 return
             assert info.uid not in self.flying
             self.flying[info.uid] = info
-            if judge:
+            if filter_now:
                 self.judged[info.uid] = self.rejectors(info)
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), requeue_after=st.sampled_from([None, None, 0.0, 3.0, 40.0]))
     def decide(self, data: st.DataObject, requeue_after: float | None) -> None:
-        """An attempt ends: much may have happened since the filters were asked."""
+        """An attempt ends; events may have happened since its filters ran."""
         info = self.flying.pop(data.draw(st.sampled_from(sorted(self.flying))))
         rejectors = self.judged.pop(info.uid, None)
         self.end(info, self.rejectors(info) if rejectors is None else rejectors, requeue_after)
@@ -251,7 +251,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(each.closed for each in self.filters.values()))
     @rule(data=st.data())
     def open_something_between_filtering_and_failing(self, data: st.DataObject) -> None:
-        self.pop(1, judge=True)
+        self.pop(1, filter_now=True)
         self.open_something(data)
         for uid, rejectors in sorted(self.judged.items()):
             self.end(self.flying.pop(uid), rejectors, None)
@@ -317,7 +317,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.statistics().in_flight == len(self.flying)
 
     @invariant()
-    def nobody_sleeps_who_need_not(self) -> None:
+    def no_pod_waits_without_a_reason(self) -> None:
         if not hasattr(self, "queue"):
             return
         if self.queue.statistics().wakeups_left:

@@ -1,4 +1,4 @@
-"""What is counted (facts 88 to 92), and what people see."""
+"""Metrics, views and statistics of the queue, and `validate`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_incoming_pods_are_counted_by_queue_and_event() -> None:
     }
 
 
-def test_pending_pods_are_counted_by_place() -> None:
+def test_pending_pods_are_counted_by_state() -> None:
     world = World(SchedulingGatesDouble(), FilterDouble("P"))
     pooled = [make_pod(f"pooled{number}") for number in range(20)]
     for pod in pooled:
@@ -107,7 +107,7 @@ def test_hints_and_gates_are_measured_with_the_timer_that_is_injected() -> None:
 
 
 class TestViews:
-    def test_every_place_says_what_its_pods_wait_for(self) -> None:
+    def test_views_show_what_pods_of_each_state_wait_for(self) -> None:
         world = World(
             SchedulingGatesDouble(), FilterDouble("P", [(NODE_ADD, QUEUE)]), FilterDouble("R")
         )
@@ -151,7 +151,7 @@ class TestViews:
         assert "x" in gated.message
         assert world.queue.view("default", "unknown") is None
 
-    def test_a_limit_holds_for_each_place_and_a_namespace_keeps_positions(self) -> None:
+    def test_a_limit_holds_for_each_state_and_a_namespace_keeps_positions(self) -> None:
         world = World(SchedulingGatesDouble(), FilterDouble("R"))
         world.rejected(make_pod("pooled-1"), "R")
         world.rejected(make_pod("pooled-2"), "R")
@@ -198,7 +198,7 @@ class TestValidate:
             world.queue.validate()
         return list(caught.value.violations)
 
-    def test_a_pod_in_two_places_is_found(self) -> None:
+    def test_a_pod_in_two_sub_queues_is_found(self) -> None:
         world = World()
         world.add(make_pod("a"))
         info = world.pop()

@@ -1,4 +1,4 @@
-"""What moves waiting pods: events, activation, plugins' own indexes (facts 55 to 72)."""
+"""Moves of queued pods by events, PreEnqueue, activation, `recheck` and `wake`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gated_by(
 
 
 class TestEvents:
-    def test_only_pods_whose_rejectors_wait_for_the_event_move(self) -> None:
+    def test_only_pods_whose_rejectors_registered_the_event_move(self) -> None:
         world = World(FilterDouble("P1", [(NODE_ADD, QUEUE)]), FilterDouble("P2"))
         for name, plugin in (("a", "P1"), ("b", "P1"), ("c", "P2")):
             world.rejected(make_pod(name), plugin)
@@ -60,7 +60,7 @@ class TestEvents:
             ([], ["P"], RuntimeError("broken"), "active"),
         ],
     )
-    def test_where_a_woken_pod_goes(
+    def test_a_moved_pod_becomes_active_or_backs_off(
         self, rejectors: list[str], pending_plugins: list[str], hint: object, place: str
     ) -> None:
         world = World(FilterDouble("P", [(NODE_ADD, hint)]))
@@ -68,7 +68,7 @@ class TestEvents:
         world.happen(NODE_ADD)
         assert world.place("a") == place
 
-    def test_an_event_nobody_waits_for_is_ignored_before_anything_else(self) -> None:
+    def test_an_event_that_no_plugin_registered_is_ignored_before_anything_else(self) -> None:
         world = World(FilterDouble("P"))
         world.rejected(make_pod("a"), "P")
 
@@ -79,7 +79,7 @@ class TestEvents:
         counts = world.queue.statistics()
         assert (counts.events, counts.events_ignored) == (1, 1)
 
-    def test_a_pre_check_limits_who_moves(self) -> None:
+    def test_a_pre_check_limits_which_pods_move(self) -> None:
         world = World(FilterDouble("P", [(NODE_ADD, QUEUE)]))
         for name, priority in (("low", 1), ("mid", 2), ("high", 3)):
             world.rejected(make_pod(name, priority), "P")
@@ -110,7 +110,7 @@ class TestEvents:
         world.happen(NODE_ADD)
         assert world.places() == {"a": "unschedulable", "b": "active"}
 
-    def test_a_custom_resource_wakes_its_pods(self) -> None:
+    def test_an_event_of_a_custom_resource_moves_pods(self) -> None:
         registered = ClusterEvent("foos.v1.example.com", ActionType.ALL)
         world = World(FilterDouble("P", [(registered, QUEUE)]))
         world.rejected(make_pod("a"), "P")
@@ -118,7 +118,7 @@ class TestEvents:
         world.happen(ClusterEvent("foos.v1.example.com", ActionType.ADD), None, {"kind": "Foo"})
         assert world.pop().attempts == 2
 
-    def test_a_hint_that_calls_the_queue_back_does_no_harm(self) -> None:
+    def test_a_hint_may_call_the_queue(self) -> None:
         world: World
 
         def activating(pod: object, old: object, new: object) -> object:
@@ -133,7 +133,7 @@ class TestEvents:
 
 
 class TestSharedHints:
-    def test_one_answer_serves_all_pods_of_one_signature(self) -> None:
+    def test_one_hint_result_holds_for_all_pods_of_one_signature(self) -> None:
         plugin = FilterDouble("P", [(NODE_ADD, SKIP), (NODE_LABEL, QUEUE)], per_signature=True)
         world = World(plugin)
         signature, other = object(), object()
@@ -146,7 +146,7 @@ class TestSharedHints:
         assert len(plugin.calls) == 4
         assert world.happen(NODE_LABEL) == 23
 
-    def test_pods_rejected_by_different_plugins_share_the_answers_they_have_in_common(self) -> None:
+    def test_pods_rejected_by_different_plugins_share_common_hint_results(self) -> None:
         plugin = FilterDouble("P", [(NODE_ADD, SKIP)], per_signature=True)
         world = World(plugin, FilterDouble("Q", [(NODE_ADD, SKIP)], per_signature=True))
         signature = object()
@@ -156,7 +156,7 @@ class TestSharedHints:
         assert len(plugin.calls) == 1
         assert world.queue.statistics().hint_answers_shared == 1
 
-    def test_a_hint_that_looks_at_the_pod_itself_is_asked_for_each(self) -> None:
+    def test_a_hint_that_reads_the_pod_itself_is_evaluated_for_each_pod(self) -> None:
         def own(pod: object, old: object, new: object) -> object:
             return QUEUE if getattr(pod, "uid") == new else SKIP  # noqa: B009
 
@@ -167,7 +167,7 @@ class TestSharedHints:
         world.happen(NODE_ADD, None, "uid-b")
         assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
 
-    def test_the_pod_that_the_event_is_about_has_an_answer_of_its_own(self) -> None:
+    def test_the_pod_that_the_event_is_about_is_evaluated_separately(self) -> None:
         def own(pod: Pod, old: object, new: Pod) -> QueueingHint:
             return QUEUE if pod.uid == new.uid else SKIP
 
@@ -181,7 +181,7 @@ class TestSharedHints:
         world.happen(NODE_ADD, None, make_pod("b", signature=signature))
         assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
 
-    def test_answers_in_flight_are_shared_but_for_the_pod_itself(self) -> None:
+    def test_hint_results_in_flight_are_shared_except_for_the_pod_itself(self) -> None:
         def own(pod: Pod, old: object, new: Pod) -> QueueingHint:
             return QUEUE if pod.uid == new.uid else SKIP
 
@@ -196,7 +196,7 @@ class TestSharedHints:
             world.fail(running[second], "P")
             assert world.places() == {"a": "unschedulable", "b": "backoff"}
 
-    def test_a_pre_check_is_asked_for_each_member_of_a_group(self) -> None:
+    def test_a_pre_check_is_evaluated_for_each_member_of_a_group(self) -> None:
         world = World(FilterDouble("P", [(NODE_ADD, QUEUE)], per_signature=True))
         signature = object()
         for name in "abc":
@@ -216,7 +216,7 @@ class TestSharedHints:
 
 
 class TestGates:
-    def test_events_the_gate_does_not_wait_for_cost_nothing(self) -> None:
+    def test_events_that_the_gating_plugin_did_not_register_cost_nothing(self) -> None:
         plugin = FilterDouble("P", [(NODE_ADD, QUEUE)])
         world = World(SchedulingGatesDouble(), plugin)
         world.add(make_pod("a", gates=["x"]))
@@ -226,7 +226,7 @@ class TestGates:
         assert plugin.calls == []
         assert world.queue.statistics().pre_enqueue_runs == runs
 
-    def test_an_event_of_the_gate_runs_it_again(self) -> None:
+    def test_an_event_of_the_gating_plugin_runs_it_again(self) -> None:
         world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
         assert world.happen(NODE_ADD) == 0
         assert world.place("a") == "gated"
@@ -235,7 +235,7 @@ class TestGates:
         assert world.happen(NODE_ADD) == 1
         assert world.place("a") == "active"
 
-    def test_pods_that_their_gate_holds_for_certain_are_not_asked(self) -> None:
+    def test_no_hint_is_evaluated_for_pods_that_the_gating_plugin_keeps(self) -> None:
         gate = HoldingGate("G", [(NODE_ADD, QUEUE)])
         filters = FilterDouble("P", [(NODE_ADD, QUEUE)])
         world = World(gate, filters)
@@ -253,7 +253,7 @@ class TestGates:
         gate.holding, gate.closed = set(), {}
         assert world.happen(NODE_ADD) == 2
 
-    def test_a_gate_that_cannot_say_whom_it_holds_is_asked(self) -> None:
+    def test_if_held_raises_hints_are_evaluated_for_all_pods(self) -> None:
         gate = HoldingGate("G", [(NODE_ADD, QUEUE)])
         world = World(gate)
         gate.closed["a"] = unresolvable("no")
@@ -263,7 +263,7 @@ class TestGates:
         assert world.happen(NODE_ADD) == 1
         assert world.queue.statistics().pre_enqueue_errors == 1
 
-    def test_whoever_asks_about_a_held_pod_is_answered(self) -> None:
+    def test_held_does_not_affect_wake_and_recheck(self) -> None:
         gate = HoldingGate("G", [(NODE_ADD, QUEUE)])
         world = World(gate)
         gate.closed["a"] = unresolvable("no")
@@ -286,7 +286,7 @@ class TestGates:
         world.happen(NODE_ADD)
         assert world.place("a") == "backoff"
 
-    def test_a_gate_whose_hint_says_skip_keeps_the_pod_but_other_rejectors_may_free_it(
+    def test_a_gating_plugin_may_skip_while_another_rejector_frees_the_pod(
         self,
     ) -> None:
         gate = GateDouble("G", [(NODE_ADD, SKIP)])
@@ -301,7 +301,7 @@ class TestGates:
         world.happen(NODE_ADD)
         assert world.place("a") == "active"
 
-    def test_the_gate_that_closed_is_asked_first_and_the_others_only_if_it_opens(self) -> None:
+    def test_the_gating_plugin_runs_first_and_the_others_only_if_it_succeeds(self) -> None:
         first, second = GateDouble("first"), GateDouble("second", [(NODE_ADD, QUEUE)])
         world = World(first, second)
         second.closed["a"] = unresolvable("no")
@@ -316,7 +316,7 @@ class TestGates:
         assert (view.gating_plugin, view.message) == ("first", "now me")
         assert view.unschedulable_plugins == ("first", "second")
 
-    def test_every_refusal_is_published_with_its_plugin(self) -> None:
+    def test_every_rejection_is_published_with_its_plugin(self) -> None:
         world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
         told: list[tuple[str, str, str]] = []
         world.queue.signals.on_gated = lambda info, status: told.append(
@@ -328,7 +328,7 @@ class TestGates:
         assert told == [("b", "G", "me too"), ("a", "G", "no"), ("b", "G", "me too")]
 
     @pytest.mark.parametrize("status", [unresolvable("no"), pending("not yet")])
-    def test_any_refusal_gates(self, status: Status) -> None:
+    def test_any_rejection_gates(self, status: Status) -> None:
         world, _ = gated_by(status)
         view = world.queue.view("default", "a")
         assert view is not None
@@ -358,7 +358,7 @@ class TestGates:
         world.pass_time(5)
         assert world.place("a") == "active"
 
-    def test_a_pod_woken_without_early_pop_while_it_was_gated_waits_out_its_backoff(self) -> None:
+    def test_a_gated_pod_moved_without_early_pop_waits_out_its_backoff(self) -> None:
         gate = GateDouble("G", [(NODE_ADD, QUEUE)])
         world = World(gate, FilterDouble("P"), pop_from_backoff=False)
         world.rejected(make_pod("a"), "P")
@@ -370,7 +370,7 @@ class TestGates:
         world.pass_time(5)
         assert world.place("a") == "gated"
 
-    def test_a_raising_gate_closes_and_is_tried_again_with_backoff(self) -> None:
+    def test_a_plugin_that_raises_gates_and_runs_again_with_backoff(self) -> None:
         world, gate = gated_by(RuntimeError("boom"))
         view = world.queue.view("default", "a")
         assert view is not None
@@ -387,7 +387,7 @@ class TestGates:
         assert world.place("a") == "active"
         assert world.queue.statistics().pre_enqueue_errors == 4
 
-    def test_a_gate_whose_answer_is_none_is_one_that_failed(self) -> None:
+    def test_a_pre_enqueue_result_that_is_no_status_is_an_error(self) -> None:
         answer: Any = True
         world, _ = gated_by(answer)
         view = world.queue.view("default", "a")
@@ -395,7 +395,7 @@ class TestGates:
         assert view.message == "running PreEnqueue plugin 'G': answered True, which is not a Status"
         assert world.queue.next_wakeup() == world.clock.now() + 1
 
-    def test_a_sort_key_that_raises_holds_the_pod_and_loses_nobody(self) -> None:
+    def test_a_sort_key_that_raises_gates_the_pod_and_loses_none(self) -> None:
         broken = [True]
 
         def sort_key(info: object) -> object:
@@ -419,7 +419,7 @@ class TestGates:
 
 
 class TestActivate:
-    def test_pods_of_the_pool_and_of_backoff_become_active(self) -> None:
+    def test_unschedulable_pods_and_pods_in_backoff_become_active(self) -> None:
         world = World(FilterDouble("P"))
         pods = [make_pod(name) for name in ("pooled", "broken", "active")]
         world.rejected(pods[0], "P")
@@ -431,7 +431,7 @@ class TestActivate:
         assert set(world.places().values()) == {"active"}
         assert world.metrics.incoming["active", "ForceActivate"] == 2
 
-    def test_it_is_remembered_for_a_pod_in_flight_and_for_no_other(self) -> None:
+    def test_it_is_recorded_for_a_pod_in_flight_and_for_no_other(self) -> None:
         world = World(FilterDouble("P"))
         one, two = make_pod("a"), make_pod("b")
         world.add(one, two)
@@ -441,7 +441,7 @@ class TestActivate:
         assert world.fail(second, "P") == "unschedulable"
         assert world.fail(first, "P") == "backoff"
 
-    def test_a_closed_gate_stays_closed(self) -> None:
+    def test_a_gated_pod_stays_gated(self) -> None:
         world, gate = gated_by(unresolvable("no"))
         world.queue.activate([make_pod("a")])
         assert world.place("a") == "gated"
@@ -482,7 +482,7 @@ class TestRecheckAndWake:
         world.queue.validate()
         assert set(world.places().values()) == {"active"}
 
-    def test_wake_moves_exactly_the_pods_that_the_plugin_holds(self) -> None:
+    def test_wake_moves_exactly_the_pods_that_the_plugin_rejected(self) -> None:
         quota = GateDouble("Quota")
         other = GateDouble("Other")
         world = World(other, quota, FilterDouble("P"))
@@ -510,7 +510,7 @@ class TestRecheckAndWake:
         world.queue.wake(["uid-a"], "P", "Freed")
         assert world.place("a") == "active"
 
-    def test_wake_is_remembered_for_a_pod_in_flight(self) -> None:
+    def test_wake_is_recorded_for_a_pod_in_flight(self) -> None:
         world = World(FilterDouble("P"), FilterDouble("Q"))
         world.add(make_pod("a"), make_pod("b"), make_pod("c"))
         infos = [world.pop() for _ in range(3)]

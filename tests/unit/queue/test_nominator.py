@@ -1,4 +1,4 @@
-"""Nominations (facts 1, 45, 73 to 78)."""
+"""Nominations, and the order of their writes and watch events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.queue.doubles import SchedulingGatesDouble, World, make_pod
 
 
 class Cluster:
-    """What the informer knows."""
+    """A nominator with the pods that the informer knows."""
 
     def __init__(self, *pods: Pod) -> None:
         self.known = {pod.key: pod for pod in pods}
@@ -60,7 +60,7 @@ def test_nominations_are_listed_by_node_in_order_and_published() -> None:
     assert cluster.published == [("b", "n1"), ("a", "n1"), ("b", "n2"), ("a", "")]
 
 
-def test_a_pod_that_is_gone_bound_or_recreated_cannot_be_nominated() -> None:
+def test_a_pod_that_is_deleted_bound_or_recreated_cannot_be_nominated() -> None:
     bound = make_pod("bound")
     bound.spec.node_name = "n9"
     cluster = Cluster(bound, make_pod("again", uid="new"))
@@ -144,7 +144,7 @@ class TestWhatWasWritten:
     """Pod a at versions 8, 9, 10 ... (where the text is longer)."""
 
     @pytest.mark.parametrize("answer", ["first", "between", "last", "never"])
-    def test_does_not_come_back_after_it_was_overruled(self, answer: str) -> None:
+    def test_does_not_come_back_after_it_was_replaced(self, answer: str) -> None:
         before, one, none = version(8), version(9, "n1"), version(10)
         cluster = Cluster(before)
         cluster.decide(before, "n1")
@@ -190,7 +190,7 @@ class TestWhatWasWritten:
         assert not cluster.nominator.ahead(version(10))
 
     @pytest.mark.parametrize("answer", ["9", ""])
-    def test_gives_way_to_what_somebody_else_wrote_later(self, answer: str) -> None:
+    def test_gives_way_to_a_later_write_of_another_client(self, answer: str) -> None:
         before, one, theirs, none = version(8), version(9, "n1"), version(10, "n2"), version(11)
         cluster = Cluster(before)
         cluster.decide(before, "n1")
@@ -209,12 +209,12 @@ class TestWhatWasWritten:
         cluster.shows(before, one)
         cluster.decide(one, "n2")
         cluster.shows(one, two)
-        # Somebody else puts it back.
+        # Another client writes the first value again.
         cluster.shows(two, version(11, "n1"))
         assert cluster.names("n1") == ["a"]
 
     def test_counts_as_shown_when_the_watch_skips_its_version(self) -> None:
-        """Somebody cleared the nomination at once, and a relist shows the end of it only."""
+        """Another client cleared the nomination at once, and a relist shows only the end."""
         before = version(8)
         cluster = Cluster(before)
         cluster.decide(before, "n1")
@@ -253,7 +253,7 @@ class TestWhatWasWritten:
         cluster.nominator.forget(before)
         assert not cluster.nominator.ahead(before)
 
-    def test_is_not_remembered_of_a_pod_that_is_gone_bound_or_recreated(self) -> None:
+    def test_is_not_kept_for_a_pod_that_is_deleted_bound_or_recreated(self) -> None:
         bound, old = make_pod("bound", version="1"), make_pod("again", uid="old", version="1")
         placed = make_pod("bound", version="2")
         placed.spec.node_name = "n9"
@@ -265,7 +265,7 @@ class TestWhatWasWritten:
 
 
 class TestInTheQueue:
-    def test_deleting_the_pod_ends_what_is_remembered_of_its_writes(self) -> None:
+    def test_deleting_the_pod_drops_its_writes(self) -> None:
         world = World()
         pod = make_pod("a", version="1")
         world.add(pod)
@@ -275,7 +275,7 @@ class TestInTheQueue:
         world.delete(pod)
         assert not world.queue.nominator.ahead(pod)
 
-    def test_a_listener_that_raises_harms_nobody(self) -> None:
+    def test_a_listener_that_raises_affects_no_nomination(self) -> None:
         world = World()
         heard: list[str] = []
 
@@ -299,7 +299,7 @@ class TestInTheQueue:
         world.pop_names()
         assert self.nodes(world, "a", "b") == ["n1", "n2"]
 
-    def test_a_pod_is_nominated_from_its_status_when_its_gate_opens(self) -> None:
+    def test_a_pod_is_nominated_from_its_status_when_it_is_ungated(self) -> None:
         world = World(SchedulingGatesDouble())
         gated = make_pod("a", gates=["x"], nominated="n1")
         world.add(gated)
@@ -307,7 +307,7 @@ class TestInTheQueue:
         world.update(gated, make_pod("a", nominated="n1"))
         assert self.nodes(world, "a") == ["n1"]
 
-    def test_an_update_in_any_place_or_in_flight_is_followed(self) -> None:
+    def test_an_update_in_any_state_is_followed(self) -> None:
         world = World()
         before, during, after = (make_pod("a", nominated=node) for node in ("", "n1", "n2"))
         world.add(before)

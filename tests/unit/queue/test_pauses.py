@@ -1,4 +1,4 @@
-"""Pods whose cycle used its budget up: how long they wait, and what ends the wait."""
+"""Pauses of pods whose cycle used up its budget: their length, and what ends them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.queue.doubles import NODE_ADD, QUEUE, FilterDouble, World, make_
 
 
 def paused(world: World, seconds: float, *plugins: str) -> QueuedPodInfo:
-    """A pod whose attempt ended with a pause."""
+    """Return a pod whose attempt ended with a pause."""
     world.add(make_pod("p"))
     info = world.pop()
     info.pause = seconds
@@ -42,7 +42,7 @@ def test_an_event_does_not_end_the_pause() -> None:
     assert world.queue.pop() is None
 
 
-def test_people_are_told_why_the_pod_waits() -> None:
+def test_views_show_why_the_pod_waits() -> None:
     world = World()
     paused(world, 120.0)
     view = world.queue.view("default", "p")

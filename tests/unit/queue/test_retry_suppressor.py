@@ -1,4 +1,4 @@
-"""Pods in backoff are not tried early while one just like them was turned down a moment ago."""
+"""Early retries are suppressed for pods of a signature that was just rejected."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.unit.queue.doubles import (
     make_pod,
 )
 
-SHAPE = object()
+SIGNATURE = object()
 
 
-def world_of(*names: str, signature: Any = SHAPE, event: Any = QUEUE) -> World:
-    """Pods of one signature that were turned down once, and are in backoff after an event."""
+def world_of(*names: str, signature: Any = SIGNATURE, event: Any = QUEUE) -> World:
+    """Return pods of one signature that were rejected once, in backoff after an event."""
     world = World(FilterDouble("P", [(NODE_ADD, event), (NODE_LABEL, SKIP)]))
     for name in names:
         world.rejected(make_pod(name, signature=signature), "P")
@@ -35,7 +35,7 @@ def world_of(*names: str, signature: Any = SHAPE, event: Any = QUEUE) -> World:
 
 
 def try_early(world: World) -> list[str]:
-    """Pop until nothing is left; every attempt is turned down."""
+    """Pop until nothing is left; every attempt is rejected."""
     tried = []
     while (info := world.queue.pop()) is not None:
         tried.append(info.pod.metadata.name)
@@ -44,7 +44,7 @@ def try_early(world: World) -> list[str]:
     return tried
 
 
-def test_one_of_many_alike_is_tried_and_the_others_wait_out_their_backoff() -> None:
+def test_one_pod_of_a_signature_is_tried_and_the_others_wait_out_their_backoff() -> None:
     world = world_of("a", "b", "c")
     assert try_early(world) == ["a"]
     assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "backoff"}
@@ -53,14 +53,14 @@ def test_one_of_many_alike_is_tried_and_the_others_wait_out_their_backoff() -> N
 
 
 @pytest.mark.parametrize("event", [NODE_ADD, NODE_LABEL])
-def test_with_the_next_event_that_somebody_waits_for_one_more_is_tried(event: Any) -> None:
+def test_with_the_next_registered_event_one_more_is_tried(event: Any) -> None:
     world = world_of("a", "b", "c", "d")
     assert try_early(world) == ["a"]
     world.happen(event)
     assert try_early(world)[:1] == ["b"]
 
 
-def test_while_events_keep_coming_one_of_a_kind_is_tried_each_round() -> None:
+def test_while_events_keep_coming_one_of_a_signature_is_tried_each_round() -> None:
     world = world_of(*"abcdef")
     assert try_early(world) == ["a"]
     tried = []
@@ -68,12 +68,12 @@ def test_while_events_keep_coming_one_of_a_kind_is_tried_each_round() -> None:
         world.happen(NODE_LABEL)
         tried.append(try_early(world))
         world.pass_time(ROUND_SECONDS * 0.3)
-    # At once, and then every fourth time: what happened in between is not forgotten.
+    # At once, and then every fourth time: events in between take effect in the next round.
     assert [len(names) for names in tried] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 0]
     assert {name for names in tried for name in names} == {"b", "c", "d"}
 
 
-def test_the_last_event_of_a_storm_is_answered_when_the_round_is_due() -> None:
+def test_the_last_event_of_a_storm_takes_effect_when_the_round_is_due() -> None:
     world = world_of("a", "b", "c")
     assert try_early(world) == ["a"]
     world.happen(NODE_LABEL)
@@ -88,7 +88,7 @@ def test_the_last_event_of_a_storm_is_answered_when_the_round_is_due() -> None:
     assert try_early(world) == ["c"]
 
 
-def test_in_a_round_all_for_whom_there_is_room_find_it() -> None:
+def test_a_round_schedules_all_pods_that_fit() -> None:
     world = world_of("a", "b", "c", "d")
     assert try_early(world) == ["a"]
     world.happen(NODE_LABEL)
@@ -98,18 +98,18 @@ def test_in_a_round_all_for_whom_there_is_room_find_it() -> None:
     assert sorted(world.pop_names()) == ["c", "d"]
 
 
-def test_where_the_first_finds_a_place_the_next_is_tried_at_once() -> None:
+def test_if_the_first_is_scheduled_the_next_is_tried_at_once() -> None:
     world = world_of("a", "b", "c")
     assert try_early(world) == ["a"]
     world.happen(NODE_LABEL)
     assert world.pop_names() == ["b", "c"]
 
 
-def test_pods_of_other_signatures_labels_or_no_shape_are_tried() -> None:
+def test_pods_of_other_signatures_or_labels_or_not_interned_are_tried() -> None:
     world = world_of("a", "b")
     for name, pod in {
         "other": make_pod("other", signature=object()),
-        "labelled": make_pod("labelled", signature=SHAPE, labels={"x": "1"}),
+        "labelled": make_pod("labelled", signature=SIGNATURE, labels={"x": "1"}),
         "raw": make_pod("raw"),
         "raw-too": make_pod("raw-too"),
     }.items():
@@ -128,7 +128,7 @@ def test_pods_of_other_signatures_labels_or_no_shape_are_tried() -> None:
         lambda world: world.queue.activate([]),
     ],
 )
-def test_whoever_asks_for_another_attempt_ends_the_wait(wake: Callable[[World], Any]) -> None:
+def test_a_request_for_another_attempt_ends_the_suppression(wake: Callable[[World], Any]) -> None:
     world = world_of("a", "b")
     assert try_early(world) == ["a"]
     wake(world)
@@ -143,7 +143,7 @@ def test_an_event_during_the_attempt_counts_as_later() -> None:
     assert try_early(world) == ["b"]
 
 
-def test_a_pod_that_waits_for_its_victims_says_nothing_about_others() -> None:
+def test_a_pod_that_waits_for_its_victims_suppresses_no_other() -> None:
     world = world_of("a", "b")
     info = world.pop()
     info.post_filter = PostFilterOutcome.NOMINATED
@@ -151,13 +151,13 @@ def test_a_pod_that_waits_for_its_victims_says_nothing_about_others() -> None:
     assert try_early(world) == ["b"]
 
 
-def test_an_attempt_that_broke_says_nothing_about_others() -> None:
+def test_an_attempt_that_ended_in_an_error_suppresses_no_other() -> None:
     world = world_of("a", "b")
     world.fail(world.pop())
     assert try_early(world) == ["b"]
 
 
-def test_a_pod_held_back_may_change_or_go() -> None:
+def test_a_suppressed_pod_may_change_or_be_deleted() -> None:
     world = world_of("a", "b", "c")
     assert try_early(world) == ["a"]
     b, c = world.pods["default/b"], world.pods["default/c"]
@@ -166,7 +166,7 @@ def test_a_pod_held_back_may_change_or_go() -> None:
     assert try_early(world) == ["b"]
 
 
-def test_the_loop_is_woken_when_a_pod_held_back_may_be_tried() -> None:
+def test_the_loop_is_woken_when_a_suppressed_pod_may_be_tried() -> None:
     world = world_of("a", "b")
     woken: list[bool] = []
     world.queue.signals.on_ready = lambda: woken.append(True)
@@ -176,7 +176,7 @@ def test_the_loop_is_woken_when_a_pod_held_back_may_be_tried() -> None:
     assert woken == [True]
 
 
-def test_what_is_remembered_of_pods_that_are_gone_does_not_keep_their_signatures() -> None:
+def test_suppressed_signatures_do_not_keep_signature_objects_alive() -> None:
     subject = Pod(spec=PodSpec(scheduler_name="kubestow"))
     signature = PodSignatures().intern(subject)
     alike = pod_signature(QueuedPodInfo(subject, timestamp=0.0))
@@ -185,5 +185,5 @@ def test_what_is_remembered_of_pods_that_are_gone_does_not_keep_their_signatures
 
 
 def flattened(value: object) -> list[object]:
-    """All that is in nested tuples."""
+    """Return all elements of nested tuples."""
     return [x for each in value for x in flattened(each)] if isinstance(value, tuple) else [value]

@@ -1,4 +1,4 @@
-"""Everything that needs no event: timers, flush, Time events, requeue_after, jumps of the clock."""
+"""Moves without an event: timers, flush, Time events, requeue_after, jumps of the clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIME = ClusterEvent("Time", ActionType.TICK)
 
 
 def sleep_until_something_is_active(world: World, limit: int = 100) -> float:
-    """What a service does: sleep exactly until the next wake-up, again and again."""
+    """Sleep exactly until the next wake-up, again and again, as the service does."""
     start = world.clock.now()
     for _ in range(limit):
         if world.queue.statistics().active:
@@ -51,7 +51,7 @@ class TestWakeup:
         world.add(make_pod("a"))
         assert world.queue.next_wakeup() is None
 
-    def test_the_loop_is_told_when_the_next_wakeup_moves_closer(self) -> None:
+    def test_on_timer_is_called_when_the_next_wakeup_moves_closer(self) -> None:
         world = World(FilterDouble("P"), max_in_unschedulable=None)
         told: list[float | None] = []
         world.queue.signals.on_timer = lambda: told.append(world.queue.next_wakeup())
@@ -65,7 +65,7 @@ class TestWakeup:
 
 
 class TestFlush:
-    def test_pods_leave_the_pool_after_five_minutes_in_order(self) -> None:
+    def test_pods_stop_being_unschedulable_after_five_minutes_in_order(self) -> None:
         world = World(FilterDouble("P"))
         for name, priority in (("mid", 5), ("high", 9)):
             world.rejected(make_pod(name, priority), "P")
@@ -99,7 +99,7 @@ class TestFlush:
         world.queue.recheck(["uid-a"])
         assert not world.pop().was_flushed_from_unschedulable
 
-    def test_a_flushed_pod_that_a_gate_holds_is_not_flagged(self) -> None:
+    def test_a_flushed_pod_that_becomes_gated_is_not_flagged(self) -> None:
         gate = GateDouble("G")
         world = World(gate, FilterDouble("P"))
         world.rejected(make_pod("a"), "P")
@@ -129,7 +129,7 @@ class TestFlush:
 
 
 class TestTimeEvent:
-    def test_only_pods_whose_rejectors_wait_for_time_are_asked(self) -> None:
+    def test_hints_are_evaluated_only_for_pods_whose_rejectors_registered_time(self) -> None:
         patient = FilterDouble("Patient", [(TIME, SKIP)])
         other = FilterDouble("Other", [(NODE_ADD, QUEUE)])
         world = World(patient, other, max_in_unschedulable=None)
@@ -163,7 +163,7 @@ class TestTimeEvent:
         assert world.fail(running, "P") == "unschedulable"
         assert world.queue.tick_time_hints() == 1
 
-    def test_a_gated_pod_is_asked_about_if_its_gate_waits_for_time(self) -> None:
+    def test_the_hint_of_a_gating_plugin_that_registered_time_is_evaluated(self) -> None:
         gate = GateDouble("G", [(TIME, QUEUE)])
         gate.closed["a"] = unresolvable("not yet")
         world = World(gate)
@@ -208,7 +208,7 @@ class TestRequeueAfter:
         )  # fmt: skip
         assert sleep_until_something_is_active(world) == 50
 
-    def test_an_event_may_bring_the_pod_back_before_and_the_time_is_forgotten(self) -> None:
+    def test_an_event_may_move_the_pod_before_and_clears_the_time(self) -> None:
         world = World(FilterDouble("P", [(NODE_ADD, QUEUE)]), max_in_unschedulable=None)
         self.returned(world, 1_050.0)
         world.clock.step(5)
@@ -216,13 +216,13 @@ class TestRequeueAfter:
         assert world.pop().requeue_at is None
         assert world.queue.next_wakeup() is None
 
-    def test_a_deleted_pod_wakes_nobody(self) -> None:
+    def test_a_deleted_pod_causes_no_wakeup(self) -> None:
         world = World(FilterDouble("P"), max_in_unschedulable=None)
         self.returned(world, 1_050.0)
         world.delete(make_pod("a"))
         assert world.queue.next_wakeup() is None
 
-    def test_a_gate_may_ask_to_be_run_again(self) -> None:
+    def test_a_gating_plugin_may_request_another_run(self) -> None:
         gate = GateDouble("G")
         gate.closed["a"] = unresolvable("budget spent", requeue_after=60)
         world = World(gate)
@@ -243,7 +243,7 @@ class TestRequeueAfter:
         world.pass_time(40)
         assert world.queue.next_wakeup() == 1_550.0
 
-    def test_a_gate_cannot_keep_the_loop_busy(self) -> None:
+    def test_a_gating_plugin_cannot_cause_a_busy_loop(self) -> None:
         gate = GateDouble("G")
         gate.closed["a"] = unresolvable("again", requeue_after=0)
         world = World(gate)
@@ -310,7 +310,7 @@ class TestClockJumps:
         assert world.queue.statistics().clock_jumps == 0
         assert world.place("a") == "active"
 
-    def test_a_clock_without_a_useful_monotonic_side_loses_nobody_either(self) -> None:
+    def test_a_clock_without_a_useful_monotonic_time_loses_no_pod(self) -> None:
         world = World()
         world.add(make_pod("a"))
         world.fail(world.pop())

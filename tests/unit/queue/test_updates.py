@@ -1,4 +1,4 @@
-"""Updates and deletions of pending pods, in every place (facts 45 to 54, 76, 89)."""
+"""Updates and deletions of pending pods in every state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_pod_in_backoff_stays_there_with_the_new_object(rejectors: list[str]) 
     ("hint", "waited", "place"),
     [(QUEUE, 0.5, "backoff"), (QUEUE, 3, "active"), (SKIP, 3, "unschedulable")],
 )
-def test_a_pod_in_the_pool_moves_as_the_hint_and_its_backoff_say(
+def test_an_unschedulable_pod_moves_by_hint_and_backoff(
     hint: object, waited: float, place: str
 ) -> None:
     world = World(FilterDouble("P", [(LABEL, hint)]))
@@ -67,7 +67,7 @@ def test_a_pod_in_the_pool_moves_as_the_hint_and_its_backoff_say(
     assert world.place("a") == place
 
 
-def test_an_update_nobody_waits_for_leaves_the_pod_in_the_pool_with_the_new_object() -> None:
+def test_an_update_that_no_plugin_registered_only_replaces_the_object() -> None:
     world = World(
         FilterDouble("P", [(ClusterEvent("Pod", ActionType.UPDATE_POD_TOLERATION), QUEUE)])
     )
@@ -78,7 +78,7 @@ def test_an_update_nobody_waits_for_leaves_the_pod_in_the_pool_with_the_new_obje
     assert world.pop().pod is NEW
 
 
-def test_the_update_of_another_pod_wakes_nobody() -> None:
+def test_the_update_of_another_pod_moves_none() -> None:
     world = World(FilterDouble("P", [(LABEL, QUEUE)]))
     world.rejected(make_pod("sleeper"), "P")
     world.add(OLD)
@@ -94,7 +94,7 @@ def test_a_pod_in_flight_is_in_no_queue_after_an_update() -> None:
     assert len(world.queue) == 0
 
 
-def test_a_stranger_under_the_same_name_replaces_the_pod() -> None:
+def test_another_pod_of_the_same_name_replaces_the_pod() -> None:
     world = World()
     world.add(OLD)
     world.update(OLD, recreated := make_pod("a", uid="other"))
@@ -130,7 +130,7 @@ class TestGates:
         world.update(gated, make_pod("a"))
         assert world.place("a") == "active"
 
-    def test_a_gate_that_registered_nothing_keeps_its_pod_until_it_is_asked_again(self) -> None:
+    def test_a_gating_plugin_that_registered_nothing_keeps_its_pod_until_recheck(self) -> None:
         gate = GateDouble("G")
         gate.closed["a"] = unresolvable("no")
         world = World(gate)
@@ -141,7 +141,7 @@ class TestGates:
         world.queue.recheck([OLD.uid])
         assert world.place("a") == "active"
 
-    def test_a_gate_that_waits_for_pods_is_asked_again_for_updates_of_others(self) -> None:
+    def test_a_gating_plugin_that_registered_pods_runs_again_for_updates_of_others(self) -> None:
         gate = GateDouble("G", [(UPDATE, QUEUE)])
         gate.closed["a"] = unresolvable("no")
         world = World(gate)
@@ -152,7 +152,7 @@ class TestGates:
         world.update(OLD, make_pod("a", annotations={"x": "y"}))
         assert world.place("a") == "active"
 
-    def test_an_update_can_close_the_gate_of_a_pod_that_waits_in_the_pool(self) -> None:
+    def test_an_update_can_gate_an_unschedulable_pod(self) -> None:
         gate = GateDouble("G", [(LABEL, QUEUE)])
         world = World(gate, FilterDouble("P", [(LABEL, QUEUE)]))
         world.rejected(OLD, "P")
@@ -171,7 +171,7 @@ class TestGates:
 
 class TestDelete:
     @pytest.mark.parametrize("place", ["active", "backoff", "unschedulable", "gated"])
-    def test_a_deleted_pod_is_gone_from_its_place(self, place: str) -> None:
+    def test_a_deleted_pod_is_removed_from_its_sub_queue(self, place: str) -> None:
         world = World(SchedulingGatesDouble(), FilterDouble("P"))
         pod = make_pod("a", gates=["x"] if place == "gated" else [], nominated="node")
         world.add(pod)
@@ -185,14 +185,14 @@ class TestDelete:
         assert +world.metrics.unschedulable == {}
         assert world.queue.pop() is None
 
-    def test_deleting_a_stranger_of_the_same_name_changes_nothing(self) -> None:
+    def test_deleting_another_pod_of_the_same_name_changes_nothing(self) -> None:
         world = World()
         world.add(OLD)
         world.queue.delete(make_pod("a", uid="stale"))
         world.queue.delete(make_pod("unknown"))
         assert world.place("a") == "active"
 
-    def test_deleting_a_pod_in_flight_leaves_its_attempt_alone(self) -> None:
+    def test_deleting_a_pod_in_flight_does_not_end_its_attempt(self) -> None:
         world = World()
         world.add(OLD)
         world.pop()

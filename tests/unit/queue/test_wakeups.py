@@ -1,4 +1,4 @@
-"""Work for many pods is done in pieces, and nobody is forgotten between two of them."""
+"""Work for many pods is done in time slices, and no pod is missed between two of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Slow(FilterDouble):
         self.world = World(self, slice_seconds=SLICE, cycle_budget=0.5)
 
     def waiting(self, count: int, *, namespace: str = "default", name: str = "p") -> None:
-        """Pods of which each is a group of its own."""
+        """Add rejected pods, each a group of its own."""
         queue = self.world.queue
         for number in range(count):
             pod = make_pod(f"{name}{number}", namespace=namespace)
@@ -45,7 +45,7 @@ def slow() -> Slow:
 
 
 def turns(world: World) -> list[int]:
-    """Run due work until nothing is left; the number of hints or moves left after each turn."""
+    """Run due work until none is left; return the backlog after each `run_due`."""
     found = []
     while world.queue.statistics().wakeups_left:
         wakeup = world.queue.next_wakeup()
@@ -57,7 +57,7 @@ def turns(world: World) -> list[int]:
     return found
 
 
-def test_one_event_asks_hints_for_a_slice_and_the_rest_later(slow: Slow) -> None:
+def test_one_event_evaluates_hints_for_a_time_slice_and_the_rest_later(slow: Slow) -> None:
     slow.waiting(200)
     before = slow.world.clock.mono
     slow.world.happen(NODE_ADD)
@@ -69,7 +69,7 @@ def test_one_event_asks_hints_for_a_slice_and_the_rest_later(slow: Slow) -> None
     assert slow.world.queue.statistics().backoff == 200
 
 
-def test_the_loop_is_told_that_there_is_work(slow: Slow) -> None:
+def test_on_timer_is_called_for_postponed_work(slow: Slow) -> None:
     slow.waiting(100)
     slow.world.queue.run_due()
     assert slow.world.queue.next_wakeup() is not None
@@ -79,7 +79,7 @@ def test_the_loop_is_told_that_there_is_work(slow: Slow) -> None:
     assert told
 
 
-def test_further_events_wait_their_turn_and_a_group_is_looked_at_once_for_all(slow: Slow) -> None:
+def test_further_events_are_postponed_and_evaluated_together_for_a_group(slow: Slow) -> None:
     slow.waiting(100)
     for _ in range(4):
         slow.world.happen(NODE_ADD)
@@ -93,14 +93,14 @@ def test_a_storm_of_events_costs_no_more_than_the_bound() -> None:
     slow.waiting(100)
     for _ in range(1_000):
         slow.world.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
-    # 16 pods were asked for the first event; of the others each remembers that there were too many.
+    # Hints ran for 16 pods at the first event; the other groups got more than MAX_EVENTS.
     assert len(slow.calls) == 16
     turns(slow.world)
     assert len(slow.calls) == 16
     assert slow.world.queue.statistics().backoff == 100
 
 
-def test_an_update_of_a_pod_that_is_still_to_be_looked_at_wakes_it(slow: Slow) -> None:
+def test_an_update_of_a_pod_of_a_postponed_group_moves_it(slow: Slow) -> None:
     slow.waiting(100)
     slow.world.happen(NODE_ADD)
     assert slow.world.place("p99") == "unschedulable"
@@ -117,7 +117,9 @@ def test_a_pod_that_is_deleted_meanwhile_is_not_missed(slow: Slow) -> None:
     assert len(slow.world.queue) == 99
 
 
-def test_groups_of_deferred_namespaces_come_last_and_pay_for_their_hints(slow: Slow) -> None:
+def test_groups_of_deferred_namespaces_come_last_and_are_charged_for_their_hints(
+    slow: Slow,
+) -> None:
     slow.waiting(20)
     slow.waiting(300, namespace="hostile", name="h")
     slow.world.queue.charge("hostile", 0.6)
@@ -129,7 +131,7 @@ def test_groups_of_deferred_namespaces_come_last_and_pay_for_their_hints(slow: S
     assert names == ["p"] * 4 + ["q"] * 20 + ["h"] * 300
 
 
-def test_many_members_of_one_group_move_in_pieces() -> None:
+def test_many_members_of_one_group_move_in_time_slices() -> None:
     filter_ = FilterDouble("F", [(NODE_ADD, QUEUE)], per_signature=True)
     world = World(filter_, slice_seconds=SLICE)
     queue = world.queue
@@ -153,7 +155,7 @@ def test_many_members_of_one_group_move_in_pieces() -> None:
     assert len(filter_.calls) == 1
 
 
-def test_ended_backoffs_are_flushed_in_pieces() -> None:
+def test_completed_backoffs_are_flushed_in_time_slices() -> None:
     world = World(slice_seconds=0.0)
     for number in range(100):
         world.queue.add(make_pod(f"p{number}"))
@@ -168,7 +170,7 @@ def test_ended_backoffs_are_flushed_in_pieces() -> None:
     assert world.queue.statistics().active == 100
 
 
-def test_pods_left_over_are_flushed_in_pieces_and_counted_as_flushed() -> None:
+def test_left_over_pods_are_flushed_in_time_slices_and_flagged() -> None:
     world = World(FilterDouble("F"), slice_seconds=0.0)
     for number in range(100):
         world.queue.add(make_pod(f"p{number}"))
@@ -184,7 +186,9 @@ def test_pods_left_over_are_flushed_in_pieces_and_counted_as_flushed() -> None:
     assert all(view.last_event == "UnschedulableTimeout" for view in world.queue.views())
 
 
-def test_groups_without_pods_are_forgotten(monkeypatch: pytest.MonkeyPatch, slow: Slow) -> None:
+def test_postponed_groups_without_pods_are_dropped(
+    monkeypatch: pytest.MonkeyPatch, slow: Slow
+) -> None:
     monkeypatch.setattr(wakeups, "PRUNE_FROM", 10)
     for turn in range(20):
         slow.waiting(40, name=f"t{turn}-")
@@ -192,5 +196,5 @@ def test_groups_without_pods_are_forgotten(monkeypatch: pytest.MonkeyPatch, slow
         for pod in list(slow.world.pods.values()):
             slow.world.pods.pop(pod.key)
             slow.world.queue.delete(pod)
-    # Nobody ran due work, as in a replica that stands by.
+    # No due work was run, as in a standby replica.
     assert slow.world.queue.statistics().wakeups_left < 1_200
