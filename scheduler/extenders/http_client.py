@@ -196,7 +196,9 @@ class ExtenderHttp:
         limit = self._max_response_bytes + sent
         content = await read_body(response, limit)
         if content is None:
-            raise ExtenderResponseTooLarge(_METHOD, url, f"the answer is longer than {limit} bytes")
+            raise ExtenderResponseTooLarge(
+                _METHOD, url, f"the response is longer than {limit} bytes"
+            )
         return content
 
 
@@ -211,5 +213,5 @@ def _open_session(context: ResumingContext | None) -> aiohttp.ClientSession:
 
 def _raise(url: str, seconds: float, error: Exception) -> NoReturn:
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
-        raise_mapped(_METHOD, url, TimeoutError(f"no answer within {seconds:g}s"))
+        raise_mapped(_METHOD, url, TimeoutError(f"no response within {seconds:g}s"))
     raise_mapped(_METHOD, url, error)

@@ -167,7 +167,7 @@ def parse_prioritize_response(body: bytes, given: Sequence[str]) -> PrioritizeRe
         host = _member(members, "Host", str | None, where) or ""
         score = _member(members, "Score", int | None, where) or 0
         if host not in known:
-            unusual = unusual or f"scores a node {_quoted([host])} that it was not asked about"
+            unusual = unusual or f"scores a node {_quoted([host])} that was not sent to it"
             continue
         if not MIN_EXTENDER_SCORE <= score <= MAX_EXTENDER_SCORE:
             unusual = unusual or (
@@ -221,7 +221,7 @@ def _decoded(body: bytes, wanted: Any, where: str = "") -> Any:
         return msgspec.json.decode(body, type=wanted)
     except (ValueError, RecursionError) as error:
         place = f"{where}: " if where else ""
-        raise MalformedResponseError(f"answered what cannot be read: {place}{error}") from error
+        raise MalformedResponseError(f"malformed response: {place}{error}") from error
 
 
 def _raise_reported(members: Mapping[str, msgspec.Raw]) -> None:

@@ -209,7 +209,7 @@ class HttpExtenderTransport:
     def _succeeded(self, client: ExtenderClient, verb: str) -> None:
         if client.breakers[verb].succeeded():
             self._metrics.extender_circuit(client.name, verb, open=False)
-            _log.info("extender answers again", extender=client.name, verb=verb)
+            _log.info("extender responds again", extender=client.name, verb=verb)
 
     def _failed(self, client: ExtenderClient, verb: str, text: str) -> None:
         breaker = client.breakers[verb]
@@ -258,7 +258,7 @@ class HttpExtenderTransport:
         if isinstance(error, ExtenderCallError) and error.cause is None:
             return
         _log.warning(
-            "extender passed over",
+            "extender failure ignored",
             extender=display_name(extender),
             verb=verb,
             pod=pod.key,

@@ -83,7 +83,7 @@ def _leave(*_: object) -> NoReturn:
     raise SystemExit(EXIT_OK)
 
 
-class _Stopped(Exception):  # noqa: N818  (says what happened)
+class _Stopped(Exception):  # noqa: N818  (names the event)
     """A stop was requested during the start."""
 
 

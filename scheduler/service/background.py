@@ -44,5 +44,5 @@ class BackgroundTasks:
 async def _logged(work: Coroutine[Any, Any, None], name: str) -> None:
     try:
         await work
-    except Exception:  # noqa: BLE001 - task boundary: nobody awaits the task
+    except Exception:  # noqa: BLE001 - task boundary: the task is not awaited
         _log.exception("background work failed", task=name)

@@ -105,7 +105,7 @@ class BindingCycle:
             self.on_end()
 
     async def run(self, attempt: Attempt) -> None:
-        """The whole cycle; never raises but for cancellation."""
+        """Run the whole cycle; raises only when cancelled."""
         try:
             if attempt.waiting is not None:
                 failure = await self._wait_at_permit(attempt)

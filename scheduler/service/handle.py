@@ -39,23 +39,23 @@ class SubscriptionBoard:
         self._nominations: list[Callable[[Pod, str], None]] = []
         self._binds: list[Callable[[Pod, str], None]] = []
         self._synced: list[Callable[[], None]] = []
-        #: What plugins want to be called for by the clock.
+        #: Plugins' work by the clock.
         self.timed: list[TimedWork] = []
 
     def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
-        """`callback(old, new)` for every change of a watched object."""
+        """Call `callback(old, new)` for every change of a watched object."""
         self._objects.setdefault(plural, []).append(callback)
 
     def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
-        """`callback(pod, node_name)`; an empty name: the nomination was cleared."""
+        """Call `callback(pod, node_name)` for nominations; an empty name: one was cleared."""
         self._nominations.append(callback)
 
     def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
-        """`callback(pod, node_name)` after a binding succeeded."""
+        """Call `callback(pod, node_name)` after a binding succeeded."""
         self._binds.append(callback)
 
     def on_synced(self, callback: Callable[[], None]) -> None:
-        """`callback()` when every first list was handled."""
+        """Call `callback()` when every first list was handled."""
         self._synced.append(callback)
 
     def on_time(self, work: TimedWork) -> None:
@@ -94,7 +94,7 @@ def _publish(callbacks: Iterable[Callable[..., None]], *about: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingParts:
-    """What a handle needs of the parts that are built from plugins."""
+    """The parts of a handle that are built from plugins."""
 
     queue: SchedulingQueue
     evaluator: PreemptionSearch

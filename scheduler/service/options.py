@@ -64,7 +64,7 @@ class AccessOptions:
     unauthorized_ttl: float = 10.0
     #: Paths open to everyone; a trailing `*` matches a prefix.
     always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
-    #: Authorities of client certificates. Empty: none are asked for.
+    #: Authorities of client certificates. Empty: none are requested.
     client_ca_file: str = ""
 
 

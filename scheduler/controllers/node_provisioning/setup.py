@@ -1,4 +1,4 @@
-"""The bridge as a configuration asks for it."""
+"""Construction of the bridge from the configuration."""
 
 from __future__ import annotations
 

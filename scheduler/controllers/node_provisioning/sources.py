@@ -266,8 +266,8 @@ def evaluate_all(
     by_source: Mapping[str, ObservedSignal], evidence: Evidence, limits: Limits, now: float
 ) -> tuple[DesiredCondition | None, float]:
     """Return the condition that all autoscalers' signals imply, and when time may change it."""
-    judged = [evaluate(each, evidence, limits, now) for each in by_source.values()]
-    return merge(each for each, _ in judged), min((at for _, at in judged), default=math.inf)
+    evaluated = [evaluate(each, evidence, limits, now) for each in by_source.values()]
+    return merge(each for each, _ in evaluated), min((at for _, at in evaluated), default=math.inf)
 
 
 def _all_failed(signal: PodSignal, failures: Failures) -> tuple[float, str] | None:

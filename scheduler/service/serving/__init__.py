@@ -1,4 +1,4 @@
-"""The HTTPS endpoints: health open to everybody, the rest behind the cluster's access control."""
+"""The HTTPS endpoints: health open to everyone, the rest behind the cluster's access control."""
 
 from scheduler.service.serving.access import (
     AccessUnknownError,

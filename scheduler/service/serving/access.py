@@ -82,7 +82,7 @@ class TokenReviewResult:
 
 
 ReviewToken = Callable[[str], Awaitable[UserInfo | None]]
-"""Ask whose token this is; None for nobody's."""
+"""Review a token; return its user, or None if it is invalid."""
 
 ReviewAccess = Callable[[UserInfo, str, str], Awaitable[bool]]
 """Ask whether a user may `verb` a path."""

@@ -32,7 +32,7 @@ MAX_IN_FLIGHT: Final = 100
 """Requests at once, health checks apart: more are answered 429."""
 
 MAX_IN_FLIGHT_PER_CLIENT: Final = 25
-"""So that one client's made-up tokens leave room for everybody else's reviews."""
+"""Bounds one client's invalid tokens, so that reviews of other clients remain possible."""
 
 ACCESS_TIMEOUT_SECONDS: Final = 10.0
 """For both reviews together; kubelet and Prometheus give up at about that time."""
@@ -221,7 +221,7 @@ class _Limit:
         self._in_flight: Counter[str] = Counter()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        # With a token the API server has to be asked first.
+        # A token must be reviewed by the API server first.
         if request.path in _PROBED and "Authorization" not in request.headers:
             return await self._handler(request)
         client = client_of(request.remote or "")
@@ -306,7 +306,7 @@ def _text(body: bytes, content_type: str = TEXT) -> web.Response:
 
 
 async def _json(data: object) -> web.Response:
-    # Encoded at once, so that it shows one moment; the rest holds nobody up.
+    # Encoded at once, so that it shows one moment; the rest runs in a thread.
     body = await asyncio.to_thread(debug_pages.finish, debug_pages.compact(data))
     return _text(body, "application/json")
 

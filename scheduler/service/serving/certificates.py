@@ -233,7 +233,7 @@ def _new_pair(clock: Clock) -> tuple[bytes, bytes]:
 def _write_pair(folder: Path, certificate: bytes, key: bytes) -> FilePair:
     pair = FilePair(folder / f"{PAIR_NAME}.crt", folder / f"{PAIR_NAME}.key")
     pair.certificate.write_bytes(certificate)
-    # Readable by nobody else from its first moment.
+    # Readable by the owner only, from its creation.
     pair.key.unlink(missing_ok=True)
     pair.key.touch(mode=0o600, exist_ok=False)
     pair.key.write_bytes(key)

@@ -152,10 +152,10 @@ async def test_pods_without_managed_resources_are_none_of_its_business(
 FAULTS: list[tuple[str, Any, str]] = [
     ("status", 500, "failed filter with extender at URL {url}/filter, code 500"),
     ("redirect", 302, "failed filter with extender at URL {url}/filter, code 302"),
-    ("garbage", b"<html>", 'extender "{url}/filter": answered what cannot be read: '),
+    ("garbage", b"<html>", 'extender "{url}/filter": malformed response: '),
     ("a wrong type", {"NodeNames": [1]}, "NodeNames: Expected `str`, got `int`"),
-    ("a list", [1], 'extender "{url}/filter": answered what cannot be read: Expected `object'),
-    ("a deep nest", b"[" * 100_000, 'extender "{url}/filter": answered what cannot be read: '),
+    ("a list", [1], 'extender "{url}/filter": malformed response: Expected `object'),
+    ("a deep nest", b"[" * 100_000, 'extender "{url}/filter": malformed response: '),
     ("another node", {"NodeNames": ["n1", "n9"]},
      'claims a filtered node "n9" which is not found in the input node list'),
     ("its own error", {"Error": "disk on fire"}, 'extender "{url}/filter": disk on fire'),
@@ -216,7 +216,7 @@ async def test_a_hanging_extender_is_given_up_and_soon_not_called_any_more(
         for name in ("a", "b", "c"):
             cluster.create(pod(name))
         await until(lambda: all(message(cluster, name) for name in ("a", "b", "c")), "conditions")
-        late, skipped = "no answer within 2s", "is not called: it failed 2 times in a row"
+        late, skipped = "no response within 2s", "is not called: it failed 2 times in a row"
         texts = [message(cluster, name) for name in ("a", "b", "c")]
         assert sum(late in text for text in texts) == 2
         assert sum(skipped in text for text in texts) == 1

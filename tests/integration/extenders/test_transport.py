@@ -47,7 +47,7 @@ async def test_size_is_limited(extender: Extender) -> None:
 async def test_time_is_limited(extender: Extender) -> None:
     extender.answers["filter"] = hanging_for(2)
     async with ExtenderHttp(extender.url, timeout=2) as http:
-        with pytest.raises(RequestTimeout, match="no answer within 2s") as caught:
+        with pytest.raises(RequestTimeout, match="no response within 2s") as caught:
             await http.post("filter", b"{}")
     assert caught.value.outcome_unknown
 

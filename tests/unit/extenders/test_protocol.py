@@ -120,9 +120,9 @@ def test_reasons_are_read_in_any_case() -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (b"", "answered what cannot be read"),
-        (b"{", "answered what cannot be read"),
-        (b"\xff", "answered what cannot be read"),
+        (b"", "malformed response"),
+        (b"{", "malformed response"),
+        (b"\xff", "malformed response"),
         (b'{"NodeNames":"a"}', "NodeNames: Expected `array | null`, got `str`"),
         (b'{"FailedNodes":["a"]}', "FailedNodes: Expected `object | null`, got `array`"),
         (b'{"Nodes":[]}', "Nodes: Expected `object | null`, got `array`"),
@@ -161,7 +161,7 @@ def test_scores() -> None:
     [
         (b'[{"Host":"a","Score":11}]', {"a": 11}, 'gives node "a" the score 11'),
         (b'[{"Host":"a","Score":-1}]', {"a": -1}, "not in the range of [0, 10]"),
-        (b'[{"Host":"z","Score":1}]', {}, 'scores a node "z" that it was not asked about'),
+        (b'[{"Host":"z","Score":1}]', {}, 'scores a node "z" that was not sent to it'),
     ],
 )
 def test_unusual_scores(body: bytes, scores: dict[str, int], unusual: str) -> None:
