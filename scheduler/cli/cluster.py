@@ -39,12 +39,12 @@ class Objects:
         from scheduler.client.errors import ApiError
 
         try:
-            answer = await self._client.request("GET", _path(plural, namespace, name))
+            response = await self._client.request("GET", _path(plural, namespace, name))
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return _decoded(answer.body)
+        return _decoded(response.body)
 
     async def list(self, plural: str, namespace: str) -> list[JsonObject]:
         """All objects, page by page; of every namespace when none is given."""
@@ -52,8 +52,8 @@ class Objects:
         token = ""
         while True:
             query = {"limit": str(_PAGE)} | ({"continue": token} if token else {})
-            answer = await self._client.request("GET", _path(plural, namespace), query=query)
-            page = _decoded(answer.body)
+            response = await self._client.request("GET", _path(plural, namespace), query=query)
+            page = _decoded(response.body)
             found += page.get("items") or []
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
@@ -61,16 +61,16 @@ class Objects:
 
     async def create(self, plural: str, namespace: str, body: JsonObject) -> JsonObject:
         """Create an object."""
-        answer = await self._client.request("POST", _path(plural, namespace), body=body)
-        return _decoded(answer.body)
+        response = await self._client.request("POST", _path(plural, namespace), body=body)
+        return _decoded(response.body)
 
     async def merge(
         self, plural: str, namespace: str, name: str, patch: Mapping[str, Any]
     ) -> JsonObject:
         """Apply a JSON merge patch."""
         path = _path(plural, namespace, name)
-        answer = await self._client.request("PATCH", path, body=patch, content_type=_MERGE)
-        return _decoded(answer.body)
+        response = await self._client.request("PATCH", path, body=patch, content_type=_MERGE)
+        return _decoded(response.body)
 
     async def delete(self, plural: str, namespace: str, obj: JsonObject) -> None:
         """Delete exactly the object that was read, in the version that was read."""
@@ -105,7 +105,7 @@ class Cluster:
         """Connect, do the work, disconnect.
 
         Raises:
-            click.ClickException: no cluster, no answer, or a refusal; the message says which.
+            click.ClickException: no cluster, no response or an error; the message gives the reason.
         """
         from scheduler.client.errors import ConfigurationError, RequestError
 
@@ -147,7 +147,8 @@ _OPTIONS: Final = (
         "--kubeconfig",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Which cluster, and as whom. Default: as kubectl; in a pod its service account.",
+        help="Kubeconfig with cluster and credentials. Default: as kubectl; in a pod its service "
+        "account.",
     ),
     click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
 )

@@ -1,6 +1,6 @@
-"""How a command asks a running scheduler: where it is, who asks, and whom to trust.
+"""Requests of a command to a running scheduler: server, credentials and trust.
 
-Shared by `kubestow queue` and `kubestow explain`. What is asked is read-only. Two rules protect the
+Shared by `kubestow queue` and `kubestow explain`. All requests are read-only. Two rules protect the
 user's credentials: they are sent over TLS only, and those of the kubeconfig go to a server whose
 certificate is not verified only if it is this machine (a port-forward, or the pod itself).
 """
@@ -25,7 +25,7 @@ import click
 
 DEFAULT_SERVER: Final = "https://localhost:10259"
 REQUEST_TIMEOUT: Final = 30.0
-"""For one answer. Explaining a pod asks every plugin about every node."""
+"""Seconds for one response. To explain a pod, every plugin is run on every node."""
 
 TUNNEL: Final = "kubectl -n kubestow-system port-forward deployment/kubestow 10259"
 
@@ -36,7 +36,7 @@ UNREACHABLE: Final = (
 )
 UNTRUSTED: Final = (
     "the certificate of {server} is not trusted: {text}\n"
-    "Unless it is given a certificate, the scheduler makes one for itself that nobody knows.\n"
+    "Unless it is given a certificate, the scheduler signs one itself.\n"
     "  --insecure-skip-tls-verify   if the server is this machine or a tunnel you opened\n"
     "  --ca-file FILE               the certificate, or the authority that signed it\n"
     "  --tls-server-name NAME       if it is made out to another name"
@@ -48,7 +48,7 @@ UNAUTHENTICATED: Final = (
 )
 FORBIDDEN: Final = (
     "{server} refused: {text} ({credentials}).\n"
-    "Whoever asks needs permission to get the path:\n"
+    "The user needs permission to get the path:\n"
     "  kubectl create clusterrole kubestow-reader --verb=get --non-resource-url='/debug/*'\n"
     "and a clusterrolebinding to it; a token is given with --token or --token-file"
 )
@@ -76,7 +76,7 @@ class Endpoint:
         """The JSON at a path.
 
         Raises:
-            click.ClickException: there is no answer; the message says why and what to do.
+            click.ClickException: no response came; the message gives the reason and the remedy.
         """
         access = _access(self)
         target = f"{path}?{urlencode(query)}" if query else path
@@ -117,7 +117,7 @@ _OPTIONS: Final = (
         metavar="URL",
         help="The scheduler's HTTPS endpoint.",
     ),
-    click.option("--token", metavar="TOKEN", help="Bearer token to show."),
+    click.option("--token", metavar="TOKEN", help="Bearer token for the request."),
     click.option(
         "--token-file",
         type=click.Path(exists=True, dir_okay=False),
@@ -128,8 +128,8 @@ _OPTIONS: Final = (
         "--kubeconfig",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Whose user asks, unless a token is given. Default: as kubectl; in a pod its service "
-        "account.",
+        help="Kubeconfig with the credentials, unless a token is given. Default: as kubectl; in a "
+        "pod its service account.",
     ),
     click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     click.option(
@@ -224,7 +224,7 @@ def request(access: Access, server: str, target: str) -> tuple[int, bytes]:
     """Status and body of one GET. A command asks once and ends: no session, no event loop.
 
     Raises:
-        click.ClickException: there is no answer; the message says why and what to do.
+        click.ClickException: no response came; the message gives the reason and the remedy.
     """
     parts = urlsplit(server)
     headers = {"User-Agent": "kubestow/cli", "Accept": "application/json"}
@@ -236,7 +236,7 @@ def request(access: Access, server: str, target: str) -> tuple[int, bytes]:
             response = connection.getresponse()
             return response.status, response.read()
         except (OSError, HTTPException) as error:
-            raise click.ClickException(_no_answer(server, error)) from error
+            raise click.ClickException(_no_response(server, error)) from error
 
 
 # -- credentials and trust -----------------------------------------------------------------------
@@ -244,10 +244,10 @@ def request(access: Access, server: str, target: str) -> tuple[int, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How one server is asked."""
+    """The connection settings for one server."""
 
     tls: ssl.SSLContext
-    #: The header; empty to ask as nobody.
+    #: The header; empty for an anonymous request.
     authorization: str
     #: Where it is from, for people.
     credentials: str
@@ -311,10 +311,10 @@ def _verifying(endpoint: Endpoint, context: ssl.SSLContext | None) -> ssl.SSLCon
     return context
 
 
-# -- what to say when there is no answer ---------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 
 
-def _no_answer(server: str, error: Exception) -> str:
+def _no_response(server: str, error: Exception) -> str:
     match error:
         case ssl.SSLCertVerificationError():
             return UNTRUSTED.format(server=server, text=error.verify_message)
@@ -325,14 +325,14 @@ def _no_answer(server: str, error: Exception) -> str:
         case socket.gaierror():
             text = "there is no host of that name"
         case TimeoutError():
-            text = f"no answer within {REQUEST_TIMEOUT:.0f} s"
+            text = f"no response within {REQUEST_TIMEOUT:.0f} s"
         case _:
             text = f"{type(error).__name__}: {error}"
     return UNREACHABLE.format(server=server, text=text)
 
 
 def _refusal(server: str, path: str, status: int, body: bytes, credentials: str) -> str:
-    text = _said(body)
+    text = _message(body)
     if status == 401:
         return UNAUTHENTICATED.format(server=server, credentials=credentials)
     if status == 403:
@@ -341,11 +341,11 @@ def _refusal(server: str, path: str, status: int, body: bytes, credentials: str)
         return NOT_FOUND.format(server=server, path=path)
     if status in (400, 404):
         return text
-    return f"{server} answered {status}: {text}"
+    return f"{server} responded with {status}: {text}"
 
 
-def _said(body: bytes) -> str:
-    """The message of a Status, or the text itself."""
+def _message(body: bytes) -> str:
+    """Return the message of a Status, or the body as text."""
     text = body.decode("utf-8", "replace").strip()
     try:
         status = json.loads(text)

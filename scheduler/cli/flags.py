@@ -126,7 +126,7 @@ SERVING: Final = Group(
             Kind.REPEATED,
             None,
             "More certificates, by server name.",
-            no_effect="one certificate is served, whatever name is asked for",
+            no_effect="one certificate is served, whatever the server name of the request",
         ),
         Flag(
             "tls-curve-preferences",
@@ -145,7 +145,7 @@ AUTHENTICATION: Final = Group(
             "authentication-kubeconfig",
             Kind.STRING,
             "",
-            "Cluster that reviews the tokens of visitors. Default: the one that is scheduled.",
+            "Cluster that reviews the tokens of clients. Default: the one that is scheduled.",
         ),
         Flag(
             "authentication-token-webhook-cache-ttl",
@@ -216,7 +216,7 @@ AUTHORIZATION: Final = Group(
             "authorization-kubeconfig",
             Kind.STRING,
             "",
-            "Cluster that reviews what visitors may see. Default: the one that is scheduled.",
+            "Cluster that reviews what clients may access. Default: the one that is scheduled.",
         ),
         Flag(
             "authorization-always-allow-paths",

@@ -53,9 +53,9 @@ class Flag:
     path: str = ""
     #: Upstream ignores the flag when --config is given.
     deprecated: bool = False
-    #: Why the flag has no effect here; the user is told when it is given.
+    #: Why the flag has no effect here; shown as a warning when it is given.
     no_effect: str = ""
-    #: A value that asks for what kubestow does anyway, so that nothing need be said.
+    #: A value that asks for what kubestow does anyway: no warning is shown.
     moot: Any = None
     short: str = ""
 

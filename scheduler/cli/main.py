@@ -1,4 +1,4 @@
-"""`main`: finds the command, runs it, and turns what it raises into words and an exit code.
+"""The entry point: finds the command, runs it, and turns errors into text and an exit code.
 
 Commands are imported when they are called, so that `--help` and shell completion stay quick. Under
 the program name kube-scheduler the whole command line is that of `kubestow run`.
@@ -84,10 +84,10 @@ COMMANDS: Final = {
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by `COMMANDS`."""
+    """The group of `COMMANDS`, imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Those that exist."""
+        """Return the commands that exist."""
         return [name for name, entry in COMMANDS.items() if entry.exists]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -115,7 +115,7 @@ program = LazyGroup(
 
 
 def _run(command: click.Command, arguments: list[str], name: str) -> NoReturn:
-    """As Click's own main, but for Ctrl-C: quiet, and with the status that shells expect."""
+    """Run a command as Click does; Ctrl-C is silent and gives the status that shells expect."""
     try:
         status = command.main(args=arguments, prog_name=name, standalone_mode=False)
     except click.ClickException as error:
@@ -134,8 +134,8 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
         arguments: without the program's name; default those of the process.
         name: what the program was called; `kube-scheduler` means `kubestow run`.
     """
-    # Nobody multiplies matrices here, and to start a thread per core for it takes a fifth of the
-    # time to start. NumPy's library reads it when it is loaded.
+    # NumPy's OpenBLAS would start a thread for each core when it is loaded, which takes a fifth of
+    # the start-up time, and no matrices are multiplied here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     report_crashes()
     given = sys.argv[1:] if arguments is None else list(arguments)

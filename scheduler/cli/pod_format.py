@@ -1,4 +1,4 @@
-"""What is said about a waiting pod in one line: when it is tried again, who holds it, who woke it.
+"""A waiting pod in one line: time of the next attempt, what holds it, and the last event.
 
 Texts only; from the records of `/debug/queue` and `/debug/explain`.
 """
@@ -82,7 +82,7 @@ def held_by(view: PodView) -> str:
 
 
 def woken_by(view: PodView) -> str:
-    """The event that moved the pod last, and the plugin whose hint said so."""
+    """The event that moved the pod last, and the plugin whose hint returned Queue."""
     if not view.last_hint:
         return view.last_event
     return f"{view.last_event} (hint of {view.last_hint})"

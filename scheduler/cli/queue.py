@@ -38,7 +38,7 @@ In the pod, as its service account:
       kubestow queue --insecure-skip-tls-verify
 
 \b
-As somebody else; whoever asks needs permission to get /debug/queue:
+As another user, who needs permission to get /debug/queue:
   kubestow queue --ca-file kubestow.crt \\
       --token "$(kubectl -n kubestow-system create token reader)"
 """
@@ -87,7 +87,7 @@ def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
         console.print(f"no pod waits{where}", markup=False)
         return
     piped = not console.is_terminal
-    # Many pods wait for the same reason: on a terminal it is told once, below.
+    # Many pods wait for the same reason: on a terminal the reason is shown once, below.
     reasons = {} if piped or wide else _reasons(page)
     put(console, _table(page, reasons, None if wide else PIPED_MESSAGE))
     if reasons:

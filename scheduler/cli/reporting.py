@@ -1,4 +1,4 @@
-"""How the command line tells what went wrong: every problem on its own line, colour on terminals.
+"""Error output of the command line: one line for each problem, in colour on terminals.
 
 Errors go to standard error. Nothing is wrapped, so that a path can be searched for in the output.
 """
@@ -36,7 +36,7 @@ def report_problems(title: str, problems: Sequence[str]) -> None:
 
 
 def show(error: click.ClickException) -> None:
-    """As Click shows it, without credentials."""
+    """Show an error as Click does, without credentials."""
     from scheduler.api.redaction import redact_text
 
     error.message = redact_text(error.message)  # type: ignore[misc]  # Click means subclasses
@@ -46,7 +46,7 @@ def show(error: click.ClickException) -> None:
 def report_crashes() -> None:
     """Have Python write tracebacks without credentials, of threads and finalizers as well.
 
-    Hooks that somebody else has set stay.
+    Hooks already set by others stay.
     """
     if logging.lastResort is not None:
         # Lines of libraries, for commands that set up no log.

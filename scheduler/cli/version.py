@@ -1,6 +1,6 @@
 """`kubestow version` and `--version`: ours, and the Kubernetes release it behaves like.
 
-Under the name kube-scheduler the answer begins as kube-scheduler's does, because scripts read it.
+Under the name kube-scheduler the output begins as kube-scheduler's does, because scripts read it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may ask, whom a command trusts, and what it says when there is no answer."""
+"""Access, trust and errors of commands that query a running scheduler."""
 
 from __future__ import annotations
 
@@ -234,8 +234,8 @@ async def test_a_server_without_tls_is_told_apart() -> None:
     ("status", "body", "text"),
     [
         (404, b"404 page not found\n", "has no /debug/queue: it is no kubestow scheduler, or"),
-        (429, b"Too many requests\n", "answered 429: Too many requests"),
-        (500, b'{"kind":"Status","message":"oh no"}', "answered 500: oh no"),
+        (429, b"Too many requests\n", "responded with 429: Too many requests"),
+        (500, b'{"kind":"Status","message":"oh no"}', "responded with 500: oh no"),
         (200, b"<html>", "is of another version and answered something unknown"),
         (200, b'{"now": 1}', "is of another version and answered something unknown"),
     ],
