@@ -469,7 +469,7 @@ def absent(index: int) -> dict[str, Any]:
     return {"matchExpressions": [{"key": f"k{index}", "operator": "DoesNotExist"}]}
 
 
-def test_more_terms_than_are_read_are_refused_and_bind_nobody_else() -> None:
+def test_more_terms_than_the_limit_are_rejected_and_bind_no_other_pod() -> None:
     made = cluster()
     plugin = InterPodAffinity(None, made.handle())
     hostile = made.intern(asking(far=[term(key="zone")] * 3000, app="a"))

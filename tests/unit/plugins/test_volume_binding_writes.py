@@ -118,7 +118,7 @@ def refused(attempt: Attempt, asking: Pod) -> set[str]:
     return set(rejected(attempt.plugin, attempt.cluster, asking))
 
 
-def test_a_reserved_volume_is_nobody_elses() -> None:
+def test_a_reserved_volume_is_not_available_to_others() -> None:
     attempt = Attempt("s")
     other = using("s2", uid="other")
     add(attempt.cluster, claim("s2", class_name="local"))

@@ -407,7 +407,7 @@ def test_s6_an_unknown_outcome_with_a_nominated_node_is_no_failure() -> None:
         assert bench.next() == []
 
 
-def test_s6_a_hint_of_somebody_else_is_no_preemption() -> None:
+def test_s6_a_nomination_by_another_writer_is_no_preemption() -> None:
     """Kueue or an autoscaler nominates; what is known of the last attempt decides."""
     bench = Bench(constraint(ZONE, PF))
     bench.attempt(Outcome.FAILED)
