@@ -1,7 +1,7 @@
 """Accounting: what each pod is charged in the account of each quota that covers it.
 
 Part of the ledger, which owns the records and namespaces changed here. Sums are kept incrementally:
-`reconcile` brings the accounts to what one record says, and reports which of them have changed.
+`reconcile` brings the accounts up to date with one record, and reports those that have changed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Accounting:
         return QuotaRequest(record.deferred, tuple(shares))
 
     def reconcile(self, record: PodRecord) -> None:
-        """Bring every account to what the record says."""
+        """Bring every account up to date with the record."""
         namespace, uid = record.namespace, record.uid
         old, new = record.request, self.request_of(record)
         record.request = new

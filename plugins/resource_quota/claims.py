@@ -1,8 +1,8 @@
 """Claims: which pods are called Unschedulable, so that autoscalers buy nodes for them.
 
 A deferred pod that fits the quota and no node claims what it would use (`claimPending`). A pod that
-does not fit beside the claims made before its own is labelled as held by quota instead, and awaits
-a claim. Claims are for labels only: they never keep a pod from a node. When other pods take the
+does not fit on top of earlier claims is labelled as held by quota instead, and awaits a claim.
+Claims are for labels only: they never keep a pod from a node. When other pods take the
 quota, claims that no longer fit are withdrawn, the newest first.
 """
 
@@ -76,7 +76,7 @@ class Claims:
         return check(record, extra)
 
     def withdraw(self, account: Account) -> Mapping[str, Sequence[Violation]]:
-        """Take claims back, the newest first, until the others fit beside what is taken.
+        """Take claims back, the newest first, until the others fit on top of what is taken.
 
         Returns, by UID, what the pods without a claim violate now.
         """

@@ -14,7 +14,7 @@ from scheduler.api.pod import Pod
 MARK_ANNOTATION: Final = "kubestow.io/quota-deferred"
 """On a pod, `"true"`: it was gated when it was created (policy P5)."""
 MARK_CONDITION: Final = "kubestow.io/QuotaDeferred"
-"""Pod condition: True, it was gated once; False, it never was, whatever PodScheduled says."""
+"""Pod condition: True, it was gated once; False, it never was, whatever PodScheduled is."""
 REASON_VALIDATED: Final = "ResourceQuotaValidated"
 """Reason of the PodScheduled condition of a pod that a quota holds."""
 REASON_EXCEEDED: Final = "ResourceQuotaExceeded"

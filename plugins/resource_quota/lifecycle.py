@@ -16,7 +16,7 @@ class PodState(Enum):
 
     #: Without a node and without quota of its own; a pod without gates is charged all the same.
     WAITING = auto()
-    #: Quota is kept for it, so that nobody takes it while its victims end.
+    #: Quota is kept for it, so that no other pod takes it while its victims end.
     NOMINATED = auto()
     #: The nomination has ended; Reserve, which comes next, still honours what was kept.
     NOMINATION_ENDED = auto()
@@ -58,7 +58,7 @@ class Effect(Flag):
     """What changes besides the state."""
 
     NONE = 0
-    #: Bring the accounts to what the record says; implied by a change of state.
+    #: Bring the accounts up to date with the record; implied by a change of state.
     RECONCILE = auto()
     #: End a nomination whose quota does not suffice any more: the pod may have grown.
     RENEW_NOMINATION = auto()

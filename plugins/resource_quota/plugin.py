@@ -197,7 +197,7 @@ class ResourceQuota:
         return ()
 
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
-        """Return the reason and text of a hold if the pod does not fit beside earlier claims."""
+        """Return the reason and text of a hold if it does not fit on top of earlier claims."""
         if self._enforcement is None or not self._enforcement.args.claim_pending:
             return None
         claimed = self._enforcement.ledger.claims.violations(pod)

@@ -126,5 +126,5 @@ class Namespace:
         self.overrelease = 0
         #: Pods that quota alone keeps from a node, with the wall clock second since which it does.
         self.starving: dict[str, float] = {}
-        #: Pods that fit the quotas and no node, but not beside the claims made before theirs.
+        #: Pods that fit the quotas and no node, but not on top of the claims of others.
         self.awaiting_claim: dict[str, None] = {}

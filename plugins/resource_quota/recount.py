@@ -22,7 +22,7 @@ def misplaced_pods(
     pods: Mapping[str, PodRecord],
     request_of: Callable[[PodRecord], QuotaRequest],
 ) -> list[str]:
-    """List pods that are not where their record says, or whose record is out of date."""
+    """List pods that contradict their record, or whose record is out of date."""
     found: list[str] = []
     for uid, record in pods.items():
         namespace = record.namespace
