@@ -153,10 +153,10 @@ class GateDouble(FilterDouble):
     def __init__(self, name: str, registered: Iterable[tuple[ClusterEvent, Any]] = ()) -> None:
         super().__init__(name, registered)
         self.closed: dict[str, Status | Exception] = {}
-        self.asked: list[str] = []
+        self.runs: list[str] = []
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        self.asked.append(pod.metadata.name)
+        self.runs.append(pod.metadata.name)
         answer = self.closed.get(pod.metadata.name)
         if isinstance(answer, Exception):
             raise answer

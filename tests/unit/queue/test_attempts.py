@@ -179,7 +179,7 @@ class TestInFlightEvents:
         world.add(*(make_pod(f"p{number}") for number in (1, 2, 3)))
         first = world.pop()
         world.happen(A)
-        world.happen(custom("nobody"))
+        world.happen(custom("unregistered"))
         assert labels(world) == [A.label]
         second = world.pop()
         world.happen(B)

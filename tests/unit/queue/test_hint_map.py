@@ -1,4 +1,4 @@
-"""Collecting registrations, and evaluating hints (facts 60 to 63, 98)."""
+"""Collecting registrations, and evaluating hints."""
 
 from __future__ import annotations
 
@@ -158,8 +158,8 @@ def test_the_automatic_registration_queues_when_a_node_repels_less(
         {PROFILE: build_hint_map([FilterDouble("P", [(NODE_ADD, SKIP)])])}, QueueMetrics()
     )
     info = rejected_by("P")
-    verdict = index.evaluate(InFlightEvent(NODE_TAINT, old, new, "x"), info, None)
-    assert (verdict.strategy is QueueingStrategy.SKIP) is (answer is SKIP)
+    decision = index.evaluate(InFlightEvent(NODE_TAINT, old, new, "x"), info, None)
+    assert (decision.strategy is QueueingStrategy.SKIP) is (answer is SKIP)
 
 
 def rejected_by(*plugins: str, pending: str = "") -> QueuedPodInfo:

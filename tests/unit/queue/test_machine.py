@@ -43,7 +43,7 @@ OPENED = {
     name: ClusterEvent(f"{name.lower()}.v1.example.com", ActionType.UPDATE)
     for name in (*FILTERS, *GATES)
 }
-NOBODYS = ClusterEvent("nobodys.v1.example.com", ActionType.UPDATE)
+UNREGISTERED = ClusterEvent("nobodys.v1.example.com", ActionType.UPDATE)
 
 
 class Switch:
@@ -106,7 +106,7 @@ class QueueMachine(RuleBasedStateMachine):
         #: Rejectors of pods in flight, if the filters ran right after the pop.
         self.judged: dict[str, set[str]] = {}
         self.armed: float | None = None
-        self.told = False
+        self.timer_called = False
         self.check_every, wakeups.CHECK_EVERY = wakeups.CHECK_EVERY, 1
 
     @initialize(
@@ -144,7 +144,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.charge("default", seconds)
 
     def timer_moved(self) -> None:
-        self.told = True
+        self.timer_called = True
 
     # ------------------------------------------------------------------------------------ pods
 
@@ -269,7 +269,7 @@ class QueueMachine(RuleBasedStateMachine):
     def set_retry(self, name: str, retry: float | None) -> None:
         self.gates[name].retry = retry
 
-    @rule(event=st.sampled_from([NOBODYS, WILDCARD]))
+    @rule(event=st.sampled_from([UNREGISTERED, WILDCARD]))
     def something_else_happens(self, event: ClusterEvent) -> None:
         self.world.happen(event)
 
@@ -299,7 +299,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def arm(self) -> None:
         self.armed = self.queue.next_wakeup()
-        self.told = False
+        self.timer_called = False
 
     # -------------------------------------------------------------------------------- invariants
 
@@ -355,8 +355,8 @@ class QueueMachine(RuleBasedStateMachine):
         armed = self.armed
         self.armed = self.queue.next_wakeup()
         if self.armed is not None and (armed is None or self.armed < armed):
-            assert self.told
-        self.told = False
+            assert self.timer_called
+        self.timer_called = False
 
     def teardown(self) -> None:
         """Open everything: then every pod comes out, with the queue's own timers alone."""

@@ -73,7 +73,7 @@ class TestEvents:
         world.rejected(make_pod("a"), "P")
 
         def pre_check(pod: object) -> bool:
-            raise AssertionError("asked about an event that concerns nobody")
+            raise AssertionError("evaluated for an event that no plugin registered")
 
         world.happen(NODE_ADD, pre_check=pre_check)
         counts = world.queue.statistics()
@@ -244,11 +244,11 @@ class TestGates:
             world.add(make_pod(name))
         gate.holding = {"uid-a", "uid-c"}
         del gate.closed["b"]
-        for each in (gate.asked, gate.calls):
+        for each in (gate.runs, gate.calls):
             each.clear()
         assert world.happen(NODE_ADD) == 1
         assert world.places() == {"a": "gated", "b": "active", "c": "gated"}
-        assert gate.asked == ["b"]
+        assert gate.runs == ["b"]
         assert [name for name, *_ in gate.calls] == ["b"]
         gate.holding, gate.closed = set(), {}
         assert world.happen(NODE_ADD) == 2
@@ -269,10 +269,10 @@ class TestGates:
         gate.closed["a"] = unresolvable("no")
         world.add(make_pod("a"))
         gate.holding = {"uid-a"}
-        gate.asked.clear()
+        gate.runs.clear()
         world.queue.recheck(["uid-a"])
         world.queue.activate([make_pod("a")])
-        assert gate.asked == ["a", "a"]
+        assert gate.runs == ["a", "a"]
 
     def test_a_gated_pod_that_failed_before_goes_through_backoff(self) -> None:
         world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
@@ -307,7 +307,7 @@ class TestGates:
         second.closed["a"] = unresolvable("no")
         world.add(make_pod("a"))
         world.happen(NODE_ADD)
-        assert (len(first.asked), len(second.asked)) == (1, 2)
+        assert (len(first.runs), len(second.runs)) == (1, 2)
         second.closed.clear()
         first.closed["a"] = unresolvable("now me")
         world.happen(NODE_ADD)
@@ -494,14 +494,14 @@ class TestRecheckAndWake:
         del quota.closed["held"]
         world.clock.step(5)
         uids = [f"uid-{name}" for name in world.places()] + ["uid-unknown"]
-        asked = len(other.asked)
+        before = len(other.runs)
         assert world.queue.wake(uids, "Quota", "QuotaFreed") == 2
         world.queue.validate()
         assert world.places() == {
             "held": "active", "rejected": "active",
             "still-held": "gated", "other": "gated", "unrelated": "unschedulable",
         }  # fmt: skip
-        assert len(other.asked) == asked + 2
+        assert len(other.runs) == before + 2
         assert world.metrics.incoming["active", "QuotaFreed"] == 2
 
     def test_wake_of_a_pending_plugin_skips_backoff(self) -> None:

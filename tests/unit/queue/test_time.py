@@ -184,13 +184,13 @@ class TestRequeueAfter:
         return info
 
     @pytest.mark.parametrize(
-        ("asked", "after"), [(40.0, 40.0), (2.0, 2.0), (0.5, 2.0), (-9.0, 2.0)]
+        ("requested", "after"), [(40.0, 40.0), (2.0, 2.0), (0.5, 2.0), (-9.0, 2.0)]
     )
     def test_a_pod_returns_at_its_time_but_never_during_backoff(
-        self, asked: float, after: float
+        self, requested: float, after: float
     ) -> None:
         world = World(FilterDouble("P"), max_in_unschedulable=None)
-        self.returned(world, world.clock.now() + asked)
+        self.returned(world, world.clock.now() + requested)
         assert world.queue.pop() is None
         assert sleep_until_something_is_active(world) == after
         assert world.metrics.incoming["active", "RequeueAfter"] == 1

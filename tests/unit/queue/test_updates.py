@@ -147,7 +147,7 @@ class TestGates:
         world = World(gate)
         world.add(OLD, make_pod("other"))
         world.happen(ClusterEvent("AssignedPod", ActionType.UPDATE))
-        assert gate.asked == ["a", "other", "a"]
+        assert gate.runs == ["a", "other", "a"]
         gate.closed.clear()
         world.update(OLD, make_pod("a", annotations={"x": "y"}))
         assert world.place("a") == "active"
