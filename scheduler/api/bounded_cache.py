@@ -1,8 +1,7 @@
-"""BoundedCache: what is derived from pods and kept for the next one, up to so many bytes.
+"""BoundedCache: values derived from pods, kept for later pods within a number of bytes.
 
-Pods are written by anybody: a pod of 1 MB makes a derived value of many, so a number of entries
-bounds nothing. Who puts a value in says what it holds; `PodSignature.weigh` tells it of what
-follows from a signature.
+Users write pods: a pod of 1 MB may make a derived value of many, so a number of entries bounds
+nothing. The caller states the size of each value; `PodSignature.weigh` estimates it.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """Values by key. Everything is forgotten at once when it is too much: simple, and rare."""
+    """Values by key. A full cache is cleared as a whole: simple, and rare."""
 
     __slots__ = ("_values", "get", "max_bytes", "nbytes")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        #: What the callers said that the values hold.
+        #: Sum of the sizes that the callers stated.
         self.nbytes = 0
         self._values: dict[K, V] = {}
-        #: The value, None if it is not remembered. The dict's own method: cycles ask several times.
+        #: Return the value, None if absent. The bound dict method, because it is on the hot path.
         self.get: Callable[[K], V | None] = self._values.get
 
     def __len__(self) -> int:
         return len(self._values)
 
     def put(self, key: K, value: V, nbytes: int) -> None:
-        """Remember a value that was not; one beyond the limit is not remembered."""
+        """Add a value that is absent, unless it alone exceeds the limit."""
         if self.nbytes + nbytes > self.max_bytes:
             self.clear()
         if nbytes <= self.max_bytes:
@@ -39,6 +38,6 @@ class BoundedCache(Generic[K, V]):
             self.nbytes += nbytes
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         self._values.clear()
         self.nbytes = 0

@@ -1,8 +1,7 @@
-"""Conditions: thousands of selectors held against one set of labels in one pass.
+"""Conditions: thousands of selectors matched with one set of labels in one pass.
 
-Labels and label keys are compared by their 64-bit hashes, which Python seeds anew in each process:
-that two of them collide by chance does not happen in the life of a cluster, and nobody can bring it
-about.
+Labels and label keys are compared by 64-bit hashes. Python seeds them per process, so a collision
+cannot be provoked, and by chance none is to be expected in the life of a cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _BoolColumn = NDArray[np.bool_]
 
 
 class HashedLabels:
-    """Labels as conditions see them: hashes of the keys and of the (key, value) pairs, sorted."""
+    """Sorted int64 hashes of the keys and of the (key, value) pairs of labels."""
 
     __slots__ = ("items", "keys")
 
@@ -39,25 +38,27 @@ class HashedLabels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conditions:
-    """Requirements of many terms on one set of labels; what has none accepts everything.
+    """Requirements of many terms on one set of labels; a term without any accepts everything.
 
-    Keys and values are sorted by hash, each with the terms or requirements they belong to.
+    `keys` and `values` are sorted by hash; the other arrays are parallel to one of them.
     """
 
     count: int
-    """Number of terms, those without requirements included."""
+    """Number of terms, including those without requirements."""
     keys: NDArray[np.int64]
-    """Of each requirement."""
+    """(requirements,): hash of the key."""
     terms: NDArray[np.int32]
+    """(requirements,): number of the term."""
     operators: NDArray[np.int8]
+    """(requirements,): index into `_OPERATORS`."""
     values: NDArray[np.int64]
-    """Of all requirements: hashes of key and value."""
+    """(values,): hash of (key, value), of all requirements."""
     of_value: NDArray[np.int32]
-    """The requirement that lists a value."""
+    """(values,): index of the requirement that lists the value."""
 
     @classmethod
     def of(cls, count: int, selectors: Iterable[tuple[int, CompiledLabelSelector]]) -> Conditions:
-        """`selectors` by number of their term, of `count` terms."""
+        """Build the conditions of `count` terms from (number of the term, selector)."""
         listed: list[tuple[int, Requirement]] = [
             (term, each) for term, selector in selectors for each in selector.requirements
         ]
@@ -82,10 +83,10 @@ class Conditions:
 
     @classmethod
     def joined(cls, parts: Sequence[Conditions]) -> Conditions:
-        """The conditions of all parts, whose terms are numbered one part after the other."""
+        """Concatenate parts; terms are numbered one part after the other."""
         keys = np.concatenate([each.keys for each in parts])
         by_key = np.argsort(keys, kind="stable")
-        # Where each requirement is after sorting.
+        # Position of each requirement after sorting.
         place = np.empty(len(keys), dtype=np.int32)
         place[by_key] = np.arange(len(keys), dtype=np.int32)
         values = np.concatenate([each.values for each in parts])
@@ -103,23 +104,23 @@ class Conditions:
         )
 
     def of_terms(self, kept: _BoolColumn) -> Conditions:
-        """The conditions of some terms, which are numbered anew."""
+        """Return the conditions of the terms in the mask `kept`, renumbered."""
         keep = kept[self.terms]
         keep_value = keep[self.of_value]
         return Conditions(
             count=int(kept.sum()),
             keys=self.keys[keep],
-            terms=places(kept)[self.terms[keep]],
+            terms=renumbered(kept)[self.terms[keep]],
             operators=self.operators[keep],
             values=self.values[keep_value],
-            of_value=places(keep)[self.of_value[keep_value]],
+            of_value=renumbered(keep)[self.of_value[keep_value]],
         )
 
     def __len__(self) -> int:
         return len(self.terms)
 
-    def mentioned(self, labels: HashedLabels) -> bytes:
-        """What of the labels matters here: equal for labels that `hold` answers alike."""
+    def cache_key(self, labels: HashedLabels) -> bytes:
+        """Return the hashes of labels that conditions mention: equal keys have equal `hold`."""
         if not len(self.terms):
             return b""
         keys = labels.keys[_among(labels.keys, self.keys)]
@@ -127,7 +128,7 @@ class Conditions:
         return keys.tobytes() + b"|" + items.tobytes()
 
     def hold(self, labels: HashedLabels) -> _BoolColumn:
-        """(count,): whether all requirements of a term accept the labels."""
+        """Return (count,): whether all requirements of a term accept the labels."""
         holds: _BoolColumn = np.ones(self.count, dtype=np.bool_)
         if not len(self.terms):
             return holds
@@ -146,24 +147,24 @@ class Conditions:
 
 
 def _among(values: NDArray[np.int64], known: NDArray[np.int64]) -> _BoolColumn:
-    """Which of `values` are in `known`, which is sorted; of these, either may be the many."""
+    """Return (len(values),): whether each value is in the sorted array `known`."""
     if not len(known):
         return np.zeros(len(values), dtype=np.bool_)
-    places = np.searchsorted(known, values)
-    places[places == len(known)] = 0
-    found: _BoolColumn = known[places] == values
+    positions = np.searchsorted(known, values)
+    positions[positions == len(known)] = 0
+    found: _BoolColumn = known[positions] == values
     return found
 
 
 def consecutive(numbers: Sequence[NDArray[np.int32]], sizes: Iterable[int]) -> NDArray[np.int32]:
-    """Numbers that each part counts from 0, counted on; `sizes` says how many each part has."""
+    """Concatenate numbers that start at 0 in each part, offset by the `sizes` before it."""
     first = np.cumsum([0, *sizes], dtype=np.int32)
     moved = [part + start for part, start in zip(numbers, first[:-1], strict=True)]
     return np.concatenate(moved)
 
 
-def places(kept: _BoolColumn) -> NDArray[np.int32]:
-    """Which number each has that is kept, once they are numbered anew."""
+def renumbered(kept: _BoolColumn) -> NDArray[np.int32]:
+    """Return the new number of each element in the mask `kept`."""
     numbers: NDArray[np.int32] = np.cumsum(kept, dtype=np.int32) - np.int32(1)
     return numbers
 

@@ -1,7 +1,7 @@
-"""Image references of a pod, named as nodes report them (plugins.md 4.10).
+"""Image references of a pod, normalised as nodes report them.
 
-Only the tag is completed; registries are not canonicalised (`nginx` is not
-`docker.io/library/nginx`).
+Upstream: `image_locality.go: normalizedImageName`. Only the tag is completed; registries are not
+canonicalised (`nginx` is not `docker.io/library/nginx`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from scheduler.api.pod import PodSpec
 
 
 class PodImages(NamedTuple):
-    """What image locality asks of a pod."""
+    """The images of a pod, for image locality."""
 
     names: tuple[str, ...]
     """Normalised references of init containers, containers and image volumes; duplicates stay."""

@@ -1,8 +1,8 @@
-"""How many terms of one pod are read: far more than any workload has, few enough for one cycle.
+"""Limits of the terms read of one pod: far more than any workload has, few enough for one cycle.
 
-The API server bounds a pod by its size alone, so it may state 25,000 terms. What must be looked at
-one by one happens within one turn of the event loop, and everybody waits meanwhile. A pod beyond a
-limit is unschedulable and says so; one that somebody else bound counts as if it had no such terms.
+The API server limits only the size of a pod, so it may state 25,000 terms. Terms are evaluated one
+by one within one turn of the event loop, which blocks everything else. A pod beyond a limit is
+unschedulable with a message; one bound by another scheduler counts as if it had no such terms.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOO_MANY: Final = "{what}: kubestow reads at most {limit}"
 
 
 def pod_affinity_excess(affinity: Affinity) -> str:
-    """What is too much about a pod's terms about other pods; empty for nothing."""
+    """Return the message if (anti-)affinity terms exceed a limit, else an empty string."""
     conditions, values = 0, 0
     for side in (affinity.pod_affinity, affinity.pod_anti_affinity):
         if side is None:
@@ -59,18 +59,18 @@ def pod_affinity_excess(affinity: Affinity) -> str:
 def node_selector_excess(
     node_selector: Mapping[str, str] | None, required: NodeSelector | None
 ) -> str:
-    """What is too much about what a pod demands of its node; empty for nothing."""
+    """Return the message if node requirements exceed a limit, else an empty string."""
     terms = () if required is None else required.node_selector_terms
     return _node_terms_excess(terms, len(node_selector or ()))
 
 
 def preferred_terms_excess(terms: Iterable[PreferredSchedulingTerm]) -> str:
-    """What is too much about the nodes that a pod prefers; empty for nothing."""
+    """Return the message if node preferences exceed a limit, else an empty string."""
     return _node_terms_excess((each.preference for each in terms), 0)
 
 
 def spread_excess(constraints: Sequence[TopologySpreadConstraint]) -> str:
-    """What is too much about how a pod wants to be spread; empty for nothing."""
+    """Return the message if spread constraints exceed a limit, else an empty string."""
     if len(constraints) > MAX_SPREAD_CONSTRAINTS:
         return _excess("topology spread constraints", len(constraints), MAX_SPREAD_CONSTRAINTS)
     conditions, values = 0, 0

@@ -1,8 +1,8 @@
-"""ManyTerms: what thousands of terms of one pod say about other pods, asked pod by pod.
+"""ManyTerms: thousands of terms of one pod about other pods, matched pod by pod.
 
-A term that is asked for alone is counted over all pods at once, and remembered. With 2,500 terms
-about labels in use that is 2,500 walks over all pods. Here the walk is one: most pods have none of
-the label keys that the terms mention, and all of these are answered alike.
+A single term is counted over all pods at once and cached. For 2,500 terms about labels in use this
+takes 2,500 walks over all pods. Here one walk suffices: most pods have none of the label keys that
+the terms mention, and all of these share one cached result.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from scheduler.api.hashed_conditions import Conditions, HashedLabels
 from scheduler.api.selectors import CompiledLabelSelector
 
 MANY_TERMS: Final = 64
-"""A pod with more terms is asked about with `ManyTerms`. What people write has one to five."""
-_MAX_ANSWERS: Final = 4096
+"""A pod with more terms is matched by `ManyTerms`. Workloads have one to five."""
+_MAX_CACHED: Final = 4096
 
-_Answer = tuple[int, int]
-_NO: Final[_Answer] = 0, 0
+_Result = tuple[int, int]
+_NO: Final[_Result] = 0, 0
 
 
 class ManyTerms:
-    """Terms, each about the pods of some namespaces (None: of all) that a selector matches."""
+    """Terms, each of which selects pods of some namespaces (None: of all)."""
 
     __slots__ = (
-        "_answers", "_conditions", "_everywhere", "_given_weights", "_keys", "_matchable", "_named",
+        "_cache", "_conditions", "_everywhere", "_given_weights", "_keys", "_matchable", "_named",
         "_ready", "_terms", "_together", "_values", "_weights",
     )  # fmt: skip
 
@@ -38,14 +38,14 @@ class ManyTerms:
         *,
         together: bool = False,
     ) -> None:
-        """`together`: they count as one term, which matches where all of them do."""
+        """With `together` they count as one term, which matches if all of them do."""
         self._terms = terms
         self._given_weights = weights
         self._together = together
         self._ready = False
 
     def _prepare(self) -> None:
-        # When first asked: of thousands of topology keys nodes may have few.
+        # On first use: nodes may have few of thousands of topology keys.
         terms, weights = self._terms, self._given_weights
         self._ready = True
         count = len(terms)
@@ -60,33 +60,35 @@ class ManyTerms:
         requirements = [each for _, selector in terms for each in selector.requirements]
         self._keys = {each.key for each in requirements}
         self._values = {(each.key, value) for each in requirements for value in each.values}
-        self._answers: dict[object, _Answer] = {}
+        self._cache: dict[object, _Result] = {}
 
     def concerns_namespace(self, namespace: str) -> bool:
-        """Whether any term is about a namespace."""
+        """Whether any term selects pods of a namespace."""
         if not self._ready:
             self._prepare()
         return namespace in self._named or bool(self._everywhere.any())
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, int]:
-        """(number, sum of the weights) of the terms that match a pod."""
+        """Return (number, sum of the weights) of the terms that match a pod."""
         if not self._ready:
             self._prepare()
         keys, values = self._keys, self._values
         mentioned: dict[str, str] = {}
         if not keys.isdisjoint(labels):
             mentioned = {key: value for key, value in labels.items() if key in keys}
-        # Values that no term mentions are all alike.
-        said = frozenset([label if label in values else label[0] for label in mentioned.items()])
-        key = (namespace if namespace in self._named else None, said)
-        answer = self._answers.get(key)
-        if answer is None:
-            if len(self._answers) >= _MAX_ANSWERS:
-                self._answers.clear()
-            answer = self._answers[key] = self._held_against(namespace, mentioned)
-        return answer
+        # Values that no term mentions are equivalent: the key alone stands for them.
+        relevant = frozenset(
+            [label if label in values else label[0] for label in mentioned.items()]
+        )
+        key = (namespace if namespace in self._named else None, relevant)
+        result = self._cache.get(key)
+        if result is None:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            result = self._cache[key] = self._match(namespace, mentioned)
+        return result
 
-    def _held_against(self, namespace: str, labels: Mapping[str, str]) -> _Answer:
+    def _match(self, namespace: str, labels: Mapping[str, str]) -> _Result:
         match = self._everywhere.copy()
         match[self._named.get(namespace, [])] = True
         match &= self._matchable

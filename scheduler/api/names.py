@@ -1,7 +1,6 @@
 """Syntax of Kubernetes names: qualified names (label keys, resource names) and label values.
 
-Selectors and extended resource names are refused or ignored on syntax alone, so the rules live in
-one place. Nothing here looks names up or knows what they mean.
+Selectors and extended resource names are rejected or ignored by syntax alone.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ _NO_VALUE: Final = (
     "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
     f"'12345', regex used for validation is '{_VALUE.pattern}')"
 )
-"""The API server's words, two spaces and all: they end up in a pod's condition."""
+"""The API server's text, double spaces included; it appears in a pod's condition."""
 
 
 def label_value_faults(text: str) -> list[str]:
-    """What is wrong with a label's value, in the words of the API server; nothing when it is valid.
+    """Return the API server's messages about an invalid label value; empty if it is valid.
 
     >>> label_value_faults("v1.2"), label_value_faults("x" * 64)
     ([], ['must be no more than 63 bytes'])
@@ -54,7 +53,7 @@ def is_label_value(text: str) -> bool:
 
 
 def are_label_values(texts: Sequence[str]) -> bool:
-    """Whether each of `texts` may be the value of a label; one look at all of them together.
+    """Whether each of `texts` may be the value of a label; all are checked by one expression.
 
     >>> are_label_values(("a", "", "v1.2")), are_label_values(("a", "-5"))
     (True, False)
@@ -76,7 +75,7 @@ def is_object_name(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_subdomain(text: str) -> bool:
-    # Cached, for thousands of names may share a domain. Never asked about long texts.
+    # Cached: thousands of names may share a domain. Callers exclude long texts.
     return _SUBDOMAIN.fullmatch(text) is not None
 
 

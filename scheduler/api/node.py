@@ -8,7 +8,7 @@ from scheduler.api.meta import Condition, Object, ObjectMeta, ResourceList, Valu
 
 
 class Taint(Value, frozen=True):
-    """`spec.taints[]`. `time_added` counts for update events only."""
+    """`spec.taints[]`. `time_added` matters for update events only."""
 
     key: str = ""
     value: str = ""

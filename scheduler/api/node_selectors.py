@@ -1,8 +1,8 @@
 """Node selectors, compiled: required terms, preferred terms and the plain nodeSelector map.
 
-Invariant: a term that cannot be parsed matches nothing and spoils no other term (plugins.md 3.2);
-its error is kept in the term. Field requirements know one field, `metadata.name`; any other reads
-as empty.
+Invariant: a term that cannot be parsed matches nothing, keeps its error, and does not affect other
+terms (upstream: `nodeaffinity.go: LazyErrorNodeSelector`). Field requirements know one field,
+`metadata.name`; any other reads as empty.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class CompiledNodeSelector:
 
     @property
     def errors(self) -> tuple[SelectorError, ...]:
-        """What could not be parsed, one error per bad term."""
+        """Parse errors, one per invalid term."""
         return tuple(each.error for each in self.terms if each.error is not None)
 
     @property
@@ -122,7 +122,7 @@ class CompiledNodeSelector:
         return not any(each.invalid for each in self.terms)
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node with these labels and this name satisfies one term; errors count as no."""
+        """Whether a node with these labels and this name satisfies a term; invalid ones do not."""
         return any(each.matches(labels, name) for each in self.terms)
 
     def __eq__(self, other: object) -> bool:
@@ -138,7 +138,7 @@ class CompiledNodeSelector:
 
 
 class RequiredNodeAffinity:
-    """What a pod demands of its node: the nodeSelector map and the required affinity together."""
+    """The required node constraints of a pod: the nodeSelector map and the required affinity."""
 
     __slots__ = ("_hash", "node_selector", "selector")
 
@@ -159,7 +159,7 @@ class RequiredNodeAffinity:
         return self.selector.errors if self.selector else ()
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node with these labels and this name will do; errors count as no."""
+        """Whether a node with these labels and this name matches; invalid terms do not."""
         if not self.node_selector.matches(labels):
             return False
         return self.selector is None or self.selector.matches(labels, name)
@@ -194,7 +194,7 @@ class PreferredTerms:
     def score(self, labels: Mapping[str, str], name: str) -> int:
         """Sum of the weights of matching terms; raises the list's `SelectorError` if it has one."""
         if self.error is not None:
-            # A fresh one: raising the kept error would pile tracebacks onto a shared object.
+            # A new error: raising the kept one would accumulate tracebacks on a shared object.
             raise SelectorError.of(self.error.parts)
         return sum(weight for weight, term in self.terms if term.matches(labels, name))
 

@@ -1,7 +1,6 @@
-"""PackedLabels: the labels of a pod that has very many, as bytes in the order of keys' hashes.
+"""PackedLabels: the labels of a pod that has very many, as bytes sorted by the keys' hashes.
 
-50,000 short labels are 0.7 MB of JSON and 7 MB as a dict. One label is found without reading the
-others.
+50,000 short labels take 0.7 MB as JSON and 7 MB as a dict. A lookup is a binary search.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def labels_key(labels: Mapping[str, str]) -> Hashable:
 
 
 class _Items(ItemsView[str, str]):
-    """All labels, read in one go."""
+    """View of all labels, decoded in one pass."""
 
     _mapping: PackedLabels
 
@@ -39,7 +38,7 @@ class _Items(ItemsView[str, str]):
 
 
 class PackedLabels(Mapping[str, str]):
-    """Reads as the dict it was made of."""
+    """An immutable mapping that equals the dict it was made of."""
 
     __slots__ = ("_data", "_ends", "_hashes", "digest")
 
@@ -49,7 +48,7 @@ class PackedLabels(Mapping[str, str]):
         ordered = sorted(labels.items(), key=_hash_of_key)
         texts = [f"{key}{_SEPARATOR}{value}{_SEPARATOR}".encode() for key, value in ordered]
         self._data: Final = b"".join(texts)
-        # 32 bits are enough: an object is far below 2 GiB, and equal hashes are told apart.
+        # 32 bits suffice: an object is far below 2 GiB, and lookups compare keys of equal hash.
         self._ends = np.cumsum(list(map(len, texts)), dtype=np.int32)
         self._hashes = np.array([_hash(key) for key, _ in ordered], dtype=np.int32)
 
@@ -64,7 +63,7 @@ class PackedLabels(Mapping[str, str]):
         raise KeyError(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """As of any mapping."""
+        """Do as `Mapping` of this name."""
         try:
             return self[key]
         except KeyError:
@@ -74,11 +73,11 @@ class PackedLabels(Mapping[str, str]):
         return (key for key, _ in self.pairs())
 
     def items(self) -> ItemsView[str, str]:
-        """As of any mapping."""
+        """Do as `Mapping` of this name."""
         return _Items(self)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """(key, value) of each label."""
+        """Iterate over (key, value)."""
         texts = self._data.decode().split(_SEPARATOR)
         return zip(texts[:-1:2], texts[1::2], strict=True)
 
@@ -112,19 +111,19 @@ class PackedLabels(Mapping[str, str]):
 class SharedLabels:
     """Packed labels in use: one object for equal ones. Touched from one event loop only.
 
-    A pod has other versions of itself beside it: the cache may hold the one that was assumed.
+    Several versions of a pod exist at a time: the cache may hold the assumed one.
     """
 
     __slots__ = ("_known", "nbytes")
 
     def __init__(self) -> None:
-        #: By digest: the labels, and how many pods have them.
+        #: Labels and number of pods that have them, by digest.
         self._known: dict[bytes, tuple[PackedLabels, int]] = {}
         #: Bytes of all of them.
         self.nbytes = 0
 
     def take(self, labels: Mapping[str, str]) -> PackedLabels:
-        """The labels, packed; to be given back once."""
+        """Return the packed labels, with one reference taken."""
         found = self._known.get(digest_of(labels))
         if found is None:
             packed, pods = PackedLabels(labels), 0
@@ -135,7 +134,7 @@ class SharedLabels:
         return packed
 
     def give_back(self, labels: PackedLabels) -> None:
-        """One pod less has them."""
+        """Give one reference back."""
         packed, pods = self._known[labels.digest]
         if pods > 1:
             self._known[labels.digest] = packed, pods - 1
@@ -145,7 +144,7 @@ class SharedLabels:
 
 
 def digest_of(labels: Mapping[str, str]) -> bytes:
-    """Of 32 bytes, equal for equal labels in whatever order."""
+    """Return a digest of 32 bytes, equal for equal labels in any order."""
     return blake2b(_encode(labels), digest_size=32).digest()
 
 

@@ -361,7 +361,7 @@ class Pod(Object):
 
     @property
     def signature(self) -> PodSignature:
-        """The interned signature; raises RuntimeError when nobody interned the pod."""
+        """The interned signature; raises RuntimeError if the pod was not interned."""
         signature: PodSignature | None = self.interned
         if signature is None:
             msg = (

@@ -1,8 +1,8 @@
-"""Terms of inter-pod affinity, compiled: which pods they speak of, and where.
+"""Terms of inter-pod affinity, compiled (upstream: `types.go: AffinityTerm`).
 
-Invariant: terms that state the same compile to equal, hashable values, so that identical terms of
-many pods can share one entry of an index. A list of terms that cannot be parsed stays empty and is
-reported in `errors`; whether that matters is for the reader to decide. So is what exceeds `limits`.
+Invariant: equivalent terms compile to equal, hashable values, so that identical terms of many pods
+share one entry of an index. A list that cannot be parsed, or exceeds `limits`, is empty and
+reported in `errors`; the caller decides whether that matters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AffinityTerm(NamedTuple):
     def matches(
         self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
     ) -> bool:
-        """Whether a pod with `labels`, in a namespace with `namespace_labels`, is spoken of."""
+        """Whether a pod with `labels`, in a namespace with `namespace_labels`, is selected."""
         if namespace not in self.namespaces and (
             self.namespace_selector is None or not self.namespace_selector.matches(namespace_labels)
         ):
@@ -69,7 +69,7 @@ NO_TERMS = PodAffinityTerms()
 
 
 def compile_pod_affinity(affinity: Affinity | None, namespace: str) -> PodAffinityTerms:
-    """Compile what a pod in `namespace` says. Never raises."""
+    """Compile the affinity of a pod in `namespace`. Never raises."""
     if affinity is None:
         return NO_TERMS
     near, far = affinity.pod_affinity, affinity.pod_anti_affinity

@@ -140,5 +140,5 @@ class CoreEvent(Object):
 
     @property
     def component(self) -> str:
-        """Who says so: `source.component`, else `reportingComponent`, as field selectors read."""
+        """The reporter: `source.component`, else `reportingComponent`, as field selectors do."""
         return self.source.component or self.reporting_component

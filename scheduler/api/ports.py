@@ -1,7 +1,7 @@
-"""Host ports: which a pod wants and when two of them exclude each other (plugins.md 4.7).
+"""Host ports of pods, and their conflicts (upstream: `types.go: HostPortInfo`).
 
-Ports without a host port never appear here. `::` is an ordinary address, not a wildcard, as
-upstream.
+Container ports without a host port do not appear here. As upstream, `::` is an ordinary address,
+not a wildcard.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Invariant: no float ever takes part, so sums and comparisons are exact at the pr
 (10^-9); anything finer was rounded away from zero when it was parsed. Totals are summed first and
 rounded once, by `value()` and `milli_value()`.
 
-Integer readings saturate at the ends of int64, where kube-scheduler answers 0 or wraps (plugins.md
-3.4): a request that large must fit nowhere, not everywhere.
+`value()` and `milli_value()` saturate at the ends of int64, where upstream (`quantity.go:
+ScaledValue`) returns 0 or wraps: a request that large must fit nowhere, not everywhere.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Format(enum.Enum):
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity. `text` is what was given, `reason` why it was refused.
+    """A text that is not a quantity: the `text`, and the `reason`.
 
-    `path` names the field of the object, once somebody knows it.
+    `path` names the field of the object, if known.
     """
 
     def __init__(self, text: RawQuantity, reason: str, path: str = "") -> None:
@@ -145,9 +145,8 @@ class Quantity:
 def parse(text: RawQuantity) -> Quantity:
     """Parse a quantity as the API accepts it; JSON numbers count as their text. Cached.
 
-    Raises `QuantityError`. Oddities kept from upstream (plugins.md 3.4): a missing number reads as
-    0
-    (`"m"`, `"."`), `"E"` is 10^18 while `"1E3"` is an exponent, binary amounts end at 2^63-1.
+    Raises `QuantityError`. Quirks of upstream (`quantity.go: ParseQuantity`): a missing number is
+    0 (`"m"`, `"."`), `"E"` is 10^18 while `"1E3"` is an exponent, binary amounts end at 2^63-1.
     """
     string = text if isinstance(text, str) else repr(text)
     if not string:

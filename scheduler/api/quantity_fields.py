@@ -1,6 +1,6 @@
-"""Where the quantities of an object stand, to name the field of one that cannot be read.
+"""Paths of the quantities of an object, to name the field of one that cannot be parsed.
 
-Asked only after reading has failed; reading itself does not keep track of fields.
+Used only after parsing has failed; parsing itself does not track fields.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ Amounts = tuple[str, ResourceList]
 """The path of a map of quantities, and the map."""
 
 
-def located(problem: QuantityError, amounts: Iterable[Amounts]) -> QuantityError:
-    """The same error naming the field, if one of `amounts` is the culprit."""
+def located(error: QuantityError, amounts: Iterable[Amounts]) -> QuantityError:
+    """Return the error with the path of the first of `amounts` that cannot be parsed."""
     for path, stated in amounts:
         for name, raw in stated.items():
             try:
                 parse(raw)
             except QuantityError as found:
                 return QuantityError(found.text, found.reason, f"{path}[{name}]")
-    return problem
+    return error
 
 
 def node_amounts(node: Node) -> Iterator[Amounts]:
-    """Every map of quantities that scheduling reads of a node."""
+    """Yield every map of quantities that scheduling reads of a node."""
     yield "status.allocatable", node.status.allocatable
 
 
 def pod_amounts(pod: Pod) -> Iterator[Amounts]:
-    """Every map of quantities that scheduling reads of a pod."""
+    """Yield every map of quantities that scheduling reads of a pod."""
     spec, status = pod.spec, pod.status
     yield from _containers("spec.containers", spec.containers)
     yield from _containers("spec.initContainers", spec.init_containers)

@@ -1,11 +1,11 @@
-"""Blanks what looks like a credential: in text, and in nested data by the names of its fields.
+"""Redaction of credentials: in text, and in nested data by the names of fields.
 
-Used by everything that leaves the process for people: log lines, `/configz`, debug pages, errors of
-the command line, messages about pods. Pure. Invariants: time is linear in the length of the text,
-what is blanked stays blanked when it is redacted again, and text without a credential is unchanged.
+Used by everything that people read outside the process: log lines, `/configz`, debug pages,
+errors of the command line, messages about pods. Pure. Invariants: time is linear in the length of
+the text, redaction is idempotent, and text without a credential is unchanged.
 
-A credential without any sign of being one (no telling name, no scheme, no known form) is not found:
-what handles credentials must not put them into messages in the first place.
+A credential without any sign of being one (no known name, scheme or form) is not found: code that
+handles credentials must not put them into messages in the first place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BLANK: Final = "[redacted]"
 
 MAX_DEPTH: Final = 32
 MAX_VALUES: Final = 100_000
-"""Containers and objects of nested data; what is beyond is blanked: nobody has looked at it."""
+"""Limit of containers and objects in nested data; the rest is blanked unread."""
 
 # -- names ---------------------------------------------------------------------------------------
 

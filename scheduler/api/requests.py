@@ -1,15 +1,15 @@
-"""What a pod asks for and takes: request and limit sums over its containers (plugins.md 3.5).
+"""Requests and limits of pods, summed over containers (upstream: `resource/helpers.go`).
 
-Invariant: amounts are added as exact quantities and turned into integers once per pod, rounded up.
-Only sums of single pods are made here; node totals belong to the node table.
+Invariant: amounts are summed as exact quantities and rounded up to integers once per pod. Only
+single pods are summed here; node totals belong to the node table.
 
-Five readings of one pod differ on purpose, because upstream's do:
+Upstream computes five different sums of a pod, and so does this module:
 
-* `incoming_requests`: what the fit filter asks for; the spec alone.
-* `assigned_requests`: what a running pod takes; a resize under way counts with its larger side.
-* `non_zero_requests`: the same with defaults where nothing is stated, for scoring.
-* `scoring_requests`: the incoming pod in the NodeResourcesFit score; its containers alone.
-* `pod_limits`: for quota and reports; nothing is placed by limits.
+* `incoming_requests`: for the fit filter; the spec alone.
+* `assigned_requests`: of a bound pod; a resize in progress counts with its larger side.
+* `non_zero_requests`: the same, with defaults for containers without requests, for scoring.
+* `scoring_requests`: of the incoming pod in the NodeResourcesFit score; containers and overhead.
+* `pod_limits`: for quota and reports; no placement depends on limits.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NATIVE_DOMAIN: Final = "kubernetes.io/"
 _QUOTA_PREFIX: Final = "requests."
 
 _FEW_NAMES: Final = 16
-_UNJUDGED: Final = object()
+_UNKNOWN: Final = object()
 _Amounts = dict[str, Quantity]
 
 
@@ -90,7 +90,7 @@ def is_scalar_resource_name(name: str) -> bool:
 def scalar_resource_names(names: Iterable[str]) -> list[str]:
     """Those of `names` that the scheduler counts beside CPU, memory and ephemeral storage.
 
-    A pod or a node may have 20,000 names, most of one domain: each domain is judged once.
+    A pod or a node may have 20,000 names, most of one domain: each domain is examined once.
     """
     found = []
     domains: dict[str, bool | None] = {}
@@ -100,8 +100,8 @@ def scalar_resource_names(names: Iterable[str]) -> list[str]:
             if name.startswith((_HUGE_PAGES, _ATTACHABLE_VOLUMES)):
                 found.append(name)
             continue
-        scalar = domains.get(domain, _UNJUDGED)
-        if scalar is _UNJUDGED:
+        scalar = domains.get(domain, _UNKNOWN)
+        if scalar is _UNKNOWN:
             scalar = domains[domain] = _all_scalar(domain)
         if scalar or (scalar is None and is_simple_name(own)):
             found.append(name)
@@ -123,17 +123,17 @@ def is_pod_level_resource_name(name: str) -> bool:
 
 
 def incoming_requests(pod: Pod) -> Resources:
-    """What NodeResourcesFit asks of a node for an unscheduled pod. Raises `QuantityError`."""
+    """Sum up the requests that NodeResourcesFit checks. Raises `QuantityError`."""
     return to_resources(pod_requests(pod))
 
 
 def assigned_requests(pod: Pod) -> Resources:
-    """What a pod takes from its node, in-place resize included. Raises `QuantityError`."""
+    """Sum up the usage of a bound pod, in-place resize included. Raises `QuantityError`."""
     return to_resources(pod_requests(pod, with_status=True))
 
 
 def non_zero_requests(pod: Pod) -> tuple[int, int]:
-    """(millicores, bytes) a pod counts with in scoring, in-place resize included.
+    """Return the (millicores, bytes) of a pod in scoring, in-place resize included.
 
     A container without a request counts with the defaults; beside pod-level requests only for a
     resource that nothing in the pod states. Raises `QuantityError`.
@@ -148,15 +148,15 @@ def non_zero_requests(pod: Pod) -> tuple[int, int]:
 
 
 def scoring_requests(pod: Pod) -> Resources:
-    """What the NodeResourcesFit score adds for an incoming pod: containers and overhead.
+    """Sum up the requests of an incoming pod for the NodeResourcesFit score.
 
-    CPU and memory use the defaults; other resources are as stated. Raises `QuantityError`.
+    Containers and overhead; CPU and memory with defaults. Raises `QuantityError`.
     """
     return to_resources(pod_requests(pod, defaults=_DEFAULTS, pod_level=False))
 
 
 def node_allocatable(node: Node) -> tuple[Resources, int]:
-    """(allocatable resources, number of pods allowed) of a node. Raises `QuantityError`."""
+    """Return (allocatable resources, allocatable pods) of a node. Raises `QuantityError`."""
     stated = node.status.allocatable
     scalars = [(name, value(stated[name])) for name in scalar_resource_names(stated)]
     resources = Resources(
@@ -249,16 +249,16 @@ def to_resources(amounts: Mapping[str, Quantity]) -> Resources:
     )
 
 
-MOST_USED: Final = 1 << 53
-"""What one pod can count for on its node, so that no sum over a node's pods leaves 64 bits. No node
-has as much: 9 PB, or 9 x 10^12 CPUs."""
+MAX_POD_USAGE: Final = 1 << 53
+"""Limit of each amount of a pod, so that sums over a node's pods stay within 64 bits. No node has
+as much: 9 PB, or 9 x 10^12 CPUs."""
 
 
 def countable(resources: Resources) -> Resources:
-    """The same with every amount within `MOST_USED`; the very object where it is already."""
+    """Clamp every amount to `MAX_POD_USAGE`; return the same object if nothing changes."""
     numbers = [amount for _, amount in resources.scalars]
     numbers += (resources.milli_cpu, resources.memory, resources.ephemeral_storage)
-    if min(numbers) >= -MOST_USED and max(numbers) <= MOST_USED:
+    if min(numbers) >= -MAX_POD_USAGE and max(numbers) <= MAX_POD_USAGE:
         return resources
     return Resources(
         milli_cpu=within_count(resources.milli_cpu),
@@ -269,8 +269,8 @@ def countable(resources: Resources) -> Resources:
 
 
 def within_count(amount: int) -> int:
-    """`amount`, at most `MOST_USED` either way."""
-    return max(-MOST_USED, min(MOST_USED, amount))
+    """Clamp `amount` to the range from -`MAX_POD_USAGE` to `MAX_POD_USAGE`."""
+    return max(-MAX_POD_USAGE, min(MAX_POD_USAGE, amount))
 
 
 def is_resize_infeasible(pod: Pod) -> bool:
@@ -292,7 +292,7 @@ def effective_container_requests(
 
 
 def effective_pod_level_requests(pod: Pod, *, with_status: bool) -> dict[str, Quantity]:
-    """What `spec.resources` of the pod replaces; `with_status` counts a resize under way."""
+    """Return the pod-level requests that replace sums; `with_status` includes a resize."""
     stated = pod.spec.resources
     if stated is None:
         return {}
@@ -309,9 +309,9 @@ def effective_pod_level_requests(pod: Pod, *, with_status: bool) -> dict[str, Qu
 
 
 def container_statuses(pod: Pod) -> Iterable[tuple[Container, ContainerStatus | None]]:
-    """Containers whose size the kubelet may change, each with its status.
+    """Yield containers whose size the kubelet may change, each with its status.
 
-    Ordinary init containers are left out: they always count as their spec says.
+    Ordinary init containers are omitted: only their spec counts.
     """
     running = _by_name(pod.status.container_statuses)
     for container in pod.spec.containers:

@@ -35,7 +35,7 @@ _COUNTS: Final = {
     GREATER: range(1, 2),
     LESS: range(1, 2),
 }
-"""How many values an operator takes."""
+"""Valid numbers of values by operator."""
 _NO_INTEGER: Final = "for 'Gt', 'Lt' operators, the value must be an integer"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,64}")
 _INT64: Final = range(-(1 << 63), 1 << 63)
@@ -58,7 +58,7 @@ class SelectorError(ValueError):
 
     @classmethod
     def of(cls, errors: Iterable[SelectorError]) -> SelectorError:
-        """One error, fresh to be raised, that stands for at least one."""
+        """Merge at least one error into a new one to be raised."""
         parts = tuple(part for error in errors for part in error.parts)
         made = cls(parts[0].path, parts[0].value, parts[0].reason)
         texts = dict.fromkeys(part.args[0] for part in parts)
@@ -83,9 +83,9 @@ class Requirement:
     number: int | None
 
     def __init__(self, key: str, operator: str, values: Iterable[str] = ()) -> None:
-        """Take a condition that is known to be valid; `checked` is for those that are not."""
+        """Build from parts known to be valid; use `checked` for others."""
         self.key = key
-        # Decoded text becomes the constant itself, which compares by identity below.
+        # Interned, so that comparisons with the constants above compare identities.
         self.operator = sys.intern(operator)
         self._set = frozenset(values)
         # A pod may have thousands of requirements, most with one value or none.
@@ -99,7 +99,7 @@ class Requirement:
     def valid(
         cls, key: str, operator: str, values: tuple[str, ...], *, node: bool = False
     ) -> Requirement | None:
-        """The requirement; None if anything is wrong with it, which `checked` tells."""
+        """Return the requirement, or None if it is invalid; `checked` raises the reason."""
         counts, compares = _COUNTS.get(operator), operator in _COMPARISONS
         if counts is None or len(values) not in counts or (compares and not node):
             return None
@@ -177,9 +177,9 @@ class CompiledLabelSelector:
     requirements: tuple[Requirement, ...]
     nothing: bool
     needed_labels: frozenset[tuple[str, str]] | None
-    """Key and value of labels of which all that it matches has one, the fewest that can be told.
+    """A minimal set of (key, value) such that every matching label set has at least one of them.
 
-    For indexes; None where there are none to look for, or no end of them.
+    For indexes; None if there is no such set, or only one beyond `_MAX_NEEDED_LABELS`.
     """
 
     def __init__(self, requirements: Iterable[Requirement] = (), *, nothing: bool = False) -> None:
@@ -191,7 +191,7 @@ class CompiledLabelSelector:
 
     @property
     def empty(self) -> bool:
-        """Whether it asks for nothing and so matches everything; false for `NOTHING`."""
+        """Whether it has no requirements and matches everything; False for `NOTHING`."""
         return not self.nothing and not self.requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -204,7 +204,7 @@ class CompiledLabelSelector:
         return True
 
     def also(self, requirements: Iterable[Requirement]) -> CompiledLabelSelector:
-        """This selector with further requirements; nothing stays nothing."""
+        """Return this selector with further requirements; `NOTHING` stays `NOTHING`."""
         if self.nothing:
             return self
         return CompiledLabelSelector((*self.requirements, *requirements))
@@ -248,13 +248,13 @@ def _needed_labels(requirements: Sequence[Requirement]) -> frozenset[tuple[str, 
 
 
 _MAX_NEEDED_LABELS: Final = 1_000
-"""Beyond that looking each of them up costs more than the index saves."""
+"""Beyond this looking each of them up costs more than the index saves."""
 
 NOTHING: Final = CompiledLabelSelector(nothing=True)
-"""What an absent (null) label selector means."""
+"""The meaning of an absent (null) label selector."""
 
 EVERYTHING: Final = CompiledLabelSelector()
-"""What `{}` means."""
+"""The meaning of the label selector `{}`."""
 
 
 def compile_label_selector(selector: LabelSelector | None, path: str = "") -> CompiledLabelSelector:
@@ -265,7 +265,7 @@ def compile_label_selector(selector: LabelSelector | None, path: str = "") -> Co
     """
     if selector is None:
         return NOTHING
-    # A pod may have thousands of terms: paths are made for the few that are wrong.
+    # A pod may have thousands of terms: paths are built only for invalid ones.
     requirements = [
         Requirement.valid(key, IN, (value,))
         or Requirement.checked(key, IN, (value,), f"{path}matchLabels[{key}]")
@@ -289,7 +289,7 @@ def compile_map_selector(selector: Mapping[str, str] | None) -> CompiledLabelSel
 
 
 def parse_label_integer(text: str) -> int | None:
-    """The int64 a label value holds, None when it holds none; `+5` and `007` are some."""
+    """Parse a label value as int64; None if it is not one. `+5` and `007` are valid."""
     if _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)

@@ -1,6 +1,6 @@
-"""How much memory objects take, told by a sample: for what is kept of large pods.
+"""Estimates, by sampling, of the memory that objects take.
 
-Only for accounts. Walking over all of a pod of 1 MB would take longer than scheduling it.
+For accounting only. Walking over all of a pod of 1 MB would take longer than scheduling it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import msgspec
 
 _CONSTANTS: Final = range(-5, 257)
 _SAMPLE: Final = 48
-"""Elements of a collection that are looked at; the others count as the average of these."""
+"""Elements of a collection that are measured; the others count as their average."""
 
 
 def deep_size(value: Any, *, texts: bool = True) -> int:
-    """About how many bytes a value holds: containers, structs and slotted objects with contents.
+    """Estimate the bytes of a value: containers, structs and slotted objects with contents.
 
-    A text that is referred to several times counts once, other objects each time. Without `texts`
-    strings count nothing, for what shares them with something else.
+    A string that is referenced several times counts once, other objects each time. Without `texts`
+    strings count nothing: for values that share them with another one.
     """
     return _size(value, set() if texts else None)
 

@@ -1,8 +1,7 @@
-"""Taints and tolerations: who may be placed where.
+"""Taints and tolerations (upstream: `toleration.go: ToleratesTaint`).
 
-The rules are those of scheduling (plugins.md 3.3): `tolerationSeconds` is for evictions and
-ignored, and the comparison operators `Lt` and `Gt` never tolerate because their feature gate is off
-by default.
+`tolerationSeconds` concerns evictions and is ignored. The operators `Lt` and `Gt` never tolerate:
+their feature gate is off by default.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ TAINT_NODE_NETWORK_UNAVAILABLE: Final = "node.kubernetes.io/network-unavailable"
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether this one toleration covers this taint.
 
-    An empty effect or key is a wildcard, also with `Equal` (upstream's behaviour, though validation
-    refuses an empty key there).
+    An empty effect or key is a wildcard, also with `Equal` (as upstream, although the API server
+    rejects an empty key there).
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -45,7 +44,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 class TolerationIndex:
-    """What the tolerations of a pod cover, found without a walk: there may be 80,000 of them."""
+    """The tolerations of a pod, indexed: there may be 80,000 of them."""
 
     __slots__ = ("_equal", "_exists", "comparing")
 
@@ -54,7 +53,7 @@ class TolerationIndex:
         self._exists: set[tuple[str, str]] = set()
         #: The same with the value.
         self._equal: set[tuple[str, str, str]] = set()
-        #: With other operators, which `covers` leaves out.
+        #: Tolerations with other operators, which `covers` ignores.
         self.comparing: tuple[Toleration, ...] = ()
         others = []
         for each in tolerations:

@@ -1,4 +1,4 @@
-"""The live cache: nodes in columns, the pods on them, and assumed pods."""
+"""The live cache: nodes in columns, their pods, and assumed pods."""
 
 from scheduler.cache.cache import (
     Cache,

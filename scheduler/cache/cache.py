@@ -1,9 +1,9 @@
-"""Cache: which pod is on which node, assumed ones included (framework-cycle-config.md section 6.4).
+"""Cache: the node of every pod, assumed pods included (upstream: `cache.go: cacheImpl`).
 
 State of a pod: unknown -> assumed -> added, or unknown -> added. Assumed pods leave only by
-confirmation (`add_pod`), `forget_pod` or `remove_pod`; there is no expiry. Late, repeated and
-out-of-order events never raise: they are brought to the state that the newest object describes, and
-counted in `statistics()`.
+confirmation (`add_pod`), `forget_pod` or `remove_pod`; assumptions do not expire. Late, repeated
+and out-of-order events never raise: the cache takes over the state of the newest object and counts
+the anomaly in `statistics()`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class CacheError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """Sizes and oddities seen since start."""
+    """Sizes, and anomalies since start."""
 
     nodes: int
     pods: int
     assumed_pods: int
     change_log_sequence: int
     column_bytes: int
-    #: Confirmed on another node than assumed, updates of unknown pods, moves, repeated adds.
+    #: Count by kind: confirmed on another node than assumed, update of an unknown pod, ...
     anomalies: dict[str, int] = field(default_factory=dict)
 
 
@@ -43,43 +43,48 @@ class _Placed:
 
 
 class Cache:
-    """Owns the node table and the place of every pod. Touched only from the scheduling loop."""
+    """Owns the node table and the node of every pod. Touched only from the scheduling loop."""
 
     def __init__(self) -> None:
         self.table = NodeTable()
         self._pods: dict[str, _Placed] = {}
         self._assumed = 0
         self._anomalies: dict[str, int] = {}
-        #: Changes that no cycle of ours accounted for: their number, and the last one by row.
+        #: Number of changes that no scheduling cycle of this process caused.
         self.external_changes = 0
+        #: Value of `external_changes` at the last one of each row.
         self._last_external: dict[int, int] = {}
 
     # -- nodes -----------------------------------------------------------------------------------
 
     def set_node(self, node: Node) -> None:
-        """A node was added or changed."""
+        """Handle the addition or update of a node.
+
+        Raises:
+            QuantityError: an allocatable amount cannot be read; the cache is unchanged.
+        """
         before = self.table.sequence
         row = self.table.set_node(node)
         if self._filters_may_differ(row, before):
             self._note_external_change(row)
 
     def remove_node(self, name: str) -> bool:
-        """A node was deleted; pods on it stay counted until their own deletion."""
+        """Handle the deletion of a node; its pods stay counted until their own deletion."""
         row = self.table.row_of(name)
         if row is not None:
             self._note_external_change(row)
         return self.table.remove_node(name)
 
     def last_external_change(self, row: int) -> int:
-        """When somebody else last changed a row, as a value of `external_changes`; 0: never.
+        """Return the value of `external_changes` at the last external change of a row; 0: none.
 
-        Node changes, and pods that appear, change or go without an assumption of ours. What our own
-        cycles place was counted by the cycles that came after it.
+        External are changes of the node, and pods that appear, change or disappear without having
+        been assumed here. Later cycles have already taken into account what earlier ones assumed.
         """
         return self._last_external.get(row, 0)
 
     def _filters_may_differ(self, row: int, before: int) -> bool:
-        """Whether a row changed since `before` of the change log in what filters read."""
+        """Whether the change log has a change that filters can read, after entry `before`."""
         if self.table.sequence == before:
             return False
         changes = self.table.change_log.since(before)
@@ -92,9 +97,10 @@ class Cache:
     # -- assumed pods ----------------------------------------------------------------------------
 
     def assume_pod(self, pod: Pod, node_name: str) -> Pod:
-        """Place a pod before the API server knows; return the pod with its node name set.
+        """Count a pod on a node before it is bound; return the pod with its node name set.
 
-        Raises CacheError when the UID is known already.
+        Raises:
+            CacheError: a pod with this UID is in the cache already.
         """
         uid = pod.metadata.uid
         if uid in self._pods:
@@ -105,7 +111,7 @@ class Cache:
         return assumed
 
     def forget_pod(self, uid: str) -> bool:
-        """Undo `assume_pod`. False when the pod is unknown or was confirmed meanwhile."""
+        """Undo `assume_pod`; False if the pod is unknown or has been confirmed."""
         placed = self._pods.get(uid)
         if placed is None or not placed.assumed:
             return False
@@ -113,19 +119,19 @@ class Cache:
         return True
 
     def is_assumed(self, uid: str) -> bool:
-        """Whether the pod is placed by us and not yet seen bound."""
+        """Whether the pod is assumed and its binding not yet confirmed by the watch."""
         placed = self._pods.get(uid)
         return placed is not None and placed.assumed
 
     def get_pod(self, uid: str) -> Pod | None:
-        """The pod as placed (with its node name), or None."""
+        """Return the pod with its node name, or None."""
         placed = self._pods.get(uid)
         return None if placed is None else placed.pod
 
     # -- events ----------------------------------------------------------------------------------
 
     def add_pod(self, pod: Pod) -> None:
-        """A bound pod was seen; confirms an assumed one, wherever the API server put it."""
+        """Handle a pod that the watch shows bound; confirms an assumed one on whichever node."""
         placed = self._pods.get(pod.metadata.uid)
         if placed is None:
             self._note_external_change(self._place(pod, pod.spec.node_name, assumed_pod=False))
@@ -138,7 +144,7 @@ class Cache:
         self._refresh(placed, pod)
 
     def update_pod(self, pod: Pod) -> None:
-        """A bound pod changed."""
+        """Handle the update of a bound pod."""
         placed = self._pods.get(pod.metadata.uid)
         if placed is None:
             self._count("update_of_unknown")
@@ -149,7 +155,7 @@ class Cache:
         self._refresh(placed, pod)
 
     def remove_pod(self, pod: Pod) -> bool:
-        """A bound pod is gone. False when it was unknown."""
+        """Handle the deletion of a bound pod; False if it was unknown."""
         placed = self._pods.get(pod.metadata.uid)
         if placed is None:
             self._count("removal_of_unknown")
@@ -191,7 +197,7 @@ class Cache:
     # -- inspection ------------------------------------------------------------------------------
 
     def statistics(self) -> CacheStatistics:
-        """Current sizes."""
+        """Return current sizes and the anomalies since start."""
         return CacheStatistics(
             nodes=self.table.node_count,
             pods=len(self._pods),
@@ -202,7 +208,11 @@ class Cache:
         )
 
     def validate(self) -> None:
-        """Raise CacheError naming every broken invariant."""
+        """Check all invariants.
+
+        Raises:
+            CacheError: some are broken; the text names each.
+        """
         broken = list(self.table.validate())
         for uid, placed in self._pods.items():
             if self.table.pods_on(placed.row).get(uid) is not placed.pod:
@@ -214,5 +224,5 @@ class Cache:
 
 
 def with_node(pod: Pod, node_name: str) -> Pod:
-    """The same pod with `spec.nodeName` set; everything else is shared."""
+    """Return a copy of the pod with `spec.nodeName` set; everything else is shared."""
     return msgspec.structs.replace(pod, spec=replaced(pod.spec, node_name=node_name))

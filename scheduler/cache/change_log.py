@@ -1,7 +1,7 @@
-"""ChangeLog: which rows of the node table changed, in order, within a bounded window.
+"""ChangeLog: the rows of the node table that changed, in order, within a bounded window.
 
 Invariant: entry `n` (1-based, ever increasing) is kept while `n > sequence - size`. A reader that
-is further behind gets None and must recompute everything.
+is further behind gets None and must evaluate every row again.
 """
 
 from __future__ import annotations
@@ -24,29 +24,30 @@ class ChangeLog:
         self._masks = [0] * size
         #: Number of entries ever written.
         self.sequence = 0
-        #: The latest answer: (from, to, answer). Filters and scores of a cycle ask alike.
+        #: The last result: (from, to, rows). All filters and scores of a cycle read the same span.
         self._latest: tuple[int, int, dict[int, int]] = (0, 0, {})
 
     def append(self, row: int, columns: int) -> None:
-        """Record that `columns` (a `Columns` mask) of `row` changed; 0: nothing columns show."""
+        """Record a change of `columns` (a `Columns` mask) of `row`; 0: a change in no column."""
         slot = self.sequence & self._mask
         self._rows[slot] = row
         self._masks[slot] = columns
         self.sequence += 1
 
     def since(self, sequence: int, most: int = 1 << 62) -> dict[int, int] | None:
-        """Row to union of changed groups after entry `sequence`; None when that is too long ago.
+        """Map each row changed after entry `sequence` to the union of its changed groups.
 
-        So it is after more than `most` entries: who would look at all rows again anyhow need not
-        have them walked. To be read only: the answer may be given to others, too.
+        None if the log does not reach back so far, or if there are more than `most` entries: a
+        caller that would then evaluate all rows anyway saves the walk. The result is shared between
+        callers; do not modify it.
         """
-        first, last, answer = self._latest
+        first, last, changed = self._latest
         if first == sequence and last == self.sequence:
-            return answer
+            return changed
         behind = self.sequence - sequence
         if behind > self.size or behind > most:
             return None
-        changed: dict[int, int] = {}
+        changed = {}
         rows, masks, mask = self._rows, self._masks, self._mask
         for entry in range(sequence, self.sequence):
             slot = entry & mask

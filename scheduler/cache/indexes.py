@@ -1,6 +1,6 @@
 """Inverted indexes of the node table: images and host ports.
 
-Their cost follows the holders, not the nodes.
+Time and memory are proportional to the entries, not to the nodes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from scheduler.framework.nodes import BoolColumn, ImageState, PotentialVictims, 
 
 
 class ImageIndex:
-    """Image name to size and rows; the size is what the first node with the name reported for it.
+    """Size and rows by image name (upstream: `cache.go: addNodeImageStates`).
 
-    Of one node the first image of the name counts, and a node that alone has the name may revise
-    its size.
+    The size is that of the first node that reported the name; within one node, of its first image
+    with the name. The only node with a name may revise the size.
     """
 
     def __init__(self) -> None:
         self.states: dict[str, ImageState] = {}
 
     def set(self, row: int, old: Iterable[ContainerImage], new: Iterable[ContainerImage]) -> None:
-        """Replace what a row reports."""
+        """Replace the images of a row."""
         for name in {name for image in old for name in image.names}:
             state = self.states[name]
             state.rows.discard(row)
@@ -40,7 +40,7 @@ class ImageIndex:
                 self.states[name].rows.add(row)
 
     def revise(self, row: int, images: Iterable[ContainerImage]) -> bool:
-        """A row reports what it reported before; whether a size counts now that did not."""
+        """Update sizes from a row whose image list is unchanged; return whether one changed."""
         revised = False
         first: dict[str, int] = {}
         for image in images:
@@ -54,9 +54,9 @@ class ImageIndex:
 
 
 class PortIndex:
-    """Host ports in use, by (protocol, port) and by row; both views share the innermost counts.
+    """Host ports in use: `holders` by (protocol, port) and `by_row` share their inner counts.
 
-    A third view, by priority and schedulerName of the holders, is for preemption.
+    `by_band` groups them by priority and schedulerName of the pods, for preemption.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class PortIndex:
             remove_member(self.by_band, key, band)
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
-        """Every difference from a recount over (row, pod), as a sentence."""
+        """Yield a sentence for every difference from a recount over (row, pod)."""
         expected = PortIndex()
         for row, pod in placed:
             expected.account(row, pod.signature, 1)

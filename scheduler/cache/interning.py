@@ -1,4 +1,4 @@
-"""Interning of node facts that repeat: taint lists and label values."""
+"""Interning of values that many nodes share: taint lists and label values."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from scheduler.api.selectors import parse_label_integer
 from scheduler.framework.nodes import BoolColumn, Int32Column, Int64Column
 
 COMPACTION_THRESHOLD = 2
+"""Dictionary entries per row beyond which a label column is compacted."""
 
 
 class TaintSets:
-    """Ordered taint lists to small ids; 0 is the empty list. Ids without holder are used again."""
+    """Small ids of ordered taint lists; 0 is the empty list. Unused ids are reused."""
 
     def __init__(self) -> None:
         self.lists: list[tuple[Taint, ...]] = [()]
@@ -23,7 +24,7 @@ class TaintSets:
         self._free: list[int] = []
 
     def acquire(self, taints: tuple[Taint, ...]) -> int:
-        """The id of `taints`, held once more."""
+        """Return the id of `taints` and take one reference to it."""
         key = _taint_key(taints)
         found = self._ids.get(key)
         if found is None:
@@ -40,7 +41,7 @@ class TaintSets:
         return found
 
     def release(self, taint_set: int) -> None:
-        """Give one hold back."""
+        """Give one reference back."""
         self._holders[taint_set] -= 1
         if taint_set and not self._holders[taint_set]:
             del self._ids[_taint_key(self.lists[taint_set])]
@@ -56,11 +57,10 @@ def _taint_key(taints: tuple[Taint, ...]) -> tuple[tuple[str, str, str], ...]:
 class LabelColumn:
     """One label key over all rows: value ids (-1 missing) and the dictionary of values.
 
-    An id means the same value as long as the object lives. Values that no node has any more stay,
-    too, which matters for hostnames; so the table replaces a `needs_compaction` column by its
-    `compacted` form, and drops a column that nobody asks for. Both happen when a node is written,
-    never within a cycle, and whoever still holds the old one has ids and values that fit each
-    other.
+    An id stands for the same value during the life of the object, and values that no node has any
+    more stay, which adds up for host names. So the table replaces a column with `needs_compaction`
+    by its `compacted` form, and drops columns that are long unused. Both happen when a node is
+    written, never within a cycle; ids and values of a replaced column still match each other.
     """
 
     __slots__ = ("_arrays", "_ids", "_integers", "_numeric", "_values", "column")
@@ -85,16 +85,16 @@ class LabelColumn:
 
     @property
     def integers(self) -> Int64Column:
-        """Id to the value as an integer (0 where it is none)."""
+        """(values,): the value as int64 by id; 0 if it is no integer."""
         return self._numbers()[0]
 
     @property
     def is_integer(self) -> BoolColumn:
-        """Id to whether the value is a 64-bit integer, for Gt and Lt."""
+        """(values,): whether the value is a 64-bit integer, by id; for Gt and Lt."""
         return self._numbers()[1]
 
     def set(self, row: int, value: str | None) -> bool:
-        """Store a node's value; returns whether it changed."""
+        """Store a node's value; return whether it changed."""
         value_id = -1 if value is None else self._intern(value)
         if self.column[row] == value_id:
             return False
@@ -103,16 +103,16 @@ class LabelColumn:
 
     @property
     def needs_compaction(self) -> bool:
-        """Whether more than half of the values are no node's."""
-        # As many values as rows can be in use.
+        """Whether more than half of the values are certain to be unused."""
+        # At most one value per row is in use.
         return len(self._values) > COMPACTION_THRESHOLD * len(self.column)
 
     def compacted(self) -> LabelColumn:
-        """The same labels with a dictionary of the values in use."""
+        """Return the same column with a dictionary of only the values in use."""
         made = LabelColumn(len(self.column))
         present = self.column >= 0
-        used, places = np.unique(self.column[present], return_inverse=True)
-        made.column[present] = places
+        used, ids = np.unique(self.column[present], return_inverse=True)
+        made.column[present] = ids
         for value_id in used.tolist():
             made._intern(self._values[value_id])
         return made

@@ -1,7 +1,7 @@
-"""LabelColumns: the label keys of nodes as columns, made when somebody asks.
+"""LabelColumns: the label keys of nodes as columns, built on first use.
 
-A pod may ask for any number of keys that no node has. These share one empty column: to make one
-takes memory per node and a look at every node.
+Keys that no node has share one empty column: a pod may mention any number of them, and a column
+costs memory per node and a walk over all nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scheduler.cache.counting import add_count
 from scheduler.cache.interning import LabelColumn
 
 MAX_LABEL_COLUMNS: Final = 512
-"""Label keys with a column; a node takes 4 bytes in each. The one used longest ago goes first."""
+"""Maximum number of columns, of 4 bytes per row each; the least recently used is dropped."""
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -30,9 +30,9 @@ class LabelColumns:
         self._columns: OrderedDict[str, LabelColumn] = OrderedDict()
         #: Label key to the number of nodes that have it.
         self._holders: dict[str, int] = {}
-        #: For all keys that no node has.
+        #: The column of every key that no node has.
         self._absent = LabelColumn(capacity)
-        #: Another whenever a key came to the first node, or went with the last.
+        #: Changes whenever a key appears on its first node or disappears with its last.
         self.version = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -43,7 +43,7 @@ class LabelColumns:
         return key in self._holders
 
     def of(self, key: str, nodes: Sequence[Node | None]) -> LabelColumn:
-        """The column of a key; `nodes` by row, for a column that is yet to be made."""
+        """Return the column of a key; `nodes`, by row, are read if it has to be built."""
         found = self._columns.get(key)
         if found is not None:
             self._columns.move_to_end(key)
@@ -57,7 +57,7 @@ class LabelColumns:
         return found
 
     def write(self, row: int, before: Node | None, after: Node | None) -> None:
-        """The labels of a row changed from those of one node to those of another; None: no node."""
+        """Replace the labels of node `before` on a row by those of `after`; None: no node."""
         labels = after.metadata.labels if after else _NO_LABELS
         self._count(before.metadata.labels if before else _NO_LABELS, labels)
         for key, column in self._columns.items():
@@ -66,7 +66,7 @@ class LabelColumns:
                 self._columns[key] = column.compacted()
 
     def drop_old(self) -> None:
-        """Keep the number of columns. Not within a cycle, where ids must go on meaning the same."""
+        """Enforce `MAX_LABEL_COLUMNS`. Not within a cycle, during which ids must stay valid."""
         while len(self._columns) > MAX_LABEL_COLUMNS:
             self._columns.popitem(last=False)
 
@@ -78,7 +78,7 @@ class LabelColumns:
             column.grow(capacity)
 
     def validate(self, nodes: Iterable[Node | None]) -> Iterable[str]:
-        """Every difference from a recount, as a sentence."""
+        """Yield a sentence for every difference from a recount."""
         if Counter(key for each in nodes if each for key in each.metadata.labels) != self._holders:
             yield "the label keys of nodes are counted wrongly"
 

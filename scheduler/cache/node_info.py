@@ -1,4 +1,4 @@
-"""NodeInfo in its two forms: a live view of a row, and an overlay for what-ifs."""
+"""The two implementations of NodeInfo: a live view of a row, and an overlay for what-ifs."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ class NodeOverlay(NodeView):
     def __init__(self, table: NodeTable, row: int) -> None:
         super().__init__(table, row)
         self._pods = dict(table.pods_on(row))
-        #: Kept up to date by additions and removals, for a what-if asks after each of them.
+        #: Updated incrementally: a what-if reads it after each addition and removal.
         self._requested = table.requested_of(row)
-        #: Ports of removed pods. As upstream, whose ports are a set, a port is free once any of its
-        #: holders is removed.
+        #: Ports of removed pods. Upstream keeps ports as a set (`HostPortInfo`), so a port is free
+        #: once any of its holders is removed.
         self._freed_ports: frozenset[HostPort] = frozenset()
 
     def copy(self) -> NodeOverlay:
-        """Another overlay with the same pods."""
+        """Return another overlay with the same pods."""
         other = NodeOverlay(self._table, self._row)
         other._pods = dict(self._pods)
         other._requested = self._requested
@@ -133,7 +133,7 @@ class NodeOverlay(NodeView):
         return other
 
     def add_pod(self, pod: Pod) -> None:
-        """Pretend that `pod` is here."""
+        """Add `pod` to the overlay, in place of an earlier version of it."""
         self.remove_pod(pod)
         self._pods[pod.metadata.uid] = pod
         self._requested = _changed(self._requested, pod.signature.assigned, 1)
@@ -141,13 +141,13 @@ class NodeOverlay(NodeView):
             self._freed_ports = self._freed_ports.difference(pod.signature.host_ports)
 
     def remove_pod(self, pod: Pod) -> None:
-        """Pretend that `pod` is gone."""
+        """Remove `pod` from the overlay, as upstream's RemovePod: its ports become free."""
         known = self.leave_out(pod)
         if known is not None and known.signature.host_ports:
             self._freed_ports = self._freed_ports.union(known.signature.host_ports)
 
     def leave_out(self, pod: Pod) -> Pod | None:
-        """As if `pod` had never come: its ports are free only where nobody else holds them."""
+        """Remove `pod` without freeing ports that other pods hold; return it, None if unknown."""
         known = self._pods.pop(pod.metadata.uid, None)
         if known is not None:
             self._requested = _changed(self._requested, known.signature.assigned, -1)
@@ -170,7 +170,7 @@ class NodeOverlay(NodeView):
 
     @property
     def non_zero_requested(self) -> tuple[int, int]:
-        """As in the view, over the pods of the what-if."""
+        """CPU (millicores) and memory (bytes), with defaults, of the pods of the what-if."""
         pairs = [pod.signature.non_zero for pod in self._pods.values()]
         return sum(cpu for cpu, _ in pairs), sum(memory for _, memory in pairs)
 
@@ -188,7 +188,7 @@ class NodeOverlay(NodeView):
 
 
 def _changed(total: Resources, amounts: Resources, sign: int) -> Resources:
-    """`total` with `amounts` added or taken away; scalar resources that come to 0 are left out."""
+    """Add (`sign` 1) or subtract (-1) `amounts`; scalar resources that become 0 are dropped."""
     scalars = total.scalars
     if amounts.scalars:
         by_name = dict(scalars)

@@ -1,8 +1,8 @@
-"""What pods of each priority use on each row, so that preemption can rule out rows numerically.
+"""PriorityUsage: usage per row and priority, for preemption to rule out rows numerically.
 
 Invariant: for every row, the bands plus `unbanded` count each pod on it exactly once, with the
 amounts of its signature. Bounded: beyond `MAX_BANDS` distinct (priority, schedulerName) pairs, pods
-of further pairs are only counted, in `unbanded`; rows that have some must be looked at one by one.
+of further pairs are only counted, in `unbanded`; rows with such pods are dry-run one by one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class _Usage:
         self.amounts: Int64Column = np.zeros((NATIVE_RESOURCES, capacity), dtype=np.int64)
         self.scalars = ScalarAmounts(capacity)
         self.pods: Int64Column = np.zeros(capacity, dtype=np.int64)
-        #: Over all rows; the band goes when it falls to zero.
+        #: Pods on all rows; the band is dropped when none is left.
         self.total = 0
 
 
 class PriorityUsage:
-    """Owned and kept by the node table."""
+    """Usage by band and row. Written by the node table only."""
 
     __slots__ = ("_bands", "_columns", "_overflow", "unbanded")
 
@@ -55,7 +55,7 @@ class PriorityUsage:
         return len(self._bands)
 
     def account(self, signature: PodSignature, row: int, sign: int) -> None:
-        """Count a pod on a row (+1), or no longer (-1)."""
+        """Add (`sign` 1) or remove (-1) a pod of `signature` on a row."""
         spec = signature.spec
         key = (spec.priority or 0, spec.scheduler_name)
         usage = self._bands.get(key)
@@ -101,7 +101,7 @@ class PriorityUsage:
         return (usage for band, usage in self._bands.items() if victims.includes(*band))
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
-        """Every difference from a recount over (row, pod), as a sentence."""
+        """Yield a sentence for every difference from a recount over (row, pod)."""
         bands: dict[Band, Counter[int]] = {}
         amounts: dict[Band, Counter[tuple[int, int]]] = {}
         scalars: dict[Band, Counter[tuple[str, int]]] = {}
@@ -137,7 +137,7 @@ class PriorityUsage:
                 yield f"priority usage of {key} differs from the pods placed"
 
     def grow(self) -> None:
-        """Follow the columns to a greater capacity."""
+        """Grow to the capacity of the node columns."""
         more = self._columns.capacity - len(self.unbanded)
         self.unbanded = np.pad(self.unbanded, (0, more))
         for usage in self._bands.values():

@@ -1,8 +1,8 @@
-"""ScalarAmounts: extended and other scalar resources per row, at a cost of what there is.
+"""ScalarAmounts: extended and other scalar resources per row, sparse where few rows have them.
 
-A cluster may have thousands of such names (one for each device, each network card), most of them on
-one node. A name that few rows have is a dictionary of those rows; one that many have is a column.
-Invariant: which of both it is shows nowhere but in memory; rows never mentioned have 0.
+A cluster may have thousands of such names (one per device or network card), most of them on one
+node. A name that few rows have is a dictionary of these rows, any other a column. Both forms read
+alike; a row without an entry has 0.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 from scheduler.framework.nodes import Int64Column, Rows
 
 _SCARCE_SHARE: Final = 16
-"""A name that fewer than one row in so many has is a dictionary. An entry of it takes about 16
-times what an entry of a column takes."""
-
+"""A name on fewer than one row in this many is a dictionary, whose entries take about 16 times the
+memory of column entries."""
 
 _BEYOND: Final = 1 << 63
 
@@ -41,7 +40,7 @@ class ScalarAmounts:
         return name in self._few or name in self._many
 
     def at(self, name: str, row: int) -> int:
-        """The amount of a resource on a row."""
+        """Return the amount of a resource on a row."""
         few = self._few.get(name)
         if few is not None:
             return few.get(row, 0)
@@ -49,7 +48,7 @@ class ScalarAmounts:
         return 0 if column is None else column.item(row)
 
     def of(self, name: str, index: slice | Rows) -> Int64Column:
-        """The amounts of a resource on some rows; may be a view, so do not write to it."""
+        """Return int64 amounts (len(index),) of a resource; possibly a view, do not write to it."""
         column = self._many.get(name)
         if column is None:
             column = np.zeros(self._capacity, dtype=np.int64)
@@ -59,7 +58,7 @@ class ScalarAmounts:
         return picked
 
     def put(self, name: str, row: int, amount: int) -> None:
-        """Set an amount; 0 takes it away."""
+        """Set an amount; 0 removes the entry."""
         column = self._many.get(name)
         if column is not None:
             column[row] = amount
@@ -68,8 +67,8 @@ class ScalarAmounts:
             return
         few = self._few.setdefault(name, {})
         if not -_BEYOND <= amount < _BEYOND:
-            # A column could not hold it. What no machine has wraps around, here as there, so that
-            # it is undone when its pods go.
+            # A column would overflow. Wrap around here as well, so that removing the pods restores
+            # the amount in either form.
             amount = (amount + _BEYOND) % (2 * _BEYOND) - _BEYOND
         if amount:
             few[row] = amount
@@ -82,7 +81,7 @@ class ScalarAmounts:
             del self._few[name]
 
     def add(self, name: str, row: int, amount: int) -> None:
-        """Change an amount."""
+        """Add `amount`, positive or negative, to an amount."""
         column = self._many.get(name)
         if column is not None:
             column[row] += amount
@@ -95,11 +94,11 @@ class ScalarAmounts:
         self.put(name, row, amount)
 
     def add_all(self, amounts: Iterable[tuple[str, int]], row: int, sign: int) -> None:
-        """Add amounts by name (+1), or take them away (-1). None is beyond 64 bits."""
+        """Add (`sign` 1) or subtract (-1) amounts by name, each within 64 bits."""
         few, many = self._few, self._many
         for name, amount in amounts:
             if amount and name not in few and name not in many and self._capacity >= _SCARCE_SHARE:
-                # A pod may have thousands of names that nothing else has.
+                # The quick path for pods with thousands of names that no other pod has.
                 few[name] = {row: sign * amount}
             else:
                 self.add(name, row, sign * amount)
@@ -109,7 +108,7 @@ class ScalarAmounts:
             del self._many[name]
 
     def grow(self, capacity: int) -> None:
-        """Follow the other columns to a greater capacity."""
+        """Make room for `capacity` rows."""
         self._capacity = capacity
         for name, column in list(self._many.items()):
             rows = np.flatnonzero(column)
@@ -129,13 +128,13 @@ class ScalarAmounts:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes the amounts take."""
+        """Estimate of the memory held."""
         return sum(map(sys.getsizeof, self._few.values())) + sum(
             column.nbytes for column in self._many.values()
         )
 
     def nonzero(self) -> dict[tuple[str, int], int]:
-        """Every amount that is not 0, by (name, row)."""
+        """Return every amount other than 0, by (name, row)."""
         found = {(name, row): each for name, few in self._few.items() for row, each in few.items()}
         for name, column in self._many.items():
             rows = np.flatnonzero(column)

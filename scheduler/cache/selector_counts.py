@@ -1,16 +1,15 @@
-"""SelectorCounts: how many pods each selector in use matches, per row (DESIGN section 4).
+"""SelectorCounts: the number of pods per row that match each selector in use.
 
-Pods are grouped by namespace, labels, whether they are being deleted, priority and schedulerName;
-a group knows how many pods it has on each row. A selector that is asked for gets a column, summed
-once over the groups it matches; from then on a pod's coming or going touches the columns of its
-group and nothing else.
+Pods are grouped by namespace, labels, whether they are terminating, priority and schedulerName; a
+group counts its pods per row. The first query of a selector sums its column over the matching
+groups; from then on adding or removing a pod updates only the columns of its group.
 
-A selector that matches no pod, or excludes none, is reduced to what it says of the pods there are,
-and gets no column of its own. The terms of a pod that has very many are summed up in one walk over
-the groups, and nothing is kept.
+Requirements that no present pod, or every present pod, satisfies are removed from a selector
+before it gets a column. The terms of a pod with very many are summed in one walk over the groups,
+without columns.
 
 Invariant, checked by `validate`: groups and columns equal a recount over all placed pods. Columns
-that nobody asked for lately are dropped. The class does not know nodes: rows are the table's.
+are evicted least recently used first. Rows are those of the node table; nodes are not known here.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _ABOUT_VALUES: Final = (IN, NOT_IN)
 _NEED_LABEL: Final = (IN, EXISTS)
 
 MANY_LABELS: Final = 64
-"""A group with more labels is in no index by label, but looked at for every new column."""
+"""A group with more labels is not indexed by label but compared with every new column."""
 
 _BYTES_PER_COLUMN: Final = 1200
-"""A column without its counts and requirements; measured, as the following."""
+"""A column without its counts and requirements; measured, as are the following."""
 _BYTES_PER_REQUIREMENT: Final = 900
 _BYTES_PER_TEXT: Final = 150
 """A value of a requirement, or the name of a namespace."""
@@ -55,7 +54,7 @@ _ColumnKey = tuple[tuple[PodTerm, ...], bool, PotentialVictims | None]
 
 
 class _Group:
-    """Pods that no selector and no preemption can tell apart."""
+    """Pods that no selector and no `PotentialVictims` distinguishes."""
 
     __slots__ = (
         "columns",
@@ -82,7 +81,7 @@ class _Group:
 
 
 class _Column:
-    """The count per row of one conjunction of terms."""
+    """Pods per row that match a conjunction of terms."""
 
     __slots__ = ("among", "counts", "needed", "selector_bytes", "terminating", "terms")
 
@@ -94,16 +93,16 @@ class _Column:
         capacity: int,
     ) -> None:
         self.terms = terms
-        #: Whether pods being deleted count.
+        #: Whether terminating pods count.
         self.terminating = terminating
         #: None: pods of every priority and schedulerName count.
         self.among = among
         self.counts: Int32Column = np.zeros(capacity, dtype=np.int32)
-        #: What it holds besides the counts.
+        #: Estimate of the memory besides the counts.
         self.selector_bytes = _BYTES_PER_COLUMN + sum(map(_size_of, terms))
-        told = [selector.needed_labels for _, selector in terms]
-        #: Labels of which every pod counted has one; None where nobody knows.
-        self.needed = min((each for each in told if each is not None), key=len, default=None)
+        needs = [selector.needed_labels for _, selector in terms]
+        #: Labels of which every counted pod has at least one; None if there are no such labels.
+        self.needed = min((each for each in needs if each is not None), key=len, default=None)
 
     def matches(self, group: _Group) -> bool:
         if group.terminating and not self.terminating:
@@ -121,7 +120,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class SelectorStatistics:
-    """Sizes, and how columns fared since start."""
+    """Sizes, and misses and evictions of columns since start."""
 
     groups: int
     columns: int
@@ -139,16 +138,16 @@ class SelectorCounts:
         self._groups: dict[_Key, _Group] = {}
         self._by_namespace: dict[str, dict[_Key, _Group]] = {}
         self._by_label: dict[Label, dict[_Key, _Group]] = {}
-        #: Label key to the number of groups that have it.
+        #: Label key to the number of indexed groups that have it.
         self._keys: dict[str, int] = {}
         self._nothing: Int32Column = np.zeros(capacity, dtype=np.int32)
-        #: Columns by the labels they need, and those without any: a thousand selectors, each for
-        #: another label, need not be held against a thousand groups.
+        #: Columns by each label they need; None for columns without. So a new group is compared
+        #: with few of a thousand selectors about different labels.
         self._by_need: dict[Label | None, dict[_Column, None]] = {}
-        #: Groups with `MANY_LABELS`.
+        #: Groups with more than `MANY_LABELS` labels.
         self._many_labels: dict[_Key, _Group] = {}
         self._columns: OrderedDict[_ColumnKey, _Column] = OrderedDict()
-        #: Of columns, counts left out.
+        #: Sum of the columns' `selector_bytes`.
         self._selector_bytes = 0
         self._misses = 0
         self._evictions = 0
@@ -168,7 +167,7 @@ class SelectorCounts:
     def remove(self, pod: Pod, row: int) -> None:
         """Stop counting a pod, given with the labels it was counted with."""
         group = self._groups[_key_of(pod)]
-        # The very object: an equal key is compared byte by byte, for each of its labels.
+        # The key object of the group: dicts compare it by identity, an equal one byte by byte.
         key = group.key
         add_count(group.rows, row, -1)
         for column in group.columns:
@@ -194,7 +193,10 @@ class SelectorCounts:
     def counts(
         self, terms: Sequence[PodTerm], *, terminating: bool, among: PotentialVictims | None = None
     ) -> Int32Column:
-        """(capacity,): pods per row that match every term; to be read only, before a pod comes."""
+        """Count the pods per row that match every term; (capacity,), live, read only.
+
+        `terminating`: count terminating pods, too. `among`: count only potential victims.
+        """
         key = (tuple(terms), terminating, among)
         column = self._columns.get(key)
         if column is None:
@@ -211,9 +213,9 @@ class SelectorCounts:
     def summed(
         self, terms: ManyTerms, *, among: PotentialVictims | None = None
     ) -> tuple[Int64Column, Int64Column]:
-        """(capacity,) each: pods per row, once for each term that matches, and with its weight.
+        """Count pods per row once for each matching term, and with the term's weight.
 
-        Terminating ones included. Not remembered.
+        (capacity,) each, terminating pods included. Not cached.
         """
         rows: list[int] = []
         numbers: list[int] = []
@@ -229,37 +231,37 @@ class SelectorCounts:
                     rows += group.rows
                     numbers += [pods * number for pods in group.rows.values()]
                     weights += [pods * weight for pods in group.rows.values()]
-        return self._added_up(rows, numbers), self._added_up(rows, weights)
+        return self._sums(rows, numbers), self._sums(rows, weights)
 
-    def _added_up(self, rows: list[int], amounts: list[int]) -> Int64Column:
+    def _sums(self, rows: list[int], amounts: list[int]) -> Int64Column:
         index = np.array(rows, dtype=np.intp)
-        # float64 is exact up to 2**53.
-        added: Int64Column = np.bincount(index, amounts, self._capacity).astype(np.int64)
-        return added
+        # bincount sums in float64, which is exact up to 2**53.
+        sums: Int64Column = np.bincount(index, amounts, self._capacity).astype(np.int64)
+        return sums
 
     def _reduced(self, terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...] | None:
-        """Terms that say the same of the pods there are; None when these match no pod."""
+        """Drop requirements that all present pods satisfy; None if no present pod can match."""
         reduced: dict[PodTerm, None] = {}
         for namespaces, selector in terms:
             if selector.nothing or (
                 namespaces is not None and namespaces.isdisjoint(self._by_namespace)
             ):
                 return None
-            told = [self._tells_apart(each) for each in selector.requirements]
-            if None in told:
+            selective = [self._is_selective(each) for each in selector.requirements]
+            if None in selective:
                 return None
             kept = selector
-            if not all(told):
+            if not all(selective):
                 kept = CompiledLabelSelector(
                     each
-                    for each, matters in zip(selector.requirements, told, strict=True)
+                    for each, matters in zip(selector.requirements, selective, strict=True)
                     if matters
                 )
             reduced[PodTerm(namespaces, kept)] = None
         return tuple(reduced)
 
-    def _tells_apart(self, requirement: Requirement) -> bool | None:
-        """Whether pods there are may differ in it; None: none satisfies it, False: all do."""
+    def _is_selective(self, requirement: Requirement) -> bool | None:
+        """Whether present pods may differ in it; False: all satisfy it, None: none does."""
         key, operator = requirement.key, requirement.operator
         if operator in _ABOUT_VALUES:
             labels = self._by_label
@@ -315,9 +317,9 @@ class SelectorCounts:
         return column
 
     def _candidates(self, column: _Column) -> Iterable[_Group]:
-        """Groups with a label that the column needs, or of the namespaces that all terms allow."""
+        """Return the groups with a needed label, or else of the namespaces that all terms allow."""
         if column.needed is not None:
-            # No label twice in one group: its keys are unique, and so are those of one requirement.
+            # No group appears twice: the needed labels share one key, and a group has it once.
             return [
                 *(
                     each
@@ -337,7 +339,7 @@ class SelectorCounts:
         ]
 
     def _drop_beyond_limit(self) -> None:
-        # The newest column stays whatever it weighs: its reader holds it.
+        # The newest column stays whatever its size: the caller is about to read it.
         while len(self._columns) > 1 and self._nbytes > self._max_bytes:
             _, dropped = self._columns.popitem(last=False)
             self._selector_bytes -= dropped.selector_bytes
@@ -355,7 +357,7 @@ class SelectorCounts:
     # -- inspection ------------------------------------------------------------------------------
 
     def statistics(self) -> SelectorStatistics:
-        """Current sizes."""
+        """Return current sizes."""
         return SelectorStatistics(
             groups=len(self._groups),
             columns=len(self._columns),
@@ -365,7 +367,7 @@ class SelectorCounts:
         )
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
-        """Every difference from a recount over (row, pod), as a sentence."""
+        """Yield a sentence for every difference from a recount over (row, pod)."""
         expected = SelectorCounts(self._capacity)
         for row, pod in placed:
             expected.add(pod, row)

@@ -1,9 +1,8 @@
-"""TermBlock: thousands of affinity terms, of one owner or of several, as a few arrays.
+"""TermBlock: thousands of affinity terms, of one or several owners, as a few arrays.
 
-A pod may have 7,000 terms, each about other labels. As objects they take ten times the pod's JSON;
-here a term with one label takes about 40 bytes, and all are held against a pod in one pass.
-
-Namespaces are compared by hash, as labels are: see `scheduler/api/hashed_conditions.py`.
+A pod may have 7,000 terms with different labels. As objects they take ten times the memory of the
+pod's JSON; here a term with one label takes about 40 bytes, and a pod is matched with all terms in
+one pass. Namespaces, like labels, are compared by hash: see `scheduler/api/hashed_conditions.py`.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.api.hashed_conditions import Conditions, HashedLabels, consecutive, places
+from scheduler.api.hashed_conditions import Conditions, HashedLabels, consecutive, renumbered
 from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.framework.nodes import BoolColumn, Int32Column, Int64Column, TermKind
 
 TermClass = tuple[TermKind, str]
-"""Kind and topology key: what of a matching term counts, besides its weight."""
+"""Kind and topology key of a term."""
 
 ClassMatch = tuple[TermClass, Int64Column]
-"""A class, and per owner the number of its terms that match, or the sum of their weights."""
+"""A class, and (owners,): the number of matching terms, or the sum of their weights."""
 
 _PREFERRED = (TermKind.PREFERRED, TermKind.PREFERRED_ANTI)
 
 
 class HashedPod:
-    """A pod that is asked about; hashed once for all blocks."""
+    """The pod to match, hashed once for all blocks."""
 
     __slots__ = ("labels", "namespace", "namespace_labels")
 
@@ -41,30 +40,32 @@ class HashedPod:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermBlock:
-    """Terms by number, of owners by number."""
+    """Immutable arrays of terms; terms and owners are numbered from 0."""
 
     owners: int
-    """How many there are."""
+    """Number of owners."""
     owner_of: Int32Column
+    """(terms,): number of the owner."""
     classes: tuple[TermClass, ...]
-    """Each distinct one once."""
+    """Distinct classes."""
     class_of: Int32Column
+    """(terms,): index into `classes`."""
     amounts: Int32Column
-    """What a match counts: the weight of a preferred term, else 1."""
+    """(terms,): the weight of a preferred term, else 1."""
     on_pods: Conditions
     nothing: BoolColumn
-    """Whether a term matches no pod at all."""
+    """(terms,): whether the term matches no pod at all."""
     named: Int64Column
-    """Hashes of the namespaces that terms list."""
+    """(names,): hashes of the namespaces that terms list."""
     named_terms: Int32Column
-    """The terms that list them."""
+    """(names,): the term that lists it."""
     selecting: BoolColumn | None
-    """Whether a term selects namespaces by their labels; None where none does."""
+    """(terms,): whether the term selects namespaces by label; None if no term does."""
     on_namespaces: Conditions
 
     @classmethod
     def of(cls, terms: Sequence[tuple[TermKind, int, AffinityTerm]]) -> TermBlock:
-        """The terms of one owner, in the order given, with their weights."""
+        """Build the block of one owner from (kind, weight, term)."""
         count = len(terms)
         numbers: dict[TermClass, int] = {}
         classes = [
@@ -94,7 +95,7 @@ class TermBlock:
         )
 
     def joined(self, other: TermBlock) -> TermBlock:
-        """The terms and owners of both, those of the other numbered after these."""
+        """Return a block of both, with terms and owners of `other` numbered after these."""
         numbers = {known: number for number, known in enumerate(self.classes)}
         classes = [numbers.setdefault(known, len(numbers)) for known in other.classes]
         selecting = [
@@ -119,7 +120,7 @@ class TermBlock:
         )
 
     def without(self, owner: int) -> TermBlock:
-        """The same without one owner; those after it are numbered anew."""
+        """Return the block without one owner; later owners are renumbered."""
         kept = self.owner_of != owner
         left = self.owner_of[kept]
         found, class_of = np.unique(self.class_of[kept], return_inverse=True)
@@ -133,7 +134,7 @@ class TermBlock:
             on_pods=self.on_pods.of_terms(kept),
             nothing=self.nothing[kept],
             named=self.named[keep_name],
-            named_terms=places(kept)[self.named_terms[keep_name]],
+            named_terms=renumbered(kept)[self.named_terms[keep_name]],
             selecting=None if self.selecting is None else _or_none(self.selecting[kept]),
             on_namespaces=self.on_namespaces.of_terms(kept),
         )
@@ -143,7 +144,7 @@ class TermBlock:
 
     @property
     def selects_namespaces(self) -> bool:
-        """Whether an answer depends on the labels of the pod's namespace."""
+        """Whether a match depends on the labels of the pod's namespace."""
         return self.selecting is not None
 
     @property
@@ -156,38 +157,38 @@ class TermBlock:
         held = sum(each.nbytes for each in arrays) + sum(150 + len(key) for _, key in self.classes)
         return held + self.on_pods.nbytes + self.on_namespaces.nbytes
 
-    def mentioned(self, pod: HashedPod) -> bytes | None:
-        """What of a pod matters here: equal for pods that `matching` answers alike.
+    def cache_key(self, pod: HashedPod) -> bytes | None:
+        """Return a cache key, equal for pods with the same result of `matching`.
 
-        None: no term is about the pod's namespace. Far cheaper than `matching`, for what terms
-        say of labels is about few labels of an ordinary pod.
+        None: no term covers the pod's namespace. Far cheaper than `matching`: terms mention few
+        labels of an ordinary pod.
         """
         named = bool((self.named == pod.namespace).any())
         if self.selecting is None:
             if not named:
                 return None
-            return pod.namespace.to_bytes(8, "big", signed=True) + self.on_pods.mentioned(
+            return pod.namespace.to_bytes(8, "big", signed=True) + self.on_pods.cache_key(
                 pod.labels
             )
         namespace = pod.namespace.to_bytes(8, "big", signed=True) if named else b""
-        parts = (self.on_pods.mentioned(pod.labels), namespace)
-        return b"||".join((*parts, self.on_namespaces.mentioned(pod.namespace_labels)))
+        parts = (self.on_pods.cache_key(pod.labels), namespace)
+        return b"||".join((*parts, self.on_namespaces.cache_key(pod.namespace_labels)))
 
     def matching(self, pod: HashedPod, counting: BoolColumn) -> list[ClassMatch]:
-        """The classes with terms that match a pod, of those for which `counting` is true."""
-        spoken: BoolColumn = np.zeros(len(self), dtype=np.bool_)
-        spoken[self.named_terms[self.named == pod.namespace]] = True
+        """Return the classes with matching terms, of those whose entry in `counting` is True."""
+        matches: BoolColumn = np.zeros(len(self), dtype=np.bool_)
+        matches[self.named_terms[self.named == pod.namespace]] = True
         if self.selecting is not None:
-            spoken |= self.selecting & self.on_namespaces.hold(pod.namespace_labels)
-        spoken &= counting[self.class_of]
-        if not spoken.any():
+            matches |= self.selecting & self.on_namespaces.hold(pod.namespace_labels)
+        matches &= counting[self.class_of]
+        if not matches.any():
             return []
-        spoken &= ~self.nothing
-        spoken &= self.on_pods.hold(pod.labels)
-        found, place = np.unique(self.class_of[spoken], return_inverse=True)
-        # One sum for each pair of a class and an owner; float64 is exact up to 2**53.
-        pairs = place * self.owners + self.owner_of[spoken]
-        sums = np.bincount(pairs, self.amounts[spoken], len(found) * self.owners)
+        matches &= ~self.nothing
+        matches &= self.on_pods.hold(pod.labels)
+        found, position = np.unique(self.class_of[matches], return_inverse=True)
+        # One sum per pair of class and owner, in float64, which is exact up to 2**53.
+        pairs = position * self.owners + self.owner_of[matches]
+        sums = np.bincount(pairs, self.amounts[matches], len(found) * self.owners)
         per_class = sums.astype(np.int64).reshape(len(found), self.owners)
         return [
             (self.classes[index], amounts)

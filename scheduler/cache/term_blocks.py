@@ -1,11 +1,11 @@
-"""TermBlocks: the affinity terms of owners that have very many, or very many others like them.
+"""TermBlocks: affinity terms that are too many to be matched one by one.
 
-2,500 pods with 64 terms each may all be about every pod of the cluster. Held against a pod one by
-one, and counted one by one, they take seconds. Here a few thousand terms of many owners make one
-block of arrays; a block remembers what it answered to a kind of pods until one of its owners comes
-or goes, and what all blocks say is added up per kind of term and topology key.
+2,500 pods with 64 terms each may all select every pod of the cluster; matching and counting them
+one by one takes seconds. Here a few thousand terms of many owners form one block of arrays. A block
+caches its matches per kind of pod until an owner is added or removed, and the counts of all blocks
+are summed per kind of term and topology key.
 
-An owner is what identical pods share: their terms, priority and schedulerName.
+An owner stands for identical pods: their common terms, priority and schedulerName.
 """
 
 from __future__ import annotations
@@ -21,31 +21,30 @@ from scheduler.cache.term_block import ClassMatch, HashedPod, TermBlock, TermCla
 from scheduler.framework.nodes import BoolColumn, Int64Column, PotentialVictims, TermKind
 
 MAX_BLOCK_TERMS: Final = 4096
-"""Terms of a block with several owners: all are looked at again when one of these comes or goes."""
+"""Terms in a block of several owners; all are matched again when an owner is added or removed."""
 MAX_BLOCK_OWNERS: Final = 256
-"""What it takes to put a block together again grows with them."""
+"""Owners in a block; the cost of rebuilding it grows with them."""
 
-_MAX_ANSWER_BYTES: Final = 256 << 10
-"""Of what a block remembers."""
-_BYTES_PER_ANSWER: Final = 300
+_MAX_CACHE_BYTES: Final = 256 << 10
+"""Bytes of cached matches per block."""
+_BYTES_PER_RESULT: Final = 300
 _BYTES_PER_MATCH: Final = 200
 _BYTES_PER_OWNER: Final = 400
 _MIN_ENTRIES: Final = 1024
-"""Entries below which it is not worth adding up those of the same owner and row."""
+"""Entries below which those of the same owner and row are not merged."""
 
 _Entries = NDArray[np.int32]
-"""(3, n): owner, row, and pods more or less there."""
-
+"""(3, n): owner, row, and the change of its number of pods."""
 
 NO_TERMS: Final = TermBlock.of(())
 
 
 class NodeKeys(Protocol):
-    """The label keys that nodes have."""
+    """The label keys of nodes."""
 
     @property
     def version(self) -> int:
-        """Another whenever a key came or went."""
+        """Changes whenever a key appears or disappears."""
         ...
 
     def has(self, key: str) -> bool:
@@ -62,34 +61,41 @@ class BlockOwner:
         self.priority, self.scheduler_name = band
         self.selects_namespaces = terms.selects_namespaces
         self.block = block
-        #: Its place in the block.
+        #: Its number in the block.
         self.number = len(block.owners)
 
     def change(self, row: int, by: int) -> None:
-        """Pods of this owner came to a row, or left it."""
+        """Add `by` to the owner's pods on a row."""
         self.block.change(self.number, row, by)
 
 
 class _Block:
-    """Terms of some owners, and where the pods of these are."""
+    """Terms of some owners, and the rows of their pods."""
 
     __slots__ = (
-        "_answers", "_arrived", "_counting", "_entries", "_index", "_keys_version",
-        "_worth_adding_up", "owners", "terms",
+        "_counting",
+        "_entries",
+        "_index",
+        "_keys_version",
+        "_matches",
+        "_merge_at",
+        "_pending",
+        "owners",
+        "terms",
     )  # fmt: skip
 
     def __init__(self, index: TermBlocks) -> None:
         self._index = index
         self.owners: list[BlockOwner] = []
         self.terms = NO_TERMS
-        #: (classes,): whether nodes have the topology key; as of a version of the nodes' keys.
+        #: (classes,): whether any node has the topology key, as of `_keys_version`.
         self._counting: BoolColumn | None = None
         self._keys_version = -1
-        self._answers: BoundedCache[bytes, list[ClassMatch]] = BoundedCache(_MAX_ANSWER_BYTES)
+        self._matches: BoundedCache[bytes, list[ClassMatch]] = BoundedCache(_MAX_CACHE_BYTES)
         self._entries: _Entries = np.zeros((3, 0), dtype=np.int32)
-        #: What is not in `_entries` yet.
-        self._arrived: list[tuple[int, int, int]] = []
-        self._worth_adding_up = _MIN_ENTRIES
+        #: Entries to be appended to `_entries`.
+        self._pending: list[tuple[int, int, int]] = []
+        self._merge_at = _MIN_ENTRIES
 
     # -- owners ----------------------------------------------------------------------------------
 
@@ -102,8 +108,8 @@ class _Block:
         self._changed()
 
     def leave(self, owner: BlockOwner) -> None:
-        """Forget an owner without pods."""
-        self._add_up()
+        """Remove an owner without pods."""
+        self._merge()
         number = owner.number
         self._entries[0][self._entries[0] > number] -= 1
         self.terms = self.terms.without(number)
@@ -113,73 +119,73 @@ class _Block:
         self._changed()
 
     def _changed(self) -> None:
-        self._answers.clear()
+        self._matches.clear()
         self._counting = None
 
     # -- pods ------------------------------------------------------------------------------------
 
     def change(self, owner: int, row: int, by: int) -> None:
-        self._arrived.append((owner, row, by))
+        self._pending.append((owner, row, by))
         self._index.version += 1
 
     def entries(self) -> _Entries:
-        """Where the pods are; several entries of one owner and row add up."""
-        if self._arrived:
-            arrived = np.array(self._arrived, dtype=np.int32).T
-            self._arrived.clear()
-            self._entries = np.concatenate([self._entries, arrived], axis=1)
-            if self._entries.shape[1] > self._worth_adding_up:
-                self._add_up()
-                self._worth_adding_up = max(_MIN_ENTRIES, 2 * self._entries.shape[1])
+        """Return the entries; those of the same owner and row are to be summed."""
+        if self._pending:
+            pending = np.array(self._pending, dtype=np.int32).T
+            self._pending.clear()
+            self._entries = np.concatenate([self._entries, pending], axis=1)
+            if self._entries.shape[1] > self._merge_at:
+                self._merge()
+                self._merge_at = max(_MIN_ENTRIES, 2 * self._entries.shape[1])
         return self._entries
 
-    def _add_up(self) -> None:
-        owner, row, pods = self.entries() if self._arrived else self._entries
-        found, place = np.unique((owner.astype(np.int64) << 32) | row, return_inverse=True)
-        left = np.bincount(place, pods, len(found)).astype(np.int32)
+    def _merge(self) -> None:
+        owner, row, pods = self.entries() if self._pending else self._entries
+        found, position = np.unique((owner.astype(np.int64) << 32) | row, return_inverse=True)
+        left = np.bincount(position, pods, len(found)).astype(np.int32)
         found, left = found[left != 0], left[left != 0]
         self._entries = np.stack(
             [(found >> 32).astype(np.int32), (found & 0xFFFFFFFF).astype(np.int32), left]
         )
 
     def pods(self) -> dict[tuple[int, int], int]:
-        """By owner and row, without zeros."""
-        self._add_up()
+        """Return the number of pods by (owner, row), without zeros."""
+        self._merge()
         return {(owner, row): pods for owner, row, pods in self._entries.T.tolist()}
 
     # -- terms -----------------------------------------------------------------------------------
 
     def matching(self, pod: HashedPod) -> Sequence[ClassMatch]:
-        """Per kind and topology key, what of each owner's terms matches a pod."""
+        """Return, per kind and topology key, the matching terms of each owner."""
         terms = self.terms
-        mentioned = terms.mentioned(pod)
-        if mentioned is None:
+        key = terms.cache_key(pod)
+        if key is None:
             return ()
         keys = self._index.node_keys
         if self._keys_version != keys.version:
             self._keys_version = keys.version
             self._changed()
-        answer = self._answers.get(mentioned)
-        if answer is None:
+        found = self._matches.get(key)
+        if found is None:
             if self._counting is None:
-                counting = [keys.has(key) for _, key in terms.classes]
+                counting = [keys.has(topology) for _, topology in terms.classes]
                 self._counting = np.array(counting, dtype=np.bool_)
-            answer = terms.matching(pod, self._counting)
-            nbytes = _BYTES_PER_ANSWER + len(mentioned)
-            nbytes += sum(_BYTES_PER_MATCH + each.nbytes for _, each in answer)
-            self._answers.put(mentioned, answer, nbytes)
-        return answer
+            found = terms.matching(pod, self._counting)
+            nbytes = _BYTES_PER_RESULT + len(key)
+            nbytes += sum(_BYTES_PER_MATCH + each.nbytes for _, each in found)
+            self._matches.put(key, found, nbytes)
+        return found
 
     @property
     def nbytes(self) -> int:
         owners = _BYTES_PER_OWNER * len(self.owners)
-        return owners + self.terms.nbytes + self._answers.nbytes + self._entries.nbytes
+        return owners + self.terms.nbytes + self._matches.nbytes + self._entries.nbytes
 
 
 class TermsOfBlocks:
-    """Matching terms of one kind and topology key, of any number of owners; an `ExistingPodTerm`.
+    """Matching terms of one kind and topology key together; implements `ExistingPodTerm`.
 
-    A pod counts once for each of its terms, with the weights of preferred ones.
+    A pod counts once for each of its terms, preferred terms with their weights.
     """
 
     __slots__ = ("_counts", "_index", "_parts", "_version", "kind", "topology_key", "weight")
@@ -196,53 +202,53 @@ class TermsOfBlocks:
 
     @property
     def counts(self) -> Int64Column:
-        """(capacity,): pods per row, each with the amount of its terms; to be read only."""
+        """(capacity,): pods per row, each times the amount of its terms; read only."""
         if self._counts is None or self._version != self._index.version:
             self._version = self._index.version
-            self._counts = self._added_up()
+            self._counts = self._sums()
         return self._counts
 
     @property
     def rows(self) -> Mapping[int, int]:
-        """As `counts`, by row and without zeros."""
+        """`counts` by row, without zeros."""
         counts = self.counts
         found = np.flatnonzero(counts)
         return dict(zip(found.tolist(), counts[found].tolist(), strict=True))
 
     @property
     def row_count(self) -> int:
-        """How many rows there are at most."""
+        """An upper bound of the number of rows."""
         return sum(block.entries().shape[1] for block, _ in self._parts)
 
-    def _added_up(self) -> Int64Column:
+    def _sums(self) -> Int64Column:
         rows, amounts = [], []
         for block, per_owner in self._parts:
             owner, row, pods = block.entries()
             rows.append(row)
             amounts.append(pods * per_owner[owner])
         capacity = self._index.capacity
-        # float64 is exact up to 2**53.
-        added = np.bincount(np.concatenate(rows), np.concatenate(amounts), capacity)
-        counts: Int64Column = added.astype(np.int64)
+        # bincount sums in float64, which is exact up to 2**53.
+        sums = np.bincount(np.concatenate(rows), np.concatenate(amounts), capacity)
+        counts: Int64Column = sums.astype(np.int64)
         return counts
 
     @property
     def nbytes(self) -> int:
         """Estimate of the memory held, the column included."""
         owners = sum(8 * len(per_owner) for _, per_owner in self._parts)
-        return _BYTES_PER_ANSWER + owners + 8 * self._index.capacity
+        return _BYTES_PER_RESULT + owners + 8 * self._index.capacity
 
 
 class TermBlocks:
-    """All blocks."""
+    """All blocks, and the matches over them."""
 
     __slots__ = ("_blocks", "_selecting", "capacity", "node_keys", "version")
 
     def __init__(self, capacity: int, node_keys: NodeKeys) -> None:
         self.capacity = capacity
-        #: Terms about a topology that no node has are no answer.
+        #: Terms with a topology key that no node has never match.
         self.node_keys = node_keys
-        #: Grows whenever a pod comes or goes.
+        #: Incremented whenever a pod is added or removed.
         self.version = 0
         self._blocks: list[_Block] = []
         #: Owners with terms that select namespaces by label.
@@ -250,11 +256,11 @@ class TermBlocks:
 
     @property
     def selects_namespaces(self) -> bool:
-        """Whether an answer depends on the labels of the pod's namespace."""
+        """Whether a match depends on the labels of the pod's namespace."""
         return self._selecting > 0
 
     def add(self, terms: TermBlock, band: tuple[int, str]) -> BlockOwner:
-        """Take in an owner, without pods."""
+        """Add an owner, without pods."""
         block = next((each for each in self._blocks if each.has_room(len(terms))), None)
         if block is None:
             block = _Block(self)
@@ -265,7 +271,7 @@ class TermBlocks:
         return owner
 
     def remove(self, owner: BlockOwner) -> None:
-        """Forget an owner whose pods are gone."""
+        """Remove an owner without pods."""
         owner.block.leave(owner)
         self._selecting -= owner.selects_namespaces
         if not owner.block.owners:
@@ -277,7 +283,7 @@ class TermBlocks:
         self.version += 1
 
     def matching(self, pod: HashedPod, among: PotentialVictims | None) -> list[TermsOfBlocks]:
-        """The terms that match a pod; of some owners, or of all."""
+        """Return the terms that match a pod; with `among` only those of potential victims."""
         parts: dict[TermClass, list[tuple[_Block, Int64Column]]] = {}
         for block in self._blocks:
             found = block.matching(pod)
@@ -289,7 +295,7 @@ class TermBlocks:
         return [TermsOfBlocks(of_class, each, self) for of_class, each in parts.items()]
 
     def anti_terms_of(self, owner: BlockOwner, pod: HashedPod) -> Mapping[str, int]:
-        """By topology key: required anti-affinity terms of an owner that match a pod."""
+        """Count required anti-affinity terms of an owner that match a pod, by topology key."""
         found = {
             key: int(per_owner[owner.number])
             for (kind, key), per_owner in owner.block.matching(pod)
@@ -298,7 +304,7 @@ class TermBlocks:
         return {key: number for key, number in found.items() if number}
 
     def validate(self, placed: Mapping[BlockOwner, Mapping[int, int]]) -> Iterable[str]:
-        """Every difference from the rows that the owners' pods are on, as a sentence."""
+        """Yield a sentence for every difference from the rows of the owners' pods."""
         counted: dict[BlockOwner, dict[int, int]] = {}
         for block in self._blocks:
             for (number, row), pods in block.pods().items():
@@ -321,7 +327,7 @@ class TermBlocks:
 
 
 def _included(owners: Iterable[BlockOwner], among: PotentialVictims) -> Int64Column:
-    """(owners,): 1 for those that are among the removable, else 0."""
+    """(owners,): 1 for potential victims, else 0."""
     return np.array(
         [among.includes(each.priority, each.scheduler_name) for each in owners], dtype=np.int64
     )

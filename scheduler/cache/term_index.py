@@ -1,10 +1,10 @@
-"""TermIndex: the affinity terms of placed pods, identical ones counted together (DESIGN section 4).
+"""TermIndex: the affinity terms of placed pods, identical ones counted together.
 
-A cycle asks which terms speak of its pod; the answer is found per distinct term, never per pod, and
-remembered until a distinct term comes or goes. A term that is read gets a column of pods per row,
-kept up to date after. That is right for a few terms, each about few pods. Terms of a pod that has
-very many, and terms beside very many others that an index by label cannot tell apart, are kept in
-blocks: see `term_blocks`.
+A cycle looks up the terms that match its pod. The lookup costs time per distinct term, never per
+pod, and its result is cached until a distinct term is added or removed. A term whose counts are
+read gets a column of pods per row, which is then kept up to date. This suits terms that are few and
+selective. Terms of pods that have very many, and terms that share their index entry with very many
+others, are kept in blocks: see `term_blocks`.
 
 Invariant, checked by `validate`: terms and their counts equal a recount over all placed pods.
 """
@@ -30,35 +30,36 @@ from scheduler.cache.term_blocks import BlockOwner, NodeKeys, TermBlocks, TermsO
 from scheduler.framework.nodes import ExistingPodTerm, Int32Column, PotentialVictims, TermKind
 
 MAX_COLUMNS: Final = 512
-_MAX_ANSWER_BYTES: Final = 8 << 20
-_BYTES_PER_ANSWER: Final = 1000
+"""Columns of counts; the least recently read is dropped."""
+_MAX_CACHE_BYTES: Final = 8 << 20
+_BYTES_PER_RESULT: Final = 1000
 _BYTES_PER_MATCH: Final = 100
 _BYTES_PER_TERM: Final = 1600
 """Measured for a term with one label and one namespace."""
 
 MANY_TERMS: Final = 16
-"""A signature with more terms keeps them in a block. What people write has one to five."""
+"""A signature with more terms has them in a block. Workloads have one to five."""
 
 MANY_VALUES: Final = 512
-"""The same for the values and namespaces that all its terms list: one term may have 14,000 values,
-which take 2 MB as texts and 0.2 MB in a block."""
+"""A signature whose terms list more values and namespaces has them in a block: one term may have
+14,000 values, which take 2 MB as strings and 0.2 MB in a block."""
 
 MANY_ALIKE: Final = 64
-"""The same where so many terms that are kept need the same label, or none: all of them are held
-against a pod with that label, and all may match."""
+"""A term goes into a block if its index entry has this many terms already: all of these would be
+matched one by one with every pod that has the label."""
 
 _TermKey = tuple[TermKind, int, AffinityTerm, int, str]
-"""Kind, weight, term, and of its owners priority and schedulerName."""
+"""Kind, weight, term, and priority and schedulerName of its owners."""
 _ListedTerm = tuple[TermKind, int, AffinityTerm]
 """Kind, weight, term."""
 _OwnerKey = tuple[PodSignature, str]
 _Need = tuple[str | None, tuple[str, str] | None]
 """A namespace, None for any; and a label, None for any."""
-_Answer = tuple[ExistingPodTerm, ...]
+_Matches = tuple[ExistingPodTerm, ...]
 
 
 class _Term:
-    """One distinct term and the pods that have it; implements `framework.ExistingPodTerm`."""
+    """A distinct term and the pods that have it; implements `framework.ExistingPodTerm`."""
 
     __slots__ = (
         "_counts", "_index", "key", "kind", "priority", "rows", "scheduler_name", "term",
@@ -76,22 +77,22 @@ class _Term:
 
     @property
     def row_count(self) -> int:
-        """How many rows there are."""
+        """Number of `rows`."""
         return len(self.rows)
 
     @property
     def counts(self) -> Int32Column:
-        """(capacity,): pods per row that have the term; live, to be read only."""
+        """(capacity,): pods per row that have the term; live, read only."""
         if self._counts is None:
-            self._counts = self._made()
+            self._counts = self._column()
         self._index.used(self)
         return self._counts
 
     def consistent(self) -> bool:
-        """Whether the column, if there is one, says what `rows` says."""
-        return self._counts is None or np.array_equal(self._counts, self._made())
+        """Whether the column, if there is one, equals `rows`."""
+        return self._counts is None or np.array_equal(self._counts, self._column())
 
-    def _made(self) -> Int32Column:
+    def _column(self) -> Int32Column:
         counts = np.zeros(self._index.capacity, dtype=np.int32)
         for row, count in self.rows.items():
             counts[row] = count
@@ -107,7 +108,7 @@ class _Term:
 
 
 class _Owner:
-    """What pods of one signature and namespace own: some terms, or a place in a block."""
+    """The pods of one signature and namespace: their terms, or their owner in a block."""
 
     __slots__ = ("in_block", "pods", "terms")
 
@@ -129,9 +130,9 @@ class TermStatistics:
     """Sizes of a `TermIndex`."""
 
     terms: int
-    """Distinct terms, those in blocks left out."""
+    """Distinct terms outside of blocks."""
     blocks: int
-    """Arrays of terms that are very many."""
+    """Number of blocks."""
     block_terms: int
     bytes: int
     """Estimate of the memory held."""
@@ -142,20 +143,20 @@ class TermIndex:
 
     def __init__(self, capacity: int, node_keys: NodeKeys) -> None:
         self.capacity = capacity
-        #: Terms about a topology that no node has are no answer.
+        #: Terms with a topology key that no node has never match.
         self.node_keys = node_keys
         self._owners: dict[_OwnerKey, _Owner] = {}
         self._terms: dict[_TermKey, _Term] = {}
-        #: Terms by each namespace they list, or None where they select namespaces by label; and by
-        #: the labels they need, or None: others need not be held against a pod.
+        #: Terms by (namespace, label) that a matching pod must have; None for any namespace (the
+        #: term selects namespaces by label), and for any label (the selector needs none).
         self._by_need: dict[_Need, dict[_TermKey, _Term]] = {}
-        #: How many of them select namespaces by label.
+        #: Number of terms that select namespaces by label.
         self._selecting = 0
         self._blocks = TermBlocks(capacity, node_keys)
         self._columns: OrderedDict[int, _Term] = OrderedDict()
-        self._answers: BoundedCache[tuple[object, ...], _Answer]
-        self._answers = BoundedCache(_MAX_ANSWER_BYTES)
-        #: Of the nodes' label keys, which the answers follow from.
+        self._matches: BoundedCache[tuple[object, ...], _Matches]
+        self._matches = BoundedCache(_MAX_CACHE_BYTES)
+        #: Version of the nodes' label keys for which the cached matches hold.
         self._keys_version = node_keys.version
 
     # -- pods ------------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class TermIndex:
         owner.change(row, 1)
 
     def remove(self, pod: Pod, row: int) -> None:
-        """Stop counting the terms of a pod, given with the signature it was counted with."""
+        """Stop counting the terms of a pod, which has the signature it was counted with."""
         if not self._owners:
             return
         key = (pod.signature, pod.metadata.namespace)
@@ -187,7 +188,7 @@ class TermIndex:
         if not owner.pods:
             del self._owners[key]
             if owner.in_block is not None:
-                self._answers.clear()
+                self._matches.clear()
                 self._blocks.remove(owner.in_block)
 
     def grow(self, capacity: int) -> None:
@@ -198,7 +199,7 @@ class TermIndex:
             term.forget_counts()
         self._columns.clear()
 
-    # -- questions -------------------------------------------------------------------------------
+    # -- lookups ---------------------------------------------------------------------------------
 
     @property
     def empty(self) -> bool:
@@ -211,22 +212,22 @@ class TermIndex:
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
         among: PotentialVictims | None = None,
-    ) -> _Answer:
-        """The distinct terms that match a pod; those of some pods only, or of all."""
+    ) -> _Matches:
+        """Return the distinct terms that match a pod; with `among` those of potential victims."""
         if not self._terms and not self._blocks:
             return ()
         if self._keys_version != self.node_keys.version:
             self._keys_version = self.node_keys.version
-            self._answers.clear()
+            self._matches.clear()
         # Namespace labels matter only where some term selects by them.
         selecting = self._selecting or self._blocks.selects_namespaces
         seen = labels_key(namespace_labels) if selecting else None
         key = (namespace, labels_key(labels), seen, among)
-        answer = self._answers.get(key)
-        if answer is None:
-            answer, nbytes = self._matching(namespace, labels, namespace_labels, among)
-            self._answers.put(key, answer, nbytes)
-        return answer
+        found = self._matches.get(key)
+        if found is None:
+            found, nbytes = self._matching(namespace, labels, namespace_labels, among)
+            self._matches.put(key, found, nbytes)
+        return found
 
     def anti_terms_of(
         self,
@@ -235,9 +236,9 @@ class TermIndex:
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
     ) -> Mapping[str, int] | None:
-        """By topology key: required anti-affinity terms of a placed pod that match another.
+        """Count required anti-affinity terms of a placed pod that match another, by topology key.
 
-        None: the terms of that pod are in no block.
+        None: the terms of `owner` are not in a block.
         """
         found = self._owners.get((owner.signature, owner.metadata.namespace))
         if found is None or found.in_block is None:
@@ -251,23 +252,23 @@ class TermIndex:
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
         among: PotentialVictims | None,
-    ) -> tuple[_Answer, int]:
-        """The terms, and the bytes that it takes to remember them."""
+    ) -> tuple[_Matches, int]:
+        """Return the matching terms, and the bytes that they take in the cache."""
         has = self.node_keys.has
-        answer: list[ExistingPodTerm] = [
+        matches: list[ExistingPodTerm] = [
             each
             for each in self._candidates(namespace, labels)
             if has(each.topology_key)
             and (among is None or among.includes(each.priority, each.scheduler_name))
             and each.term.matches(namespace, namespace_labels, labels)
         ]
-        nbytes = _BYTES_PER_ANSWER + _BYTES_PER_MATCH * len(answer)
+        nbytes = _BYTES_PER_RESULT + _BYTES_PER_MATCH * len(matches)
         if self._blocks:
             pod = HashedPod(namespace, labels, namespace_labels)
             found: list[TermsOfBlocks] = self._blocks.matching(pod, among)
-            answer += found
+            matches += found
             nbytes += sum(each.nbytes for each in found)
-        return tuple(answer), nbytes
+        return tuple(matches), nbytes
 
     def _candidates(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Term]:
         by_need = self._by_need
@@ -278,7 +279,7 @@ class TermIndex:
                     yield from found.values()
 
     def used(self, term: _Term) -> None:
-        """Remember that a column was read; the ones read longest ago are dropped."""
+        """Note that a column was read; drop the least recently read beyond `MAX_COLUMNS`."""
         columns = self._columns
         columns[id(term)] = term
         columns.move_to_end(id(term))
@@ -297,8 +298,8 @@ class TermIndex:
         ]
         if not listed:
             return _Owner(())
-        self._answers.clear()
-        # From the signature, which is what the pod is taken out with again.
+        self._matches.clear()
+        # From the signature, like the key under which the pod is removed again.
         spec = pod.signature.spec
         band = spec.priority or 0, spec.scheduler_name
         keys: list[_TermKey] = [(*each, *band) for each in listed]
@@ -307,13 +308,13 @@ class TermIndex:
             or sum(_values_of(term) for _, _, term in listed) > MANY_VALUES
             or any(map(self._is_one_of_many, keys))
         ):
-            # As objects they would take thirty times as much, as long as the pod is there.
+            # As objects they would take thirty times the memory while the pod exists.
             pod.signature.forget_terms(pod.metadata.namespace)
             return _Owner((), self._blocks.add(TermBlock.of(listed), band))
         return _Owner([self._term(each) for each in keys])
 
     def _is_one_of_many(self, key: _TermKey) -> bool:
-        """Whether a term would have to be told apart from very many others one by one."""
+        """Whether a new term would share an index entry with `MANY_ALIKE` others."""
         if key in self._terms:
             return False
         needs = self._by_need
@@ -331,9 +332,9 @@ class TermIndex:
     def _forget(self, term: _Term) -> None:
         key = term.key
         if self._terms.pop(key, None) is None:
-            # The same term twice on one pod: forgotten with its first occurrence.
+            # The pod has the same term twice; the first occurrence removed it.
             return
-        self._answers.clear()
+        self._matches.clear()
         self._selecting -= term.term.namespace_selector is not None
         for need in _needs(term.term):
             remove_member(self._by_need, need, key)
@@ -341,7 +342,7 @@ class TermIndex:
     # -- inspection ------------------------------------------------------------------------------
 
     def statistics(self) -> TermStatistics:
-        """Current sizes."""
+        """Return current sizes."""
         blocks = self._blocks
         columns = 4 * self.capacity * len(self._columns)
         terms = _BYTES_PER_TERM * len(self._terms)
@@ -349,11 +350,11 @@ class TermIndex:
             terms=len(self._terms),
             blocks=len(blocks),
             block_terms=blocks.terms,
-            bytes=terms + blocks.nbytes + columns + self._answers.nbytes,
+            bytes=terms + blocks.nbytes + columns + self._matches.nbytes,
         )
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
-        """Every difference from a recount over (row, pod), as a sentence."""
+        """Yield a sentence for every difference from a recount over (row, pod)."""
         recount: dict[_OwnerKey, Counter[int]] = {}
         for row, pod in placed:
             affinity = pod.signature.spec.affinity
@@ -381,14 +382,14 @@ class TermIndex:
 
 
 def _needs(term: AffinityTerm) -> Iterable[_Need]:
-    """Where a term is kept: a pod that it matches looks into exactly one of them."""
+    """Return the index entries of a term; a matching pod looks into exactly one of them."""
     namespaces = term.namespaces if term.namespace_selector is None else (None,)
     labels = term.selector.needed_labels
     return product(namespaces, (None,) if labels is None else labels)
 
 
 def _values_of(term: AffinityTerm) -> int:
-    """How many values and namespaces a term lists."""
+    """Count the values and namespaces that a term lists."""
     selectors = (term.selector, term.namespace_selector)
     return len(term.namespaces) + sum(
         len(each.values)

@@ -1,7 +1,7 @@
 """Handle: everything a plugin can reach, as Protocols that engine and service implement.
 
-The core does no I/O and reads no clock of its own; what it needs from outside is named here, so
-that service, simulator and tests can each give their own. Nothing here has behaviour.
+The core does no I/O and reads no clock of its own: service, simulator and tests each pass their own
+implementations of these Protocols. Upstream: `interface.go: Handle`.
 """
 
 from __future__ import annotations
@@ -25,47 +25,46 @@ Shared = TypeVar("Shared")
 
 
 class Clock(Protocol):
-    """Time, handed in so that the same code runs in virtual time."""
+    """Source of time, injected so that the same code runs in virtual time."""
 
     def now(self) -> float:
-        """Wall clock, seconds since the epoch."""
+        """Return the wall-clock time in seconds since the epoch."""
         ...
 
     def monotonic(self) -> float:
-        """A clock that never goes back, seconds."""
+        """Monotonic time in seconds."""
         ...
 
 
 class Lister(Protocol):
-    """Read access to the objects of one kind, as last seen."""
+    """Read access to the objects of one kind, as last seen by its watch."""
 
     def get(self, name: str, namespace: str = "") -> Any | None:
-        """The object, or None when it is not known; cluster-scoped kinds have no namespace."""
+        """Return the object, or None if it is unknown; cluster-scoped kinds have no namespace."""
         ...
 
     def list(self, namespace: str | None = None) -> Iterable[Any]:
-        """All objects, or those of one namespace."""
+        """Return all objects, or those of one namespace."""
         ...
 
 
 class Listers(Protocol):
     """Listers by resource plural, e.g. `listers["persistentvolumeclaims"]`.
 
-    A plural that nothing watches has an empty lister: name it in `required_resources` to have it
-    watched.
+    The lister of a plural that is not watched is empty: name it in `required_resources`.
     """
 
     def __getitem__(self, plural: str) -> Lister: ...
 
 
 class Nominator(Protocol):
-    """Pods that are expected on a node but not there yet."""
+    """Pods that are nominated to a node but not assumed on it yet."""
 
     def add_nominated_pod(self, pod: Pod, nominating: NominatingInfo | None) -> None:
         """Nominate `pod` to the node that `nominating` names, in place of an earlier node.
 
-        An empty name ends the nomination. None keeps the node it has, or else takes the one in its
-        `status.nominatedNodeName`. Nothing happens to a pod that is gone or bound.
+        An empty name ends the nomination. None keeps the present node, or else takes the one in
+        `status.nominatedNodeName`. Deleted and bound pods are ignored.
         """
         ...
 
@@ -74,15 +73,15 @@ class Nominator(Protocol):
         ...
 
     def node_of(self, uid: str) -> str:
-        """The node that the pod with this UID is nominated to; empty for none."""
+        """Return the node to which the pod with this UID is nominated; empty for none."""
         ...
 
     def nominated_nodes(self) -> Sequence[str]:
-        """Nodes that some pod is nominated to."""
+        """Return the nodes to which any pod is nominated."""
         ...
 
     def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
-        """Pods nominated to a node, in order of nomination; a copy, empty for unknown nodes."""
+        """Return a copy of the pods nominated to a node, in order of nomination."""
         ...
 
 
@@ -90,30 +89,33 @@ class WhatIf(Protocol):
     """Runs filters on hypothetical nodes; the live table is never touched."""
 
     def overlay(self, row: int) -> NodeInfo:
-        """A private copy of a node, to add pods to and remove pods from."""
+        """Return a private copy of a node, to which pods can be added and removed."""
         ...
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Put `added` on the overlay `node`, and call AddPod of the PreFilter plugins for `pod`.
+        """Add `added` to the overlay `node`, and run AddPod of the PreFilter plugins for `pod`.
 
-        `state` changes too: hand in a clone of the attempt's. A Status means that a plugin failed
-        and the what-if is void. TypeError when `node` is no overlay.
+        `state` is modified, so pass a clone of the attempt's. A Status means that a plugin failed
+        and the what-if is void.
+
+        Raises:
+            TypeError: `node` is not an overlay.
         """
         ...
 
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
     ) -> Status | None:
-        """Take `removed` off the overlay `node` (RemovePod); otherwise as `add_pod`."""
+        """Remove `removed` from the overlay `node` (RemovePod); otherwise as `add_pod`."""
         ...
 
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: Pod, node: NodeInfo
     ) -> Status | None:
-        """Whether `pod` passes every Filter on `node`: None, or the first plugin's answer.
+        """Return None if `pod` passes every Filter on `node`, else the first rejection.
 
-        On an overlay to which other pods of equal or higher priority are nominated filters run
-        twice, with these pods and then without. `state` and `node` are left as they were.
+        If pods of equal or higher priority are nominated to the node, filters run twice: with these
+        pods and without. `state` and `node` are left as they were.
         """
         ...
 
@@ -127,26 +129,27 @@ class ObjectKey(NamedTuple):
 
 
 class ApiWriter(Protocol):
-    """The only way a plugin writes to the API server, and waits for what that brings about."""
+    """Writes to the API server, and waits for their effects; plugins have no other way."""
 
     async def bind(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
     ) -> Status | None:
-        """Bind; returns when the outcome is certain, however long that takes.
+        """Bind; return when the outcome is certain, however long that takes.
 
         The API server copies `annotations` of the Binding into the pod, in the same write.
 
-        None when the pod is bound to `node_name`, an Error status when it certainly is not.
+        Returns:
+            None if the pod is bound to `node_name`, an Error status if it certainly is not.
         """
         ...
 
     async def patch(
         self, plural: str, name: str, namespace: str, body: Mapping[str, Any], subresource: str = ""
     ) -> Any:
-        """Send a JSON merge patch; gives the object as the API server answered it.
+        """Send a JSON merge patch; return the object in the API server's response.
 
         `namespace` is empty for cluster-scoped kinds. KeyError for a plural that is not known.
-        Raises what the client raises: the API server's refusal, a lost connection, lost leadership.
+        Raises the client's errors: rejection by the API server, lost connection, lost leadership.
         """
         ...
 
@@ -158,21 +161,21 @@ class ApiWriter(Protocol):
         ...
 
     async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
-        """Wait until `look` has nothing to wait for any more.
+        """Wait until `look` returns no objects.
 
-        `look` reads the listers and gives the objects whose next change is worth another look;
-        their plurals must be watched (`required_resources`). It is called at once and after every
-        such change, and may raise to give up. A pod that waits here holds no binding slot.
+        `look` reads the listers and returns the objects to wait for; their plurals must be watched
+        (`required_resources`). It is called at once and after every change of one of them, and may
+        raise to end the wait. A pod that waits here does not occupy a binding slot.
 
         Returns:
-            True when `look` gave nothing; False when so many `seconds` passed first.
+            True if `look` returned no objects; False if `seconds` passed first.
         """
         ...
 
     async def status_written(self, uids: Iterable[str]) -> None:
-        """Wait until nothing more is being written into the status of these pods.
+        """Wait until no write to the status of these pods is in flight.
 
-        What was being written may have failed. A pod that waits here holds no request's slot.
+        The writes may have failed. A pod that waits here does not occupy a request slot.
         """
         ...
 
@@ -181,8 +184,8 @@ class ApiWriter(Protocol):
     ) -> Sequence[bool | BaseException]:
         """Put `condition` on each pod, then delete it (only this UID); all pods side by side.
 
-        One answer per pod: True when the API server took the deletion, False when the pod was gone
-        already, or the error. A pod that has the condition is deleted without a patch.
+        Returns one result per pod: True if the API server accepted the deletion, False if the pod
+        no longer existed, or the error. A pod that has the condition is deleted without a patch.
         """
         ...
 
@@ -200,63 +203,57 @@ class WaitingPod(Protocol):
         ...
 
     def allow(self, plugin: str) -> None:
-        """`plugin` no longer objects; the last one to say so sends the pod on to binding."""
+        """Withdraw the wait of `plugin`; the pod is bound when no plugin is pending."""
         ...
 
     def reject(self, plugin: str, message: str) -> bool:
-        """End the wait: `plugin` finds the pod unschedulable, for the reason `message`.
-
-        False when the wait was over already.
-        """
+        """End the wait: `plugin` rejects the pod with `message`; False if the wait was over."""
         ...
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, in favour of another pod; False when it was over already."""
+        """End the wait with an error, in favour of another pod; False if the wait was over."""
         ...
 
 
 class TimedWork(Protocol):
-    """Work of a plugin that is due at times, done between scheduling cycles of the leader."""
+    """Timed work of a plugin, run between scheduling cycles of the leader."""
 
     #: Set by the host; call it when `next_due` moved to an earlier time.
     on_timer: Callable[[], None]
 
     def next_due(self) -> float | None:
-        """Monotonic time at which `run_due` has something to do, in the past: now; None: never."""
+        """Return the monotonic time of the next `run_due`; a past time: now, None: never."""
         ...
 
     def run_due(self) -> None:
-        """Do what is due; quick, for it may be called often."""
+        """Do the work that is due; must be quick, since it may be called often."""
         ...
 
 
 class Subscriptions(Protocol):
-    """What plugins can be told about.
-
-    Callbacks run on the owner's loop and must be quick.
-    """
+    """Callbacks for plugins. They run on the scheduling loop and must be quick."""
 
     def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
-        """`callback(old, new)` for every change of a watched object, after cache and queue know it.
+        """Call `callback(old, new)` after cache and queue have handled a change of an object.
 
         `old` is None for a new object, `new` for a deleted one. Subscribing makes `plural` watched.
         """
         ...
 
     def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
-        """`callback(pod, node_name)`, at once, also within a cycle; an empty name: no longer."""
+        """Call `callback(pod, node_name)` at once, also within a cycle; empty name: cleared."""
         ...
 
     def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
-        """`callback(pod, node_name)` after a binding of ours has succeeded."""
+        """Call `callback(pod, node_name)` after a successful binding by this process."""
         ...
 
     def on_synced(self, callback: Callable[[], None]) -> None:
-        """`callback()`, once, when every watched object of the first lists has been handled."""
+        """Call `callback()` once, when all objects of the initial lists have been handled."""
         ...
 
     def on_time(self, work: TimedWork) -> None:
-        """Have `work` called when it is due, as long as pods are scheduled."""
+        """Run `work` whenever it is due, while this process schedules pods."""
         ...
 
 
@@ -305,11 +302,10 @@ class PluginMetrics(Protocol):
 
 
 class Handle(Protocol):
-    """Given to every plugin factory.
+    """The second argument of every plugin factory.
 
-    Parts that a host does not have raise when they are used. So do those of the queue (`nominator`,
-    `activate`, `recheck`) and what-ifs while plugins are being built: use them from extension
-    points.
+    Members that a host does not provide raise on use. So do `nominator`, `activate`, `recheck` and
+    `what_if` while plugins are being constructed: use them from extension points.
     """
 
     @property
@@ -319,7 +315,7 @@ class Handle(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Time. Within a cycle prefer `state.now`, which stands still."""
+        """Time. Within a cycle prefer `state.now`, which is fixed."""
         ...
 
     @property
@@ -329,7 +325,7 @@ class Handle(Protocol):
 
     @property
     def listers(self) -> Listers:
-        """Objects other than nodes, as last seen."""
+        """Objects other than nodes, as last seen by their watches."""
         ...
 
     @property
@@ -339,7 +335,7 @@ class Handle(Protocol):
 
     @property
     def what_if(self) -> WhatIf:
-        """Trial runs of this profile's filters."""
+        """Runs of this profile's filters on hypothetical nodes."""
         ...
 
     @property
@@ -364,7 +360,7 @@ class Handle(Protocol):
 
     @property
     def subscriptions(self) -> Subscriptions:
-        """What to be told about; subscribe in `__init__`."""
+        """Callbacks; subscribe in `__init__`."""
         ...
 
     @property
@@ -381,38 +377,38 @@ class Handle(Protocol):
         ...
 
     def relabel(self, pod: Pod, reason: str, message: str) -> None:
-        """Have the PodScheduled condition of a waiting pod say this instead of what it says now.
+        """Replace reason and message of the PodScheduled condition of a pending pod.
 
-        It is written at once, for autoscalers act on the reason; nothing happens to a pod that is
-        gone or has a node. The pod's place in the queue stays. `api.status_written` waits for it.
+        They are written at once, since autoscalers act on the reason; `api.status_written` waits
+        for the write. Deleted and bound pods are ignored; the position in the queue is unchanged.
         """
         ...
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:
-        """Pods that `plugin` rejected, or holds at its gate, may be tried again; others stay."""
+        """Requeue those of the pods that `plugin` rejected or gates; others stay."""
         ...
 
     def shared(self, name: str, make: Callable[[], Shared]) -> Shared:
-        """The one object of this name in the process, made when it is first asked for.
+        """Return the process-wide object of this name, built by `make` on first use.
 
-        For state that the plugins of several profiles must have in common.
+        For state that plugins of several profiles share.
         """
         ...
 
     def waiting_pods(self) -> Iterable[WaitingPod]:
-        """Pods that wait at Permit, of all profiles."""
+        """Return the pods that wait at Permit, of all profiles."""
         ...
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
-        """The pod that waits at Permit under this UID, or None."""
+        """Return the pod with this UID that waits at Permit, or None."""
         ...
 
     def preempt_binding(self, uid: str, message: str) -> bool:
-        """Stop the PreBind of a pod in favour of another; False when it is not in PreBind."""
+        """Cancel the PreBind of a pod in favour of another pod; False if it is not in PreBind."""
         ...
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run `work` on the owner's loop, beyond the end of the cycle; errors are logged.
+        """Run `work` on the scheduling loop, independently of the cycle; errors are logged.
 
         For writes that a cycle must not wait for. `work` may await `api` and nothing else.
         """

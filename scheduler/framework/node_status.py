@@ -1,4 +1,4 @@
-"""NodeToStatus: why each node was turned down (framework-cycle-config.md 0.5)."""
+"""NodeToStatus: the rejection of each node (upstream: `types.go: NodeToStatus`)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class NodeToStatus:
         self._statuses[node] = status
 
     def get(self, node: str) -> Status:
-        """The node's explicit status, or `absent`."""
+        """Return the node's explicit status, or `absent`."""
         return self._statuses.get(node, self.absent)
 
     def explicit(self) -> Iterable[tuple[str, Status]]:
-        """(node, status) for every explicit entry."""
+        """Return (node, status) of every explicit entry."""
         return self._statuses.items()
 
     def nodes_for_code(self, all_nodes: Iterable[str], code: Code) -> list[str]:
-        """Nodes among `all_nodes` whose status has `code`."""
+        """Return the nodes among `all_nodes` whose status has `code`."""
         if self.absent.code is not code:
             known = self._statuses
             return [n for n in all_nodes if n in known and known[n].code is code]

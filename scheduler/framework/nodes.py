@@ -1,4 +1,4 @@
-"""What plugins see of the cluster's nodes: one (`NodeInfo`) or all in columns (`NodeTableView`).
+"""Nodes as plugins see them: one (`NodeInfo`), or all in columns (`NodeTableView`).
 
 A *row* is a node's index into every column. Rows of deleted nodes are reused; `valid` says which
 rows are nodes. Columns are views into live arrays: read them within a call, never keep or change
@@ -27,14 +27,14 @@ Int64Column = NDArray[np.int64]
 Rows = NDArray[np.intp]
 """Row numbers, in the order results are expected."""
 Codes = NDArray[np.int32]
-"""A filter's answer per row: 0 passes, every other value is the plugin's own code."""
+"""Result of a filter per row: 0 passes, every other value is a code of the plugin."""
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 """Fixed resource indexes of `allocatable` and `requested`; scalar resources follow."""
 
 
 class Columns(IntFlag):
-    """Groups of columns: what changed on a row, in the change log, and what a result depends on."""
+    """Groups of columns, as named by the change log and by reuse rules."""
 
     #: requested, non_zero_requested, pod_count, and the pods of the node
     USAGE = 1
@@ -56,9 +56,9 @@ class Columns(IntFlag):
 
 @dataclass(slots=True)
 class ImageState:
-    """An image and where it is."""
+    """An image and the nodes that have it."""
 
-    #: Bytes, as the first node that reported the image said.
+    #: Bytes, as reported by the first node with the image.
     size: int
     #: Rows of the nodes that have it.
     rows: set[int]
@@ -69,7 +69,7 @@ class NodeInfo(Protocol):
 
     @property
     def node(self) -> Node:
-        """The node object. LookupError when the row is no node any more."""
+        """The node object; raises LookupError if the row is not a node any more."""
         ...
 
     @property
@@ -94,7 +94,7 @@ class NodeInfo(Protocol):
 
     @property
     def allowed_pod_number(self) -> int:
-        """How many pods the node takes: allocatable `pods`."""
+        """Maximum number of pods: allocatable `pods`."""
         ...
 
     @property
@@ -173,7 +173,7 @@ class LabelValues(Protocol):
 
 
 class PodTerm(NamedTuple):
-    """Which pods to count: all that match, in some namespaces."""
+    """The pods that a selector matches in some namespaces."""
 
     namespaces: frozenset[str] | None
     """Names; None for every namespace."""
@@ -181,12 +181,12 @@ class PodTerm(NamedTuple):
 
 
 class PotentialVictims(NamedTuple):
-    """Which pods a preemption may remove."""
+    """The pods that a preemption may remove."""
 
     below: int
-    """Those of a priority below this one."""
+    """Only pods with a lower priority."""
     schedulers: frozenset[str] | None
-    """Those with one of these schedulerNames; None for all."""
+    """Only pods with one of these schedulerNames; None for all."""
 
     def includes(self, priority: int, scheduler_name: str) -> bool:
         """Whether pods of that priority and schedulerName are among them."""
@@ -196,7 +196,7 @@ class PotentialVictims(NamedTuple):
 
 
 class TermKind(IntEnum):
-    """Which list of a pod's affinity a term is from."""
+    """The list of a pod's affinity that a term is from."""
 
     REQUIRED = 0
     REQUIRED_ANTI = 1
@@ -205,7 +205,7 @@ class TermKind(IntEnum):
 
 
 class ExistingPodTerm(Protocol):
-    """An affinity term that placed pods have, or many of one kind and topology key together."""
+    """An affinity term of placed pods, or many of one kind and topology key together."""
 
     @property
     def kind(self) -> TermKind:
@@ -219,26 +219,25 @@ class ExistingPodTerm(Protocol):
 
     @property
     def rows(self) -> Mapping[int, int]:
-        """Row to the number of pods there that have it, without zeros; to be read only.
+        """Number of pods that have it by row, without zeros; read only.
 
-        Of many terms together a pod counts for each of its terms, with the weights of preferred
-        ones.
+        With many terms together a pod counts once per term, preferred terms with their weights.
         """
         ...
 
     @property
     def row_count(self) -> int:
-        """How many `rows` there are, or more where it costs much to find out."""
+        """Number of `rows`, or an upper bound of it."""
         ...
 
     @property
     def topology_key(self) -> str:
-        """The node label that says which nodes belong together."""
+        """The node label whose values are the topology domains."""
         ...
 
     @property
     def counts(self) -> Int32Column | Int64Column:
-        """(capacity,): as `rows`; also of rows that are no nodes."""
+        """(capacity,): `rows` as an array; rows that are not nodes count, too."""
         ...
 
 
@@ -302,7 +301,7 @@ class NodeTableView(Protocol):
 
     @property
     def pod_limit(self) -> Int64Column:
-        """(capacity,): how many pods the node takes, allocatable `pods`."""
+        """(capacity,): maximum number of pods, allocatable `pods`."""
         ...
 
     def scalar_amounts(self, name: str, index: slice | Rows) -> tuple[Int64Column, Int64Column]:
@@ -435,8 +434,8 @@ class NodeTableView(Protocol):
 class TableWithoutVictims(NodeTableView, Protocol):
     """The node table for a search for victims: each node without those of its pods that may go.
 
-    Each row is a world of its own, in which the pods of that node alone are gone and all other
-    nodes are as they are. `requested` and `pod_count` are without the victims; everything else is
+    Each row is hypothetical on its own: the victims of that node alone are removed, and all other
+    nodes are unchanged. `requested` and `pod_count` are without the victims; everything else is
     the live table's. `non_zero_requested`, `host_ports`, `pod_counts` and `existing_pod_terms`
     would be ambiguous and raise LookupError; the methods below take their place.
     """
@@ -456,7 +455,7 @@ class TableWithoutVictims(NodeTableView, Protocol):
         ...
 
     def remaining_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
-        """Address to (capacity,): rows where it still holds the port when the victims are gone.
+        """Address to (capacity,): rows where a remaining pod holds the port.
 
         As in a what-if of a single node, a port is free once any of its holders is removed.
         """

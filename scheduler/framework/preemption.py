@@ -1,7 +1,7 @@
-"""What a PostFilter plugin and the search for victims say to each other.
+"""Interface between PostFilter plugins and the engine's search for preemption victims.
 
-The search itself runs filters on hypothetical nodes for thousands of pods, so it belongs to the
-engine; who may preempt, and what happens to victims, is the plugin's business.
+The engine searches, because it can run filters on hypothetical nodes for thousands of pods; the
+plugin decides which pods may preempt and what happens to victims.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from scheduler.framework.state import CycleState
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRules:
-    """How hard to search, and among whom."""
+    """Extent of the search, and eligible victims."""
 
-    #: Candidates wanted, percent of the nodes where preemption may help.
+    #: Candidates to find, in percent of the nodes where preemption may help.
     min_candidate_nodes_percentage: int = 10
-    #: Candidates wanted at least.
+    #: Minimum number of candidates to find.
     min_candidate_nodes_absolute: int = 100
-    #: Victims are only pods whose schedulerName is one of this process's profiles.
+    #: Only pods whose schedulerName is a profile of this process are eligible.
     own_victims_only: bool = True
 
 
@@ -43,19 +43,18 @@ class PreemptionFinding:
     """The outcome of a search: exactly one of chosen, message, error and pending is set."""
 
     chosen: Candidate | None = None
-    #: Why no node is a candidate, in the form of a FailedScheduling message.
+    #: The reasons that no node is a candidate, formatted as a FailedScheduling message.
     message: str = ""
-    #: With `message`: the plugins that turned nodes down even without the victims.
+    #: With `message`: the plugins that rejected nodes even without the victims.
     refusers: frozenset[str] = frozenset()
-    #: What kept the search from an answer.
+    #: The error that ended the search.
     error: str = ""
-    #: Extenders have a say: await this for the outcome. Only PostFilter of a cycle that may be
-    #: suspended gets it.
+    #: Extenders take part: await this for the outcome. Only in a cycle that may be suspended.
     pending: Coroutine[Any, Any, PreemptionFinding] | None = None
 
 
 class PreemptionSearch(Protocol):
-    """Finds the node where preemption does the least harm."""
+    """Finds the best preemption candidate (upstream: `preemption.go: Evaluator`)."""
 
     def find(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
@@ -71,5 +70,5 @@ class PreemptionSearch(Protocol):
         ...
 
     def observe(self, victims: int) -> None:
-        """Count one attempt to preempt, which evicts `victims` pods; 0: it came to nothing."""
+        """Record a preemption attempt and its number of victims; 0 if it found none."""
         ...

@@ -1,7 +1,4 @@
-"""CycleState: what plugins remember within one attempt at one pod.
-
-Facts: framework-cycle-config.md 0.4.
-"""
+"""CycleState: data that plugins keep within an attempt (upstream: `cycle_state.go: CycleState`)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class CycleState:
-    """Key to value store of one attempt, plus what the framework decided for it.
+    """Key-value store of one attempt, plus decisions of the framework about it.
 
     Keys are plugin-private by convention: use the plugin's name, or name plus a suffix. A value
     that AddPod/RemovePod changes must have a `clone()` method; others are shared between clones.
@@ -56,25 +53,29 @@ class CycleState:
         #: The pod's queue record in a real attempt; None in a trial (`kubestow explain`, tests),
         #: in which a plugin must leave no trace outside this state.
         self.info: QueuedPodInfo | None = None
-        #: What makes this attempt differ from others at pods of the same signature and labels; None
-        #: when nothing does. See `set_variant`.
+        #: Difference from attempts at other pods of the same signature and labels; None: there is
+        #: none. See `set_variant`.
         self.variant: tuple[tuple[str, Hashable], ...] | None = None
         #: Annotations that go onto the pod with its binding; see `annotate_binding`.
         self.binding_annotations: dict[str, str] | None = None
-        #: Plugins that turned down nodes even without the victims, when preemption was in vain.
+        #: Plugins that rejected nodes even without the victims, after a preemption without result.
         self.preemption_refusers: frozenset[str] = frozenset()
         self._failure_notes: list[tuple[str, str]] | None = None
         self._counted_by: str | None = None
 
     def read(self, key: str) -> Any:
-        """The value under `key`; KeyError with upstream's text when missing."""
+        """Return the value under `key`.
+
+        Raises:
+            StateNotFoundError: nothing was written under `key`.
+        """
         try:
             return self.data[key]
         except KeyError:
             raise StateNotFoundError from None
 
     def get(self, key: str) -> Any:
-        """The value under `key`, or None."""
+        """Return the value under `key`, or None."""
         return self.data.get(key)
 
     def write(self, key: str, value: object) -> None:
@@ -84,10 +85,10 @@ class CycleState:
             self.recorder.append(key)
 
     def set_variant(self, plugin: str, value: Hashable) -> None:
-        """`plugin` judges this pod in a way that its signature and labels do not tell.
+        """Declare that `plugin` treats this pod unlike others of its signature and labels.
 
-        What the engine remembers about pods of the same signature (a preemption in vain) is kept
-        apart by it. Set it in PreFilter; None takes it back.
+        Results cached for the signature (a preemption without candidates) then apply only to pods
+        with an equal `value`. Call it in PreFilter; None removes the declaration.
         """
         others = [pair for pair in self.variant or () if pair[0] != plugin]
         if value is not None:
@@ -95,7 +96,7 @@ class CycleState:
         self.variant = tuple(others) or None
 
     def note_failure(self, text: str, *, if_rejected_by: str = "") -> None:
-        """Have ` (text)` appended to the FailedScheduling message, should no node fit.
+        """Append ` (text)` to the FailedScheduling message if no node fits.
 
         With `if_rejected_by`, only if that plugin is among those that rejected the pod.
         """
@@ -104,23 +105,24 @@ class CycleState:
         self._failure_notes.append((text, if_rejected_by))
 
     def count_preemption_rejections(self, plugin: str) -> None:
-        """Count `plugin` among the rejectors if it is what makes preemption be in vain.
+        """Count `plugin` among the rejectors if it makes preemption fail.
 
-        An earlier filter may turn down every node, so that Filter of `plugin` is never asked, and
-        preemption then finds that `plugin` turns nodes down without their victims too. For one
-        plugin that may soon judge otherwise; upstream never counts these.
+        An earlier filter may reject every node, so that Filter of `plugin` never runs; preemption
+        may then find that `plugin` rejects nodes even without their victims. For a plugin whose
+        decision may soon change; upstream never counts such plugins.
         """
         self._counted_by = plugin
 
     @property
     def late_rejectors(self) -> frozenset[str]:
         """Rejectors found by preemption; see `count_preemption_rejections`."""
-        heeded = self._counted_by
-        refused = heeded is not None and heeded in self.preemption_refusers
-        return frozenset((heeded,)) if heeded is not None and refused else frozenset()
+        plugin = self._counted_by
+        if plugin is None or plugin not in self.preemption_refusers:
+            return frozenset()
+        return frozenset((plugin,))
 
     def failure_note(self, rejectors: Collection[str]) -> str:
-        """What `note_failure` was told, ready to append; empty for nothing."""
+        """Return the texts of `note_failure` for a message, possibly empty."""
         return "".join(
             f" ({text})"
             for text, plugin in self._failure_notes or ()
@@ -128,11 +130,11 @@ class CycleState:
         )
 
     def annotate_binding(self, annotations: Mapping[str, str]) -> None:
-        """Put annotations on the pod in the very request that binds it (DefaultBinder)."""
+        """Add annotations to the pod by the request that binds it (DefaultBinder)."""
         self.binding_annotations = {**(self.binding_annotations or {}), **annotations}
 
     def clone(self) -> CycleState:
-        """A copy for a what-if: values are cloned through their own `clone`, sets are shared."""
+        """Return a copy for a what-if; values with a `clone` method are cloned, sets are shared."""
         copy = CycleState(self.now)
         copy.data = {
             key: value.clone() if hasattr(value, "clone") else value

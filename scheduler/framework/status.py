@@ -1,4 +1,4 @@
-"""Status codes and what a plugin's answer carries (framework-cycle-config.md section 0.1)."""
+"""Status codes, and the result of a plugin call (upstream: `interface.go: Status`)."""
 
 from __future__ import annotations
 

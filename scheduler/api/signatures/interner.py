@@ -39,19 +39,19 @@ from scheduler.api.signatures.unpacked_cache import UnpackedCache
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of signatures beyond which unreferenced ones go: some 8,000 typical templates."""
 
-# Measured on deployments of one container with affinity, spreading and tolerations: 6.6 kB a
-# signature with everything derived, at a key of 0.8 kB. Rounded up.
+# Measured on deployments of one container with affinity, spreading and tolerations, rounded up:
+# 6.6 kB per signature with all derived values, for a key of 0.8 kB.
 _BYTES_PER_KEY_BYTE: Final = 7
-_BYTES_PER_SHAPE: Final = 2_000
+_BYTES_PER_SIGNATURE: Final = 2_000
 
 MAX_LISTED: Final = 64
 """Finalizers that a pod keeps, and owners with which it keeps those that are no controllers."""
 
 _IDS: Final = itertools.count(1)
-"""For all interners of the process, so that nobody takes signatures of two for one."""
+"""Shared by all interners of the process, so that ids are unique across them."""
 
 PACK_BYTES: Final = 16 * 1024
-"""A signature with a longer key is packed. Templates that people write have keys of 1 or 2 kB."""
+"""A signature with a longer key is packed. Ordinary templates have keys of 1 or 2 kB."""
 
 
 class UnbalancedReleaseError(RuntimeError):
@@ -60,7 +60,7 @@ class UnbalancedReleaseError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class PodSignatureStatistics:
-    """A moment's view of `PodSignatures`."""
+    """A snapshot of counts and sizes of `PodSignatures`."""
 
     signatures: int
     """Signatures held, referenced or not."""
@@ -71,7 +71,7 @@ class PodSignatureStatistics:
     packed: int
     """Signatures of large pods, kept packed; part of `signatures`."""
     unpacked_bytes: int
-    """Estimate of what is unpacked of them for now; not part of `bytes`."""
+    """Estimate of their currently unpacked parts; not part of `bytes`."""
     label_bytes: int
     """Bytes of the labels of pods that have very many; not part of `bytes`."""
     bytes: int
@@ -83,7 +83,7 @@ class PodSignatureStatistics:
 
 
 class _Entry:
-    """A signature with its accounts."""
+    """A signature with its reference count and size."""
 
     __slots__ = ("key", "labels", "owners", "references", "signature", "size")
 
@@ -140,7 +140,7 @@ class PodSignatures:
         return len(self._entries)
 
     def intern(self, pod: Pod) -> PodSignature:
-        """Give the pod its signature and pin, and let it share what its siblings hold already.
+        """Set the pod's signature and pin, and share the equal parts of its siblings.
 
         Drops volumes that scheduling does not read and container statuses that only repeat the
         spec. A pod that has a signature keeps it and takes no second reference. Raises
@@ -155,7 +155,7 @@ class PodSignatures:
         resize = resize_of(pod)
         key = signature_key(pod, pin=pin, volumes=volumes, owner=owner, resize=resize)
         large = len(key) > PACK_BYTES
-        size = _BYTES_PER_SHAPE + _BYTES_PER_KEY_BYTE * sys.getsizeof(key)
+        size = _BYTES_PER_SIGNATURE + _BYTES_PER_KEY_BYTE * sys.getsizeof(key)
         if large:
             key = blake2b(key, digest_size=32).digest()
         entry = self._entries.get(key)
@@ -197,11 +197,11 @@ class PodSignatures:
         if isinstance(labels, PackedLabels):
             self._shared_labels.give_back(labels)
         if not entry.references:
-            # Whoever comes next brings its own; these may be far larger than the signature.
+            # The next pod brings its own labels; these may be far larger than the signature.
             entry.labels = {}
             self._idle[signature.id] = entry
             if isinstance(signature, PackedSignature):
-                # It saves its next pod next to nothing.
+                # Keeping it would save the next pod almost nothing.
                 self._idle.move_to_end(signature.id, last=False)
                 self._drop_oldest()
             self._evict()
@@ -225,7 +225,7 @@ class PodSignatures:
     def _add_packed(self, key: bytes, signature: PodSignature) -> _Entry:
         packed = PackedSignature.of(signature, self._unpacked)
         self._packed += 1
-        return self._add(key, packed, _BYTES_PER_SHAPE + sys.getsizeof(packed.packed.data))
+        return self._add(key, packed, _BYTES_PER_SIGNATURE + sys.getsizeof(packed.packed.data))
 
     def _add(self, key: bytes, signature: PodSignature, size: int) -> _Entry:
         self._misses += 1
@@ -252,7 +252,7 @@ class PodSignatures:
 
 
 def _share(pod: Pod, entry: _Entry, labels: SharedLabels) -> None:
-    """Replace what the pod decoded for itself by its siblings' equal objects."""
+    """Replace parts of the pod by the equal objects of its siblings."""
     signature = entry.signature
     if isinstance(signature, PackedSignature):
         own = pod.spec
@@ -271,7 +271,7 @@ def _share(pod: Pod, entry: _Entry, labels: SharedLabels) -> None:
     if entry.owners and len(meta.owner_references) == 1:
         meta.owner_references = entry.owners
     elif len(meta.owner_references) > MAX_LISTED:
-        # Of the others nothing is read, and there may be thousands.
+        # The others are not read, and there may be thousands.
         meta.owner_references = tuple([each for each in meta.owner_references if each.controller])
     if len(meta.finalizers) > MAX_LISTED:
         meta.finalizers = meta.finalizers[:MAX_LISTED]

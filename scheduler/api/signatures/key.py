@@ -1,7 +1,7 @@
-"""What of a pod counts for its signature, and the key under which equal pods meet.
+"""The parts of a pod that enter its signature, and the key that equal pods share.
 
-Invariant: two pods get the same key exactly when nothing that scheduling derives from them, labels
-and namespace aside, can differ. What varies between siblings without meaning is left out: names,
+Invariant: two pods have the same key exactly if all that scheduling derives from them, except
+labels and namespace, is equal. Irrelevant differences between siblings are left out: names,
 gates, the node of a running pod, volumes without a source that scheduling reads (service-account
 tokens have random names), names of other volumes, sizes that the kubelet merely echoes, and the
 node a DaemonSet pod is pinned to.
@@ -53,10 +53,9 @@ _FIELDS_OF_PIN: Final = (
 
 
 def pod_pin(spec: PodSpec) -> str:
-    """The node that every required term names as its one field requirement, "" when there is none.
+    """Return the node that every required term names as its only field requirement, else "".
 
-    That is what the DaemonSet controller writes; whatever else the terms ask stays part of the
-    signature.
+    The DaemonSet controller writes such terms; their other requirements stay in the signature.
     """
     affinity = spec.affinity
     if (
@@ -79,7 +78,7 @@ def pod_pin(spec: PodSpec) -> str:
 
 
 def unpinned_affinity(affinity: Affinity) -> Affinity:
-    """The affinity of a pinned pod with `PIN_PLACEHOLDER` in place of its node."""
+    """Return the affinity of a pinned pod with `PIN_PLACEHOLDER` instead of its node."""
     node_affinity = affinity.node_affinity
     if node_affinity is None or node_affinity.required is None:
         return affinity
@@ -110,7 +109,7 @@ def controller_owner(pod: Pod) -> OwnerReference | None:
 
 
 def resize_of(pod: Pod) -> Resize:
-    """Where a resize under way makes the pod other than its spec; () for nearly all.
+    """Return the requests that a resize in progress changes; () for nearly all pods.
 
     Raises `QuantityError`.
     """
@@ -180,7 +179,7 @@ def _volume_key(volume: Volume) -> Volume:
 
 
 def _echoes(container: Container, status: ContainerStatus | None) -> bool:
-    """Whether a status repeats the spec to the letter, as it does unless a resize is under way."""
+    """Whether a status repeats the spec exactly, as it does unless a resize is in progress."""
     if status is None or status.resources is None:
         return True
     stated = container.resources.requests

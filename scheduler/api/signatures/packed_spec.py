@@ -1,6 +1,6 @@
-"""PackedSpec: the spec of an unusually large pod, packed, and read part by part on demand.
+"""PackedSpec: the compressed spec of an unusually large pod, unpacked on demand.
 
-Invariant: a PackedSpec reads as the PodSpec it was made of, but for the fields given to it alone.
+Invariant: a PackedSpec equals the PodSpec it was made of, except for the fields set on it later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PACKED_FIELDS: Final = (
     "overhead",
     "resources",
 )
-"""Fields of a spec that may be large; the others are as quick to read as in any spec."""
+"""Fields of a spec that may be large; the others are stored uncompressed."""
 
 
 _decode: Final = msgspec.msgpack.Decoder(PodSpec).decode
@@ -41,7 +41,7 @@ class PackedSpec(PodSpec):
         own = {name: getattr(spec, name) for name in _PLAIN_FIELDS}
         made = cls(**own, packed=packed)
         for name in PACKED_FIELDS:
-            # An empty slot asks `__getattr__`.
+            # Reading an empty slot calls `__getattr__`.
             delattr(made, name)
         return made
 
@@ -54,7 +54,7 @@ class PackedSpec(PodSpec):
             return getattr(self.packed.value, name)
 
     def __eq__(self, other: object) -> bool:
-        """As of plain specs, where both are packed alike."""
+        """Compare the plain fields and the identity of the packed value."""
         return isinstance(other, PackedSpec) and self._key() == other._key()
 
     __hash__ = None  # type: ignore[assignment]
@@ -69,14 +69,14 @@ _PLAIN_FIELDS: Final = tuple(
 
 
 def pack(spec: PodSpec, memory: UnpackedCache) -> Packed[PodSpec]:
-    """The spec as compressed bytes."""
+    """Compress a spec."""
     packed = Packed(spec, _decode, memory)
     memory.keep(packed, spec)
     return packed
 
 
 def replaced(spec: PodSpec, *, node_name: str) -> PodSpec:
-    """The same spec on another node; everything else is shared."""
+    """Return a copy of the spec with another node name; everything else is shared."""
     if type(spec) is PackedSpec:
         made = PackedSpec.of(spec.packed, spec)
         made.node_name = node_name

@@ -1,11 +1,8 @@
-"""Pod signatures: what scheduling depends on in a pod, interned, with all that is derived from it.
+"""Pod signatures: the scheduling inputs of a pod, interned, and the values derived from them.
 
-Invariant: all pods of one signature are scheduled alike but for what is said of them one by one:
-namespace, labels, nomination, and `Pod.pin`. Derived facts are computed once per signature, when
-first asked for.
-
-A pod's own labels and namespace are not here: selectors that read them make their own keys.
-`PodSignatures`, the interner, is in `pod_signatures`.
+Invariant: scheduling treats all pods of a signature alike, except for what belongs to single pods:
+namespace, labels, nomination and `Pod.pin`. Derived values are computed once per signature, on
+first use. `interner.PodSignatures` creates signatures.
 """
 
 from __future__ import annotations
@@ -65,8 +62,7 @@ FEATURE_USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
 
 _RESTART_ALL_CONTAINERS: Final = "RestartAllContainers"
 _MAX_NAMESPACES: Final = 8
-"""For so many namespaces a signature keeps its compiled terms; nearly all pods of one are in
-one."""
+"""Namespaces for which a signature keeps compiled terms; nearly all signatures have one."""
 
 
 class PodSignature:
@@ -107,18 +103,18 @@ class PodSignature:
     controller_owner: OwnerReference | None
     """Controller, if default spreading reads selectors of its kind (`SELECTING_OWNERS`)."""
     resize: Resize
-    """Where an in-place resize under way counts otherwise than the spec; part of `assigned`."""
+    """Requests that an in-place resize in progress changes; included in `assigned`."""
     requests: Resources
-    """What the pod asks of a node before it runs (spec alone)."""
+    """Requests of the pod before it is bound (spec alone)."""
     assigned: Resources
-    """What the pod takes from its node once there (in-place resize included)."""
+    """Usage of the pod on its node (in-place resize included)."""
     non_zero: tuple[int, int]
     """(millicores, bytes) an assigned pod counts with in scoring."""
 
     scoring: Resources
-    """What the NodeResourcesFit score adds for the incoming pod: containers, with defaults."""
+    """Requests in the NodeResourcesFit score of the incoming pod, with defaults."""
     required_node_affinity: RequiredNodeAffinity | None
-    """Hard node constraints besides the pin; None when there are none."""
+    """Required node constraints besides the pin, or None."""
     named_nodes: frozenset[str] | None
     """Names that field requirements narrow the pod to, whatever their number; None for no
     narrowing, empty for contradictory terms. Always None for pinned signatures, whose pods carry
@@ -130,9 +126,9 @@ class PodSignature:
     required_features: tuple[str, ...]
     """Features a node must declare, sorted."""
     toleration_index: TolerationIndex
-    """What `tolerations` cover."""
+    """`tolerations`, indexed."""
     terms_by_namespace: dict[str, PodAffinityTerms]
-    """What `pod_affinity_terms` has compiled already."""
+    """Cache of `pod_affinity_terms`."""
 
     def __init__(
         self,
@@ -162,7 +158,7 @@ class PodSignature:
         self.non_zero = (within_count(cpu), within_count(memory))
 
     if not TYPE_CHECKING:
-        # Called only while a slot is empty; afterwards the slot answers at full speed.
+        # Called only while a slot is empty; afterwards reads are plain slot accesses.
         def __getattr__(self, name: str) -> Any:
             derive = _DERIVED.get(name)
             if derive is None:
@@ -173,7 +169,7 @@ class PodSignature:
             return value
 
     def weigh(self, value: object) -> int:
-        """Estimate of the bytes of something derived from the signature."""
+        """Estimate the bytes of a value derived from the signature."""
         return self.nbytes
 
     def __repr__(self) -> str:
@@ -205,7 +201,7 @@ class PodSignature:
         return self.spec.affinity
 
     def pod_affinity_terms(self, namespace: str) -> PodAffinityTerms:
-        """The terms about other pods as they read for a pod in `namespace`; compiled once."""
+        """Return the compiled terms about other pods, for a pod in `namespace`."""
         known = self.terms_by_namespace
         found = known.get(namespace)
         if found is None:
@@ -215,7 +211,7 @@ class PodSignature:
         return found
 
     def forget_terms(self, namespace: str) -> None:
-        """Somebody keeps what `pod_affinity_terms` says in another form."""
+        """Drop the cached terms: the caller keeps them in another form."""
         self.terms_by_namespace.pop(namespace, None)
 
     @property
@@ -252,15 +248,15 @@ class PackedSignature(PodSignature):
 
     @classmethod
     def of(cls, signature: PodSignature, memory: UnpackedCache) -> PackedSignature:
-        """The same signature, packed; takes the place of `signature`."""
+        """Return the packed form, which replaces `signature`."""
         made = cls.__new__(cls)
         made.packed = pack(signature.spec, memory)
         made.spec = PackedSpec.of(made.packed, signature.spec)
         made.nbytes = made.packed.unpacked_bytes
         for name in _KEPT:
             setattr(made, name, getattr(signature, name))
-        # A dry run of preemption takes hundreds of pods out and puts them back: none is unpacked
-        # for it. What is large itself stays packed.
+        # Preemption dry runs remove and restore hundreds of pods, which should not unpack them.
+        # Large values stay packed.
         for name in ("requests", "assigned"):
             amounts: Resources = getattr(signature, name)
             if signature.resize or len(amounts.scalars) <= _FEW:
@@ -272,21 +268,21 @@ class PackedSignature(PodSignature):
         return made
 
     def weigh(self, value: object) -> int:
-        """As of any signature, but by looking at it."""
+        """Measure the value: the spec's size says little about it."""
         return deep_size(value)
 
     def pod_affinity_terms(self, namespace: str) -> PodAffinityTerms:
-        """As of any signature, compiled again when they were forgotten."""
+        """Return the compiled terms; compiled again after eviction."""
         found: PodAffinityTerms = self.packed.derived(
             f"terms of {namespace}", lambda: compile_pod_affinity(self.spec.affinity, namespace)
         )
         return found
 
     def forget_terms(self, namespace: str) -> None:
-        """They are forgotten in any case."""
+        """Do nothing: the terms are evictable anyway."""
 
     if not TYPE_CHECKING:
-        # Slots of derived facts stay empty.
+        # Slots of derived values stay empty, so every read comes here.
         def __getattr__(self, name: str) -> Any:
             derive = _DERIVED.get(name) or _AMOUNTS.get(name)
             if derive is None:
@@ -296,9 +292,9 @@ class PackedSignature(PodSignature):
 
 
 _KEPT: Final = ("id", "pinned", "controller_owner", "resize", "non_zero")
-"""What a packed signature has of its own."""
+"""Slots that a packed signature stores."""
 _FEW: Final = 16
-"""Scalar resources and host ports that a packed signature has of its own, too."""
+"""Maximum number of scalar resources, and of host ports, that it stores as well."""
 
 
 def _scoring(signature: PodSignature) -> Resources:
@@ -323,7 +319,7 @@ def _required_node_affinity(signature: PodSignature) -> RequiredNodeAffinity | N
 
 
 def _residue(required: NodeSelector) -> CompiledNodeSelector | None:
-    """The terms of a pinned pod without their pin; None if that leaves nothing to ask."""
+    """Return the terms of a pinned pod without their pin; None if nothing is left."""
     terms: list[CompiledNodeSelectorTerm] = []
     for index, each in enumerate(required.node_selector_terms):
         stripped = NodeSelectorTerm(match_expressions=each.match_expressions)
@@ -382,7 +378,7 @@ _AMOUNTS: Final[dict[str, Callable[[PodSignature], object]]] = {
     "requests": lambda signature: incoming_requests(Pod(spec=signature.spec)),
     "assigned": lambda signature: countable(signature.requests),
 }
-"""What a signature that is not packed takes from its first pod."""
+"""Values that an unpacked signature computes from its first pod."""
 
 _DERIVED: Final[dict[str, Callable[[PodSignature], object]]] = {
     "scoring": _scoring,
@@ -392,6 +388,6 @@ _DERIVED: Final[dict[str, Callable[[PodSignature], object]]] = {
     "host_ports": lambda signature: host_ports(signature.spec),
     "images": lambda signature: pod_images(signature.spec),
     "required_features": _required_features,
-    "terms_by_namespace": lambda _shape: {},
+    "terms_by_namespace": lambda _signature: {},
     "toleration_index": lambda signature: TolerationIndex(signature.spec.tolerations),
 }

@@ -1,8 +1,8 @@
-"""Packed: a large part of a pod as compressed bytes; UnpackedCache: those read last, as objects.
+"""Packed: a large part of a pod as compressed bytes; UnpackedCache: recently read ones unpacked.
 
-A pod of 1 MB becomes 4 MB of objects, and 10 more of what is derived from them; whoever may create
-pods may create hundreds. So of a large one only compressed bytes are kept. What is read of it is
-unpacked again, and the last few unpacked ones are remembered, up to so many bytes.
+A pod of 1 MB takes 4 MB as objects, and 10 MB more in derived values, and a user may create
+hundreds. So only compressed bytes of a large pod are kept; reads unpack them again into a bounded
+LRU cache.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import msgspec
 from scheduler.api.sizes import deep_size
 
 MAX_UNPACKED_BYTES: Final = 16 << 20
-"""Of unpacked values and what is derived from them; the one used longest ago goes first."""
+"""Limit of unpacked values and their derived values; the least recently used is dropped."""
 
 T = TypeVar("T")
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 _MISSING: Final = object()
 _FAST: Final = 1
-"""Of zlib: nine times as fast as its best, for a tenth more bytes."""
+"""zlib level: nine times as fast as the best compression, for a tenth more bytes."""
 
 
 class _Unpacked:
-    """What is known of a packed value for now."""
+    """A value and the values derived from it."""
 
     __slots__ = ("derived", "nbytes", "value")
 
@@ -39,7 +39,7 @@ class _Unpacked:
 
 
 class UnpackedCache:
-    """The packed values read last. Touched from one event loop only."""
+    """The recently read packed values. Touched from one event loop only."""
 
     __slots__ = ("_known", "nbytes")
 
@@ -49,7 +49,7 @@ class UnpackedCache:
         self.nbytes = 0
 
     def of(self, packed: Packed[Any]) -> _Unpacked:
-        """Unpack, or remember; the newest is kept whatever its size."""
+        """Return the cached value, or unpack it; the newest is kept whatever its size."""
         found = self._known.get(packed)
         if found is not None:
             self._known.move_to_end(packed)
@@ -60,20 +60,20 @@ class UnpackedCache:
         return found
 
     def keep(self, packed: Packed[Any], value: object) -> None:
-        """Remember the value that was just packed, for it is likely to be read next."""
+        """Cache a value that was just packed: it is likely to be read next."""
         self._known[packed] = _Unpacked(value, packed.unpacked_bytes)
         self.nbytes += packed.unpacked_bytes
         self._drop_oldest()
 
     def derived(self, packed: Packed[Any], name: str, derive: Callable[[], Any]) -> Any:
-        """A fact about a packed value, derived again when it was forgotten."""
+        """Return a value derived from a packed one; derived again after eviction."""
         value = self.of(packed).derived.get(name, _MISSING)
         if value is _MISSING:
             value = derive()
-            # Deriving one may have unpacked others.
+            # Deriving may have evicted this value by unpacking others.
             unpacked = self.of(packed)
             unpacked.derived[name] = value
-            # Its texts are those of the value itself.
+            # The strings are shared with the value itself.
             size = deep_size(value, texts=False)
             unpacked.nbytes += size
             self.nbytes += size
@@ -81,7 +81,7 @@ class UnpackedCache:
         return value
 
     def forget(self, packed: Packed[Any]) -> None:
-        """Drop what is unpacked of one."""
+        """Evict the unpacked form of a value."""
         unpacked = self._known.pop(packed, None)
         if unpacked is not None:
             self.nbytes -= unpacked.nbytes
@@ -97,26 +97,26 @@ class Packed(Generic[T]):
     __slots__ = ("_decode", "_memory", "data", "unpacked_bytes")
 
     def __init__(self, value: T, decode: Callable[[bytes], T], memory: UnpackedCache) -> None:
-        """`decode` makes the value again of its MessagePack."""
+        """Compress `value`; `decode` restores it from MessagePack."""
         self.data: Final = zlib.compress(_encode(value), _FAST)
-        #: Estimate of what it takes as objects.
+        #: Estimate of the memory as objects.
         self.unpacked_bytes: Final = deep_size(value)
         self._decode = decode
         self._memory = memory
 
     @property
     def value(self) -> T:
-        """The value; to be read and not kept."""
+        """The value; do not keep a reference."""
         return cast("T", self._memory.of(self).value)
 
     def unpack(self) -> T:
-        """Make the value anew."""
+        """Decompress and decode the value."""
         return self._decode(zlib.decompress(self.data))
 
     def derived(self, name: str, derive: Callable[[], Any]) -> Any:
-        """A fact that follows from the value, derived again when it was forgotten."""
+        """Return a value derived from this one; derived again after eviction."""
         return self._memory.derived(self, name, derive)
 
     def forget(self) -> None:
-        """Nobody is going to read it soon."""
+        """Evict the unpacked form."""
         self._memory.forget(self)
