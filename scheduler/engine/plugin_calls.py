@@ -7,7 +7,8 @@ Unreserve, where a failing plugin does not end the attempt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -107,6 +108,22 @@ NORMALIZE_SCORES: Final = PluginMethod(
 )
 RESERVE: Final = PluginMethod("reserve", 'running Reserve plugin "{plugin}": {why}')
 PERMIT: Final = PluginMethod("permit", 'running Permit plugin "{plugin}": {why}', _permit_result)
+PRE_BIND_PRE_FLIGHT: Final = PluginMethod(
+    "pre_bind_pre_flight", 'running PreBindPreFlight "{plugin}": {why}', _anything
+)
+PRE_BIND: Final = PluginMethod("pre_bind", 'running PreBind plugin "{plugin}": {why}')
+BIND: Final = PluginMethod("bind", 'running Bind plugin "{plugin}": {why}')
+
+
+@contextmanager
+def call_errors(method: PluginMethod, plugin: Any) -> Iterator[None]:
+    """Turn what a plugin raises within into an AttemptError; for calls that are no hot path."""
+    try:
+        yield
+    except AttemptError:
+        raise
+    except Exception as error:
+        raise method.failed(plugin.name, error, error) from error
 
 
 def call(method: PluginMethod, plugin: Any, *arguments: Any) -> Any:
@@ -176,14 +193,12 @@ async def call_awaited(
 ) -> Any:
     """As `call`, for an async method, which may take as long as the plugin's `timeout`."""
     seconds = timeout_of(plugin)
-    try:
-        return method.check(
-            await transport.wait_for(getattr(plugin, method.name)(*arguments), seconds)
-        )
-    except DeadlineExceededError as error:
-        raise method.failed(plugin.name, late(seconds), error) from error
-    except Exception as error:
-        raise method.failed(plugin.name, error, error) from error
+    with call_errors(method, plugin):
+        try:
+            result = await transport.wait_for(getattr(plugin, method.name)(*arguments), seconds)
+        except DeadlineExceededError as error:
+            raise method.failed(plugin.name, late(seconds), error) from error
+        return method.check(result)
 
 
 def timeout_of(plugin: Any) -> float:

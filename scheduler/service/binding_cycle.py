@@ -20,6 +20,7 @@ from scheduler.engine import Attempt, Engine, Failure
 from scheduler.engine.engine import rejected_on_node
 from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.failure import from_error, from_status
+from scheduler.engine.plugin_calls import BIND, PRE_BIND, PRE_BIND_PRE_FLIGHT, call_errors
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE
@@ -184,14 +185,10 @@ class BindingCycle:
         flight = getattr(plugin, "pre_bind_pre_flight", None)
         if flight is None:
             return None
-        try:
+        with call_errors(PRE_BIND_PRE_FLIGHT, plugin):
             answer: PreBindPreFlightResult | Status | None = flight(
                 attempt.state, attempt.pod, attempt.node_name
             )
-        except Exception as error:  # plugin boundary
-            raise failed(
-                f'running PreBindPreFlight "{plugin.name}": {error}', error, plugin.name
-            ) from error
         if isinstance(answer, Status) and not (answer.success or answer.skip):
             if answer.code is Code.ERROR:
                 raise failed(f'running PreBindPreFlight "{plugin.name}": {answer.message}')
@@ -236,22 +233,16 @@ class BindingCycle:
 
     async def _run_pre_bind(self, attempt: Attempt, plugin: Any) -> None:
         started = self._clock.monotonic()
-        try:
+        with call_errors(PRE_BIND, plugin):
             status = status_or_none(
                 await _maybe_await(plugin.pre_bind(attempt.state, attempt.pod, attempt.node_name))
             )
-        except AttemptError:
-            raise
-        except Exception as error:  # plugin boundary
-            raise failed(
-                f'running PreBind plugin "{plugin.name}": {error}', error, plugin.name
-            ) from error
         self._observe("PreBind", status, attempt, started)
         if status is None or status.success:
             return
         if status.rejected:
             raise AttemptError(status.by(plugin.name))
-        raise failed(f'running PreBind plugin "{plugin.name}": {status.message}', None, plugin.name)
+        raise PRE_BIND.failed(plugin.name, status.message)
 
     # -- Permit, Bind, PostBind ------------------------------------------------------------------
 
@@ -295,14 +286,10 @@ class BindingCycle:
                 self._observe("Bind", status, attempt, started)
                 return status
         for plugin in attempt.framework.bind:
-            try:
+            with call_errors(BIND, plugin):
                 status = status_or_none(
                     await _maybe_await(plugin.bind(attempt.state, attempt.pod, attempt.node_name))
                 )
-            except Exception as error:  # plugin boundary
-                raise failed(
-                    f'running Bind plugin "{plugin.name}": {error}', error, plugin.name
-                ) from error
             if status is not None and status.skip:
                 continue
             if (
@@ -311,9 +298,7 @@ class BindingCycle:
                 and not status.rejected
                 and not isinstance(status.error, PodMovedOnError)
             ):
-                status = failed(
-                    f'running Bind plugin "{plugin.name}": {status.message}', None, plugin.name
-                ).status
+                status = BIND.failed(plugin.name, status.message).status
             break
         self._observe("Bind", status, attempt, started)
         return status

@@ -29,7 +29,7 @@ from scheduler.engine.preemption.trial import (
     follows_removals,
 )
 from scheduler.engine.runtime import Framework
-from scheduler.framework import CycleState, Status
+from scheduler.framework import CycleState, Rows, Status
 from scheduler.framework.preemption import Candidate
 
 
@@ -103,10 +103,13 @@ class DryRunner:
                 break
         outcome.candidates = clean + violating
         if not outcome.candidates:
-            for row in rows[rejected].tolist():
-                status = known.get(row)
-                assert isinstance(status, Status)
-                outcome.reject(self._table.names[row], status)
+            self._add_known_rejections(rows[rejected], known, outcome)
+
+    def _add_known_rejections(self, rows: Rows, known: Outcomes, outcome: SearchOutcome) -> None:
+        for row in rows.tolist():
+            status = known.get(row)
+            assert isinstance(status, Status)
+            outcome.reject(self._table.names[row], status)
 
     def _try_node(
         self,
