@@ -391,6 +391,8 @@ class Ledger:
         before, record.state = record.state, next_state(record.state, event)
         if record.state is not before or Effect.RECONCILE in effects:
             self._accounting.reconcile(record)
+        if not effects:
+            return
         if Effect.RENEW_NOMINATION in effects:
             self._renew_nomination(record)
         if Effect.RETURN_RELEASE in effects:
