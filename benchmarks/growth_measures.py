@@ -141,7 +141,7 @@ def cycles(
 
 def _check(kind: Kind, fitted: bool) -> None:
     if kind.fits != fitted:
-        did = "placed" if fitted else "turned down: use more --nodes or a smaller --repeat"
+        did = "placed" if fitted else "rejected: use more --nodes or a smaller --repeat"
         msg = f"a pod of kind {kind.name} was {did}"
         raise NotAsMeantError(msg)
 
@@ -316,7 +316,7 @@ def placement(*, nodes: int, pods: int, per_node: int = 0, seed: int = 1) -> Ite
     started = time.thread_time()
     for each in pending:
         if world.attempt(each).failure is not None:
-            msg = "a plain pod was turned down: use more --nodes"
+            msg = "a plain pod was rejected: use more --nodes"
             raise NotAsMeantError(msg)
     spent = time.thread_time() - started
     case = f"{pods} plain pods"

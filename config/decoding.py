@@ -55,7 +55,7 @@ _CONVERTED: Final[dict[type[mi.Type], Any]] = {
 
 @lru_cache(maxsize=256)
 def described(struct: type[msgspec.Struct]) -> mi.StructType:
-    """What a Struct consists of."""
+    """Description of a Struct."""
     info = mi.type_info(struct)
     assert isinstance(info, mi.StructType)
     return info

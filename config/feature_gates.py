@@ -17,7 +17,7 @@ from scheduler.framework.status import ConfigurationError
 
 
 class Stage(Enum):
-    """How mature a feature is."""
+    """Maturity of a feature."""
 
     ALPHA = "Alpha"
     BETA = "Beta"
@@ -92,7 +92,7 @@ UPSTREAM_GATES: Final = (
     _beta("ComponentStatusz"),
     _alpha("NativeHistograms"),
 )
-"""As of v1.36 (framework-cycle-config.md section 9, plugins.md section 2.4)."""
+"""The gates of v1.36 (`kube_features.go: defaultVersionedKubernetesFeatureGates`)."""
 
 OWN_GATES: Final = (
     # Both KEPs say: alpha, off by default, because there every pod and quota is concerned. Here on:
@@ -172,7 +172,7 @@ class FeatureGates(Mapping[str, bool]):
 
     @property
     def changes(self) -> Mapping[str, bool]:
-        """What was asked for, groups included, in the order given."""
+        """Gates as set, groups included, in the order given."""
         return dict(self._set)
 
     def __getitem__(self, name: str) -> bool:

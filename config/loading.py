@@ -162,7 +162,7 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
 def default_configuration(
     *, registry: Registry, default_plugins: Sequence[tuple[str, int]], **options: Any
 ) -> Configuration:
-    """What runs without a configuration file. Takes the options of `load_configuration`."""
+    """Return the configuration without a file. Takes the options of `load_configuration`."""
     return load_configuration(None, registry=registry, default_plugins=default_plugins, **options)
 
 

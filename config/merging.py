@@ -1,9 +1,8 @@
 """From plugin sets to the plugins that run: merging, expansion, weights.
 
-Follows framework-cycle-config.md sections 1.9 (default and user sets), 1.10 (expansion of
-multiPoint), 1.11 (weights) and 1.12 (what makes a profile impossible). Works on names and
-classes; nothing is instantiated, and no default is built in: the caller hands in registry and
-default plugins.
+Follows `default_plugins.go: mergePlugins` and `framework.go: expandMultiPointPlugins`. Works on
+names and classes; nothing is instantiated, and no default is built in: the caller passes the
+registry and the default plugins.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ class MergedSet:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """Which plugins run at which point."""
+    """The plugins of every extension point."""
 
     #: By the point's name in YAML; every point has an entry.
     points: Mapping[str, tuple[str, ...]]
@@ -197,7 +196,7 @@ def _name_error(name: str, point: str, catalogue: Catalogue) -> str | None:
 
 
 def merge_set(defaults: Sequence[Listed], user: MergedSet) -> MergedSet:
-    """One point's default and user set as one (section 1.9)."""
+    """Merge the default and the user's set of one extension point."""
     if EVERY in user.disabled:
         return MergedSet(user.enabled, user.disabled)
     # Of several user entries for one default the last takes its place; the others are appended and
@@ -247,7 +246,7 @@ def as_plugins(merged: Mapping[str, MergedSet], references: Mapping[str, str]) -
 def expand(
     merged: Mapping[str, MergedSet], path: str, registry: Registry, errors: FieldErrors
 ) -> Expanded:
-    """Which plugins run where, in which order, with which weight (sections 1.10 and 1.11).
+    """Return the plugins of every extension point, in order, with weights.
 
     Names that are not in the registry are passed over: `check_names` has dealt with them.
     """
@@ -313,7 +312,7 @@ def _first_point(factory: Any) -> ExtensionPoint | None:
 
 
 def check_expanded(expanded: Expanded, scheduler_name: str, path: str, errors: FieldErrors) -> None:
-    """Report what keeps a profile from scheduling anything (section 1.12)."""
+    """Report what keeps a profile from scheduling anything."""
     sorters = expanded.points[QUEUE_SORT.yaml]
     if len(sorters) != 1:
         errors.add(

@@ -81,7 +81,7 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+01234
 
 
 def configz(configuration: Configuration) -> dict[str, Any]:
-    """What `/configz` answers: the configuration without keys, passwords and tokens."""
+    """Return the content of `/configz`: the configuration without keys, passwords and tokens."""
     return {"componentconfig": redact(to_data(configuration))}
 
 

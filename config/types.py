@@ -27,7 +27,7 @@ class Section(
 
 
 class LeaderElectionConfiguration(Section, frozen=True):
-    """Who of several replicas schedules."""
+    """Choice of the replica that schedules."""
 
     #: Elect a leader before scheduling. On by default: two active replicas would bind against
     #: each other.
@@ -48,7 +48,7 @@ class LeaderElectionConfiguration(Section, frozen=True):
 
 
 class ClientConnectionConfiguration(Section, frozen=True):
-    """How to reach the API server."""
+    """Connection to the API server."""
 
     #: Path of a kubeconfig file. Empty: in-cluster configuration.
     kubeconfig: str = ""
@@ -72,7 +72,7 @@ class PluginReference(Section, frozen=True):
 
 
 class PluginSet(Section, frozen=True):
-    """What to switch on and off at one extension point."""
+    """Plugins to enable and to disable at one extension point."""
 
     #: Runs after the defaults, in this order; a default named again keeps its place.
     enabled: tuple[PluginReference, ...] = ()
@@ -181,7 +181,7 @@ class Extender(Section, frozen=True):
 
 
 class NodeProvisioningBridgeConfiguration(Section, frozen=True):
-    """How autoscalers' events become the pod condition NodeProvisioningInProgress (KEP-3990)."""
+    """Settings of the bridge from autoscalers' Events to a pod condition (KEP-3990)."""
 
     #: `Auto`: while a pod has the criterion NodeProvisioningFailed and the feature gate
     #: PodTopologySpreadFallbackMode is on; ends where somebody else writes the condition. `On`:

@@ -79,4 +79,4 @@ ARGS_FIELDS: Final[Mapping[str, Fields]] = {
     },
     "VolumeBinding": {"bindTimeoutSeconds": None, "shape": _SHAPE},
 }
-"""Arguments of the in-tree plugins that have any (framework-cycle-config.md section 7.5)."""
+"""Arguments of the in-tree plugins that have any."""

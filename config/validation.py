@@ -1,8 +1,8 @@
 """Checks on a decoded and defaulted configuration, apart from its plugins.
 
-Messages and paths are upstream's (framework-cycle-config.md sections 7.2, 7.3, 7.6); ours follow
-for the `kubestow` section and for the names that belong to the cluster's own scheduler. Nothing
-is changed here.
+Messages and paths are those of `validation.go: ValidateKubeSchedulerConfiguration`, followed by
+checks of the `kubestow` section and of the names that belong to the scheduler of the cluster.
+Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ def _check_tls(tls: ExtenderTLSConfig, path: str, errors: FieldErrors) -> None:
 
 
 def extended_resource_problems(name: str) -> Iterable[str]:
-    """What keeps `name` from being an extended resource such as `example.com/gpu`."""
+    """Return why `name` is not an extended resource such as `example.com/gpu`."""
     if not is_qualified_name(name):
         yield (
             "name part must consist of alphanumeric characters, '-', '_' or '.', and must start "

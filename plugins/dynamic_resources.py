@@ -110,7 +110,7 @@ class DynamicResources:
         return NO_CLAIMS
 
     def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
-        """Nothing to free, so the next PostFilter plugin is asked.
+        """Find nothing to free, so the next PostFilter plugin runs.
 
         When another plugin's PreFilter ended the attempt before this one's, the answer is an
         Error, which keeps preemption from being tried: observed of kube-scheduler v1.36.2.

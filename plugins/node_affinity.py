@@ -156,8 +156,8 @@ class NodeAffinity:
         """Sum the weights of matching terms of the profile and of the pod."""
         try:
             return sum(each.score(node.labels, node.name) for each in self._preferences(pod))
-        except SelectorError as problem:
-            return error(str(problem))
+        except SelectorError as raised:
+            return error(str(raised))
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows

@@ -1,1 +1,1 @@
-"""kubestow: a secondary Kubernetes scheduler. See DESIGN in docs/architecture.md for the layers."""
+"""kubestow: a secondary Kubernetes scheduler. See docs/architecture.md for the layers."""

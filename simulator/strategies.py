@@ -40,7 +40,7 @@ _LABEL_RULE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a strategy may read besides the object."""
+    """Objects and settings that a strategy may read besides the object."""
 
     store: Store
     clock: SimClock

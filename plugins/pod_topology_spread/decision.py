@@ -82,12 +82,12 @@ class ConstraintDecision(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why the constraint is soft, in words that do not change from attempt to attempt."""
+        """Return why the constraint is soft, in the same words at each attempt."""
         return "+".join(each.criterion for each in self.results) if self.met else _LATCHED
 
     @property
     def evidence(self) -> str:
-        """Why the constraint is soft, with the evidence for each criterion."""
+        """Return why the constraint is soft, with the evidence for each criterion."""
         if not self.met:
             return _LATCHED
         return ", ".join(f"{each.criterion} ({each.evidence})" for each in self.results)

@@ -100,8 +100,8 @@ class PodTopologySpread:
             return unresolvable(excess)
         try:
             constraints = self._constraints.hard(pod)
-        except SelectorError as problem:
-            return error(f"obtaining pod's hard topology spread constraints: {problem}")
+        except SelectorError as raised:
+            return error(f"obtaining pod's hard topology spread constraints: {raised}")
         fallback = self._fallback
         if fallback is not None and (constraints or ANNOTATION in pod.metadata.annotations):
             constraints = self._hard_in_attempt(fallback, state, pod, constraints)
@@ -181,8 +181,8 @@ class PodTopologySpread:
         relaxed = state.get(_RELAXED)
         try:
             constraints = self._constraints.soft(pod) if relaxed is None else relaxed[1]
-        except SelectorError as problem:
-            return error(f"obtaining pod's soft topology spread constraints: {problem}")
+        except SelectorError as raised:
+            return error(f"obtaining pod's soft topology spread constraints: {raised}")
         if not constraints or not table.node_count:
             return SKIP
         require_all = bool(pod.signature.spec.topology_spread_constraints) or not self._system

@@ -85,7 +85,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class QuotaTerms:
-    """What a quota object limits."""
+    """Limits of a quota object."""
 
     limits: tuple[Limit, ...]
     invalid: tuple[InvalidKey, ...]
@@ -133,7 +133,7 @@ class QuotaReservation:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a pod takes from an account."""
+    """Amounts that a pod takes from an account."""
 
     role: Role
     amounts: Amounts

@@ -1,4 +1,4 @@
-"""What the ledger reports to its host."""
+"""Callbacks of the ledger to its host."""
 
 from __future__ import annotations
 

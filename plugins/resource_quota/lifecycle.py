@@ -56,7 +56,7 @@ class PodEvent(IntEnum):
 
 
 class Effect(IntEnum):
-    """What changes besides the state."""
+    """Changes besides the state."""
 
     #: Bring the accounts up to date with the record; implied by a change of state.
     RECONCILE = auto()

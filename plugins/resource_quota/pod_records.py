@@ -71,7 +71,7 @@ class PodRecord:
 
     @property
     def role(self) -> Role | None:
-        """How the pod counts now; None if it does not (docs/deferred-quota.md, "The rules")."""
+        """The way the pod counts now; None if it does not (docs/deferred-quota.md, "The rules")."""
         if self.ended:
             return None
         if self.state is PodState.BOUND:

@@ -1,4 +1,4 @@
-"""What a pod uses under every quota name, as upstream counts it (`pods.go: PodUsageFunc`).
+"""Usage of a pod under every quota name, as upstream counts it (`pods.go: PodUsageFunc`).
 
 The sums themselves are `scheduler.api.requests`': init containers, sidecars, overhead, pod-level
 resources, in-place resize. This module maps resources to quota names, once per signature.

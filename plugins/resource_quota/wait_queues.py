@@ -23,7 +23,7 @@ Shares = tuple[tuple[Account, Amounts], ...]
 
 @dataclass(frozen=True, slots=True)
 class QuotaRequest:
-    """All that decides whether a held pod fits, except its own charges."""
+    """The facts that decide whether a held pod fits, except its own charges."""
 
     deferred: bool
     shares: Shares

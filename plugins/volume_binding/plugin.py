@@ -243,8 +243,8 @@ class VolumeBinding:
         try:
             if await api.wait_for(progress.check, self._timeout):
                 return None
-        except BindingFailedError as problem:
-            return error(f"binding volumes: {problem}")
+        except BindingFailedError as raised:
+            return error(f"binding volumes: {raised}")
         return error(
             f"binding volumes: {unbound(reservation)} not bound within bindTimeoutSeconds "
             f"({self._timeout:g})"

@@ -40,7 +40,7 @@ _LARGEST_DECIMAL: Final = 18
 
 
 class Format(enum.Enum):
-    """How a quantity is written; sums keep the format of their first non-zero operand."""
+    """Notation of a quantity; sums keep the format of their first non-zero operand."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"

@@ -194,7 +194,7 @@ def _without_named(text: str) -> str:
 
 
 def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
-    """Where the value after a name begins and ends, None where there is nothing to hide."""
+    """Return the span of the value after a name; None if there is nothing to hide."""
     at = found.end()
     phrase = _PHRASE.match(text, at)
     if phrase is not None:
@@ -210,7 +210,7 @@ def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _bare_span(text: str, at: int, found: re.Match[str]) -> tuple[int, int] | None:
-    """As `_value_span`, of a value without quotes that begins at `at`."""
+    """Return the span of a value without quotes that begins at `at`."""
     name, assigned = _plain_name(found["name"].rpartition(".")[2]), found["assigned"]
     pattern = _BARE
     if assigned is not None and found["sign"] == ":" and not _QUOTE.match(assigned):
@@ -228,7 +228,7 @@ def _bare_span(text: str, at: int, found: re.Match[str]) -> tuple[int, int] | No
 
 
 def _closing_quote(text: str, quote: re.Match[str]) -> int:
-    """Where the closing quote stands, escaped as the opening one; the end if there is none."""
+    """Return the index of the closing quote, escaped as the opening one, or the end."""
     at, escape = quote.end(), len(quote[1])
     while (found := text.find(quote[2], at)) >= 0:
         before = found

@@ -1,4 +1,4 @@
-"""How a command asks the API server: whose cluster, and what to say when it refuses.
+"""Requests of a command to the API server: the cluster to use, and errors worth reading.
 
 Shared by the commands that look at objects themselves. Objects are plain JSON here: a command
 shows or changes a few fields and must keep all others.
@@ -96,7 +96,7 @@ def _decoded(body: bytes) -> JsonObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Which cluster, as the command line says."""
+    """The cluster that the command line selects."""
 
     kubeconfig: str
     context: str

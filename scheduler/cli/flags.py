@@ -2,7 +2,7 @@
 
 A table and nothing else: what a flag is called, what it defaults to, what it does here. Upstream's
 flags are accepted without exception, so that a command line written for kube-scheduler starts
-kubestow; those that can have no effect say why (framework-cycle-config.md 8.1).
+kubestow; those that can have no effect say why.
 """
 
 from __future__ import annotations

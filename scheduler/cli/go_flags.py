@@ -25,7 +25,7 @@ _TRUTH: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | d
 
 
 class Kind(Enum):
-    """How a flag's value is written; the text is its placeholder in the help."""
+    """Syntax of a flag's value; the text is its placeholder in the help."""
 
     BOOL = ""
     STRING = "string"

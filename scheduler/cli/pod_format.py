@@ -60,7 +60,7 @@ def span(seconds: float) -> str:
 
 
 def next_try(view: PodView, now: float) -> str:
-    """When the pod is tried again."""
+    """Return the time of the next attempt."""
     if view.next_retry is not None:
         return f"in {span(view.next_retry - now)}: {view.next_retry_reason}"
     if view.place is QueueState.GATED:

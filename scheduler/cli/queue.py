@@ -185,7 +185,7 @@ _STYLES: Final = {
 
 
 def _left_out(page: QueuePage) -> list[str]:
-    """What the limit kept from being shown; unknown for a single namespace."""
+    """Return the number of pods beyond the limit; unknown for a single namespace."""
     shown: dict[str, int] = {}
     for view in page.pods:
         shown[view.place] = shown.get(view.place, 0) + 1

@@ -114,7 +114,7 @@ def build_options(values: Mapping[str, Any], explicit: set[str]) -> RunOptions:
 def overrides(
     values: Mapping[str, Any], explicit: set[str], *, with_config: bool
 ) -> dict[str, Any]:
-    """What the flags say by its place in the configuration.
+    """Return the values of the flags by their place in the configuration.
 
     Without a file every explicit flag counts; with one, those that upstream lets beat it.
     """

@@ -46,7 +46,7 @@ class Changed(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Bookmark(msgspec.Struct, frozen=True, gc=False):
-    """Nothing changed up to `resource_version`."""
+    """No change up to `resource_version`."""
 
     resource_version: str
     initial_events_end: bool = False

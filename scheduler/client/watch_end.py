@@ -10,7 +10,7 @@ from scheduler.client.watch_decoding import Failure
 
 
 class EndCause(StrEnum):
-    """Why a list or watch ended, for metrics and statistics."""
+    """Cause of the end of a list or watch, for metrics and statistics."""
 
     CLOSED = "closed"
     """The server ended the watch at its time limit: the normal end."""

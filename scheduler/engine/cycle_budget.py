@@ -112,7 +112,7 @@ class CycleBudget:
             self.look_closer(now)
 
     def look_closer(self, now: float) -> None:
-        """As `check`, where `now` is past `deadline`. Goes on failing until the cycle has ended."""
+        """Check the budget past `deadline`. Keep failing until the cycle has ended."""
         used = self.used(now)
         if used >= self._limit:
             raise CycleBudgetError(used, self._limit)

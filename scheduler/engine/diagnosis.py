@@ -1,4 +1,4 @@
-"""Why a pod fits nowhere: per-node statuses kept in columns, and the FailedScheduling text.
+"""Diagnosis of a pod that fits nowhere: statuses by node, and the FailedScheduling text.
 
 Statuses of thousands of nodes are (plugin, code) pairs in arrays; Status objects are made once per
 distinct pair, and a name-to-status map only if a PostFilter plugin reads one.

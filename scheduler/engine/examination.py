@@ -120,13 +120,13 @@ def examine(
         if not len(found.feasible) and framework.relax(state, pod):
             state.skip_filter.clear()
             found = search.examine(state, pod, examples)
-    except AttemptError as problem:
+    except AttemptError as raised:
         return Examination(
             table.node_count,
             0,
             skipped_filters=tuple(sorted(state.skip_filter)),
-            error=str(problem),
-            error_plugin=problem.status.plugin,
+            error=str(raised),
+            error_plugin=raised.status.plugin,
             explanations=explanations,
         )
     notes = list(_notes(found, nodes_to_find, scores=bool(framework.score)))
@@ -290,8 +290,8 @@ class _Ranking:
                 weighted = slot.weight * normalized
                 columns[slot.name] = raw, normalized, weighted
                 total += weighted
-        except AttemptError as problem:
-            return (), 0, {}, problem
+        except AttemptError as raised:
+            return (), 0, {}, raised
         weights = {slot.name: slot.weight for slot in scoring.slots if slot.name in columns}
         tied = int((total == total.max()).sum())
         return self._best(feasible, total, columns, top), tied, weights, None

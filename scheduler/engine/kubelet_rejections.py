@@ -99,7 +99,7 @@ class KubeletRejections:
         return self.filter_status(state, pod, 1) if node.name in known else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """As `filter`."""
+        """Run `filter` for each of `rows`."""
         found = [table.row_of(name) for name in self._nodes.get(pod.signature.id, ())]
         marked = [row for row in found if row is not None]
         return np.isin(rows, marked).astype(np.int32)

@@ -23,7 +23,7 @@ _STATUS_CODES: Final = NOMINATED_CODES + (1 << 29)
 
 
 class NodeStatuses:
-    """What is known about the candidate rows of one search; changed as more filters run."""
+    """Outcome of the candidate rows of one search; updated as more filters run."""
 
     __slots__ = ("_codes", "_nominated", "_replaced", "_statuses", "rejected_by", "rows")
 

@@ -145,7 +145,7 @@ def call_recorded(
     recorded: dict[str, Recorded],
     *arguments: Any,
 ) -> Any:
-    """As `call`, and record the result and what the plugin wrote to `state` for the next pod."""
+    """Run `call`, and record the result and the plugin's writes to `state` for the next pod."""
     written: list[str] = []
     state.recorder = written
     try:
@@ -191,7 +191,7 @@ def call_rows(
 async def call_awaited(
     method: PluginMethod, plugin: Any, transport: ExtenderTransport, *arguments: Any
 ) -> Any:
-    """As `call`, for an async method, which may take as long as the plugin's `timeout`."""
+    """Run `call` for an async method, which may take as long as the plugin's `timeout`."""
     seconds = timeout_of(plugin)
     with call_errors(method, plugin):
         try:

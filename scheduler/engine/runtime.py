@@ -472,8 +472,8 @@ async def _post_filter(
             result = await _awaited_post_filter(plugin, result, transport)
     except CycleBudgetError:
         raise
-    except Exception as problem:  # noqa: BLE001 - plugin boundary
-        return PostFilterResult(error(problem).by(plugin.name))
+    except Exception as raised:  # noqa: BLE001 - plugin boundary
+        return PostFilterResult(error(raised).by(plugin.name))
     if isinstance(result, PostFilterResult):
         return result
     text = (

@@ -177,7 +177,7 @@ class SchedulingAlgorithm:
     async def _select_host_with_extenders(
         self, state: CycleState, pod: Pod, found: FeasibleNodes, extenders: ExtenderRound
     ) -> ScheduleResult:
-        """As `_select_host`, with the scores of extenders added."""
+        """Run `_select_host` with the scores of extenders added."""
         rows, names = found.rows, self._table.names
         feasible = len(rows)
         if feasible == 1 or found.nominated:

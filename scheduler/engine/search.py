@@ -93,7 +93,7 @@ class Search:
 
     @property
     def nodes_to_find(self) -> int | None:
-        """How many feasible nodes end a search of all nodes; None when every node is looked at."""
+        """Return how many feasible nodes end the search; None when every node is looked at."""
         return None if self._complete else self._feasible_to_find(self._table.node_count)
 
     # -- entry point -----------------------------------------------------------------------------

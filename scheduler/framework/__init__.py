@@ -1,4 +1,4 @@
-"""What a plugin author imports: extension points, statuses, cycle state, events, hints, Handle."""
+"""Interface for plugins: extension points, statuses, cycle state, events, hints, Handle."""
 
 from scheduler.framework.events import (
     ActionType,

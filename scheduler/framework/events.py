@@ -110,7 +110,7 @@ class ClusterEvent:
         """Whether this registration covers `incoming`: a subset of actions, and the same resource.
 
         A registered Pod covers assigned and unscheduled pods alike; an incoming wildcard matches
-        only a registered wildcard (events.go: MatchClusterEvents).
+        only a registered wildcard (types.go: MatchClusterEvents).
         """
         if self.wildcard:
             return incoming.action_type & ActionType.ALL == incoming.action_type

@@ -445,13 +445,13 @@ class TableWithoutVictims(NodeTableView, Protocol):
         ...
 
     def summed_victims(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
-        """As `NodeTableView.summed_pods`, of the pods that go only."""
+        """Return `NodeTableView.summed_pods` of the victims only."""
         ...
 
     def victim_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
-        """As `NodeTableView.existing_pod_terms`, of the pods that go only."""
+        """Return `NodeTableView.existing_pod_terms` of the victims only."""
         ...
 
     def remaining_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:

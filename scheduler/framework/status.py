@@ -70,7 +70,7 @@ class Status:
 
     @property
     def rejected(self) -> bool:
-        """Whether the pod (or node) was turned down, as opposed to an error."""
+        """Whether the pod (or node) was rejected, as opposed to an error."""
         return self.code in _REJECTED
 
     @property
@@ -123,7 +123,7 @@ def error(cause: BaseException | str) -> Status:
 
 
 def status_or_none(answer: object) -> Status | None:
-    """What most methods of a plugin answer. Raises TypeError for anything else."""
+    """Return a plugin's result if it is a Status or None. Raises TypeError for anything else."""
     if answer is None or isinstance(answer, Status):
         return answer
     raise TypeError(f"answered {reprlib.repr(answer)}, which is not a Status")

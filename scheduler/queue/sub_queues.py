@@ -22,7 +22,7 @@ POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
 
 
 class QueueState(StrEnum):
-    """Where a pod is. All values but the last are labels of upstream's metric `pending_pods`."""
+    """Place of a pod. All values but the last are labels of upstream's metric `pending_pods`."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"

@@ -1,4 +1,4 @@
-"""When the periodic work on unschedulable pods is due: the flush of left-over pods, the Time event.
+"""Times of periodic work on unschedulable pods: the flush of left-over pods, the Time event.
 
 Times are wall clock seconds. A period starts when the work is done: work that was missed for
 several periods is done once.

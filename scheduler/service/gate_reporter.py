@@ -101,7 +101,7 @@ def plugin_message(message: str) -> str:
 
 @dataclass(slots=True)
 class _Note:
-    """What was written about one pod, and what is to be written."""
+    """Text written about one pod, and text to be written."""
 
     info: QueuedPodInfo
     #: The condition that its status should have.

@@ -36,7 +36,7 @@ class Dimension(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What the real API server does with an object at full size."""
+    """Reaction of the real API server to an object at full size."""
 
     #: 201, and what it stores is what was sent, but for its own canonical forms.
     STORED = "stored"

@@ -34,7 +34,7 @@ _BY_KIND: Final = {(each.api_version, each.kind): each for each in RESOURCES.val
 
 
 class Reply(NamedTuple):
-    """What the API server answered."""
+    """Response of the API server."""
 
     status: int
     body: bytes

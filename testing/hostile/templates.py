@@ -150,7 +150,7 @@ def csi_driver(name: str) -> JsonObject:
 
 
 def csi_storage_capacity(name: str, **parts: Any) -> JsonObject:
-    """How much room a class has on some nodes."""
+    """Return the free capacity of a class on some nodes."""
     made = _storage("CSIStorageCapacity", name, namespaced=True)
     return {**made, "storageClassName": "hostile", "capacity": "1Gi", **parts}
 

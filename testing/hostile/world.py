@@ -78,11 +78,11 @@ class HostileWorld:
         return any(each.resource.plural == plural for each in self.wiring.reflectors)
 
     def malformed(self) -> float:
-        """How many objects were skipped."""
+        """Return the number of skipped objects."""
         return sample(self.wiring, "kubestow_malformed_objects_total")
 
     def faults(self) -> float:
-        """How many handlers and hints raised."""
+        """Return the number of handlers and hints that raised."""
         return sample(self.wiring, "kubestow_handler_errors_total") + sample(
             self.wiring, "kubestow_queueing_hint_errors_total"
         )

@@ -1,4 +1,4 @@
-"""What the leader does for deferred quotas besides scheduling: it publishes their usage.
+"""Controllers of deferred quotas on the leader: they publish usage.
 
 `publication` decides what to write and when (pure), `usage_writer` writes it. `native_usage` is for
 API servers that implement KEP-5465, `reservations` for several active schedulers; `switched_off`

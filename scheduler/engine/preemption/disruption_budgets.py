@@ -179,7 +179,7 @@ class DisruptionBudgets:
     def _charge_arrays(
         self, pods: Sequence[Pod], selections: Sequence[Selection | None]
     ) -> Iterable[bool]:
-        """As `_charge`, for budgets by the thousand."""
+        """Do the work of `_charge` for thousands of budgets."""
         if self._allowed is None or self._disrupted is None:
             self._allowed = np.array([_allowed(budget) for budget in self._listed], dtype=np.int64)
             self._disrupted = {}

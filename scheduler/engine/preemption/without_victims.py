@@ -52,13 +52,13 @@ class WithoutPotentialVictims:
         return node
 
     def scalar_amounts(self, name: str, index: slice | Rows) -> tuple[Int64Column, Int64Column]:
-        """As `NodeTable.scalar_amounts`, without the victims."""
+        """Return `NodeTable.scalar_amounts` without the victims."""
         allocatable, requested = self._table.scalar_amounts(name, index)
         freed = self._table.priorities.scalar_total_of(self._victims, name, index)
         return allocatable, requested - freed
 
     def scalar_amounts_at(self, name: str, row: int) -> tuple[int, int]:
-        """As `scalar_amounts` of one row."""
+        """Return `scalar_amounts` of one row."""
         allocatable, requested = self.scalar_amounts(name, slice(row, row + 1))
         return allocatable.item(0), requested.item(0)
 
@@ -67,7 +67,7 @@ class WithoutPotentialVictims:
         return self._table.selector_counts.counts(terms, terminating=True, among=self._victims)
 
     def summed_victims(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
-        """As `NodeTable.summed_pods`, of pods that go."""
+        """Return `NodeTable.summed_pods` of the victims only."""
         return self._table.selector_counts.summed(terms, among=self._victims)
 
     def victim_terms(

@@ -36,7 +36,7 @@ MAX_BINDING_PER_SLOT = 20
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """What takes a pod from the queue to its binding, or back."""
+    """The parts that take a pod from the queue to its binding, or back."""
 
     queue: SchedulingQueue
     #: Actions that some plugin registered, by resource.

@@ -31,7 +31,7 @@ _APP: Final = "app"
 
 
 class Share(NamedTuple):
-    """How much of one resource is taken."""
+    """Used part of one resource."""
 
     used: int
     allocatable: int

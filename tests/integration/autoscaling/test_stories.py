@@ -251,7 +251,7 @@ async def test_a48_a_scheduler_with_the_gate_off_ignores_the_field() -> None:
 async def test_a61_over_http_against_an_ordinary_kubestow_run(
     stock: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    """As a user does it: curl on one side, the command on the other."""
+    """A user's view: curl on one side, the command on the other."""
     kubeconfig = stock.write_kubeconfig(tmp_path / "kc.yaml")
     program = [sys.executable, "-c", "from scheduler.cli.main import main; main()", "run"]
     flags = ["--kubeconfig", str(kubeconfig), "--secure-port=0", "--leader-elect=false"]

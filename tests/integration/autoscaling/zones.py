@@ -57,7 +57,7 @@ def spread_pod(name: str, *, native: bool = False) -> JsonObject:
 
 
 class History:
-    """What became of one pod, and what the autoscaler said, in the order of writes."""
+    """Events and conditions of one pod, in the order of writes."""
 
     def __init__(self, cluster: EmbeddedCluster, name: str) -> None:
         self.steps: list[str] = []

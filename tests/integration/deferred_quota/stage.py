@@ -154,19 +154,19 @@ class Stage:
         delete(self.cluster, name, kind)
 
     def update(self, name: str, patch: JsonObject, subresource: str = "") -> None:
-        """Somebody patches a pod."""
+        """Patch a pod as another client does."""
         resource = self.cluster.resources.of_kind("v1", "Pod")
         self.cluster.api.patch(
             resource, "default", name, patch, MERGE_PATCH, WriteOptions(), subresource=subresource
         )
 
     def update_size(self, name: str, containers: Sequence[JsonObject]) -> None:
-        """Somebody resizes a pod (the image goes along, for a merge patch replaces the list)."""
+        """Resize a pod as another client does (with the image: a merge patch replaces the list)."""
         full = [{"image": "i", **each} for each in containers]
         self.update(name, {"spec": {"containers": full}}, "resize")
 
     def delete_gracefully(self, name: str, seconds: int) -> None:
-        """Somebody deletes a pod, which has so long to end."""
+        """Delete a pod with a grace period, as another client does."""
         resource = self.cluster.resources.of_kind("v1", "Pod")
         options = {"gracePeriodSeconds": seconds}
         self.cluster.api.delete(resource, "default", name, options, WriteOptions())
@@ -197,7 +197,7 @@ class Stage:
         return condition(self.cluster, name)
 
     async def quiet_ledger(self) -> None:
-        """What was due at once is done, although binds may be under way."""
+        """Wait until all work that is due is done; binds may be in flight."""
 
         def done() -> bool:
             due = self.ledger.next_due()
@@ -206,7 +206,7 @@ class Stage:
         await until(done, "ledger quiet")
 
     async def quiet(self) -> None:
-        """Nothing is in flight and nothing is due."""
+        """Wait until nothing is in flight and nothing is due."""
         await until(lambda: self.ledger.next_due() is None, "ledger quiet")
         await settled(self.wiring)
 
@@ -238,7 +238,7 @@ class Stage:
         ]
 
     def used(self, name: str = "q") -> dict[str, str]:
-        """What would be published of a quota."""
+        """Return the usage that would be published of a quota."""
         account = self.ledger.account("default", name)
         published = {} if account is None else account.published()
         return {key.removeprefix(PREFIX): value for key, value in published.items()}

@@ -40,7 +40,7 @@ def _quota(server: Server, name: str = "default-deferred") -> dict[str, Any]:
 
 
 async def _publish(server: Server, used: dict[str, str]) -> None:
-    """What the usage writer would do."""
+    """Do the work of the usage writer."""
     await until(lambda: (_quota(server).get("status") or {}).get("hard"))
     path = f"{QUOTAS}/default-deferred/status"
     code, _ = await server.client.patch(path, {"status": {"used": used}}, "merge-patch+json")

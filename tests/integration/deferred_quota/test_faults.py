@@ -1,4 +1,4 @@
-"""Whatever the API server does to us, bound pods never ask for more than the quota (design 2.9)."""
+"""Whatever the API server does to us, bound pods never ask for more than the quota."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What autoscalers read: `Unschedulable` only while a node would help (design 2.8, 2.13)."""
+"""Labels that autoscalers read: `Unschedulable` only while a node would help."""
 
 from __future__ import annotations
 

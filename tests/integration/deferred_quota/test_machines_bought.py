@@ -218,7 +218,7 @@ async def test_rc3_a_raised_limit_lets_more_claim(cluster: EmbeddedCluster) -> N
 
 
 async def test_rc3_without_claims_it_buys_for_everybody(flavor: str) -> None:
-    """What made the safe behaviour the default; this story would see it come back."""
+    """The reason for the safe default; this story would show its return."""
     market = Market(flavor, 8)
     async with market.cluster, staged(market.cluster, [], {"claimPending": False}) as stage:
         await market.ungate_all(stage)

@@ -1,4 +1,4 @@
-"""What stands between the listed scenarios of KEP-5465: other quotas, other objects, a flood."""
+"""Cases between the listed scenarios of KEP-5465: other quotas, other objects, a flood."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On, off and on again: nobody is killed, nothing leaks, numbers are right (design 2.12, 2.17)."""
+"""On, off and on again: nobody is killed, nothing leaks, numbers are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""B27: several active schedulers share one quota through its annotation (design 2.9)."""
+"""B27: several active schedulers share one quota through its annotation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-5465 design 2.12: what is used stands in `status.used`, absolute, for as long as we run."""
+"""KEP-5465: what is used stands in `status.used`, absolute, for as long as we run."""
 
 from __future__ import annotations
 

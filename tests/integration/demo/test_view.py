@@ -1,4 +1,4 @@
-"""What the demo draws, and that it fits."""
+"""The drawing of the demo, and that it fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal of 100 columns shows: nothing is cut off, and reasons are told once."""
+"""Output on a terminal of 100 columns: nothing is cut off, and reasons appear once."""
 
 from __future__ import annotations
 

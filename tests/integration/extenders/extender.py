@@ -49,7 +49,7 @@ class Extender:
         await self._runner.cleanup()
 
     def verbs(self) -> list[str]:
-        """What was called, in order."""
+        """Return the verbs called, in order."""
         return [verb for verb, _ in self.calls]
 
     def sent(self, verb: str) -> list[dict[str, Any]]:

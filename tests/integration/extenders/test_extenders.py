@@ -1,4 +1,4 @@
-"""What extenders are sent, and what their answers do to a pod."""
+"""Requests to extenders, and the effect of their responses on a pod."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_filter_that_keeps_nodes_gets_their_names(
         await until(lambda: bound_to(cluster, "p") == "n1", "bound")
     (call,) = extender.sent("filter")
     assert call["Nodes"] is None
-    # What a plugin turned down is not worth asking about.
+    # A node that a plugin rejected is not sent.
     assert sorted(call["NodeNames"]) == ["n1", "n2"]
 
 

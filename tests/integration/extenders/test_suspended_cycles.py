@@ -1,4 +1,4 @@
-"""What happens in the cluster while a scheduling cycle waits for the outside."""
+"""Changes of the cluster while a scheduling cycle is suspended."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ async def test_time_is_limited(extender: Extender) -> None:
 
 @pytest.mark.parametrize("status", [307, 308])
 async def test_redirects_are_followed_with_the_request(extender: Extender, status: int) -> None:
-    """As Go's HTTP client does; an extender behind `/filter/` may answer so."""
+    """Go's HTTP client does the same; an extender behind `/filter/` may respond so."""
 
     async def move(request: web.Request) -> web.Response:
         return web.Response(status=status, headers={"Location": f"{extender.url}/filter"})

@@ -147,7 +147,7 @@ class Stage:
         self.patch(name, {"status": {"conditions": [entry]}}, "status")
 
     def provisioning(self, name: str, status: str, **fields: str) -> None:
-        """Somebody sets NodeProvisioningInProgress."""
+        """Set NodeProvisioningInProgress as an autoscaler does."""
         self.set_condition(name, "NodeProvisioningInProgress", status, **fields)
 
     def annotate(self, name: str, value: str | None) -> None:
@@ -199,7 +199,7 @@ class Stage:
         await self.quiet()
 
     async def quiet(self) -> None:
-        """Nothing is under way, and the scheduler has seen every object as it is stored."""
+        """Wait until nothing is in flight, and the scheduler has seen every object as stored."""
         await until(self._caught_up, "caught up")
         await settled(self.wiring)
         await until(self._caught_up, "caught up")

@@ -75,7 +75,7 @@ async def test_the_timeout_runs_while_spreading_keeps_it_from_preempting(
 async def test_where_relaxing_cannot_help_nothing_wakes_it(
     cluster: EmbeddedCluster, criterion: str
 ) -> None:
-    """Nobody can be preempted anywhere; room in the wrong zone is taken as soon as it is there."""
+    """No pod can be preempted; room in the wrong zone is used as soon as it exists."""
     async with staged(cluster, nodeProvisioningTimeout="5m") as stage:
         full(stage, "higher")
         stage.create(spread("p", f"{ZONE}={criterion}", priorityClassName="high"))

@@ -80,7 +80,7 @@ def event(
 
 
 def status_object(name: str = "cluster-autoscaler-status") -> JsonObject:
-    """What events about node groups are about; it need not exist."""
+    """Return the object of events about node groups; it need not exist."""
     return {"kind": "ConfigMap", "metadata": {"name": name, "namespace": "kube-system"}}
 
 

@@ -55,7 +55,7 @@ def seen(wiring: Wiring, cluster: EmbeddedCluster, name: str) -> bool:
 
 
 def write(cluster: EmbeddedCluster, name: str, status: str, reason: str) -> None:
-    """Somebody else writes the condition."""
+    """Write the condition as another manager does."""
     body = {"status": {"conditions": [{"type": CONDITION, "status": status, "reason": reason}]}}
     cluster.api.patch(
         cluster.resources.of_kind("v1", "Pod"), "default", name, body,

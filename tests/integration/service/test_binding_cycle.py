@@ -56,14 +56,14 @@ class Gatekeeper:
 
 
 class Impatient(Gatekeeper):
-    """As above, but the wait ends soon."""
+    """The same with a short wait."""
 
     name: ClassVar[str] = "Impatient"
     seconds: ClassVar[float] = 0.05
 
 
 class Deaf(Gatekeeper):
-    """As above; no event brings back a pod that it turned down."""
+    """The same; no event requeues a pod that it rejected."""
 
     name: ClassVar[str] = "Deaf"
 

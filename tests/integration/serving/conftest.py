@@ -46,7 +46,7 @@ class Answer:
 
 @dataclass
 class Site:
-    """What the endpoints are about, to be changed by tests."""
+    """State behind the endpoints, to be changed by tests."""
 
     synced: bool = True
     verbosity: list[int] = field(default_factory=list)

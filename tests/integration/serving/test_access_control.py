@@ -1,4 +1,4 @@
-"""Who gets in, over TLS and through reviews of a real (embedded) API server."""
+"""Access control over TLS, with reviews of a real (embedded) API server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ USERS: dict[str, dict[str, Any]] = {
 
 
 def may(spec: dict[str, Any]) -> bool:
-    """What RBAC would say: Prometheus reads metrics."""
+    """Answer as RBAC would: Prometheus reads metrics."""
     attributes = spec["nonResourceAttributes"]
     groups = spec.get("groups") or []
     known = "system:authenticated" in groups or "system:unauthenticated" in groups

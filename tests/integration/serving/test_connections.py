@@ -1,4 +1,4 @@
-"""What bounds connections: clients that are slow, silent, many or too talkative."""
+"""Limits of connections: clients that are slow, silent, many or too talkative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers cause: fixed texts, one line in the log, few reviews."""
+"""Effects of unauthenticated clients: fixed texts, one line in the log, few reviews."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a credential, wherever it stands; and what does not."""
+"""Recognition of credentials, wherever they occur."""
 
 from __future__ import annotations
 

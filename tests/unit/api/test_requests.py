@@ -1,4 +1,4 @@
-"""Request sums, after the facts of plugins.md 3.5. Upstream's own answers are in the vectors."""
+"""Request sums. Upstream's own results are in the vectors."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ SELECTORS = st.builds(
 
 
 def holds(requirement: LabelSelectorRequirement, labels: dict[str, str]) -> bool:
-    """The four operators, as the table in plugins.md 3.1 words them."""
+    """The four operators of a label selector."""
     present = requirement.key in labels
     member = present and labels[requirement.key] in requirement.values
     return {"In": member, "NotIn": not member, "Exists": present, "DoesNotExist": not present}[

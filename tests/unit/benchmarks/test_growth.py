@@ -82,7 +82,7 @@ def test_figures_are_printed_and_kept(tmp_path: Path) -> None:
 def test_an_attempt_that_ends_otherwise_is_no_figure() -> None:
     result = CliRunner().invoke(main, ["--only", "cycles", "--nodes", "5", "--repeat", "5"])
     assert result.exit_code == 1
-    assert "required anti-affinity was turned down: use more --nodes" in result.output
+    assert "required anti-affinity was rejected: use more --nodes" in result.output
 
 
 def test_the_memory_of_waiting_pods_is_measured_in_a_process_of_its_own() -> None:

@@ -314,7 +314,7 @@ def label(table: NodeTable, key: str, row: int) -> str | None:
 
 
 def by_group(table: NodeTable, row: int) -> dict[Columns, Any]:
-    """What plugins can read of a row, by the group that announces its changes."""
+    """Return the readable values of a row, by the group that announces their changes."""
     seen = observed(table, row)
     return {
         Columns.USAGE: (

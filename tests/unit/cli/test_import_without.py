@@ -1,4 +1,4 @@
-"""What `kubestow run` imports, and what it leaves alone."""
+"""Imports of `kubestow run`."""
 
 from __future__ import annotations
 

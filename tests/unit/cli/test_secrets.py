@@ -1,4 +1,4 @@
-"""What commands print of a configuration with credentials."""
+"""Output of commands for a configuration with credentials."""
 
 from __future__ import annotations
 

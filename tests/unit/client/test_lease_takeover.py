@@ -1,4 +1,4 @@
-"""When a Lease changes hands: a dead, a stuck and a suspended holder, and who may follow."""
+"""Changes of the holder of a Lease: a dead, a stuck and a suspended holder."""
 
 from __future__ import annotations
 

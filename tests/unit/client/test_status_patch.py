@@ -1,4 +1,4 @@
-"""When a pod's status is written, and with what."""
+"""Times and contents of writes to a pod's status."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def body(text: str, *more: Any, **options: Any) -> Configuration:
 
 
 def problems(text: str, *more: Any, **options: Any) -> tuple[str, ...]:
-    """What is wrong with a text, without the header's two lines; empty when nothing is."""
+    """Return the errors of a text, without the header's two lines."""
     try:
         body(text, *more, **options)
     except ConfigurationError as error:

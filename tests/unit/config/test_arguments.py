@@ -59,7 +59,7 @@ def test_durations_in_arguments_are_gos() -> None:
 @pytest.mark.parametrize(
     ("name", "args", "expected"),
     [
-        (  # fact 123
+        (
             "DefaultPreemption",
             "{kind: InterPodAffinityArgs}",
             [
@@ -75,7 +75,7 @@ def test_durations_in_arguments_are_gos() -> None:
             "{apiVersion: v1}",
             ['args.apiVersion: Invalid value: "v1": must be kubescheduler.config.k8s.io/v1'],
         ),
-        (  # fact 124
+        (
             "DefaultPreemption",
             "{minCandidateNodesPercentage: 200}",
             ["args.minCandidateNodesPercentage: Invalid value: 200: not in valid range [0, 100]"],
@@ -88,7 +88,7 @@ def test_durations_in_arguments_are_gos() -> None:
                 "args.minCandidateNodesAbsolute: cannot be zero at the same time as percentage",
             ],
         ),
-        (  # fact 133
+        (
             "NodeResourcesFit",
             "{scoringStrategy: {requestedToCapacityRatio: {shape: [{Utilization: 1, Score: 1}]}}}",
             [

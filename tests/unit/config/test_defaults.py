@@ -1,4 +1,4 @@
-"""What is filled in, and the names that protect the cluster's own scheduler."""
+"""Defaults, and the names that protect the scheduler of the cluster."""
 
 from __future__ import annotations
 

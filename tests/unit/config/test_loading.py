@@ -78,7 +78,7 @@ def test_the_nearest_name_is_offered() -> None:
     assert 'did you mean "seed"?' in text
 
 
-def test_flags_beat_the_file() -> None:  # fact 131
+def test_flags_beat_the_file() -> None:
     configuration = body(
         "leaderElection: {leaseDuration: 20s, leaderElect: true}",
         overrides={"leaderElection.leaseDuration": "60s", "kubestow.seed": 3},

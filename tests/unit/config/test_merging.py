@@ -1,4 +1,4 @@
-"""Merging and expansion: facts 1 to 25 of framework-cycle-config.md, and properties of both."""
+"""Merging and expansion of plugin sets as in upstream, and properties of both."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def user(enabled: str = "", disabled: str = "") -> MergedSet:
     ("enabled", "disabled", "expected"),
     [
         ("", "", "D1 D2"),
-        ("C", "", "D1 D2 C"),  # fact 19
-        ("C D2", "D2", "D1 C D2"),  # fact 20
-        ("C D1 D2", "*", "C D1 D2"),  # fact 21
-        ("D2:2 D1:1", "", "D1:1 D2:2"),  # fact 22
-        ("D2:2 D2:4", "", "D1 D2:4 D2:2"),  # fact 23
-        ("", "D1", "D2"),  # fact 24
+        ("C", "", "D1 D2 C"),
+        ("C D2", "D2", "D1 C D2"),
+        ("C D1 D2", "*", "C D1 D2"),
+        ("D2:2 D1:1", "", "D1:1 D2:2"),
+        ("D2:2 D2:4", "", "D1 D2:4 D2:2"),
+        ("", "D1", "D2"),
         ("", "*", ""),
         ("", "X", "D1 D2"),
     ],
@@ -74,10 +74,10 @@ def test_multipoint_reaches_every_point_a_plugin_implements() -> None:
 @pytest.mark.parametrize(
     ("multi", "own", "point", "expected"),
     [
-        ("A", user(disabled="A"), "score", ""),  # fact 8
-        ("A S", user(disabled="*"), "preScore", ""),  # fact 9
-        ("N A S", user("S A"), "score", "S A N"),  # fact 10
-        ("A S", user("N S A"), "score", "S A N"),  # fact 11
+        ("A", user(disabled="A"), "score", ""),
+        ("A S", user(disabled="*"), "preScore", ""),
+        ("N A S", user("S A"), "score", "S A N"),
+        ("A S", user("N S A"), "score", "S A N"),
         ("A S", user("N"), "score", "A S N"),
         ("", user("S A"), "score", "S A"),
         ("A S", user("S", "*"), "score", "S"),
@@ -95,8 +95,8 @@ def test_order_at_a_point(multi: str, own: MergedSet, point: str, expected: str)
 @pytest.mark.parametrize(
     ("multi", "score", "weights"),
     [
-        ("A:5", "", {"A": 5}),  # fact 7
-        ("A S", "S:5 A:3", {"S": 5, "A": 3}),  # fact 12
+        ("A:5", "", {"A": 5}),
+        ("A S", "S:5 A:3", {"S": 5, "A": 3}),
         ("A:7 S:2", "A", {"A": 1, "S": 2}),
         ("A S:0", "", {"A": 1, "S": 1}),
         ("F:9", "", {}),
@@ -213,7 +213,6 @@ def test_a_gate_takes_its_plugin_out_of_the_defaults(gate: str, plugin: str) -> 
 @pytest.mark.parametrize(
     ("plugins", "expected"),
     [
-        # fact 1
         (
             "{score: {enabled: [{name: NodeResourceFit}]}}",
             (
@@ -228,7 +227,6 @@ def test_a_gate_takes_its_plugin_out_of_the_defaults(gate: str, plugin: str) -> 
                 'did you mean "NodePorts"?'
             ),
         ),
-        # fact 2
         (
             "{score: {enabled: [{name: NodePorts}]}}",
             'score.enabled[0].name: plugin "NodePorts" does not extend ScorePlugin plugin',
@@ -240,12 +238,10 @@ def test_a_gate_takes_its_plugin_out_of_the_defaults(gate: str, plugin: str) -> 
                 "PlacementScorePlugin plugin"
             ),
         ),
-        # fact 4
         (
             "{preFilter: {enabled: [{name: NodePorts}, {name: NodePorts}]}}",
             'preFilter.enabled[1].name: plugin "NodePorts" already registered as "PreFilterPlugin"',
         ),
-        # facts 5 and 23
         (
             "{multiPoint: {enabled: [{name: NodePorts}, {name: NodePorts, weight: 4}]}}",
             (
@@ -277,7 +273,7 @@ def test_impossible_lists(plugins: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "plugins",
     [
-        "{score: {disabled: [{name: '*'}]}}",  # fact 3
+        "{score: {disabled: [{name: '*'}]}}",
         "{filter: {disabled: [{name: VolumeZone}]}}",
         "{multiPoint: {disabled: [{name: PodTopologySpread}, {name: GangScheduling}]}}",
         "{placementGenerate: {}, placementScore: {disabled: [{name: '*'}]}}",
@@ -287,7 +283,7 @@ def test_possible_lists(plugins: str) -> None:
     assert problems(f"profiles: [{{schedulerName: s, plugins: {plugins}}}]") == ()
 
 
-def test_star_in_multipoint_leaves_exactly_what_is_listed() -> None:  # fact 13
+def test_star_in_multipoint_leaves_exactly_what_is_listed() -> None:
     profile = body(
         "profiles:\n- plugins:\n    multiPoint:\n      disabled: [{name: '*'}]\n"
         "      enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: ImageLocality}]\n"
@@ -295,7 +291,7 @@ def test_star_in_multipoint_leaves_exactly_what_is_listed() -> None:  # fact 13
     assert set(profile.plugins) == {"PrioritySort", "DefaultBinder", "ImageLocality"}
 
 
-def test_a_profile_must_be_able_to_sort_and_to_bind() -> None:  # fact 16
+def test_a_profile_must_be_able_to_sort_and_to_bind() -> None:
     found = problems(
         "profiles: [{schedulerName: s, plugins: {multiPoint: {disabled: [{name: '*'}]}}}]"
     )
@@ -320,7 +316,7 @@ def test_two_sorters_in_one_profile() -> None:
     assert "but got 2: PrioritySort, OtherSort" in found
 
 
-def test_profiles_must_sort_alike() -> None:  # facts 17 and 126
+def test_profiles_must_sort_alike() -> None:
     changed = "{disabled: [{name: PrioritySort}], enabled: [{name: OtherSort}]}"  # at one point
     at_point = f"[{{schedulerName: a}}, {{schedulerName: b, plugins: {{queueSort: {changed}}}}}]"
     (found,) = problems(f"profiles: {at_point}", OTHER_SORT)

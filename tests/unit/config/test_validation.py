@@ -1,4 +1,4 @@
-"""Checks of framework-cycle-config.md sections 7.1 to 7.3 and 7.6, with upstream's messages."""
+"""Validation of the configuration, with upstream's messages."""
 
 from __future__ import annotations
 

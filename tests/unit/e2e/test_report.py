@@ -22,7 +22,7 @@ CONTAINERS = ["[sig-scheduling] Things", ""]
 
 
 def spec_report(text: str, state: str, *, kind: str = "It", message: str = "") -> dict[str, Any]:
-    """As Ginkgo writes it, with fields that nobody reads."""
+    """Return a report as Ginkgo writes it, with fields that are not read."""
     return {
         "ContainerHierarchyTexts": CONTAINERS if kind == "It" else None,
         "LeafNodeType": kind,

@@ -92,7 +92,7 @@ class Metrics(NoMetrics):
 
 
 class Handle:
-    """As much of `framework.Handle` as the plugins of these tests read."""
+    """The part of `framework.Handle` that the plugins of these tests use."""
 
     def __init__(self, world: World) -> None:
         self.profile_name = PROFILE
@@ -147,7 +147,7 @@ class Calls:
         return called
 
     def take(self) -> list[str]:
-        """What was called since last asked."""
+        """Return the calls since the last time."""
         made, self.made = self.made, []
         return made
 

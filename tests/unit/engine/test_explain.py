@@ -1,4 +1,4 @@
-"""What is explained is what a cycle would decide, and explaining leaves no trace."""
+"""The explanation equals the decision of a cycle, and leaves no trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows nominated pods matter on, and what is remembered of them."""
+"""Rows on which nominated pods matter, and the cached results for them."""
 
 from __future__ import annotations
 

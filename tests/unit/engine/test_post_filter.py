@@ -1,4 +1,4 @@
-"""When no node fits: PostFilter (runtime/framework.go: RunPostFilterPlugins) and the message."""
+"""PostFilter after a failed search (`framework.go: RunPostFilterPlugins`), and the message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assume, Reserve, Permit: what a failure undoes and how it is reported (facts 64 to 70)."""
+"""Assume, Reserve, Permit: what a failure undoes and how it is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered is bounded by bytes, and the least recently used signature goes first."""
+"""The cache is bounded in bytes, and evicts the least recently used signature first."""
 
 from __future__ import annotations
 

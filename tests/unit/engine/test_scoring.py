@@ -1,4 +1,4 @@
-"""PreScore, Score, NormalizeScore, weights, the choice (facts 58 to 61); reuse saves work."""
+"""PreScore, Score, NormalizeScore, weights, the choice; reuse saves work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kube_pod_resource_request` and `_limit`, as framework-cycle-config.md section 10 has them."""
+"""`kube_pod_resource_request` and `_limit`, as kube-scheduler serves them."""
 
 from __future__ import annotations
 

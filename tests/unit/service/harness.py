@@ -189,7 +189,7 @@ class Service:
         self.queue.validate()
 
     def place(self, pod: Pod) -> QueueState | None:
-        """Where the queue has a pod."""
+        """Return the queue that has a pod."""
         places = {view.uid: view.place for view in self.queue.views()}
         return places.get(pod.uid)
 

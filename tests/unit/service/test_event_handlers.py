@@ -1,4 +1,4 @@
-"""Which change of an object reaches cache and queue, as what (queue-and-events.md 7.2 to 7.5)."""
+"""Changes of objects, and the events they become in cache and queue."""
 
 from __future__ import annotations
 

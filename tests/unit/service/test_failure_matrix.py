@@ -1,4 +1,4 @@
-"""What each failing stage undoes, publishes and says (framework-cycle-config.md 3.9, 11)."""
+"""Effects of a failure in each stage: what is undone, published and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a plugin's own PodScheduled reason is written: delayed, dropped, thinned out."""
+"""Times of writes of a plugin's own PodScheduled reason: delayed, dropped, thinned out."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Desk:
         self.informer[info.key] = info.pod
 
     def after(self, seconds: float) -> list[str]:
-        """What is written, by pod and message, once so much time has passed."""
+        """Return the writes, by pod and message, after this time."""
         self.written.clear()
         self.clock.time += seconds
         self.reporter.run_due()
@@ -445,8 +445,8 @@ def test_a_condition_is_written_afresh_only_where_the_watch_cannot_be_trusted(af
 # -- FailureHandler ------------------------------------------------------------------------------
 
 
-def turned_down() -> tuple[Service, GateReporter]:
-    """A service whose pods are all turned down with a reason of its plugin's own."""
+def rejected() -> tuple[Service, GateReporter]:
+    """A service whose pods are all rejected with a reason of its plugin's own."""
     service = Service(plugin("Quota", filter=lambda *_: refusal("no")))
     service.world.nodes("n1")
     statuses = service.failures._statuses
@@ -462,7 +462,7 @@ def turned_down() -> tuple[Service, GateReporter]:
 
 
 async def test_an_attempt_with_a_reason_of_its_own_is_written_after_the_delay() -> None:
-    service, reporter = turned_down()
+    service, reporter = rejected()
     service.pending("p")
     await service.attempt()
     assert service.dispatcher.patches == []
@@ -474,7 +474,7 @@ async def test_an_attempt_with_a_reason_of_its_own_is_written_after_the_delay() 
 
 
 async def test_a_nomination_that_ends_is_written_at_once_with_the_reason() -> None:
-    service, reporter = turned_down()
+    service, reporter = rejected()
     service.pending("p", nominated="n1")
     await service.attempt()
     (patch,) = service.dispatcher.patches

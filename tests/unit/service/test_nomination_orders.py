@@ -123,7 +123,7 @@ class Api:
         self.change(replace(self.pod, spec=spec, status=status))
 
     def answer(self, request: Request) -> None:
-        """What the server made of a request reaches the scheduler."""
+        """Deliver the server's result of a request to the scheduler."""
         self.requests.remove(request)
         if isinstance(request.result, Exception):
             request.future.set_exception(request.result)
@@ -247,7 +247,7 @@ class NominationMachine(RuleBasedStateMachine):
 
     @precondition(may_decide)
     @rule(node=st.sampled_from(("", *NODES)), text=st.sampled_from(TEXTS))
-    def turned_down(self, node: str, text: str) -> None:
+    def rejected(self, node: str, text: str) -> None:
         pod = self.known
         assert pod is not None
         quiet = not (self.api.requests or self.api.changes or self.unsure)

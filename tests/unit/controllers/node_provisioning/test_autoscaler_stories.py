@@ -1,4 +1,4 @@
-"""What autoscalers really do, replayed in virtual time: they leave out what they said before.
+"""Recorded behaviour of autoscalers, replayed in virtual time: they suppress repeats.
 
 The two stories with times were recorded beside cluster-autoscaler 1.36.1 and Karpenter 1.14.0. The
 random ones imitate what both leave out; the invariant is "late, never early": the condition is not

@@ -1,4 +1,4 @@
-"""Which pods want the condition."""
+"""Selection of the pods that get the condition."""
 
 from __future__ import annotations
 

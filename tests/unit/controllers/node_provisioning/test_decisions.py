@@ -1,4 +1,4 @@
-"""What is written when: promises, suspicion, expiry, merging, races and idempotence (1.8)."""
+"""Decisions on writes: promises, suspicion, expiry, merging, races and idempotence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who writes the condition, as the API server records it."""
+"""The writer of the condition, as the API server records it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _event = msgspec.json.Decoder(CoreEvent).decode
 
 @dataclass(frozen=True)
 class Plan:
-    """What is random about a story."""
+    """The random choices of a story."""
 
     groups: tuple[tuple[str, int], ...]
     """State and provision seconds of each group of the pod's zone, in the order of trying."""
@@ -221,7 +221,7 @@ class Story:
 
 
 def end_of(story: Story) -> str:
-    """How a story ended, if it ended as it may."""
+    """Return how a story ended, if it ended as it may."""
     verdict = story.play()
     if not story.written:
         return "never promised"

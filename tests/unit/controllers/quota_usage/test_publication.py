@@ -1,4 +1,4 @@
-"""When usage is published: virtual time, and a ledger that is a dict."""
+"""Times of publication of usage: virtual time, and a ledger that is a dict."""
 
 from __future__ import annotations
 

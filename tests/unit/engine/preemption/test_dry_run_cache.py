@@ -1,4 +1,4 @@
-"""What dry runs found is remembered by node, and never when it is no longer true."""
+"""Results of dry runs are cached by node, and never used when outdated."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Cluster(World):
         return pod
 
     def statuses(self, pod: Pod, state: CycleState) -> NodeToStatus:
-        """Why it fits nowhere."""
+        """Return the statuses of the search."""
         with pytest.raises(FitError) as unfit:
             run_synchronously(self.algorithm.search.find(state, pod))
         return unfit.value.diagnosis.statuses

@@ -1,4 +1,4 @@
-"""What plugins say about emptied nodes, all at once and one by one, is the same.
+"""Columnar results without victims equal the scalar ones.
 
 The search for victims rules nodes out with `filter_without_victims`; the other opinion is a dry
 run: an overlay and a clone of the cycle state from which the victims are removed one after the

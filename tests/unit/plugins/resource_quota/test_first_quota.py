@@ -23,7 +23,7 @@ NAMES = ("a", "b")
 
 
 class Story:
-    """What happens to pods, and what the scheduler does with them, told to one plugin."""
+    """Events of pods and of the scheduler, passed to one plugin."""
 
     def __init__(self, *, early: bool) -> None:
         self.desk = Desk()

@@ -131,7 +131,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(uid=UIDS)
     def commit(self, uid: str) -> None:
-        """As the engine does: PreFilter, the end of the nomination, Reserve."""
+        """Run the steps of the engine: PreFilter, the end of the nomination, Reserve."""
         known = self.pods.get(uid)
         if known is None or known.spec.node_name or known.spec.scheduling_gates:
             return
@@ -235,7 +235,7 @@ class FixedQuotaMachine(LedgerMachine):
 
 
 class NominationMachine(FixedQuotaMachine):
-    """As before, with few rules: what nominations and pending pods do to each other is met."""
+    """The machine with few rules, so that nominations meet pending pods."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -281,7 +281,7 @@ class NominationMachine(FixedQuotaMachine):
 
 
 class FairMachine(FixedQuotaMachine):
-    """As before, with quota kept for pods that starve."""
+    """The machine with quota kept for starving pods."""
 
     def new_ledger(self) -> Ledger:
         return Ledger(hold_after=0.2, max_hold=5.0)

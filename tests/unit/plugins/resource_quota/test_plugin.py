@@ -1,4 +1,4 @@
-"""The plugin: answers, conditions, events and metrics (KEP-5465 design 2.6, 2.8, 2.10, 2.16)."""
+"""The plugin: answers, conditions, events and metrics."""
 
 from __future__ import annotations
 
@@ -360,9 +360,9 @@ def test_before_everything_is_known_nobody_is_tried_and_no_gate_closes_or_opens(
 
     assert desk.plugin.pre_enqueue(subject) is None
     assert desk.plugin.pre_enqueue(free) is None
-    turned_down = desk.attempt(subject)
-    assert turned_down is not None
-    assert turned_down.condition_reason == ""
+    rejected = desk.attempt(subject)
+    assert rejected is not None
+    assert rejected.condition_reason == ""
 
     desk.board.callbacks["synced"]()
     desk.run()

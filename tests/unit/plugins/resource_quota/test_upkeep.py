@@ -1,4 +1,4 @@
-"""Labels that became wrong, and the recount (KEP-5465 design 2.8, 2.17)."""
+"""Labels that became wrong, and the recount."""
 
 from __future__ import annotations
 

@@ -372,7 +372,7 @@ def test_s14_an_unknown_strategy_is_refused() -> None:
     assert path == "fallbackStrategy"
 
 
-# -- corner cases (1.5) --------------------------------------------------------------------------
+# -- corner cases --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

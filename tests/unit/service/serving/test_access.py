@@ -1,4 +1,4 @@
-"""Who is who and who may what, without sockets; and how often the API server is asked."""
+"""Authentication and authorization without sockets, and the number of reviews."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which connection makes room."""
+"""Choice of the connection to close."""
 
 from __future__ import annotations
 
