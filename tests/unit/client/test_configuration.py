@@ -280,13 +280,13 @@ class TestExecPlugin:
     async def test_it_gets_the_cluster_if_configured(self, tmp_path: Path) -> None:
         (tmp_path / "ca.crt").write_bytes(make_pem()[0])
         user = self.plugin(tmp_path, None)
-        (tmp_path / "plugin.py").write_text(
+        (tmp_path / "recorder.py").write_text(
             "import os, pathlib\n"
             f"received = pathlib.Path({str(tmp_path / 'received')!r})\n"
             "received.write_text(os.environ['KUBERNETES_EXEC_INFO'])\n"
             f"exec(pathlib.Path({str(tmp_path / 'plugin.py')!r}).read_text())\n"
         )
-        user["exec"] |= {"args": [str(tmp_path / "plugin.py")], "provideClusterInfo": True}
+        user["exec"] |= {"args": [str(tmp_path / "recorder.py")], "provideClusterInfo": True}
         cluster: dict[str, Any] = {
             "certificate-authority": "ca.crt",
             "tls-server-name": "name",

@@ -15,7 +15,7 @@ from tests.unit.repository.tree import ROOT, tracked_texts
 
 RETIRED: Final = {
     r"_?(?:MOST|LONGEST)_(?!ALLOCATED\b|USED\b)[A-Z]\w*": "MAX_…",
-    r"\w*_TRIES": "…_ATTEMPTS",
+    r"\w*_TRIE[S]": "…_ATTEMPTS",
     r"turned[_ ]down": "rejected, or unschedulable",
     r"Unschedulable[P]ool": "UnschedulablePods",
     r"_?[Hh]eed(?:s|ed|ing)?(?:_\w+)?": "honor, merge_…, add_…",
@@ -26,7 +26,7 @@ RETIRED: Final = {
     r"DryRunMemor[y]|FallbackMemor[y]": "DryRunCache, FallbackState",
     r"EmptiedTabl[e]|filter_emptied_row[s]": "WithoutPotentialVictims, filter_without_victims",
     r"removals_matter_row[s]": "removal_sensitive_rows",
-    r"PodShap[e]s?|ShapeResult[s]?|pod\.shap[e]|per_shap[e]": "PodSignature, ResultCache",
+    r"PodShap[e]s?|Shape[R]esults?|pod[.]shap[e]|per_shap[e]": "PodSignature, ResultCache",
     r"passed_ove[r]": "log_ignored_failure",
     r"outside_change[s]|speaking_o[f]": "external_changes, matching_terms",
     r"OwnedTer[m]": "ExistingPodTerm",
