@@ -22,7 +22,7 @@ class RejectedRows:
     """The rejected rows of one search: the filter that rejected each, and with which code."""
 
     rows: Rows
-    #: intp, per entry of `rows`: index into the profile's Filter plugins.
+    #: int, per entry of `rows`: index into the profile's Filter plugins.
     filters: np.ndarray
     #: int32, per entry of `rows`.
     codes: Codes

@@ -79,12 +79,16 @@ class NodeStatuses:
 
         `status_of(filter index, code)` returns the status behind a code of that filter.
         """
-        rows = self.rows[self.rejected_by[self.rows] != 0]
-        filters = self.rejected_by[rows].astype(np.intp) - 1
+        rows, rejected_by = self.rows, self.rejected_by[self.rows]
+        if not rejected_by.all():
+            rejected = rejected_by != 0
+            rows, rejected_by = rows[rejected], rejected_by[rejected]
         codes = np.zeros(len(rows), dtype=np.int32)
         for index, column in self._codes.items():
-            here = filters == index
-            if here.any():
+            here = rejected_by == index + 1
+            if here.all():
+                codes = column[rows].astype(np.int32)
+            elif here.any():
                 codes[here] = column[rows[here]]
         if self._replaced is not None:
             replaced = self._replaced[rows]
@@ -101,7 +105,7 @@ class NodeStatuses:
                 found = known[index, code] = status_of(index, code)
             return found
 
-        return RejectedRows(rows, filters, codes, status)
+        return RejectedRows(rows, rejected_by - 1, codes, status)
 
     def _replacing(self) -> Codes:
         if self._replaced is None:
