@@ -10,7 +10,11 @@ from typing import Any, cast
 from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.rest import ApiClient
 from scheduler.client.watch_end import EndCause
-from scheduler.controllers.node_provisioning import BridgeOptions, Decisions, NodeProvisioningBridge
+from scheduler.controllers.node_provisioning.bridge import BridgeOptions, NodeProvisioningBridge
+from scheduler.controllers.node_provisioning.decisions import Decisions
+from scheduler.metrics import DEFINITIONS
+from scheduler.metrics.families import Families
+from scheduler.metrics.recorders import BridgeRecorder
 from tests.integration.client.faulty_server import FaultyServer
 from tests.integration.client.test_watches_without_bookmarks import PATH, quiet
 from tests.unit.client.virtual_clock import InstantClock
@@ -19,22 +23,15 @@ STREAMS = 4
 NAMESPACED = "/api/v1/namespaces/kube-system/events"
 
 
-class Reports:
-    """The messages of the bridge."""
+class Reports(BridgeRecorder):
+    """Metrics that keep each report of being degraded."""
 
     def __init__(self) -> None:
+        super().__init__(Families(DEFINITIONS))
         self.trouble: list[bool] = []
 
     def degraded(self, degraded: bool) -> None:
         self.trouble.append(degraded)
-
-    def patched(self, status: str, reason: str, source: str) -> None: ...
-
-    def event_lag(self, seconds: float) -> None: ...
-
-    def conflicting_managers(self, pods: int) -> None: ...
-
-    def active(self, active: bool) -> None: ...
 
 
 async def test_rc4_quiet_watches_are_no_trouble(

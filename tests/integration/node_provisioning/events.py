@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from scheduler.controllers.node_provisioning import CONDITION
+from scheduler.controllers.node_provisioning.ownership import CONDITION
 from simulator import EmbeddedCluster
 from simulator.admission import WriteOptions
 from simulator.objects import JsonObject

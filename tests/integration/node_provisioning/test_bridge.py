@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from config import FeatureGates
-from scheduler.controllers.node_provisioning import CONDITION, bridge
+from scheduler.controllers.node_provisioning import bridge
 from scheduler.controllers.node_provisioning.bridge import NodeProvisioningBridge
 from scheduler.controllers.node_provisioning.decisions import Patch
+from scheduler.controllers.node_provisioning.ownership import CONDITION
 from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule

@@ -18,14 +18,10 @@ from scheduler.client.reflector import Reflector
 from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from scheduler.controllers.node_provisioning import (
-    BridgeOptions,
-    ConditionSelector,
-    Decisions,
-    NodeProvisioningBridge,
-    bridge,
-)
-from scheduler.controllers.node_provisioning.decisions import MAX_IN_FLIGHT
+from scheduler.controllers.node_provisioning import bridge
+from scheduler.controllers.node_provisioning.bridge import BridgeOptions, NodeProvisioningBridge
+from scheduler.controllers.node_provisioning.condition_selector import ConditionSelector
+from scheduler.controllers.node_provisioning.decisions import MAX_IN_FLIGHT, Decisions
 from scheduler.metrics import SchedulerMetrics
 from simulator import EmbeddedCluster, FaultRule
 from testing.embedded_service import bind, delete, until

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from plugins.pod_topology_spread.fallback_annotation import ANNOTATION, CRITERIA
-from scheduler.controllers.node_provisioning import COMPONENT
+from scheduler.controllers.node_provisioning.bridge import COMPONENT
 from tests.unit.repository.tree import ROOT
 
 MANIFESTS: Final = ROOT / "manifests"

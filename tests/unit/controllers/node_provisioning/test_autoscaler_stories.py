@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.api.policy import CoreEvent
-from scheduler.controllers.node_provisioning import Limits
-from scheduler.controllers.node_provisioning.sources import SUSPECT_WINDOWS
+from scheduler.controllers.node_provisioning.sources import SUSPECT_WINDOWS, Limits
 from tests.unit.controllers.node_provisioning.world import EPOCH, Stage, event, group_event, pod
 
 DEADLINE = 1200.0

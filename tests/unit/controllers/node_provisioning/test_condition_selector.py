@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.api.pod import Pod, TopologySpreadConstraint
-from scheduler.controllers.node_provisioning import ConditionSelector
+from scheduler.controllers.node_provisioning.condition_selector import ConditionSelector
 from tests.unit.controllers.node_provisioning.world import ZONE, pod
 
 HARD = TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable="DoNotSchedule")

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
-from scheduler.controllers.node_provisioning import ConditionSelector, Decisions, Patch
+from scheduler.controllers.node_provisioning.condition_selector import ConditionSelector
 from scheduler.controllers.node_provisioning.decisions import (
     MAX_CONFLICTS,
     MAX_IN_FLIGHT,
     MESSAGE_SECONDS,
     NEVER,
+    Decisions,
+    Patch,
 )
 from scheduler.controllers.node_provisioning.ownership import CONDITION
 from tests.unit.controllers.node_provisioning.world import (

@@ -18,8 +18,9 @@ import pytest
 
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
-from scheduler.controllers.node_provisioning import Decisions, Limits
+from scheduler.controllers.node_provisioning.decisions import Decisions
 from scheduler.controllers.node_provisioning.signals import PodSignal, ScaleUp, TargetFailure
+from scheduler.controllers.node_provisioning.sources import Limits
 from simulator.api import Api
 from simulator.clock import SimClock
 from simulator.gates import FeatureGates

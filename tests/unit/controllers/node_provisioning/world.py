@@ -17,14 +17,10 @@ from scheduler.api.pod import (
 )
 from scheduler.api.policy import CoreEvent, EventSource
 from scheduler.api.storage import ObjectReference
-from scheduler.controllers.node_provisioning import (
-    CONDITION,
-    ConditionSelector,
-    Decisions,
-    DuePatches,
-    Limits,
-    Patch,
-)
+from scheduler.controllers.node_provisioning.condition_selector import ConditionSelector
+from scheduler.controllers.node_provisioning.decisions import Decisions, DuePatches, Patch
+from scheduler.controllers.node_provisioning.ownership import CONDITION
+from scheduler.controllers.node_provisioning.sources import Limits
 
 ZONE = "topology.kubernetes.io/zone"
 EPOCH = 1_800_000_000.0
