@@ -70,7 +70,7 @@ SHORT_WATCH_SECONDS: Final = 1.0
 class Reflector(Generic[T]):
     """Follows one resource. Run `run()` in a task; read `store`; wait for `synced`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired to
         self,
         client: ApiClient,
         resource: Resource[T],
@@ -80,6 +80,7 @@ class Reflector(Generic[T]):
         random: Random | None = None,
         on_decode: Callable[[T], T] | None = None,
         on_relist: Callable[[bool], None] | None = None,
+        on_contact: Callable[[RequestError | None], None] | None = None,
         keep_raw: KeepRaw[T] | None = None,
     ) -> None:
         """Prepare; nothing is sent before `run`.
@@ -93,6 +94,8 @@ class Reflector(Generic[T]):
             on_decode: maps a decoded object to the one that is stored (interning). If it raises,
                 the object counts as malformed.
             on_relist: called with True before a list is applied and with False after it.
+            on_contact: called with the error of each failed list or watch, and with None when a
+                watch is open: for owners that work without the resource and report its absence.
             keep_raw: returns whether the store keeps the JSON of an object.
         """
         self.resource = resource
@@ -105,9 +108,7 @@ class Reflector(Generic[T]):
         self._random = random or Random()
         self._metrics = client.metrics
         self._on_relist = on_relist
-        #: Called with the error of each failed list or watch, and with None when a watch is open:
-        #: for owners that work without the resource and report its absence.
-        self.on_contact: Callable[[RequestError | None], None] = _ignore_contact
+        self._on_contact = on_contact
         self._decoder = WatchDecoder(resource)
         self._backoff = Backoff(
             self._random, initial=self._options.backoff_initial, cap=self._options.backoff_cap
@@ -189,7 +190,8 @@ class Reflector(Generic[T]):
 
     def _after_failure(self, error: RequestError) -> float:
         """Account for a failed request; returns the delay before the next one."""
-        self.on_contact(error)
+        if self._on_contact is not None:
+            self._on_contact(error)
         cause = cause_of(error)
         delay = self._backoff.next()
         if isinstance(error, ApiError):
@@ -356,7 +358,8 @@ class Reflector(Generic[T]):
                 + (0 if self._options.bookmarks else seconds),
             ) as stream:
                 self._watches += 1
-                self.on_contact(None)
+                if self._on_contact is not None:
+                    self._on_contact(None)
                 self._client.outages.recovered(self.resource.plural)
                 await self._read(stream, started)
         except RequestTimeout as error:
@@ -467,7 +470,3 @@ class Reflector(Generic[T]):
             self._resource_version = event.named.metadata.resource_version
         if event.type is WatchType.DELETED:
             self._writer.delete(key)
-
-
-def _ignore_contact(error: RequestError | None) -> None:
-    """Ignore it: the default of `on_contact`."""

@@ -231,7 +231,7 @@ class QuotaRecorder:
 
 
 class BridgeRecorder:
-    """Implements `scheduler.controllers.node_provisioning.bridge.BridgeMetrics`."""
+    """Metrics of the node provisioning bridge."""
 
     __slots__ = ("_active", "_degraded", "_lag", "_patches", "_yielded")
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -46,6 +46,7 @@ from scheduler.controllers.node_provisioning.signals import (
     event_time,
     parse_time,
 )
+from scheduler.metrics.recorders import BridgeRecorder
 
 _log = structlog.get_logger(__name__)
 
@@ -68,30 +69,6 @@ starts from, which happens every five minutes."""
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
-
-
-class BridgeMetrics(Protocol):
-    """Metrics of the bridge; `scheduler.metrics.recorders.BridgeRecorder` implements it."""
-
-    def patched(self, status: str, reason: str, source: str) -> None:
-        """Count a pod's condition that was written."""
-        ...
-
-    def event_lag(self, seconds: float) -> None:
-        """Observe the age of an event on arrival."""
-        ...
-
-    def conflicting_managers(self, pods: int) -> None:
-        """Set the number of pods left to another manager."""
-        ...
-
-    def degraded(self, degraded: bool) -> None:
-        """Set whether events cannot be read."""
-        ...
-
-    def active(self, active: bool) -> None:
-        """Set whether events are followed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +103,7 @@ class NodeProvisioningBridge:
         decisions: Decisions,
         *,
         options: BridgeOptions,
-        metrics: BridgeMetrics,
+        metrics: BridgeRecorder,
         random: Random,
     ) -> None:
         self._client = client
@@ -275,33 +252,19 @@ class NodeProvisioningBridge:
         self._set_degraded(None)
 
     def _stream(self, selector: str, namespace: str) -> _Stream:
-        stream = _Stream(selector, self._contact_changed)
-        stream.reflector = Reflector(
-            self._client,
-            CORE_EVENTS,
-            self._event_handler(stream),
-            options=ReflectorOptions(
-                namespace=namespace,
-                field_selector=selector,
-                idle_timeout=self._options.idle_timeout,
-                bookmarks=False,
-                watch_seconds=EVENT_WATCH_SECONDS,
-            ),
-            random=self._random,
+        options = ReflectorOptions(
+            namespace=namespace,
+            field_selector=selector,
+            idle_timeout=self._options.idle_timeout,
+            bookmarks=False,
+            watch_seconds=EVENT_WATCH_SECONDS,
         )
-        stream.reflector.on_contact = stream.contact
-        return stream
+        return _Stream(
+            self._client, options, self._random, self._apply_events, self._contact_changed
+        )
 
     def _follow_claims(self, group: asyncio.TaskGroup) -> None:
         """Watch Karpenter's node claims: machines that no event about a pod names."""
-        reflector = Reflector(
-            self._client,
-            NODE_CLAIMS,
-            self._handle_claims,
-            options=ReflectorOptions(idle_timeout=self._options.idle_timeout),
-            random=self._random,
-        )
-        task = self._claims = group.create_task(reflector.run(), name="node claims")
 
         def on_contact(error: RequestError | None) -> None:
             if isinstance(error, ApiError) and error.status in (_FORBIDDEN, _NOT_FOUND):
@@ -314,7 +277,15 @@ class NodeProvisioningBridge:
                     component=COMPONENT,
                 )
 
-        reflector.on_contact = on_contact
+        reflector = Reflector(
+            self._client,
+            NODE_CLAIMS,
+            self._handle_claims,
+            options=ReflectorOptions(idle_timeout=self._options.idle_timeout),
+            random=self._random,
+            on_contact=on_contact,
+        )
+        task = self._claims = group.create_task(reflector.run(), name="node claims")
 
     def _handle_claims(self, batch: Sequence[Delta[Named]]) -> None:
         for delta in batch:
@@ -327,17 +298,13 @@ class NodeProvisioningBridge:
                 self._decisions.claim_deleted(metadata.name, *deleted)
         self._wake.set()
 
-    def _event_handler(self, stream: _Stream) -> Callable[[Sequence[Delta[CoreEvent]]], None]:
-        def handle(batch: Sequence[Delta[CoreEvent]]) -> None:
-            live = stream.reflector.has_synced
-            for delta in batch:
-                try:
-                    self._apply_event(delta, live=live)
-                except Exception:  # noqa: BLE001 - object boundary: one odd event costs itself only
-                    _log.exception("cannot read event", name=delta.object.metadata.name)
-            self._wake.set()
-
-        return handle
+    def _apply_events(self, batch: Sequence[Delta[CoreEvent]], live: bool) -> None:
+        for delta in batch:
+            try:
+                self._apply_event(delta, live=live)
+            except Exception:  # noqa: BLE001 - object boundary: one odd event costs itself only
+                _log.exception("cannot read event", name=delta.object.metadata.name)
+        self._wake.set()
 
     def _apply_event(self, delta: Delta[CoreEvent], *, live: bool) -> None:
         event = delta.object
@@ -442,18 +409,32 @@ class NodeProvisioningBridge:
 class _Stream:
     """One watch of events and its last error."""
 
-    def __init__(self, selector: str, changed: Callable[[], None]) -> None:
-        self.selector = selector
+    def __init__(
+        self,
+        client: ApiClient,
+        options: ReflectorOptions,
+        random: Random,
+        apply: Callable[[Sequence[Delta[CoreEvent]], bool], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """`apply(batch, live)` takes events, which are not live before the first list is over."""
+        self.selector = options.field_selector
         self.error: RequestError | None = None
-        self.reflector: Reflector[CoreEvent]
         self._changed = changed
+        self.reflector: Reflector[CoreEvent] = Reflector(
+            client,
+            CORE_EVENTS,
+            lambda batch: apply(batch, self.reflector.has_synced),
+            options=options,
+            random=random,
+            on_contact=self._contact,
+        )
 
     @property
     def settled(self) -> bool:
         """Whether its first list is complete, or it failed and the others go on without it."""
         return self.reflector.has_synced or self.error is not None
 
-    def contact(self, error: RequestError | None) -> None:
-        """Take the outcome of the reflector's last request."""
+    def _contact(self, error: RequestError | None) -> None:
         self.error = error
         self._changed()

@@ -9,7 +9,6 @@ from config import Configuration
 from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.rest import ApiClient
 from scheduler.controllers.node_provisioning.bridge import (
-    BridgeMetrics,
     BridgeOptions,
     NodeProvisioningBridge,
 )
@@ -21,6 +20,7 @@ from scheduler.controllers.node_provisioning.decisions import Decisions
 from scheduler.controllers.node_provisioning.signals import StatusObject
 from scheduler.controllers.node_provisioning.sources import Limits
 from scheduler.framework import Subscriptions
+from scheduler.metrics.recorders import BridgeRecorder
 
 
 def build_bridge(
@@ -29,7 +29,7 @@ def build_bridge(
     dispatcher: Dispatcher,
     subscriptions: Subscriptions,
     *,
-    metrics: BridgeMetrics,
+    metrics: BridgeRecorder,
     random: Random,
 ) -> NodeProvisioningBridge | None:
     """Build the bridge, or return None when it is off; it sees pods and nodes from here on.

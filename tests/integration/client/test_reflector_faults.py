@@ -120,9 +120,13 @@ class TestConnectionFaults:
         forbidden = server.status(403, "Forbidden", "no list for you")
         server.on("GET", NODES_PATH, forbidden, server.page([], version="5"))
         server.on("WATCH", NODES_PATH, server.watch([line("ADDED", node("a", "9"))]))
-        reflector = reflect(client, recorder)
         reported: list[bool] = []
-        reflector.on_contact = lambda error: reported.append(error is None)
+        reflector = Reflector(
+            client,
+            NODES,
+            recorder,
+            on_contact=lambda error: reported.append(error is None),
+        )
         async with running(reflector):
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
         assert reported[:2] == [False, True]
