@@ -59,7 +59,7 @@ def _run(**values: Any) -> None:
     # structlog would have Rich draw tracebacks, of which our log writes none.
     with import_without("rich"):
         from scheduler.service.application import run
-        from scheduler.service.serving import ServingError
+        from scheduler.service.serving.certificates import ServingError
 
     try:
         code = run(options)

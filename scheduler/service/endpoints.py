@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from config import Configuration, configz
 from scheduler.api.pod import Pod
 from scheduler.client.configuration import load_configuration
 from scheduler.client.rest import ApiClient
+from scheduler.client.reviews import review_access, review_token
 from scheduler.client.transport import Transport
 from scheduler.metrics import build_info
 from scheduler.service import logs
 from scheduler.service.lease_thread import LeaseThread
 from scheduler.service.options import RunOptions
 from scheduler.service.pod_pages import PodPages
-from scheduler.service.serving import (
-    Check,
-    DebugPages,
-    HttpsServer,
-    ServingTls,
-    create_handler,
-    delegated_authenticator,
-    delegated_authorizer,
-    scheduler_checks,
-)
-from scheduler.service.serving import Endpoints as Served
+from scheduler.service.serving.access import Authenticator, Authorizer
+from scheduler.service.serving.application import EndpointSources, Page, create_handler
+from scheduler.service.serving.certificates import ServingTls
+from scheduler.service.serving.health import Check, scheduler_checks
+from scheduler.service.serving.server import HttpsServer
 
 if TYPE_CHECKING:
     from scheduler.service.wiring import Wiring
@@ -79,27 +75,29 @@ class Endpoints:
 
     async def _start(self) -> None:
         access = self._options.access
+        token_client = await self._review_client(access.authentication_kubeconfig)
+        access_client = await self._review_client(access.authorization_kubeconfig)
         handler = create_handler(
-            self._served(),
-            delegated_authenticator(await self._reviewer(access.authentication_kubeconfig), access),
-            delegated_authorizer(await self._reviewer(access.authorization_kubeconfig), access),
+            self._sources(),
+            Authenticator(partial(review_token, token_client), access),
+            Authorizer(partial(review_access, access_client), access),
         )
         tls = ServingTls(self._options.serving, client_ca_file=access.client_ca_file)
         server = HttpsServer(handler, self._options.serving, tls)
         await self._stack.enter_async_context(server)
         self.port = server.port
 
-    async def _reviewer(self, kubeconfig: str) -> ApiClient:
-        """Return the client for reviews: of our own cluster, or of a kubeconfig."""
+    async def _review_client(self, kubeconfig: str) -> ApiClient:
+        """Return the client of the cluster in `kubeconfig`; if empty, of our own."""
         if not kubeconfig:
             return self._client
         configuration = await load_configuration(kubeconfig=kubeconfig)
         transport = await self._stack.enter_async_context(Transport(configuration))
         return ApiClient(transport, user_agent="kubestow/access")
 
-    def _served(self) -> Served:
+    def _sources(self) -> EndpointSources:
         profiling = self._configuration.effective.enable_profiling
-        return Served(
+        return EndpointSources(
             health=scheduler_checks(
                 shutdown=lambda: "process is shutting down" if self._stopping else None,
                 handler_sync=lambda: None if self._synced else "informer handlers have not synced",
@@ -118,7 +116,7 @@ class Endpoints:
         bridge = self._wiring.controllers.bridge
         return {} if bridge is None else {"node-provisioning-bridge": bridge.health}
 
-    def _debug_pages(self) -> DebugPages:
+    def _debug_pages(self) -> dict[str, Page]:
         wiring = self._wiring
         pods = PodPages(
             wiring.scheduling.engine,
@@ -127,14 +125,12 @@ class Endpoints:
             clock=wiring.connections.clock,
             leading=lambda: self._elector is None or self._elector.leading,
         )
-        return DebugPages(
-            {
-                "statistics": lambda _: wiring.statistics(),
-                "queue": pods.queue,
-                "explain": pods.explain,
-                "cache": self._cache_page,
-            }
-        )
+        return {
+            "statistics": lambda _: wiring.statistics(),
+            "queue": pods.queue,
+            "explain": pods.explain,
+            "cache": self._cache_page,
+        }
 
     def _cache_page(self, query: Mapping[str, str]) -> object:
         """Return sizes, or with `?node=NAME` the state of one node."""

@@ -59,6 +59,8 @@ class AccessOptions:
     authentication_kubeconfig: str = ""
     #: Kubeconfig of the cluster that reviews access. Empty: the scheduler's own.
     authorization_kubeconfig: str = ""
+    #: How long a review is cached. Upstream's default: a revoked token is refused soon, and a
+    #: scraper every few seconds costs the API server little.
     token_ttl: float = 10.0
     authorized_ttl: float = 10.0
     unauthorized_ttl: float = 10.0

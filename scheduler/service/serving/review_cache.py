@@ -1,8 +1,7 @@
 """Cache of reviews by the API server: bounded, expiring, one request per key at a time.
 
-Any client on the network may send invalid tokens, so their cost is bounded: the number of entries
-of constant size, of requests at once and per second, and the duration of a request. Errors are not
-cached.
+Any client on the network may send invalid tokens, so their cost is bounded: the number of entries,
+which have a constant size, and the number of reviews at once and per second. Errors are not cached.
 """
 
 from __future__ import annotations
@@ -10,33 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from scheduler.client.clock import Clock
 from scheduler.client.rate_limit import RateLimiter
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 MAX_ENTRIES: Final = 1024
-MAX_QUESTIONS: Final = 8
-"""At once; the API server has better things to do."""
+MAX_CONCURRENT: Final = 8
+"""Reviews sent at once, so that they take little of the API server's time."""
 
 QPS: Final = 200.0
 BURST: Final = 400
-"""Questions a second, and saved up: those of upstream's client for reviews
+"""Reviews a second, and in a burst: those of upstream's client for reviews
 (DelegatingAuthenticationOptions and DelegatingAuthorizationOptions, `getClient`)."""
 
 
-@dataclass(slots=True)
-class _Turn:
-    """One request in progress, and the number of its waiters."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: int = 0
-
-
-class ReviewCache(Generic[Answer]):
+class ReviewCache(Generic[Result]):
     """Results by key. Used from one event loop."""
 
     def __init__(
@@ -44,63 +35,48 @@ class ReviewCache(Generic[Answer]):
         clock: Clock,
         *,
         entries: int = MAX_ENTRIES,
-        questions: int = MAX_QUESTIONS,
+        concurrent: int = MAX_CONCURRENT,
         qps: float = QPS,
         burst: int = BURST,
     ) -> None:
         self._clock = clock
         self._entries = entries
-        self._answers: OrderedDict[Hashable, tuple[float, Answer]] = OrderedDict()
-        self._turns: dict[Hashable, _Turn] = {}
-        self._questions = asyncio.Semaphore(questions)
+        #: Results by key, with the time at which they expire.
+        self._results: OrderedDict[Hashable, tuple[float, Result]] = OrderedDict()
+        #: One lock for each key that is under review, alive as long as a caller holds or awaits it.
+        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+        self._concurrent = asyncio.Semaphore(concurrent)
         self._limiter = RateLimiter(clock, qps=qps, burst=burst)
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._results)
 
     async def get(
         self,
         key: Hashable,
-        ask: Callable[[], Awaitable[Answer]],
-        ttl: Callable[[Answer], float],
-    ) -> Answer:
-        """Return the cached result, or that of `ask()`, cached for `ttl(result)` seconds.
+        review: Callable[[], Awaitable[Result]],
+        ttl: Callable[[Result], float],
+    ) -> Result:
+        """Return the cached result, or that of `review()`, cached for `ttl(result)` seconds.
 
-        Exceptions of `ask` propagate.
+        Exceptions of `review` propagate.
         """
-        answer = self._remembered(key)
-        if answer is not None:
-            return answer[1]
-        turn = self._turns.setdefault(key, _Turn())
-        turn.waiting += 1
-        try:
-            async with turn.lock:
-                answer = self._remembered(key)
-                if answer is not None:
-                    return answer[1]
-                async with self._questions:
-                    await self._limiter.acquire()
-                    fresh = await ask()
-                self._remember(key, fresh, ttl(fresh))
-                return fresh
-        finally:
-            turn.waiting -= 1
-            if not turn.waiting:
-                del self._turns[key]
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            cached = self._results.get(key)
+            if cached is not None and cached[0] > self._clock.monotonic():
+                return cached[1]
+            async with self._concurrent:
+                await self._limiter.acquire()
+                result = await review()
+            self._keep(key, result, ttl(result))
+            return result
 
-    def _remembered(self, key: Hashable) -> tuple[float, Answer] | None:
-        entry = self._answers.get(key)
-        if entry is None:
-            return None
-        if entry[0] <= self._clock.monotonic():
-            del self._answers[key]
-            return None
-        return entry
-
-    def _remember(self, key: Hashable, answer: Answer, seconds: float) -> None:
+    def _keep(self, key: Hashable, result: Result, seconds: float) -> None:
+        self._results.pop(key, None)
         if seconds <= 0:
             return
-        self._answers[key] = (self._clock.monotonic() + seconds, answer)
-        while len(self._answers) > self._entries:
+        self._results[key] = (self._clock.monotonic() + seconds, result)
+        while len(self._results) > self._entries:
             # The oldest: the next one to expire, or close to it.
-            self._answers.popitem(last=False)
+            self._results.popitem(last=False)

@@ -1,6 +1,6 @@
 """`/metrics/slis`: results of health checks, as service level indicators.
 
-Kept apart from the other metrics, as upstream does: these are scraped often, and are few.
+Separate from the other metrics, as upstream: these are few and scraped often.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEALTHCHECKS_TOTAL: Final = Definition(
 
 
 class HealthSlis:
-    """An observer of `HealthChecks`."""
+    """The results of `HealthChecks` as metrics."""
 
     def __init__(self) -> None:
         families = Families((HEALTHCHECK, HEALTHCHECKS_TOTAL))
@@ -37,8 +37,8 @@ class HealthSlis:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(FamilyCollector(families.entries()))
 
-    def __call__(self, name: str, endpoint: str, healthy: bool) -> None:
-        """Record one result."""
+    def record(self, name: str, endpoint: str, *, healthy: bool) -> None:
+        """Record one result of a check."""
         self._last[name, endpoint].set(1.0 if healthy else 0.0)
         self._total[name, "success" if healthy else "error", endpoint].inc()
 

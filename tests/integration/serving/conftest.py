@@ -14,19 +14,12 @@ import pytest
 import uvloop
 
 from scheduler.metrics import SchedulerMetrics
-from scheduler.service.options import ServingOptions
-from scheduler.service.serving import (
-    Authenticator,
-    Authorizer,
-    DebugPages,
-    DelegatedAuthenticator,
-    DelegatedAuthorizer,
-    Endpoints,
-    HttpsServer,
-    ServingTls,
-    create_handler,
-    scheduler_checks,
-)
+from scheduler.service.options import AccessOptions, ServingOptions
+from scheduler.service.serving.access import Authenticator, Authorizer
+from scheduler.service.serving.application import EndpointSources, Page, create_handler
+from scheduler.service.serving.certificates import ServingTls
+from scheduler.service.serving.health import scheduler_checks
+from scheduler.service.serving.server import HttpsServer
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -51,9 +44,9 @@ class Site:
     synced: bool = True
     verbosity: list[int] = field(default_factory=list)
     metrics: SchedulerMetrics = field(default_factory=lambda: SchedulerMetrics(process=False))
-    debug: DebugPages = field(default_factory=DebugPages)
+    debug: dict[str, Page] = field(default_factory=dict)
 
-    def endpoints(self, **changes: Any) -> Endpoints:
+    def sources(self, **changes: Any) -> EndpointSources:
         health = scheduler_checks(
             shutdown=lambda: None, handler_sync=lambda: None if self.synced else "pods are missing"
         )
@@ -65,7 +58,7 @@ class Site:
             "version": {"major": "1"},
             "set_verbosity": self.verbosity.append,
         }
-        return Endpoints(**(settings | changes))
+        return EndpointSources(**(settings | changes))
 
 
 class Visitor:
@@ -101,6 +94,10 @@ class Open(Protocol):
     ) -> AbstractAsyncContextManager[Visitor]: ...
 
 
+def open_to_everyone(*paths: str) -> Authorizer:
+    return Authorizer(None, AccessOptions(always_allow_paths=paths))
+
+
 @pytest.fixture
 def site() -> Site:
     return Site()
@@ -120,9 +117,9 @@ def opened() -> Open:
         **changes: Any,
     ) -> AsyncIterator[Visitor]:
         handler = create_handler(
-            site.endpoints(**changes),
-            authenticator or DelegatedAuthenticator(),
-            authorizer or DelegatedAuthorizer(open_paths=["/*"]),
+            site.sources(**changes),
+            authenticator or Authenticator(None, AccessOptions()),
+            authorizer or open_to_everyone("/*"),
         )
         connector = aiohttp.TCPConnector(ssl=client_tls or False)
         async with (

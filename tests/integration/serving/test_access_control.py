@@ -6,6 +6,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,11 @@ from cryptography.x509.oid import NameOID
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.credentials import StaticCredentials
 from scheduler.client.rest import ApiClient
+from scheduler.client.reviews import review_access, review_token
 from scheduler.client.transport import Transport
 from scheduler.service.options import AccessOptions, ServingOptions
-from scheduler.service.serving import (
-    DelegatedAuthenticator,
-    DelegatedAuthorizer,
-    ServingTls,
-    delegated_authenticator,
-    delegated_authorizer,
-)
+from scheduler.service.serving.access import Authenticator, Authorizer
+from scheduler.service.serving.certificates import ServingTls
 from simulator import EmbeddedCluster
 from simulator.subresources import Reviewer
 from tests.integration.serving.conftest import Open, Site
@@ -119,8 +116,8 @@ async def test_the_cluster_decides(
     options = AccessOptions()
     async with opened(
         site,
-        authenticator=delegated_authenticator(client, options),
-        authorizer=delegated_authorizer(client, options),
+        authenticator=Authenticator(partial(review_token, client), options),
+        authorizer=Authorizer(partial(review_access, client), options),
     ) as visitor:
         answer = await visitor.ask(path, method, token)
     assert answer.status == status
@@ -136,8 +133,8 @@ async def test_without_a_cluster_all_but_health_is_forbidden(
     options = AccessOptions()
     async with opened(
         site,
-        authenticator=delegated_authenticator(None, options),
-        authorizer=delegated_authorizer(None, options),
+        authenticator=Authenticator(None, options),
+        authorizer=Authorizer(None, options),
     ) as visitor:
         answer = await visitor.ask(path, token=token)
     assert answer.status == status
@@ -155,8 +152,8 @@ async def test_when_the_api_server_is_away_health_is_answered_and_the_rest_refus
         client = ApiClient(transport)
         async with opened(
             site,
-            authenticator=delegated_authenticator(client, AccessOptions()),
-            authorizer=delegated_authorizer(client, AccessOptions()),
+            authenticator=Authenticator(partial(review_token, client), AccessOptions()),
+            authorizer=Authorizer(partial(review_access, client), AccessOptions()),
         ) as visitor:
             assert (await visitor.ask("/readyz")).status == 200
             assert (await visitor.ask("/metrics", token="prometheus")).status == 401
@@ -171,8 +168,8 @@ async def test_options_reach_the_reviews(opened: Open, site: Site, client: ApiCl
     options = AccessOptions(always_allow_paths=("/metrics",))
     async with opened(
         site,
-        authenticator=delegated_authenticator(client, options),
-        authorizer=delegated_authorizer(client, options),
+        authenticator=Authenticator(partial(review_token, client), options),
+        authorizer=Authorizer(partial(review_access, client), options),
     ) as visitor:
         assert (await visitor.ask("/metrics")).status == 200
         assert (await visitor.ask("/healthz")).status == 403
@@ -243,8 +240,8 @@ async def test_client_certificates_name_users(
     certificate = issue(tmp_path, name, "authority", groups) if name else None
     async with opened(
         site,
-        authenticator=DelegatedAuthenticator(),
-        authorizer=DelegatedAuthorizer(),
+        authenticator=Authenticator(None, AccessOptions()),
+        authorizer=Authorizer(None, AccessOptions()),
         tls=ServingTls(ServingOptions(), str(authority)),
         client_tls=with_certificate(certificate),
     ) as visitor:
@@ -263,7 +260,7 @@ async def test_certificates_of_strangers_do_not_get_through_the_handshake(
     forged = issue(tmp_path, "root", "stranger", ("system:masters",))
     async with opened(
         site,
-        authorizer=DelegatedAuthorizer(),
+        authorizer=Authorizer(None, AccessOptions()),
         tls=ServingTls(ServingOptions(), str(authority)),
         client_tls=with_certificate(forged),
     ) as visitor:

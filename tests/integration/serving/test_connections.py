@@ -9,10 +9,21 @@ from contextlib import AsyncExitStack
 import pytest
 from aiohttp import web
 
-from scheduler.service.options import ServingOptions
-from scheduler.service.serving import HttpsServer, ServingError, ServingTls, connection
+from scheduler.client.reviews import AccessReviewStatus, UserInfo
+from scheduler.service.options import AccessOptions, ServingOptions
+from scheduler.service.serving import application, connection
+from scheduler.service.serving.access import Authorizer
+from scheduler.service.serving.certificates import ServingError, ServingTls
 from scheduler.service.serving.connections import Stage
-from tests.integration.serving.conftest import LOOPBACK, Open, Site, Visitor, until_closed
+from scheduler.service.serving.server import HttpsServer
+from tests.integration.serving.conftest import (
+    LOOPBACK,
+    Open,
+    Site,
+    Visitor,
+    open_to_everyone,
+    until_closed,
+)
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -94,9 +105,7 @@ async def test_a_long_body_is_not_read(opened: Open, site: Site) -> None:
 async def test_no_spelling_of_a_path_leads_out_of_what_is_open(
     opened: Open, site: Site, path: bytes
 ) -> None:
-    from scheduler.service.serving import DelegatedAuthorizer
-
-    async with opened(site, authorizer=DelegatedAuthorizer(open_paths=["/open/*"])) as visitor:
+    async with opened(site, authorizer=open_to_everyone("/open/*")) as visitor:
         reader, writer = await connect(visitor)
         writer.write(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
         received = await until_closed(reader)
@@ -107,19 +116,16 @@ async def test_no_spelling_of_a_path_leads_out_of_what_is_open(
 async def test_too_many_requests_at_once_are_refused_and_health_is_answered(
     opened: Open, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scheduler.service.serving import application
-
     monkeypatch.setattr(application, "MAX_IN_FLIGHT", 1)
     at_work, go_on = asyncio.Event(), asyncio.Event()
 
-    class Slow:
-        async def authorize(self, user: object, verb: str, path: str) -> bool:
-            if path == "/version":
-                at_work.set()
-                await go_on.wait()
-            return True
+    async def review(_: UserInfo, *, path: str, verb: str) -> AccessReviewStatus:
+        if path == "/version":
+            at_work.set()
+            await go_on.wait()
+        return AccessReviewStatus(allowed=True)
 
-    async with opened(site, authorizer=Slow()) as visitor:
+    async with opened(site, authorizer=Authorizer(review, AccessOptions())) as visitor:
         slow = asyncio.create_task(visitor.ask("/version"))
         await at_work.wait()
         refused = await visitor.ask("/configz")

@@ -8,8 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from scheduler.client.errors import ConnectionFailed
-from scheduler.client.reviews import UserInfo
-from scheduler.service.serving import DelegatedAuthenticator, DelegatedAuthorizer, application
+from scheduler.client.reviews import TokenReviewStatus
+from scheduler.service.options import AccessOptions
+from scheduler.service.serving import application
+from scheduler.service.serving.access import Authenticator, Authorizer
 from tests.integration.serving.conftest import Open, Site, Visitor, until_closed
 
 CANARY = b"canary-31337"
@@ -66,7 +68,7 @@ async def test_many_malformed_requests_are_one_line(opened: Open, site: Site) ->
 async def test_a_content_coding_is_ignored(
     opened: Open, site: Site, coding: bytes, line: bytes, status: bytes
 ) -> None:
-    site.debug.add("x", lambda _: [1])
+    site.debug["x"] = lambda _: [1]
     head = b" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Encoding: "
     async with opened(site) as visitor:
         with capture_logs() as lines:
@@ -108,12 +110,12 @@ async def test_made_up_tokens_of_one_client_leave_room_for_others(
     monkeypatch.setattr(application, "MAX_IN_FLIGHT_PER_CLIENT", 2)
     both, go_on = asyncio.Barrier(3), asyncio.Event()
 
-    async def review(_: str) -> UserInfo | None:
+    async def review(_: str) -> TokenReviewStatus:
         await both.wait()
         await go_on.wait()
-        return None
+        return TokenReviewStatus()
 
-    async with opened(site, authenticator=DelegatedAuthenticator(review)) as visitor:
+    async with opened(site, authenticator=Authenticator(review, AccessOptions())) as visitor:
         slow = [
             asyncio.create_task(visitor.ask("/healthz", token=f"made-up-{i}")) for i in range(2)
         ]
@@ -130,13 +132,15 @@ async def test_made_up_tokens_of_one_client_leave_room_for_others(
 async def test_a_refused_token_is_reviewed_once(opened: Open, site: Site) -> None:
     reviews = 0
 
-    async def review(_: str) -> UserInfo | None:
+    async def review(_: str) -> TokenReviewStatus:
         nonlocal reviews
         reviews += 1
-        return None
+        return TokenReviewStatus()
 
     async with opened(
-        site, authenticator=DelegatedAuthenticator(review), authorizer=DelegatedAuthorizer()
+        site,
+        authenticator=Authenticator(review, AccessOptions()),
+        authorizer=Authorizer(None, AccessOptions()),
     ) as visitor:
         for _ in range(20):
             assert (await visitor.ask("/metrics", token="made-up")).status == 401
@@ -144,10 +148,10 @@ async def test_a_refused_token_is_reviewed_once(opened: Open, site: Site) -> Non
 
 
 async def test_an_api_server_that_is_away_is_one_line(opened: Open, site: Site) -> None:
-    async def review(_: str) -> UserInfo | None:
+    async def review(_: str) -> TokenReviewStatus:
         raise ConnectionFailed("POST", "/apis", "refused", sent=False)
 
-    async with opened(site, authenticator=DelegatedAuthenticator(review)) as visitor:
+    async with opened(site, authenticator=Authenticator(review, AccessOptions())) as visitor:
         with capture_logs() as lines:
             for number in range(20):
                 assert (await visitor.ask("/metrics", token=f"made-up-{number}")).status == 401

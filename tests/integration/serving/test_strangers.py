@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from scheduler.service.serving import ServingTls, descriptors, listening, server
+from scheduler.service.serving import descriptors, listening, server
+from scheduler.service.serving.certificates import ServingTls
 from scheduler.service.serving.listening import Acceptor
 from tests.integration.serving.conftest import LOOPBACK, Open, Site
 

@@ -19,7 +19,7 @@ from scheduler.service.options import (
     RunOptions,
     ServingOptions,
 )
-from scheduler.service.serving import ServingError
+from scheduler.service.serving.certificates import ServingError
 from tests.unit.cli.command_line import Shell
 
 # name, type, default: from `kube-scheduler --help`

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
 from scheduler.client.errors import ConnectionFailed
-from scheduler.client.reviews import UserInfo
-from scheduler.service.serving import (
+from scheduler.client.reviews import AccessReviewStatus, TokenReviewStatus, UserInfo
+from scheduler.service.options import AccessOptions
+from scheduler.service.serving.access import (
+    ANONYMOUS,
+    MAX_TOKEN_BYTES,
     AccessUnknownError,
+    Authenticator,
+    Authorizer,
     Credentials,
-    DelegatedAuthenticator,
-    DelegatedAuthorizer,
+    bearer_token,
 )
-from scheduler.service.serving.access import ANONYMOUS, MAX_TOKEN_BYTES, bearer_token
 from scheduler.service.serving.review_cache import ReviewCache
 from tests.unit.client.virtual_clock import ManualClock
 
+OPTIONS = AccessOptions()
 ALICE = UserInfo(username="alice", groups=("dev",))
 CERTIFICATE = {
     "subject": (
@@ -34,19 +39,22 @@ class Reviews:
         self.tokens = 0
         self.accesses: list[tuple[str, str, str]] = []
         self.down = False
-        self.allowed = {("alice", "get", "/metrics")}
+        self.allowed = {("alice", "get", "/metrics"), ("alice", "get", "/denied")}
+        self.denied = {("alice", "get", "/denied")}
 
-    async def token(self, token: str) -> UserInfo | None:
+    async def token(self, token: str) -> TokenReviewStatus:
         self.tokens += 1
-        self._answer()
-        return ALICE if token == "good" else None
+        self._fail_if_down()
+        good = token == "good"
+        return TokenReviewStatus(authenticated=good, user=ALICE if good else UserInfo())
 
-    async def access(self, user: UserInfo, verb: str, path: str) -> bool:
-        self.accesses.append((user.username, verb, path))
-        self._answer()
-        return (user.username, verb, path) in self.allowed
+    async def access(self, user: UserInfo, *, path: str, verb: str) -> AccessReviewStatus:
+        access = (user.username, verb, path)
+        self.accesses.append(access)
+        self._fail_if_down()
+        return AccessReviewStatus(allowed=access in self.allowed, denied=access in self.denied)
 
-    def _answer(self) -> None:
+    def _fail_if_down(self) -> None:
         if self.down:
             raise ConnectionFailed("POST", "/apis", "refused", sent=False)
 
@@ -87,13 +95,13 @@ def clock() -> ManualClock:
 async def test_credentials_name_a_user(
     reviews: Reviews, credentials: Credentials, name: str | None, groups: tuple[str, ...]
 ) -> None:
-    user = await DelegatedAuthenticator(reviews.token).authenticate(credentials)
+    user = await Authenticator(reviews.token, OPTIONS).authenticate(credentials)
     assert (user.username if user else None) == name
     assert (user.groups if user else ()) == groups
 
 
 async def test_without_an_api_server_a_token_means_nothing() -> None:
-    assert await DelegatedAuthenticator().authenticate(Credentials("good")) is ANONYMOUS
+    assert await Authenticator(None, OPTIONS).authenticate(Credentials("good")) is ANONYMOUS
 
 
 @pytest.mark.parametrize(
@@ -125,6 +133,7 @@ def test_only_bearer_tokens_are_read(header: str | None, token: str) -> None:
         (ANONYMOUS, "get", "/metrics", False, False, 0),
         (ALICE, "get", "/metrics", True, True, 1),
         (ALICE, "delete", "/metrics", True, False, 1),
+        (ALICE, "get", "/denied", True, False, 1),
         (ALICE, "get", "/metrics", False, False, 0),
         (UserInfo(username="root", groups=("system:masters",)), "put", "/x", False, True, 0),
     ],
@@ -138,7 +147,7 @@ async def test_access(
     allowed: bool,
     asked: int,
 ) -> None:
-    authorizer = DelegatedAuthorizer(reviews.access if with_server else None)
+    authorizer = Authorizer(reviews.access if with_server else None, OPTIONS)
     assert await authorizer.authorize(user, verb, path) is allowed
     assert len(reviews.accesses) == asked
 
@@ -156,13 +165,13 @@ async def test_access(
     ],
 )
 async def test_open_paths_are_exact_or_prefixes(path: str, allowed: bool) -> None:
-    authorizer = DelegatedAuthorizer(open_paths=("/open/*", "/exact"))
+    authorizer = Authorizer(None, AccessOptions(always_allow_paths=("/open/*", "/exact")))
     assert await authorizer.authorize(ANONYMOUS, "get", path) is allowed
 
 
 async def test_answers_are_remembered_for_ten_seconds(reviews: Reviews, clock: ManualClock) -> None:
-    authenticator = DelegatedAuthenticator(reviews.token, clock=clock)
-    authorizer = DelegatedAuthorizer(reviews.access, clock=clock)
+    authenticator = Authenticator(reviews.token, OPTIONS, clock)
+    authorizer = Authorizer(reviews.access, OPTIONS, clock)
 
     async def ask() -> None:
         await authenticator.authenticate(Credentials("good"))
@@ -182,7 +191,8 @@ async def test_answers_are_remembered_for_ten_seconds(reviews: Reviews, clock: M
 async def test_allowed_and_denied_have_their_own_times(
     reviews: Reviews, clock: ManualClock
 ) -> None:
-    authorizer = DelegatedAuthorizer(reviews.access, allowed_ttl=20.0, denied_ttl=0.0, clock=clock)
+    options = AccessOptions(authorized_ttl=20.0, unauthorized_ttl=0.0)
+    authorizer = Authorizer(reviews.access, options, clock)
     for _ in range(2):
         await authorizer.authorize(ALICE, "get", "/metrics")
         await authorizer.authorize(ALICE, "get", "/configz")
@@ -191,8 +201,8 @@ async def test_allowed_and_denied_have_their_own_times(
 
 
 async def test_a_failed_review_is_told_and_not_remembered(reviews: Reviews) -> None:
-    authenticator = DelegatedAuthenticator(reviews.token)
-    authorizer = DelegatedAuthorizer(reviews.access)
+    authenticator = Authenticator(reviews.token, OPTIONS)
+    authorizer = Authorizer(reviews.access, OPTIONS)
     reviews.down = True
     with pytest.raises(AccessUnknownError, match=r"cannot review a token: .*refused"):
         await authenticator.authenticate(Credentials("good"))
@@ -204,7 +214,7 @@ async def test_a_failed_review_is_told_and_not_remembered(reviews: Reviews) -> N
 
 
 async def test_users_are_told_apart_by_everything_they_are(reviews: Reviews) -> None:
-    authorizer = DelegatedAuthorizer(reviews.access)
+    authorizer = Authorizer(reviews.access, OPTIONS)
     for user in (
         ALICE,
         UserInfo(username="alice", groups=("dev", "more")),
@@ -258,11 +268,13 @@ async def test_a_question_given_up_is_put_by_the_next(clock: ManualClock) -> Non
     gate.open.set()
     assert await second == "answer"
     assert gate.asked == 2
-    assert not cache._turns
+    del first, second
+    gc.collect()
+    assert not cache._locks
 
 
 async def test_few_questions_are_open_at_once(clock: ManualClock) -> None:
-    cache: ReviewCache[str] = ReviewCache(clock, questions=3)
+    cache: ReviewCache[str] = ReviewCache(clock, concurrent=3)
     gate = Gate()
     async with asyncio.TaskGroup() as tasks:
         for key in range(20):
@@ -285,7 +297,7 @@ async def test_the_cache_is_bounded_and_forgets_the_oldest(clock: ManualClock) -
 async def test_questions_have_the_rate_of_upstreams_client(clock: ManualClock) -> None:
     """A burst of made-up tokens is no burst of reviews: 400 at once, then 200 a second."""
     reviews = Reviews()
-    authenticator = DelegatedAuthenticator(reviews.token, clock=clock)
+    authenticator = Authenticator(reviews.token, OPTIONS, clock)
 
     async def present(number: int) -> None:
         await authenticator.authenticate(Credentials(f"made-up {number}"))
@@ -305,11 +317,11 @@ async def test_questions_have_the_rate_of_upstreams_client(clock: ManualClock) -
 
 async def test_long_paths_cost_the_cache_nothing(clock: ManualClock) -> None:
     reviews = Reviews()
-    authorizer = DelegatedAuthorizer(reviews.access, clock=clock)
+    authorizer = Authorizer(reviews.access, OPTIONS, clock)
     for _ in range(2):
         assert not await authorizer.authorize(ALICE, "get", "/x" * 16_000)
     assert len(reviews.accesses) == 1
-    (key,) = authorizer._cache._answers
+    (key,) = authorizer._cache._results
     assert isinstance(key, bytes)
     assert len(key) == 32
 

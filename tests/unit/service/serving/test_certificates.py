@@ -13,10 +13,11 @@ import pytest
 from cryptography import x509
 
 from scheduler.service.options import ServingOptions
-from scheduler.service.serving import ServingError, ServingTls
 from scheduler.service.serving.certificates import (
     RENEW_AFTER_SECONDS,
     VALID_FOR,
+    ServingError,
+    ServingTls,
     cipher_string,
     minimum_version,
 )
