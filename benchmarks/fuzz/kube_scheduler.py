@@ -36,6 +36,9 @@ _TOTAL: Final = re.compile(
     r'"Calculated node\'s final score for pod" pod="(\S+)" node="(\S+)" score=(-?\d+)'
 )
 _FAILED: Final = re.compile(r'"Plugin Failed" err=.* pod="(\S+)" plugin="\S+" node="(\S+)"')
+_EVICTED: Final = re.compile(
+    r'"Preemptor Pod preempted victim Pod" preemptor="(\S+)" victim="(\S+)" node="\S+"'
+)
 _TIMEOUT_SECONDS: Final = 8.0
 _QUIET_SECONDS: Final = 0.08
 """How long no further victim may be evicted before they count as complete."""
@@ -68,6 +71,8 @@ class KubeScheduler:
         self._writes: list[Write] = []
         self._arrived = asyncio.Event()
         self._read = 0
+        #: What kube-scheduler logged since the pod in question was created.
+        self._log: list[str] = []
         #: What kube-scheduler last wanted to be nominated, by namespace and name of the pod.
         self.nominations: dict[tuple[str, str], str] = {}
 
@@ -83,7 +88,7 @@ class KubeScheduler:
         await asyncio.to_thread(
             lambda: plane.start_scheduler(
                 {**config, "clientConnection": connection},
-                ["--vmodule=schedule_one=10"],
+                ["--vmodule=schedule_one=10,executor=2"],
                 kubeconfig=path,
                 feature_gates={"OpportunisticBatching": False},
             )
@@ -103,7 +108,8 @@ class KubeScheduler:
         space = pod["metadata"]["namespace"]
         path = f"/api/v1/namespaces/{space}/pods"
         self._writes.clear()
-        self._tail()
+        self._read_on()
+        self._log.clear()
         stored = await self.proxy.call("POST", path, pod)
         name = stored["metadata"]["name"]
         verdict = Verdict()
@@ -140,7 +146,7 @@ class KubeScheduler:
             if write.subresource == "binding":
                 verdict.node = write.body["target"]["name"]
         if verdict.nominated:
-            verdict.victims = await self._victims()
+            verdict.victims = await self._victims(f"{space}/{name}")
         return verdict
 
     def _patch(self, space: str, name: str) -> Any:
@@ -150,31 +156,45 @@ class KubeScheduler:
                 return write.body
         return None
 
-    async def _victims(self) -> set[str]:
-        """Everything that is being evicted, once nothing more is for a while."""
-        while True:
-            victims = {
-                f"{w.namespace}/{w.name}"
-                for w in self._writes
-                if w.verb == "DELETE" and w.resource == "pods"
-            }
-            self._arrived.clear()
-            try:
-                async with asyncio.timeout(_QUIET_SECONDS if victims else _EVICTION_SECONDS):
-                    await self._arrived.wait()
-            except TimeoutError:
-                return victims
+    async def _victims(self, preemptor: str) -> set[str]:
+        """Return the pods evicted for one pod, once no further one is for a while.
 
-    def _tail(self) -> str:
+        The log names the preemptor, the requests do not: a pod that waits with a nomination may be
+        tried again meanwhile, and evict pods of its own (`executor.go: NewExecutor`).
+        """
+        victims: set[str] = set()
+        complete = False
+        while not complete:
+            complete = not await self._further_write(
+                _QUIET_SECONDS if victims else _EVICTION_SECONDS
+            )
+            self._read_on()
+            evicted = _EVICTED.findall("".join(self._log))
+            victims = {victim for pod, victim in evicted if pod == preemptor}
+        return victims
+
+    async def _further_write(self, seconds: float) -> bool:
+        """Wait for a request that writes; False when none arrives in time."""
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._arrived.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _read_on(self) -> None:
+        """Read what has been added to the log."""
         with self._control_plane.files.logs.joinpath("kube-scheduler.log").open("rb") as log:
             log.seek(self._read)
             raw = log.read()
         self._read += len(raw)
-        return raw.decode(errors="replace")
+        self._log.append(raw.decode(errors="replace"))
 
     def _read_log(self, key: str, verdict: Verdict) -> None:
         scores: dict[str, dict[str, int]] = defaultdict(dict)
-        text = self._tail()
+        self._read_on()
+        text = "".join(self._log)
         for pod, plugin, node, score in _SCORE.findall(text):
             if pod == key:
                 scores[plugin][node] = int(score)
