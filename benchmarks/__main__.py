@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -71,7 +71,7 @@ def main(  # noqa: PLR0913, PLR0917 - options
       python -m benchmarks --quick --json quick.json
       python -m benchmarks --workload TopologySpreading --set nodes=2000 --set pods=500 --backlog
     """  # noqa: D301 - click wants the character itself
-    # Into a file or a pipe: wide enough for the whole table.
+    # Output into a file or a pipe has no width of its own: take one that fits the whole table.
     console = Console(width=None if sys.stdout.isatty() else 240)
     if listing:
         console.print(_listing())
@@ -79,37 +79,55 @@ def main(  # noqa: PLR0913, PLR0917 - options
     size = size or ("quick" if quick else "machine")
     wanted = _wanted(names or (QUICK if quick else tuple(WORKLOADS)), backlog=backlog)
     parameters = _changes(changes)
+    plans = {name: _plan(name, size, parameters) for name in wanted}
     _check_binaries(labels)
+    planned = list(_planned(wanted, labels, rounds))
     runs: list[Run] = []
     failed: dict[str, str] = {}
     versions = _versions()
-    with Progress(
+    with _progress(console) as progress:
+        task = progress.add_task("", total=len(planned))
+        for name, label in planned:
+            progress.update(task, description=f"{name}: {label}")
+            try:
+                runs.append(run(name, size, plans[name], SCHEDULERS[label], backlog=backlog))
+                outcome = line(runs[-1])
+            # One run of hundreds: keep the others; this workload gets no ratio.
+            except Exception as error:  # noqa: BLE001 - of whatever kind
+                failed[name] = f"a run of {label} failed: {error}"
+                outcome = f"{name} {size}, {label}: {error}"
+            progress.advance(task)
+            progress.console.print(outcome, highlight=False, soft_wrap=True)
+            _save(output, report(runs, versions, failed))
+    _print_summary(console, report(runs, versions, failed))
+
+
+def _planned(
+    workloads: Sequence[str], labels: tuple[str, ...], rounds: int
+) -> Iterator[tuple[str, str]]:
+    """Yield workload and scheduler of each run.
+
+    Who runs first changes from one workload to the next, because machines drift.
+    """
+    for number in range(rounds):
+        for index, name in enumerate(workloads):
+            first = (number + index) % len(labels)
+            for label in labels[first:] + labels[:first]:
+                yield name, label
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=console,
         transient=True,
-    ) as progress:
-        task = progress.add_task("", total=rounds * len(wanted) * len(labels))
-        for number in range(rounds):
-            for index, name in enumerate(wanted):
-                plan = _plan(name, size, parameters)
-                # Everybody is first now and then: machines drift.
-                first = (number + index) % len(labels)
-                for label in labels[first:] + labels[:first]:
-                    progress.update(task, description=f"{name}: {label}")
-                    try:
-                        runs.append(run(name, size, plan, SCHEDULERS[label], backlog=backlog))
-                        said = line(runs[-1])
-                    # One run of hundreds: keep the others; this workload gets no ratio.
-                    except Exception as error:  # noqa: BLE001 - of whatever kind
-                        failed[name] = f"a run of {label} failed: {error}"
-                        said = f"{name} {size}, {label}: {error}"
-                    progress.advance(task)
-                    progress.console.print(said, highlight=False, soft_wrap=True)
-                    _save(output, report(runs, versions, failed))
-    found = report(runs, versions, failed)
+    )
+
+
+def _print_summary(console: Console, found: Report) -> None:
     console.print(table(found, console.width))
     console.print(with_events(found.ratios), highlight=False, soft_wrap=True)
     for text in worse(found.ratios):

@@ -110,6 +110,22 @@ class _Drained:
     cpu: dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Readings around the measured pods, from their first creation to their last binding."""
+
+    observed: Observed
+    #: Kubernetes Events when the window opened and when it closed.
+    events_before: int
+    events: int
+    #: Scheduling attempts inside the window, by result.
+    attempts: dict[str, int]
+    #: CPU seconds by process: at the start of the window, and inside it.
+    cpu_before: dict[str, float]
+    cpu: dict[str, float]
+    drained: _Drained
+
+
 class _Session:
     """The harness's side of one run."""
 
@@ -120,6 +136,11 @@ class _Session:
         self._scheduler: ManagedProcess | None = None
 
     def run(self, workload: str, size: str, operations: Sequence[Operation]) -> Run:
+        window = self._measure(operations)
+        return self._evaluate(workload, size, window)
+
+    def _measure(self, operations: Sequence[Operation]) -> _Window:
+        """Carry the operations out in step with the load generator."""
         with _generator(
             self._control_plane, operations, self._contender, backlog=self._backlog
         ) as generator:
@@ -128,63 +149,73 @@ class _Session:
             generator.say("started")
             generator.until("open")
             events_before = self._drain_events().count
-            attempts = self._attempts()
+            attempts_before = self._attempts()
             if self._backlog:
                 self._scheduler.stop(10)
-            before = self._cpu()
+            cpu_before = self._cpu()
             generator.say("measure")
             if self._backlog:
                 generator.until("created")
-                before = self._cpu()
+                cpu_before = self._cpu()
                 self._scheduler = self._contender.start(self._control_plane)
-                attempts = {}
+                attempts_before = {}
                 generator.say("resume")
             generator.until("close")
-            after, in_window = self._cpu(), self._count_events()
-            attempted = self._attempts()
+            cpu_after, events = self._cpu(), self._count_events()
+            attempts = self._attempts()
             generator.say("end")
             generator.until("result")
-            observed = generator.result()
-            drained = self._drain_events()
+            return _Window(
+                observed=generator.result(),
+                events_before=events_before,
+                events=events,
+                attempts={
+                    result: count - attempts_before.get(result, 0)
+                    for result, count in attempts.items()
+                },
+                cpu_before=cpu_before,
+                cpu=_difference(cpu_after, cpu_before),
+                drained=self._drain_events(),
+            )
+
+    def _evaluate(self, workload: str, size: str, window: _Window) -> Run:
+        observed, drained = window.observed, window.drained
+        drained_cpu = _difference(drained.cpu, window.cpu_before)
         left = list(self._list("pods"))
         problems = audit(observed, self._list("nodes"), left)
         if dropped := self._dropped_events():
             problems.append(f"{dropped} Events were dropped")
-        memory = peak_memory(self._scheduler.pid)
         bound = sorted(observed.bound)
         pods = len(bound)
         latencies = sorted(b - c for b, c in zip(observed.bound, observed.created, strict=True))
         # With a backlog the clock starts at the first binding: a start-up is not scheduling.
         started = bound[0] if self._backlog else observed.created[0]
+        scheduling = max(bound[-1] - started, _RESOLUTION_SECONDS)
+        assert self._scheduler is not None
         return Run(
             workload=workload,
             size=size,
             contender=self._contender.label,
             backlog=self._backlog,
             pods=pods,
-            pods_per_second=pods / max(bound[-1] - started, _RESOLUTION_SECONDS),
+            pods_per_second=pods / scheduling,
             creations_per_second=pods / (observed.created_all - observed.created[0]),
             sampled=sampled(bound, started),
             latency_p50=nearest_rank(latencies, 50),
             latency_p99=nearest_rank(latencies, 99),
-            scheduler_cpu_per_pod=(after["scheduler"] - before["scheduler"]) / pods,
-            drained_cpu_per_pod=(drained.cpu["scheduler"] - before["scheduler"]) / pods,
-            events_before=events_before,
-            events_in_window=in_window,
+            scheduler_cpu_per_pod=window.cpu["scheduler"] / pods,
+            drained_cpu_per_pod=drained_cpu["scheduler"] / pods,
+            events_before=window.events_before,
+            events_in_window=window.events,
             events=drained.count,
-            pods_per_second_with_events=pods
-            / max(drained.grown - started, bound[-1] - started, _RESOLUTION_SECONDS),
-            attempts={
-                result: count - attempts.get(result, 0) for result, count in attempted.items()
-            },
+            pods_per_second_with_events=pods / max(drained.grown - started, scheduling),
+            attempts=window.attempts,
             window=observed.closed - observed.opened,
-            apiserver_cpu=after["apiserver"] - before["apiserver"],
-            etcd_cpu=after["etcd"] - before["etcd"],
+            apiserver_cpu=window.cpu["apiserver"],
+            etcd_cpu=window.cpu["etcd"],
             generator_cpu=observed.generator_cpu,
-            drained_server_cpu=sum(
-                drained.cpu[each] - before[each] for each in ("apiserver", "etcd")
-            ),
-            peak_memory_mib=memory,
+            drained_server_cpu=drained_cpu["apiserver"] + drained_cpu["etcd"],
+            peak_memory_mib=peak_memory(self._scheduler.pid),
             created=observed.objects,
             pods_left=sum("deletionTimestamp" not in pod["metadata"] for pod in left),
             most_pods_on_a_node=max(Counter(observed.nodes).values()),
@@ -304,6 +335,10 @@ def _generator(
         finally:
             process.kill()
             process.communicate()
+
+
+def _difference(after: dict[str, float], before: dict[str, float]) -> dict[str, float]:
+    return {name: seconds - before[name] for name, seconds in after.items()}
 
 
 def cpu_seconds(pid: int) -> float:

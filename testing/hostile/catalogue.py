@@ -15,6 +15,7 @@ from testing.hostile.cluster_cases import cluster_cases
 from testing.hostile.large_cases import large_cases
 from testing.hostile.metadata_cases import metadata_cases
 from testing.hostile.pod_cases import pod_cases
+from testing.hostile.pod_value_cases import pod_value_cases
 from testing.hostile.storage_cases import storage_cases
 
 __all__ = [
@@ -35,6 +36,7 @@ CASES: Final[Mapping[str, HostileCase]] = MappingProxyType(
         for case in (
             *metadata_cases(),
             *pod_cases(),
+            *pod_value_cases(),
             *large_cases(),
             *cluster_cases(),
             *storage_cases(),
@@ -56,7 +58,7 @@ WORST: Final = tuple(
         "pods-argument-long",
     )
 )
-"""Cases to measure at full size: what ended or paralysed a scheduler once."""
+"""Cases to measure at full size: each has crashed or paralysed a scheduler before."""
 
 
 def chosen(

@@ -1,22 +1,18 @@
-"""Hostile pods. `pending` ones are ours; `OTHERS` makes foreign and bound ones of the worst."""
+"""Hostile pods that are extreme in number, size or uniqueness.
+
+Most are pending pods of this scheduler; the worst also come bound to a node, and as pods of another
+scheduler (`ALSO_ELSEWHERE`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import msgspec
-
-from testing.hostile.case import Dimension, HostileCase, JsonObject, Make, Verdict, encode
+from testing.hostile.case import Dimension, HostileCase, JsonObject, Make, encode
 from testing.hostile.parts import (
-    BAD_QUANTITIES,
-    INTEGERS,
-    ODD_TEXTS,
-    QUANTITIES,
     keys,
     labels,
-    nested_lists,
-    text,
     words,
 )
 from testing.hostile.templates import IMAGE, persistent_volume_claim, pod
@@ -27,14 +23,14 @@ PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE: Final = "hostile-node"
 """The node of bound pods."""
 FOREIGN: Final = "somebody-else"
-"""The scheduler of pods that are not ours."""
+"""The scheduler name of pods that another scheduler places."""
 
 Spec = Callable[[int, int], JsonObject]
 """The parts of a pod's spec by size and serial number."""
 
 
 def pod_cases() -> Iterator[HostileCase]:
-    """Pods that are extreme in their spec or status."""
+    """Yield pods that are extreme in their spec or status."""
     for case in _pending():
         yield case
         if case.name in ALSO_ELSEWHERE:
@@ -55,7 +51,7 @@ ALSO_ELSEWHERE: Final = (
     "pods-own-templates",
     "pods-own-labels",
 )
-"""Cases that matter as well when the pod has a node already, or is another scheduler's."""
+"""Cases to repeat with a pod that is bound already, and with one of another scheduler."""
 
 
 def _elsewhere(case: HostileCase, where: str, spec: JsonObject) -> HostileCase:
@@ -82,9 +78,6 @@ def _pending() -> Iterator[HostileCase]:
     yield from _counts()
     yield from _sizes()
     yield from _uniqueness()
-    yield from _numbers()
-    yield from _texts()
-    yield from _types()
 
 
 # -- count -----------------------------------------------------------------------------------------
@@ -109,8 +102,8 @@ def _counts() -> Iterator[HostileCase]:
     yield _count("anti-affinity-values", 100_000, _term_values)
     yield _count("anti-affinity-expressions", 9_000, _term_expressions)
     yield _count("tolerations", 10_000, _tolerations)
-    yield _count("spread-constraints", 1_000, _spread_constraints("DoNotSchedule"))
-    yield _count("spread-constraints-soft", 1_000, _spread_constraints("ScheduleAnyway"))
+    yield _count("spread-constraints", 1_000, spread_constraints("DoNotSchedule"))
+    yield _count("spread-constraints-soft", 1_000, spread_constraints("ScheduleAnyway"))
     yield _count("spread-values", 100_000, _spread_values)
     yield _count("containers", 5_000, _containers("containers"))
     yield _count("init-containers", 5_000, _containers("initContainers"))
@@ -138,7 +131,10 @@ def _count(what: str, full: int, spec: Spec, **more: Any) -> HostileCase:
 
 
 def pod_of(what: str, parts: Spec) -> Make:
-    """A pod with more of a spec; what is under `metadata` and `status` goes there."""
+    """Return a maker of pods with these parts of a spec.
+
+    The keys `metadata` and `status` of the parts go to the pod instead of its spec.
+    """
 
     def make(size: int, serial: int) -> JsonObject:
         spec = parts(size, serial)
@@ -152,31 +148,32 @@ def pod_of(what: str, parts: Spec) -> Make:
     return make
 
 
-def _container(**parts: object) -> JsonObject:
+def container(**parts: object) -> JsonObject:
+    """Return parts of a spec that give its container these fields."""
     return {"container": parts}
 
 
 def resource_names(size: int, _serial: int = 0) -> JsonObject:
-    """Requests of that many extended resources which no node has."""
-    # What the API server stores anyway: extended resources have limits, and requests equal to them.
+    """Request that many extended resources, none of which any node has."""
+    # The API server defaults an extended resource's request to its limit and wants them equal.
     amounts = dict.fromkeys(keys(size, "h.io/"), "1")
-    return _container(resources={"limits": amounts, "requests": amounts})
+    return container(resources={"limits": amounts, "requests": amounts})
 
 
 def _amounts_of_zero(size: int, _serial: int) -> JsonObject:
-    """Requests of nothing, spread over containers: every name is summed, and fits everywhere."""
+    """Request zero of each resource, 100 in each container: all are summed, and fit everywhere."""
     per = 100
 
-    def container(first: int) -> JsonObject:
+    def part(first: int) -> JsonObject:
         amounts = dict.fromkeys(keys(min(per, size - first), "h.io/"), "0")
         resources = {"limits": amounts, "requests": amounts}
         return {"name": f"c{first}", "image": IMAGE, "resources": resources}
 
-    return {"containers": [container(first) for first in range(0, size, per)]}
+    return {"containers": [part(first) for first in range(0, size, per)]}
 
 
 def node_affinity_terms(size: int, serial: int = 0) -> JsonObject:
-    """Required node affinity of that many terms, none of them that of another serial."""
+    """Return required node affinity with that many terms; serial numbers share no term."""
     terms = [
         {"matchExpressions": [{"key": key, "operator": "Exists"}]}
         for key in keys(size, offset=serial * size)
@@ -184,7 +181,8 @@ def node_affinity_terms(size: int, serial: int = 0) -> JsonObject:
     return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
 
 
-def _node_affinity(**term: object) -> JsonObject:
+def required_node_affinity(**term: object) -> JsonObject:
+    """Return required node affinity of one term."""
     terms = {"nodeSelectorTerms": [term]}
     return {"affinity": {"nodeAffinity": {REQUIRED: terms}}}
 
@@ -202,12 +200,12 @@ def _preferred_node_terms(size: int, _serial: int) -> JsonObject:
 
 def _node_expressions(size: int, _serial: int) -> JsonObject:
     absent = [{"key": key, "operator": "DoesNotExist"} for key in keys(size)]
-    return _node_affinity(matchExpressions=absent)
+    return required_node_affinity(matchExpressions=absent)
 
 
 def _node_values(size: int, _serial: int) -> JsonObject:
     one = {"key": HOST, "operator": "NotIn", "values": words(size)}
-    return _node_affinity(matchExpressions=[one])
+    return required_node_affinity(matchExpressions=[one])
 
 
 def _node_names(size: int, _serial: int) -> JsonObject:
@@ -219,7 +217,7 @@ def _node_names(size: int, _serial: int) -> JsonObject:
 
 
 def affinity_terms(kind: str, *, own_keys: bool = False) -> Spec:
-    """Required terms of pod (anti-)affinity, each with a selector of its own."""
+    """Return required terms of pod affinity or anti-affinity, each with its own selector."""
 
     def spec(size: int, _serial: int) -> JsonObject:
         topology = keys(size) if own_keys else [HOST] * size
@@ -287,7 +285,9 @@ def _tolerations(size: int, _serial: int) -> JsonObject:
     return {"tolerations": [{"key": key, "operator": "Exists"} for key in keys(size)]}
 
 
-def _spread_constraints(action: str) -> Spec:
+def spread_constraints(action: str) -> Spec:
+    """Return topology spread constraints, each with its own key, with this whenUnsatisfiable."""
+
     def spec(size: int, _serial: int) -> JsonObject:
         constraints = [
             {
@@ -322,11 +322,11 @@ def _containers(field: str) -> Spec:
 
 def _host_ports(size: int, _serial: int) -> JsonObject:
     ports = [{"containerPort": port, "hostPort": port} for port in range(1, size + 1)]
-    return _container(ports=ports)
+    return container(ports=ports)
 
 
 def _ports(size: int, _serial: int) -> JsonObject:
-    return _container(ports=[{"containerPort": port} for port in range(1, size + 1)])
+    return container(ports=[{"containerPort": port} for port in range(1, size + 1)])
 
 
 def _volumes(size: int, _serial: int) -> JsonObject:
@@ -351,7 +351,7 @@ def _gates(size: int, _serial: int) -> JsonObject:
 
 
 def _fallback_criteria(size: int, _serial: int) -> JsonObject:
-    spec = _spread_constraints("DoNotSchedule")(2, 0)
+    spec = spread_constraints("DoNotSchedule")(2, 0)
     criteria = {HOST: ["NodeProvisioningFailed"] * size}
     annotation = encode(criteria).decode()
     return {**spec, "metadata": {"annotations": {FALLBACK_ANNOTATION: annotation}}}
@@ -387,8 +387,8 @@ def _container_statuses(size: int, _serial: int) -> JsonObject:
 
 def _sizes() -> Iterator[HostileCase]:
     million = 1_000_000
-    yield _size("argument-long", million, lambda size, _: _container(args=["x" * size]))
-    yield _size("image-long", million, lambda size, _: _container(image="x" * size))
+    yield _size("argument-long", million, lambda size, _: container(args=["x" * size]))
+    yield _size("image-long", million, lambda size, _: container(image="x" * size))
     yield _size("scheduler-name-long", million, lambda size, _: {"scheduler_name": "x" * size})
     yield _size("disk-name-long", million, _disk)
     yield _size("condition-message-long", million, _message)
@@ -439,11 +439,11 @@ def _unique(what: str, full: int, spec: Spec) -> HostileCase:
 
 
 def _own_template(size: int, serial: int) -> JsonObject:
-    """Requests, node selector, tolerations and images that no other pod has."""
+    """Return requests, node selector, tolerations and an image that no other pod has."""
     first = serial * size
     absent = [{"key": key, "operator": "DoesNotExist"} for key in keys(size, offset=first)]
     return {
-        **_node_affinity(matchExpressions=absent),
+        **required_node_affinity(matchExpressions=absent),
         "tolerations": [{"key": key, "operator": "Exists"} for key in keys(size, offset=first)],
         "container": {
             "image": f"image-{serial}",
@@ -462,200 +462,3 @@ def _own_anti_affinity(size: int, serial: int) -> JsonObject:
         for word in words(size, offset=serial * size)
     ]
     return {"affinity": {"podAntiAffinity": {REQUIRED: terms}}}
-
-
-# -- numbers ---------------------------------------------------------------------------------------
-
-_FRACTIONS: Final = frozenset(
-    {"one-nano", "below-nano", "e-minus-300", "fraction-exbi", "decimals-400"}
-)
-"""Quantities that extended resources must not have."""
-
-
-def _numbers() -> Iterator[HostileCase]:
-    for name, amount in QUANTITIES.items():
-        for resource in ("cpu", "memory", "ephemeral-storage"):
-            yield _odd(f"request-{resource}-{name}", Dimension.NUMBERS, _request(resource, amount))
-        verdict = Verdict.REFUSED if name in _FRACTIONS else Verdict.STORED
-        spec = _limit("hostile.example/device", amount)
-        yield _odd(f"request-extended-{name}", Dimension.NUMBERS, spec, verdict)
-        yield _odd(f"requests-summed-{name}", Dimension.NUMBERS, _summed(amount))
-    for name, amount in BAD_QUANTITIES.items():
-        spec = _request("cpu", amount)
-        yield _odd(f"request-cpu-{name}", Dimension.NUMBERS, spec, Verdict.REFUSED)
-    for name, value in INTEGERS.items():
-        for operator in ("Gt", "Lt"):
-            compared = _compared(operator, value)
-            # Values must be label values.
-            label = value.isascii() and value == value.strip("+- ")
-            verdict = Verdict.STORED if label else Verdict.REFUSED
-            yield _odd(f"node-affinity-{operator}-{name}", Dimension.NUMBERS, compared, verdict)
-    for name, parts in _EXTREME_FIELDS.items():
-        yield _odd(name, Dimension.NUMBERS, _always(parts))
-
-
-def _odd(
-    what: str, dimension: Dimension, spec: Spec, verdict: Verdict = Verdict.STORED
-) -> HostileCase:
-    name = what.lower()
-    return HostileCase(
-        name=f"pods-{name}",
-        plural="pods",
-        dimension=dimension,
-        make=pod_of(name, spec),
-        verdict=verdict,
-    )
-
-
-def _always(spec: JsonObject) -> Spec:
-    # A copy: `pod` takes parts out of it.
-    return lambda _size, _serial: dict(spec)
-
-
-def _request(resource: str, amount: object) -> Spec:
-    return _always(_container(resources={"requests": {resource: amount}}))
-
-
-def _limit(resource: str, amount: object) -> Spec:
-    amounts = {resource: amount}
-    return _always(_container(resources={"limits": amounts, "requests": amounts}))
-
-
-def _summed(amount: str) -> Spec:
-    """Several containers whose sum is beyond 64 bits where one is at their end."""
-    one = {"image": IMAGE, "resources": {"requests": {"cpu": amount, "memory": amount}}}
-    return _always({"containers": [{"name": f"c{number}", **one} for number in range(4)]})
-
-
-def _compared(operator: str, value: str) -> Spec:
-    expression = {"key": "hostile.example/size", "operator": operator, "values": [value]}
-    return _always(_node_affinity(matchExpressions=[expression]))
-
-
-_MAX_INT32: Final = (1 << 31) - 1
-_MAX_INT64: Final = (1 << 63) - 1
-_EVICT: Final[JsonObject] = {"key": "a", "operator": "Exists", "effect": "NoExecute"}
-_SPREAD: Final[JsonObject] = {
-    "topologyKey": HOST,
-    "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {},
-}
-
-_EXTREME_FIELDS: Final[dict[str, JsonObject]] = {
-    "grace-period-max": {"terminationGracePeriodSeconds": _MAX_INT64},
-    "deadline-max": {"activeDeadlineSeconds": _MAX_INT32},
-    "toleration-seconds-max": {"tolerations": [{**_EVICT, "tolerationSeconds": _MAX_INT64}]},
-    "toleration-seconds-min": {"tolerations": [{**_EVICT, "tolerationSeconds": -_MAX_INT64}]},
-    "skew-max": {"topologySpreadConstraints": [{**_SPREAD, "maxSkew": _MAX_INT32}]},
-    "domains-max": {
-        "topologySpreadConstraints": [{**_SPREAD, "maxSkew": 1, "minDomains": _MAX_INT32}]
-    },
-    "host-port-max": {"container": {"ports": [{"containerPort": 65535, "hostPort": 65535}]}},
-    "request-whole-number": {"container": {"resources": {"requests": {"cpu": 1}}}},
-    "request-float": {"container": {"resources": {"requests": {"cpu": 0.1}}}},
-    "request-exponent": {"container": {"resources": {"requests": {"cpu": msgspec.Raw(b"1E-3")}}}},
-    "start-year-1": {"status": {"startTime": "0001-01-01T00:00:01Z"}},
-    "start-year-9999": {"status": {"startTime": "9999-12-31T23:59:59Z"}},
-    "transition-year-9999": {
-        "status": {
-            "conditions": [
-                {
-                    "type": "PodScheduled",
-                    "status": "False",
-                    "lastTransitionTime": "9999-12-31T23:59:59Z",
-                }
-            ]
-        }
-    },
-}
-
-
-# -- text ------------------------------------------------------------------------------------------
-
-
-def _texts() -> Iterator[HostileCase]:
-    fields: dict[str, Callable[[object], JsonObject]] = {
-        "image": lambda odd: _container(image=odd),
-        "scheduler-name": lambda odd: {"scheduler_name": odd},
-        "disk-name": lambda odd: {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": odd}}]},
-        "condition-message": lambda odd: {
-            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": odd}]}
-        },
-        "status-reason": lambda odd: {"status": {"reason": odd, "message": odd}},
-        "fallback": lambda odd: {
-            **_spread_constraints("DoNotSchedule")(1, 0),
-            "metadata": {"annotations": {FALLBACK_ANNOTATION: odd}},
-        },
-    }
-    for name, escapes in ODD_TEXTS.items():
-        for field, spec in fields.items():
-            refused = field == "image" and name == "blank"
-            yield _odd(
-                f"{field}-{name}",
-                Dimension.TEXT,
-                _always(spec(text(escapes))),
-                Verdict.REFUSED if refused else Verdict.STORED,
-            )
-    for name, annotation in _FALLBACK_TEXTS.items():
-        spec_of = _always(fields["fallback"](annotation))
-        yield _odd(f"fallback-{name}", Dimension.TEXT, spec_of)
-
-
-_FALLBACK_TEXTS: Final[dict[str, str]] = {
-    "empty": "",
-    "no-json": "{",
-    "list": "[]",
-    "null": "null",
-    "number": "1e999",
-    "deep": bytes(nested_lists(50_000)).decode(),
-    "deep-objects": '{"a":' * 30_000 + "1" + "}" * 30_000,
-    "unicode": '{"\\ud800": ["\\udfff"]}',
-}
-"""What an annotation that holds JSON may hold instead."""
-
-
-# -- nulls and wrong types -------------------------------------------------------------------------
-
-
-def _types() -> Iterator[HostileCase]:
-    for name, spec in _NULLS.items():
-        yield _odd(f"null-{name}", Dimension.TYPES, _always(spec))
-    for name, spec in _WRONG.items():
-        yield _odd(f"wrong-{name}", Dimension.TYPES, _always(spec), Verdict.REFUSED)
-
-
-_NULLS: Final[dict[str, JsonObject]] = {
-    "lists": {
-        "tolerations": None,
-        "topologySpreadConstraints": None,
-        "schedulingGates": None,
-        "volumes": None,
-        "initContainers": None,
-    },
-    "affinity": {
-        "affinity": {"nodeAffinity": None, "podAffinity": None, "podAntiAffinity": {REQUIRED: None}}
-    },
-    "selector": {"nodeSelector": None},
-    "requests": {"container": {"resources": {"requests": None, "limits": None}}},
-    "request": {"container": {"resources": {"requests": {"cpu": None}}}},
-    "ports": {"container": {"ports": None, "resources": None}},
-    "priority": {"priority": None},
-    # Unknown fields: the API server drops what is below the second level.
-    "affinity-deep": {"affinity": msgspec.Raw(b'{"nodeAffinity":' * 3_000 + b"{}" + b"}" * 3_000)},
-}
-
-_WRONG: Final[dict[str, JsonObject]] = {
-    "containers-null": {"containers": None},
-    "containers-object": {"containers": {}},
-    "containers-nulls": {"containers": [None]},
-    "tolerations-text": {"tolerations": "all"},
-    "priority-text": {"priority": "high"},
-    "priority-beyond-int32": {"priority": 1 << 40},
-    "node-name-number": {"nodeName": 1},
-    "affinity-list": {"affinity": []},
-    "selector-number": {"nodeSelector": {"a": 1}},
-    "request-list": {"container": {"resources": {"requests": {"cpu": []}}}},
-    "request-boolean": {"container": {"resources": {"requests": {"cpu": True}}}},
-    "port-beyond": {"container": {"ports": [{"containerPort": 1, "hostPort": 1 << 70}]}},
-    "operator": {"tolerations": [{"operator": 1}]},
-}
