@@ -42,7 +42,6 @@ class ReflectorOptions:
 
     namespace: str = ""
     """Only this namespace; empty means all."""
-    label_selector: str = ""
     field_selector: str = ""
     page_size: int = 500
     """Objects per list request, as in client-go."""
@@ -60,8 +59,6 @@ class ReflectorOptions:
     """Range of the random duration that a watch requests, so that reconnects spread out."""
     backoff_initial: float = 0.2
     backoff_cap: float = 30.0
-    streaming_list: bool = False
-    """Request the initial list as watch events; falls back to pages if the server cannot."""
 
 
 @dataclass(frozen=True, slots=True)

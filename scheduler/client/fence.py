@@ -75,17 +75,3 @@ class Heartbeat(Protocol):
     def where(self) -> str:
         """Return what the event loop executes at this moment, for a log line."""
         ...
-
-
-class SteadyHeartbeat:
-    """An always fresh heartbeat, for an elector on the event loop that it would watch."""
-
-    __slots__ = ()
-
-    def age(self) -> float:
-        """Return 0."""
-        return 0.0
-
-    def where(self) -> str:
-        """Return an empty string."""
-        return ""

@@ -37,7 +37,7 @@ from scheduler.api.decoding import decode_json
 from scheduler.api.policy import LeaseSpec
 from scheduler.client.clock import Clock, micro_time
 from scheduler.client.errors import ApiError, RequestError
-from scheduler.client.fence import Heartbeat, LeaderFence, SteadyHeartbeat
+from scheduler.client.fence import Heartbeat, LeaderFence
 from scheduler.client.metrics import ClientMetrics, NullMetrics
 from scheduler.client.resources import LEASES
 from scheduler.client.rest import ApiClient
@@ -72,7 +72,6 @@ class LeaderElectionOptions:
     retry_period: float = 2.0
     watchdog_timeout: float = 60.0
     """Age of the heartbeat beyond which a leader stops renewing."""
-    release_on_stop: bool = True
 
 
 def new_identity() -> str:
@@ -168,19 +167,6 @@ def _json_object(body: bytes) -> dict[str, Any]:
     return decode_json(_object_decoder, body)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderElectionStatistics:
-    """The state of the election in this process."""
-
-    identity: str
-    leading: bool
-    holder: str
-    renewals: int
-    failures: int
-    seconds_left: float
-    last_error: str
-
-
 class LeaderElector:
     """One candidate, for one term: a process that lost the Lease exits.
 
@@ -192,13 +178,11 @@ class LeaderElector:
         lock: Lock,
         options: LeaderElectionOptions,
         clock: Clock,
+        heartbeat: Heartbeat,
         *,
         random: Random | None = None,
         metrics: ClientMetrics | None = None,
-        on_new_leader: Callable[[str], None] | None = None,
-        heartbeat: Heartbeat | None = None,
     ) -> None:
-        """Prepare; without a heartbeat there is no watchdog."""
         self.identity = options.identity or new_identity()
         self.fence = LeaderFence(clock, options.renew_deadline)
         self._lock = lock
@@ -206,15 +190,12 @@ class LeaderElector:
         self._clock = clock
         self._random = random or Random()
         self._metrics = metrics or NullMetrics()
-        self._on_new_leader = on_new_leader
-        self._heartbeat = heartbeat or SteadyHeartbeat()
+        self._heartbeat = heartbeat
         self._lease: dict[str, Any] | None = None
         self._spec = LeaseSpec()
         # Monotonic time of the last observed change of the Lease.
         self._observed = clock.monotonic()
-        self._reported = ""
         self._leading = False
-        self._renewals = self._failures = 0
         self._last_error = ""
         self._call_timeout = max(1.0, options.renew_deadline / 2)
 
@@ -222,18 +203,6 @@ class LeaderElector:
     def leading(self) -> bool:
         """Whether this process leads and may write."""
         return self._leading and self.fence.allowed()
-
-    def statistics(self) -> LeaderElectionStatistics:
-        """Counters and state now."""
-        return LeaderElectionStatistics(
-            identity=self.identity,
-            leading=self.leading,
-            holder=self._spec.holder_identity or "",
-            renewals=self._renewals,
-            failures=self._failures,
-            seconds_left=self.fence.remaining(),
-            last_error=self._last_error,
-        )
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Acquire, run `lead` while renewing, and release when it returns.
@@ -310,7 +279,7 @@ class LeaderElector:
         """Stop leading and release the Lease if it is still ours. Errors are only logged."""
         held = self._leading and self._spec.holder_identity == self.identity
         self._lose()
-        if not held or not self._options.release_on_stop or self._lease is None:
+        if not held or self._lease is None:
             return
         now = micro_time(self._clock.now())
         spec = {
@@ -353,7 +322,6 @@ class LeaderElector:
         try:
             return await self._round()
         except (RequestError, ValueError) as error:
-            self._failures += 1
             self._last_error = str(error)
             # The known state may be outdated: the next round reads first.
             self._lease = None
@@ -389,7 +357,6 @@ class LeaderElector:
     def _written(self, lease: dict[str, Any], started: float) -> None:
         self._observe(lease)
         if self._spec.holder_identity == self.identity:
-            self._renewals += 1
             self._last_error = ""
             self.fence.renewed(started)
 
@@ -412,18 +379,10 @@ class LeaderElector:
 
     def _observe(self, lease: dict[str, Any]) -> None:
         spec = msgspec.convert(lease.get("spec") or {}, LeaseSpec)
-        if self._lease_changed(spec):
+        if spec != self._spec:
             self._observed = self._clock.monotonic()
         self._lease = lease
         self._spec = spec
-        holder = spec.holder_identity or ""
-        if holder != self._reported:
-            self._reported = holder
-            if self._on_new_leader is not None and holder:
-                self._on_new_leader(holder)
-
-    def _lease_changed(self, spec: LeaseSpec) -> bool:
-        return spec != self._spec
 
     def _new_spec(self) -> dict[str, Any]:
         now = micro_time(self._clock.now())

@@ -6,24 +6,11 @@ sleeps until that token exists. Watches do not pass through here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scheduler.client.clock import Clock
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimiterStatistics:
-    """Counters since the start."""
-
-    acquired: int
-    delayed: int
-    delay_seconds: float
 
 
 class RateLimiter:
     """`qps` tokens a second, at most `burst` saved up; a negative `qps` switches the limit off."""
-
-    __slots__ = ("_acquired", "_at", "_burst", "_clock", "_delay", "_delayed", "_qps", "_tokens")
 
     def __init__(self, clock: Clock, *, qps: float = 50.0, burst: int = 100) -> None:
         """Start with a full bucket.
@@ -39,12 +26,9 @@ class RateLimiter:
         self._burst = float(burst)
         self._tokens = self._burst
         self._at = clock.monotonic()
-        self._acquired = self._delayed = 0
-        self._delay = 0.0
 
     def reserve(self) -> float:
         """Take a token; returns the seconds until it exists, 0.0 if it does already."""
-        self._acquired += 1
         if self._qps < 0:
             return 0.0
         now = self._clock.monotonic()
@@ -53,17 +37,10 @@ class RateLimiter:
         self._tokens -= 1.0
         if self._tokens >= 0.0:
             return 0.0
-        delay = -self._tokens / self._qps
-        self._delayed += 1
-        self._delay += delay
-        return delay
+        return -self._tokens / self._qps
 
     async def acquire(self) -> None:
         """Take a token, and wait until it exists."""
         delay = self.reserve()
         if delay > 0.0:
             await self._clock.sleep(delay)
-
-    def statistics(self) -> RateLimiterStatistics:
-        """Counters since the start."""
-        return RateLimiterStatistics(self._acquired, self._delayed, self._delay)

@@ -101,6 +101,7 @@ class Reflector(Generic[T]):
         self.resource = resource
         self._writer = StoreWriter(resource, handler, client.metrics, on_decode, keep_raw)
         self.store: Store[T] = self._writer.store
+        #: Set when a complete list has been delivered once.
         self.synced = asyncio.Event()
         self._client = client
         self._options = options or ReflectorOptions()
@@ -114,9 +115,6 @@ class Reflector(Generic[T]):
             self._random, initial=self._options.backoff_initial, cap=self._options.backoff_cap
         )
         self._resource_version = ""
-        self._streaming = self._options.streaming_list
-        # Keys seen so far in an initial list that comes as a stream; None outside of one.
-        self._streamed: set[str] | None = None
         self._undecodable_after = ""
         # Monotonic time at which other tasks run.
         self._slice_end = 0.0
@@ -127,11 +125,6 @@ class Reflector(Generic[T]):
         self._ends: dict[str, int] = {}
         self._last_error = ""
         self._contact = self._clock.monotonic()
-
-    @property
-    def has_synced(self) -> bool:
-        """Whether a complete list has been delivered once."""
-        return self.synced.is_set()
 
     def statistics(self) -> ReflectorStatistics:
         """Counters and state now."""
@@ -156,7 +149,7 @@ class Reflector(Generic[T]):
         """Follow the resource until cancelled."""
         while True:
             try:
-                if not self._resource_version and not self._streaming:
+                if not self._resource_version:
                     await self._list()
                 await self._watch()
                 self._count_end(EndCause.CLOSED)
@@ -196,9 +189,6 @@ class Reflector(Generic[T]):
         delay = self._backoff.next()
         if isinstance(error, ApiError):
             delay = max(delay, error.retry_after or 0.0)
-            if self._streaming and error.status in (400, 422):
-                _log.info("no streaming lists here, using pages", resource=self.resource.plural)
-                self._streaming = False
             if error.status not in (401, 429) and error.status < 500:
                 # The server may reject the resourceVersion; a fresh list does not depend on it.
                 self._resource_version = ""
@@ -240,19 +230,13 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         started = self._clock.monotonic()
-        self._announce_relist(begins=True)
-        try:
-            resource_version, count = await self._list_pages()
-        finally:
-            self._announce_relist(begins=False)
-        self._listed(resource_version, count, started)
-
-    def _announce_relist(self, *, begins: bool) -> None:
         if self._on_relist is not None:
-            self._on_relist(begins)
-
-    def _listed(self, resource_version: str, count: int, started: float) -> None:
-        self._resource_version = resource_version
+            self._on_relist(True)
+        try:
+            self._resource_version, count = await self._list_pages()
+        finally:
+            if self._on_relist is not None:
+                self._on_relist(False)
         self._lists += 1
         self._client.outages.recovered(self.resource.plural)
         self._contact = self._clock.monotonic()
@@ -268,7 +252,6 @@ class Reflector(Generic[T]):
                 page = await self._client.list_page(
                     self.resource,
                     options.namespace,
-                    label_selector=options.label_selector,
                     field_selector=options.field_selector,
                     limit=limit,
                     continue_token=token,
@@ -329,26 +312,19 @@ class Reflector(Generic[T]):
     # ---------------------------------------------------------------------------------------- watch
 
     def _watch_query(self, seconds: int) -> dict[str, str]:
-        options = self._options
-        query = {"allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-        if self._resource_version:
-            query["resourceVersion"] = self._resource_version
-        else:
-            query["sendInitialEvents"] = "true"
-            query["resourceVersionMatch"] = "NotOlderThan"
-        if options.label_selector:
-            query["labelSelector"] = options.label_selector
-        if options.field_selector:
-            query["fieldSelector"] = options.field_selector
+        query = {
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+            "resourceVersion": self._resource_version,
+        }
+        if self._options.field_selector:
+            query["fieldSelector"] = self._options.field_selector
         return query
 
     async def _watch(self) -> None:
         started = self._clock.monotonic()
         self._progressed = False
         seconds = int(self._random.uniform(*self._options.watch_seconds))
-        if not self._resource_version:
-            self._streamed = set()
-            self._announce_relist(begins=True)
         try:
             async with self._client.open_watch(
                 self.resource,
@@ -361,17 +337,13 @@ class Reflector(Generic[T]):
                 if self._on_contact is not None:
                     self._on_contact(None)
                 self._client.outages.recovered(self.resource.plural)
-                await self._read(stream, started)
+                await self._read(stream)
         except RequestTimeout as error:
             if not error.sent or self._progressed:
                 raise
             # No data from the start. If the server never had our resourceVersion (etcd restored
             # from a backup), it waits for it silently, and resuming would never end.
             raise WatchEnded(EndCause.IDLE_TIMEOUT, str(error), relist=True) from error
-        finally:
-            if self._streamed is not None:
-                self._streamed = None
-                self._announce_relist(begins=False)
         if self._progressed or self._clock.monotonic() - started >= SHORT_WATCH_SECONDS:
             self._note_quiet_watch()
             self._progress()
@@ -386,7 +358,7 @@ class Reflector(Generic[T]):
             self._quiet_watches = 0
             self._resource_version = ""
 
-    async def _read(self, stream: ResponseStream, started: float) -> None:
+    async def _read(self, stream: ResponseStream) -> None:
         """Read until the end of the stream."""
         splitter = LineSplitter()
         while chunk := await stream.read():
@@ -396,8 +368,7 @@ class Reflector(Generic[T]):
                     continue
                 self._begin_slice()
                 while lines:
-                    if end := self._apply_lines(lines):
-                        await self._finish_streamed_list(end, started)
+                    self._apply_lines(lines)
                     await self._yield_when_due()
             except WatchDecodeError as error:
                 raise self._undecodable(error) from error
@@ -411,13 +382,10 @@ class Reflector(Generic[T]):
         self._undecodable_after = "" if again else self._resource_version
         return WatchEnded(EndCause.DECODE_ERROR, str(error), relist=again)
 
-    def _apply_lines(self, lines: deque[bytes]) -> Bookmark | None:
-        """Deliver lines as one batch, up to the bookmark that ends a streamed list.
+    def _apply_lines(self, lines: deque[bytes]) -> None:
+        """Deliver lines as one batch.
 
         Events before an undecodable line or an error event are delivered before it is raised.
-
-        Returns:
-            That bookmark, if it was reached.
         """
         room = self._options.batch_bytes
         try:
@@ -429,44 +397,26 @@ class Reflector(Generic[T]):
                     self._apply_change(event, line)
                 elif type(event) is Bookmark:
                     self._bookmarks += 1
-                    if self._streamed is None:
-                        self._resource_version = event.resource_version
-                    elif event.initial_events_end:
-                        return event
+                    self._resource_version = event.resource_version
                 elif type(event) is Malformed:
                     self._apply_malformed(event)
                 elif type(event) is Failure:
                     raise watch_ended(event)
         finally:
             self._writer.deliver()
-        return None
-
-    async def _finish_streamed_list(self, end: Bookmark, started: float) -> None:
-        seen = self._streamed or set()
-        self._streamed = None
-        await self._delete_unseen(seen)
-        self._announce_relist(begins=False)
-        self._listed(end.resource_version, len(seen), started)
 
     def _apply_change(self, event: Changed[T], line: bytes) -> None:
         item = event.object
-        metadata = item.metadata
         key = self.resource.key(item)
-        if self._streamed is not None:
-            self._streamed.add(key)
-        else:
-            self._resource_version = metadata.resource_version
+        self._resource_version = item.metadata.resource_version
         if event.type is WatchType.DELETED:
             self._writer.delete(key, item)
         else:
             self._writer.upsert(key, item, lambda: self._decoder.object_bytes(line))
 
     def _apply_malformed(self, event: Malformed) -> None:
-        key = self._writer.key_of(event.named)
         self._writer.skip(event.named, event.error)
-        if self._streamed is not None:
-            self._streamed.add(key)
-        elif event.named.metadata.resource_version:
+        if event.named.metadata.resource_version:
             self._resource_version = event.named.metadata.resource_version
         if event.type is WatchType.DELETED:
-            self._writer.delete(key)
+            self._writer.delete(self._writer.key_of(event.named))

@@ -142,7 +142,6 @@ class ApiClient:
         resource: Resource[Any],
         namespace: str = "",
         *,
-        label_selector: str = "",
         field_selector: str = "",
         limit: int = PAGE_SIZE,
         continue_token: str = "",
@@ -155,7 +154,7 @@ class ApiClient:
             ApiError: status 410 when `continue_token` has expired.
             MalformedResponse: the body is not a list with a resourceVersion.
         """
-        query = _selectors(label_selector, field_selector)
+        query = {"fieldSelector": field_selector} if field_selector else {}
         if continue_token:
             query["continue"] = continue_token
         path = resource.collection_path(namespace)
@@ -183,49 +182,23 @@ class ApiClient:
                 if not self._page_sizes.too_large(path, size):
                     raise
 
-    async def list(
-        self,
-        resource: Resource[T],
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> list[T]:
+    async def list(self, resource: Resource[T], namespace: str = "") -> list[T]:
         """Read all objects, page by page. For objects that should be followed use a `Reflector`."""
         items: list[T] = []
         token = ""
         while True:
-            page = await self.list_page(
-                resource,
-                namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                continue_token=token,
-            )
+            page = await self.list_page(resource, namespace, continue_token=token)
             path = resource.collection_path(namespace)
             items += [_decoded(resource, "GET", path, raw) for raw in page.items or ()]
             token = page.metadata.continue_token
             if not token:
                 return items
 
-    async def create(self, resource: Resource[T], item: T | Body, namespace: str = "") -> T:
-        """Create an object from a struct, a mapping or ready JSON."""
+    async def create(self, resource: Resource[T], body: Body, namespace: str = "") -> T:
+        """Create an object from a mapping or ready JSON."""
         path = resource.collection_path(namespace)
-        response = await self.request("POST", path, body=_encoded(resource, item))
+        response = await self.request("POST", path, body=body)
         return _decoded(resource, "POST", path, response.body)
-
-    async def replace(
-        self,
-        resource: Resource[T],
-        body: Body,
-        name: str,
-        namespace: str = "",
-        subresource: str = "",
-    ) -> T:
-        """Replace an object with complete JSON; a struct would lose unknown fields."""
-        path = resource.path(name, namespace, subresource)
-        response = await self.request("PUT", path, body=body)
-        return _decoded(resource, "PUT", path, response.body)
 
     async def patch(
         self,
@@ -249,14 +222,12 @@ class ApiClient:
         namespace: str = "",
         *,
         uid: str = "",
-        resource_version: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
         """Delete an object; with `uid` only the object with that UID (409 otherwise)."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        preconditions = {"uid": uid, "resourceVersion": resource_version}
-        if uid or resource_version:
-            options["preconditions"] = {key: text for key, text in preconditions.items() if text}
+        if uid:
+            options["preconditions"] = {"uid": uid}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
         await self.request("DELETE", resource.path(name, namespace), body=options)
@@ -332,21 +303,6 @@ class ApiClient:
         """
         target = f"{resource.collection_path(namespace)}?{urlencode({'watch': '1', **query})}"
         return self._sender.open_watch(target, idle_timeout=idle_timeout)
-
-
-def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
-    query = {}
-    if label_selector:
-        query["labelSelector"] = label_selector
-    if field_selector:
-        query["fieldSelector"] = field_selector
-    return query
-
-
-def _encoded(resource: Resource[T], item: T | Body) -> Body:
-    if isinstance(item, (bytes, Mapping)):
-        return item
-    return resource.encode(item)
 
 
 def _decoded(resource: Resource[T], method: str, path: str, body: bytes | msgspec.Raw) -> T:

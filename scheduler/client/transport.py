@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, Protocol, Self
 from urllib.parse import SplitResult, urlsplit
 
 from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.errors import ConfigurationError, ConnectionFailed, RequestTimeout
+from scheduler.client.errors import ConfigurationError
 from scheduler.client.http.parser import MAX_ERROR_BYTES
 from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
 from scheduler.client.http.request import Request
@@ -34,16 +33,6 @@ one."""
 
 ERROR_BODY_TIMEOUT_SECONDS: Final = 10.0
 """For the body of an error response to a request that opens a stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransportStatistics:
-    """Counters since the start."""
-
-    requests: int
-    in_flight: int
-    failed: int
-    timed_out: int
 
 
 class HttpTransport(Protocol):
@@ -76,7 +65,6 @@ class Transport:
         self.host = self._server.hostname or ""
         self._connect_timeout = connect_timeout
         self._transport: HttpTransport | None = None
-        self._requests = self._in_flight = self._failed = self._timed_out = 0
 
     async def __aenter__(self) -> Self:
         configuration = self.configuration
@@ -97,10 +85,6 @@ class Transport:
             await transport.close()
             await self.configuration.credentials.close()
 
-    def statistics(self) -> TransportStatistics:
-        """Counters since the start."""
-        return TransportStatistics(self._requests, self._in_flight, self._failed, self._timed_out)
-
     def _open_transport(self) -> HttpTransport:
         if self._transport is None:
             raise RuntimeError("the transport is closed: use it within `async with`")
@@ -115,19 +99,7 @@ class Transport:
             ResponseTooLarge: the body of the response exceeds the limit of the request.
             ConnectionFailed: no connection, or it broke.
         """
-        transport = self._open_transport()
-        self._requests += 1
-        self._in_flight += 1
-        try:
-            return await transport.exchange(request, timeout)
-        except RequestTimeout:
-            self._timed_out += 1
-            raise
-        except ConnectionFailed:
-            self._failed += 1
-            raise
-        finally:
-            self._in_flight -= 1
+        return await self._open_transport().exchange(request, timeout)
 
     @asynccontextmanager
     async def stream(

@@ -21,9 +21,6 @@ from scheduler.client.resources import Resource, T
 MAX_LINE_BYTES: Final = 32 * 1024 * 1024
 """Far above the size limit of etcd for one object; a longer line is not a watch."""
 
-INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-
-
 _NAMING: Final = ("name", "namespace", "uid", "resourceVersion")
 """Fields of `metadata` that identify an object; all are strings."""
 
@@ -49,7 +46,6 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
     """No change up to `resource_version`."""
 
     resource_version: str
-    initial_events_end: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
@@ -144,18 +140,13 @@ class WatchDecoder(Generic[T]):
             if raw.type is WatchType.ERROR:
                 return Failure(self._status.decode(raw.object))
             if raw.type is WatchType.BOOKMARK:
-                return self._bookmark(raw.object)
+                return Bookmark(self._named.decode(raw.object).metadata.resource_version)
         except ValueError as error:
             raise WatchDecodeError(f"{error}: {line[:120]!r}") from error
         try:
             return Changed(raw.type, self._resource.decode(raw.object))
         except ValueError as error:
             return Malformed(raw.type, self.named(raw.object), str(error))
-
-    def _bookmark(self, data: msgspec.Raw) -> Bookmark:
-        metadata = self._named.decode(data).metadata
-        end = metadata.annotations.get(INITIAL_EVENTS_END) == "true"
-        return Bookmark(metadata.resource_version, end)
 
     def named(self, data: bytes | msgspec.Raw) -> Named:
         """Return as much of the metadata as can be decoded; never raises."""

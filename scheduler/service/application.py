@@ -247,9 +247,7 @@ class Application:
         metrics = PostedMetrics(self.metrics.client, asyncio.get_running_loop())
         client = ApiClient(transport, user_agent="kubestow/leader-election", metrics=metrics)
         lock = LeaseLock(client, options.name, options.namespace)
-        elector = LeaderElector(
-            lock, options, LeaseClock(), metrics=metrics, heartbeat=self._heartbeat
-        )
+        elector = LeaderElector(lock, options, LeaseClock(), self._heartbeat, metrics=metrics)
         return LeaseThread(elector, transport)
 
     async def _synced(self, wiring: Wiring) -> bool:

@@ -424,7 +424,7 @@ class _Stream:
         self.reflector: Reflector[CoreEvent] = Reflector(
             client,
             CORE_EVENTS,
-            lambda batch: apply(batch, self.reflector.has_synced),
+            lambda batch: apply(batch, self.reflector.synced.is_set()),
             options=options,
             random=random,
             on_contact=self._contact,
@@ -433,7 +433,7 @@ class _Stream:
     @property
     def settled(self) -> bool:
         """Whether its first list is complete, or it failed and the others go on without it."""
-        return self.reflector.has_synced or self.error is not None
+        return self.reflector.synced.is_set() or self.error is not None
 
     def _contact(self, error: RequestError | None) -> None:
         self.error = error

@@ -47,16 +47,16 @@ async def test_pages_then_watches_from_the_list_version(
         NODES_PATH,
         server.watch([line("ADDED", node("d", "8")) + line("MODIFIED", node("a", "9"))]),
     )
-    reflector = reflect(client, recorder, ReflectorOptions(label_selector="x=y", page_size=2))
+    reflector = reflect(client, recorder, ReflectorOptions(field_selector="x=y", page_size=2))
     async with running(reflector):
         await recorder.until(lambda: len(recorder.deltas) == 5)
     assert names(reflector) == ["a", "b", "c", "d"]
     watch = server.requests("WATCH")[0].query
     assert watch["resourceVersion"] == "7"
     assert watch["allowWatchBookmarks"] == "true"
-    assert watch["labelSelector"] == "x=y"
+    assert watch["fieldSelector"] == "x=y"
     assert 300 <= int(watch["timeoutSeconds"]) <= 600
-    assert reflector.has_synced
+    assert reflector.synced.is_set()
     assert reflector.statistics().resource_version == "9"
     # One chunk is one batch.
     assert [len(batch) for batch in recorder.batches] == [2, 1, 2]
@@ -70,7 +70,7 @@ async def test_not_synced_before_the_last_page(
     reflector = reflect(client, recorder)
     async with running(reflector):
         await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
-        assert not reflector.has_synced
+        assert not reflector.synced.is_set()
 
 
 async def test_a_cut_in_the_middle_of_a_line_loses_nothing(
@@ -166,7 +166,7 @@ async def test_an_expired_continue_token_lists_again_without_pages(
     server.on("WATCH", NODES_PATH, server.watch())
     reflector = reflect(client, recorder)
     async with running(reflector):
-        await recorder.until(lambda: reflector.has_synced)
+        await recorder.until(reflector.synced.is_set)
     assert "limit" not in server.requests("GET")[2].query
     assert names(reflector) == ["a", "b"]
     consistent(reflector, recorder)
@@ -214,44 +214,6 @@ async def test_repeated_events_are_delivered_once(
     async with running(reflector):
         await recorder.until(lambda: len(server.requests("WATCH")) == 2)
     assert recorder.deltas == [("ADDED", "a"), ("ADDED", "b")]
-
-
-class TestStreamedList:
-    options = ReflectorOptions(streaming_list=True)
-
-    async def test_replaces_the_first_list(
-        self, server: FaultyServer, client: ApiClient, recorder: Recorder
-    ) -> None:
-        annotations = {"k8s.io/initial-events-end": "true"}
-        end = line("BOOKMARK", {"metadata": {"resourceVersion": "9", "annotations": annotations}})
-        start = line("ADDED", node("a", "2")) + line("ADDED", node("b", "3"))
-        server.on(
-            "WATCH",
-            NODES_PATH,
-            server.watch([start + end + expired()]),
-            server.watch([line("ADDED", node("b", "3")) + end, line("ADDED", node("c", "10"))]),
-        )
-        reflector = reflect(client, recorder, self.options)
-        async with running(reflector):
-            await recorder.until(lambda: ("ADDED", "c") in recorder.deltas)
-        query = server.requests("WATCH")[0].query
-        assert query["sendInitialEvents"] == "true"
-        assert "resourceVersion" not in query
-        assert names(reflector) == ["b", "c"]
-        assert reflector.has_synced
-        assert reflector.statistics().lists == 2
-        assert reflector.statistics().resource_version == "10"
-        consistent(reflector, recorder)
-
-    async def test_falls_back_to_pages(
-        self, server: FaultyServer, client: ApiClient, recorder: Recorder
-    ) -> None:
-        server.on("WATCH", NODES_PATH, server.status(422, "Invalid"), server.watch())
-        server.on("GET", NODES_PATH, server.page([node("a")]))
-        reflector = reflect(client, recorder, self.options)
-        async with running(reflector):
-            await recorder.until(lambda: len(server.requests("WATCH")) == 2)
-        assert names(reflector) == ["a"]
 
 
 async def test_raw_bytes_are_kept_where_asked(

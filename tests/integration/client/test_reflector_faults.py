@@ -109,7 +109,7 @@ class TestConnectionFaults:
         server.on("WATCH", NODES_PATH, server.watch())
         reflector = reflect(client, recorder)
         async with running(reflector):
-            await recorder.until(lambda: reflector.has_synced)
+            await recorder.until(reflector.synced.is_set)
         assert len(clock.sleeps) == 3 or len(server.requests("GET")) == 4
         assert all(0.2 * 2**n <= delay < 0.3 * 2**n for n, delay in enumerate(clock.sleeps))
         assert reflector.statistics().ends[EndCause.FORBIDDEN] == 1
@@ -121,11 +121,8 @@ class TestConnectionFaults:
         server.on("GET", NODES_PATH, forbidden, server.page([], version="5"))
         server.on("WATCH", NODES_PATH, server.watch([line("ADDED", node("a", "9"))]))
         reported: list[bool] = []
-        reflector = Reflector(
-            client,
-            NODES,
-            recorder,
-            on_contact=lambda error: reported.append(error is None),
+        reflector = reflect(
+            client, recorder, on_contact=lambda error: reported.append(error is None)
         )
         async with running(reflector):
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])

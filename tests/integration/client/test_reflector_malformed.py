@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from scheduler.api.node import Node
-from scheduler.client.deltas import ReflectorOptions
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import CSI_NODES
 from scheduler.client.rest import ApiClient
@@ -35,7 +34,7 @@ class TestMalformedObjects:
         server.on("WATCH", NODES_PATH, server.watch())
         reflector = reflect(client, recorder)
         async with running(reflector):
-            await recorder.until(lambda: reflector.has_synced)
+            await recorder.until(reflector.synced.is_set)
         assert names(reflector) == ["a", "b"]
         assert reflector.statistics().malformed == 1
 
@@ -89,7 +88,7 @@ class TestMalformedObjects:
         server.on("WATCH", NODES_PATH, server.watch())
         reflector = reflect(client, recorder, on_decode=intern)
         async with running(reflector):
-            await recorder.until(lambda: reflector.has_synced)
+            await recorder.until(reflector.synced.is_set)
         assert names(reflector) == ["good"]
         assert reflector.statistics().malformed == 1
 
@@ -102,7 +101,7 @@ class TestMalformedObjects:
         server.on("WATCH", path, server.watch())
         reflector = Reflector(client, CSI_NODES, recorder)
         async with running(reflector):
-            await recorder.until(lambda: reflector.has_synced)
+            await recorder.until(reflector.synced.is_set)
         assert names(reflector) == ["a"]
 
 
@@ -124,7 +123,7 @@ class TestDeepNesting:
         server.on("WATCH", NODES_PATH, server.watch())
         reflector = reflect(client, recorder, keep_raw=lambda item: item.name == "deep")
         async with running(reflector):
-            await recorder.until(lambda: reflector.has_synced)
+            await recorder.until(reflector.synced.is_set)
         assert names(reflector) == ["a", "b", "deep"]
         assert reflector.statistics().malformed == 1
         assert reflector.store.raw("deep") == deep_json(self.deep)
@@ -143,18 +142,6 @@ class TestDeepNesting:
         assert reflector.statistics().malformed == 1
         assert reflector.statistics().resource_version == "8"
         assert reflector.store.raw("deep") == deep_json(self.deep)
-
-    async def test_in_a_streamed_list(
-        self, server: FaultyServer, client: ApiClient, recorder: Recorder
-    ) -> None:
-        annotations = {"k8s.io/initial-events-end": "true"}
-        end = line("BOOKMARK", {"metadata": {"resourceVersion": "9", "annotations": annotations}})
-        server.on("WATCH", NODES_PATH, server.watch([self.lines + end]))
-        reflector = reflect(client, recorder, ReflectorOptions(streaming_list=True))
-        async with running(reflector):
-            await recorder.until(lambda: reflector.has_synced)
-        assert names(reflector) == ["deep"]
-        assert reflector.statistics().resource_version == "9"
 
     async def test_in_a_deletion(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder

@@ -17,7 +17,6 @@ from tests.integration.client.faulty_server import FaultyServer, bookmark, line,
 from tests.unit.client.virtual_clock import InstantClock
 
 NODES_PATH = "/api/v1/nodes"
-INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 ONE_BY_ONE = ReflectorOptions(batch_bytes=1, slice_seconds=0.005)
 
@@ -77,7 +76,7 @@ async def follow(
         client, NODES, handling, options=options, on_relist=handling.relisting.append
     )
     task = asyncio.create_task(reflector.run())
-    await until(lambda: len(handling.names) == count and reflector.has_synced)
+    await until(lambda: len(handling.names) == count and reflector.synced.is_set())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -106,17 +105,6 @@ async def test_a_chunk_of_a_watch(
     assert handling.slices == IN_TWOS
     assert handling.seen == {False}
     assert [each.name for each in reflector.store.list()] == handling.names
-
-
-async def test_a_streamed_list(server: FaultyServer, client: ApiClient, handling: Handling) -> None:
-    end = {"metadata": {"resourceVersion": "30", "annotations": INITIAL_EVENTS_END}}
-    chunk = b"".join(line("ADDED", each) for each in SIX) + line("BOOKMARK", end)
-    server.on("WATCH", NODES_PATH, server.watch([chunk]))
-    options = ReflectorOptions(batch_bytes=1, slice_seconds=0.005, streaming_list=True)
-    reflector = await follow(client, handling, options, 6)
-    assert handling.slices == IN_TWOS
-    assert handling.seen == {True}
-    assert reflector.statistics().resource_version == "30"
 
 
 async def test_what_vanished_unseen(

@@ -99,15 +99,13 @@ class Candidate:
 
     def __init__(self, name: str, store: LeaseStore, clock: ManualClock) -> None:
         self.lock = FakeLock(store, clock)
-        self.leaders: list[str] = []
         self.pulse = Pulse()
         self.elector = LeaderElector(
             self.lock,
             LeaderElectionOptions(identity=name),
             clock,
+            self.pulse,
             random=Random(name),
-            on_new_leader=self.leaders.append,
-            heartbeat=self.pulse,
         )
         self.led = False
         self.lost: LeadershipLostError | None = None

@@ -43,7 +43,6 @@ async def test_creates_the_lease_and_renews_it(clock: ManualClock, store: LeaseS
         assert store.spec["renewTime"] == "2023-11-14T22:14:20.000000Z"
         assert store.spec["acquireTime"] == "2023-11-14T22:13:20.000000Z"
         assert a.elector.leading
-        assert a.leaders == ["a"]
         # Renewing needs one request, not two.
         assert a.lock.calls == 2 + 30
 
@@ -67,7 +66,6 @@ async def test_the_second_waits_and_takes_over_after_a_crash(
     assert store.spec["strategy"] == "foreign"
     assert store.lease is not None
     assert store.lease["metadata"]["annotations"] == {"keep": "me"}
-    assert b.leaders == ["dead", "b"]
 
 
 async def test_a_clean_stop_hands_over_within_a_retry(
@@ -148,12 +146,13 @@ async def test_a_short_outage_is_survived(clock: ManualClock, store: LeaseStore)
     async with running(a):
         await clock.advance(5)
         a.lock.fault = "refuse"
+        before = a.lock.calls
         await clock.advance(7)
+        assert a.lock.calls - before >= 3, "all refused"
         a.lock.fault = ""
         await clock.advance(20)
         assert a.may_write()
         assert a.lost is None
-        assert a.elector.statistics().failures >= 3
 
 
 async def test_a_process_that_was_frozen_does_not_write_when_it_wakes(

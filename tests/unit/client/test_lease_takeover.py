@@ -11,7 +11,7 @@ import pytest
 from scheduler.client import clock as clocks
 from scheduler.client.clock import LeaseClock
 from scheduler.client.leader_election import LeaderElectionOptions, LeaderElector
-from tests.unit.client.lease_store import Candidate, FakeLock, LeaseStore, running
+from tests.unit.client.lease_store import Candidate, FakeLock, LeaseStore, Pulse, running
 from tests.unit.client.virtual_clock import ManualClock
 
 DURATION, RETRY = 15.0, 2.0
@@ -164,7 +164,8 @@ class TestASuspendedMachine:
                     requested.set()
                     await response.wait()
 
-        elector = LeaderElector(Late(store, clock), LeaderElectionOptions(identity="a"), clock)
+        options = LeaderElectionOptions(identity="a")
+        elector = LeaderElector(Late(store, clock), options, clock, Pulse())
         await elector.acquire()
         holding = asyncio.create_task(elector.hold())
         await clock.advance(RETRY)

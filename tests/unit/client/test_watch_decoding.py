@@ -64,7 +64,7 @@ def test_a_change() -> None:
 
 def test_bookmarks_of_pods_have_null_containers() -> None:
     item = {"metadata": {"resourceVersion": "5"}, "spec": {"containers": None}}
-    assert decode("BOOKMARK", item) == Bookmark("5", initial_events_end=False)
+    assert decode("BOOKMARK", item) == Bookmark("5")
 
 
 def test_an_error_carries_its_status() -> None:

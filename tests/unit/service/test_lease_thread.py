@@ -86,8 +86,8 @@ class Stage:
             self.lock,
             options,
             LeaseClock(),
+            self.pulse,
             metrics=None if metrics is None else PostedMetrics(metrics, home),
-            heartbeat=self.pulse,
         )
         nowhere = Transport(ClientConfiguration(server="http://127.0.0.1:9"))
         self.thread = LeaseThread(self.elector, nowhere)
