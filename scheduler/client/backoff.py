@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 
 
+@dataclass(slots=True)
 class Backoff:
     """Delays `initial * factor**n`, capped, each spread by `jitter`.
 
@@ -12,30 +14,20 @@ class Backoff:
     bound.
     """
 
-    __slots__ = ("_cap", "_factor", "_initial", "_jitter", "_random", "attempts")
-
-    def __init__(
-        self,
-        random: Random,
-        *,
-        initial: float,
-        cap: float,
-        factor: float = 2.0,
-        jitter: float = 0.5,
-    ) -> None:
-        self._random = random
-        self._initial = initial
-        self._cap = cap
-        self._factor = factor
-        self._jitter = jitter
-        self.attempts = 0
+    random: Random
+    initial: float
+    cap: float
+    factor: float = 2.0
+    jitter: float = 0.5
+    #: Delays since the start or the last `reset`.
+    attempts: int = 0
 
     def next(self) -> float:
         """Return the delay before the next attempt, seconds."""
         # The exponent is bounded so that a long outage cannot overflow a float.
-        base = min(self._cap, self._initial * self._factor ** min(self.attempts, 64))
+        base = min(self.cap, self.initial * self.factor ** min(self.attempts, 64))
         self.attempts += 1
-        return base * (1.0 + self._jitter * self._random.random())
+        return base * (1.0 + self.jitter * self.random.random())
 
     def reset(self) -> None:
         """Restart from `initial`; call it after progress, not after a mere connection."""

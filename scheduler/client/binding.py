@@ -10,7 +10,6 @@ GET itself fails the outcome stays unknown, however long that takes.
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -57,11 +56,10 @@ class PodMovedOnError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BindResult:
-    """The outcome, the error of the bind request if it had one, and whether a GET was needed."""
+    """The outcome, and the error of the bind request if it had one."""
 
     outcome: BindOutcome
     error: RequestError | None = None
-    settled: bool = False
 
     @property
     def bound(self) -> bool:
@@ -96,11 +94,11 @@ async def settle_bind(
     node_name: str,
     error: RequestError,
     random: Random,
-    slots: asyncio.Semaphore | None = None,
+    slots: asyncio.Semaphore,
 ) -> BindResult:
     """Determine by GET the outcome of a bind that failed with `error`, however long that takes.
 
-    `slots` limits the GETs in progress.
+    `slots` limits the GETs in progress. Cancellation leaves the outcome unknown.
     """
     if not isinstance(error, ApiError):
         await client.clock.sleep(SETTLE_DELAY)
@@ -109,11 +107,11 @@ async def settle_bind(
     timeout = min(client.timeout, SETTLE_TIMEOUT_SECONDS)
     while True:
         try:
-            async with slots or nullcontext():
+            async with slots:
                 found = await client.get(PODS, name, namespace, timeout=timeout)
         except RequestError as failure:
             if isinstance(failure, ApiError) and failure.status == 404:
-                return BindResult(BindOutcome.GONE, error, settled=True)
+                return BindResult(BindOutcome.GONE, error)
             delay = backoff.next()
             _log.warning(
                 "outcome of a bind is still unknown, its node stays reserved",
@@ -125,7 +123,7 @@ async def settle_bind(
             )
             await client.clock.sleep(delay)
         else:
-            return BindResult(_outcome(pod, found, node_name), error, settled=True)
+            return BindResult(_outcome(pod, found, node_name), error)
 
 
 def _outcome(pod: Pod, found: Pod, node_name: str) -> BindOutcome:
@@ -134,18 +132,3 @@ def _outcome(pod: Pod, found: Pod, node_name: str) -> BindOutcome:
     if found.spec.node_name == node_name:
         return BindOutcome.BOUND
     return BindOutcome.ELSEWHERE if found.spec.node_name else BindOutcome.UNBOUND
-
-
-async def bind_and_settle(
-    client: ApiClient,
-    pod: Pod,
-    node_name: str,
-    annotations: dict[str, str] | None = None,
-    *,
-    random: Random,
-) -> BindResult:
-    """Bind and return only when the outcome is certain. Cancelling it leaves the outcome open."""
-    result = await attempt_bind(client, pod, node_name, annotations)
-    if isinstance(result, RequestError):
-        return await settle_bind(client, pod, node_name, result, random)
-    return result

@@ -119,18 +119,18 @@ def _in_cluster(
     )
 
 
+@dataclass
 class _Loaded:
     """The target that the loaders fill: they set attributes by name."""
 
-    def __init__(self) -> None:
-        self.api_key: dict[str, str] = {}
-        self.host = ""
-        self.ssl_ca_cert: str | None = None
-        self.cert_file: str | None = None
-        self.key_file: str | None = None
-        self.verify_ssl = True
-        self.tls_server_name: str | None = None
-        self.proxy: str | None = None
+    api_key: dict[str, str] = field(default_factory=dict)
+    host: str = ""
+    ssl_ca_cert: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify_ssl: bool = True
+    tls_server_name: str | None = None
+    proxy: str | None = None
 
 
 async def _from_kubeconfig(
@@ -160,12 +160,13 @@ async def _load_kubeconfig(
     if not chosen:
         raise ConfigurationError("no current-context is set and no context was given")
     selected = _named(merged.value, "contexts", chosen)[0].get("context", {})
-    cluster = _named(merged.value, "clusters", selected.get("cluster"))[0].get("cluster", {})
+    entry, folder = _named(merged.value, "clusters", selected.get("cluster"))
+    cluster = entry.get("cluster", {})
     user, base = _user(merged.value, selected.get("user"))
     if master:
         # Before loading, so that the scheme decides about certificates.
         cluster["server"] = master
-    plugin = _exec_plugin(user, base, cluster, merged.value, selected.get("cluster"))
+    plugin = _exec_plugin(user, base, cluster, folder)
     provider = _provider(user, base, clock)
     loader = loaders.kube_config_loader(
         config_dict=merged, active_context=chosen, config_base_path=None
@@ -175,12 +176,15 @@ async def _load_kubeconfig(
     if not target.host:
         raise ConfigurationError(f"the cluster of context {chosen!r} has no server")
     tls = _tls(target, clock)
+    credentials: Credentials
     if plugin is not None:
         credentials = await _plugin_credentials(plugin, tls, clock)
     elif provider is not None:
         credentials = IssuedCredentials(provider.issue, await provider.first(), clock)
+    elif user.get("tokenFile"):
+        credentials = TokenFileCredentials(Path(base) / str(user["tokenFile"]), clock)
     else:
-        credentials = _credentials(target, user, base, clock)
+        credentials = StaticCredentials(target.api_key.get("BearerToken"))
     return ClientConfiguration(
         server=target.host,
         tls=tls,
@@ -209,17 +213,12 @@ def _user(config: Mapping[str, Any], name: str | None) -> tuple[dict[str, Any], 
 
 
 def _exec_plugin(
-    user: dict[str, Any],
-    base: str,
-    cluster: Mapping[str, Any],
-    config: Mapping[str, Any],
-    cluster_name: str | None,
+    user: dict[str, Any], base: str, cluster: Mapping[str, Any], folder: str
 ) -> ExecPlugin | None:
     """Remove the user's plugin from the configuration: the loader would start it itself."""
     section = user.pop("exec", None)
     if section is None:
         return None
-    folder = _named(config, "clusters", cluster_name)[1]
     return ExecPlugin(section, base, _cluster_info(cluster, folder))
 
 
@@ -270,12 +269,6 @@ def _issued(credential: ExecCredential, tls: ClientTls | None) -> Issued:
             raise ConfigurationError(f"credential provider: {error}") from error
     header = f"Bearer {credential.token}" if credential.token else None
     return Issued(header, credential.expires_at)
-
-
-def _credentials(target: _Loaded, user: Mapping[str, Any], base: str, clock: Clock) -> Credentials:
-    if user.get("tokenFile"):
-        return TokenFileCredentials(Path(base) / str(user["tokenFile"]), clock)
-    return StaticCredentials(target.api_key.get("BearerToken"))
 
 
 def _tls(target: _Loaded, clock: Clock) -> ClientTls | None:

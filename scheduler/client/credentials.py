@@ -60,13 +60,11 @@ class Credentials(Protocol):
 
     async def close(self) -> None:
         """Cancel a renewal in progress; may be called again."""
-        ...
+        return
 
 
-class StaticCredentials:
+class StaticCredentials(Credentials):
     """A header that never changes, or none."""
-
-    __slots__ = ("_header",)
 
     def __init__(self, header: str | None = None) -> None:
         self._header = header
@@ -78,11 +76,8 @@ class StaticCredentials:
     async def renew(self) -> None:
         """Do nothing."""
 
-    async def close(self) -> None:
-        """Do nothing."""
 
-
-class TokenFileCredentials:
+class TokenFileCredentials(Credentials):
     """A bearer token in a file that is rotated from outside (service accounts, `tokenFile`)."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -133,9 +128,6 @@ class TokenFileCredentials:
         self._failure = ""
         self._due = self._clock.monotonic() + TOKEN_FILE_SECONDS
 
-    async def close(self) -> None:
-        """Do nothing."""
-
 
 @dataclass(frozen=True, slots=True)
 class Issued:
@@ -147,7 +139,7 @@ class Issued:
     due_at: float | None = None
 
 
-class IssuedCredentials:
+class IssuedCredentials(Credentials):
     """A credential that a coroutine issues: exec plugins and identity providers.
 
     Only one renewal runs at a time, in a task that `close` cancels. Requests do not wait for it

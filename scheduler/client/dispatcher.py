@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from random import Random
 from typing import TypeVar
@@ -99,13 +99,14 @@ class DispatcherClosedError(Exception):
     """The dispatcher is closed; nothing was sent."""
 
 
+@dataclass(slots=True)
 class _LaneState:
-    __slots__ = ("failed", "fenced", "in_flight", "sent", "waiters")
-
-    def __init__(self) -> None:
-        self.in_flight = self.sent = self.failed = self.fenced = 0
-        # Bounded by its callers: one entry per binding task or event worker.
-        self.waiters: deque[asyncio.Future[None]] = deque()
+    in_flight: int = 0
+    sent: int = 0
+    failed: int = 0
+    fenced: int = 0
+    #: Bounded by its callers: one entry per binding task or event worker.
+    waiters: deque[asyncio.Future[None]] = field(default_factory=deque)
 
     def statistics(self, more_waiting: int = 0) -> LaneStatistics:
         waiting = len(self.waiters) + more_waiting

@@ -63,15 +63,13 @@ class ConfigurationError(Exception):
 class RequestError(Exception):
     """Base class of the errors of requests."""
 
+    outcome_unknown = True
+    """Whether the server may have executed the request although no success was received."""
+
     def __init__(self, method: str, path: str, text: str) -> None:
         super().__init__(f"{method} {path}: {text}")
         self.method = method
         self.path = path
-
-    @property
-    def outcome_unknown(self) -> bool:
-        """Whether the server may have executed the request although no success was received."""
-        return True
 
 
 class ApiError(RequestError):
@@ -94,11 +92,8 @@ class ApiError(RequestError):
         self.message = message
         self.details = body.details
         self.retry_after = retry_after
-
-    @property
-    def outcome_unknown(self) -> bool:
-        """True for 5xx, 408 and 409: a conflict may be with our own earlier, lost success."""
-        return self.status >= 500 or self.status in (408, 409)
+        # 409: a conflict may be with our own earlier, lost success.
+        self.outcome_unknown = status >= 500 or status in (408, 409)
 
 
 class ConnectionFailed(RequestError):  # noqa: N818  (says what happened)
@@ -112,13 +107,8 @@ class ConnectionFailed(RequestError):  # noqa: N818  (says what happened)
         self, method: str, path: str, text: str, *, sent: bool, refused: bool = False
     ) -> None:
         super().__init__(method, path, text)
-        self.sent = sent
+        self.sent = self.outcome_unknown = sent
         self.refused = refused
-
-    @property
-    def outcome_unknown(self) -> bool:
-        """Unknown once anything was sent."""
-        return self.sent
 
 
 class ResponseTooLarge(ConnectionFailed):
@@ -130,12 +120,7 @@ class RequestTimeout(RequestError):  # noqa: N818  (says what happened)
 
     def __init__(self, method: str, path: str, text: str, *, sent: bool) -> None:
         super().__init__(method, path, text)
-        self.sent = sent
-
-    @property
-    def outcome_unknown(self) -> bool:
-        """Unknown once anything was sent."""
-        return self.sent
+        self.sent = self.outcome_unknown = sent
 
 
 class MalformedResponse(RequestError):  # noqa: N818  (says what happened)
@@ -145,14 +130,13 @@ class MalformedResponse(RequestError):  # noqa: N818  (says what happened)
 class PreconditionFailed(RequestError):  # noqa: N818  (says what is the case)
     """The write was not sent: its `PreSendCheck` returned a reason."""
 
-    @property
-    def outcome_unknown(self) -> bool:
-        """Never sent."""
-        return False
+    outcome_unknown = False
 
 
 class NotLeader(RequestError):  # noqa: N818  (says what is the case)
     """The leader fence is shut, so the write was not sent."""
+
+    outcome_unknown = False
 
     def __init__(self, method: str, path: str) -> None:
         super().__init__(
@@ -160,11 +144,6 @@ class NotLeader(RequestError):  # noqa: N818  (says what is the case)
             path,
             "not sent: the lease was not renewed in time, another replica may be leading",
         )
-
-    @property
-    def outcome_unknown(self) -> bool:
-        """Never sent."""
-        return False
 
 
 def api_error(

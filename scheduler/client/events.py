@@ -92,31 +92,20 @@ class EventRecorderStatistics:
 Key = tuple[str, str, str, str, str, str]
 
 
+@dataclass(eq=False, slots=True)
 class _Entry:
     """One event object, and the occurrences that the API server does not know yet."""
 
-    __slots__ = (
-        "busy",
-        "count",
-        "event",
-        "key",
-        "last_observed",
-        "queued",
-        "sent_at",
-        "sent_count",
-    )
-
-    def __init__(self, key: Key, event: tuple[Any, ...], now: float) -> None:
-        self.key = key
-        # The arguments of `_build`, as a plain tuple because most events are recorded in the hot
-        # path. Once sent, it holds references instead of the objects.
-        self.event = event
-        self.count = 1
-        self.last_observed = now
-        self.sent_count = 0
-        self.sent_at = 0.0
-        self.queued = False
-        self.busy = False
+    key: Key
+    #: The arguments of `_build`, as a plain tuple because most events are recorded in the hot path.
+    #: Once sent, it holds references instead of the objects.
+    event: tuple[Any, ...]
+    last_observed: float
+    count: int = 1
+    sent_count: int = 0
+    sent_at: float = 0.0
+    queued: bool = False
+    busy: bool = False
 
 
 class EventRecorder:

@@ -18,8 +18,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
@@ -49,17 +50,9 @@ class _NotLoaded:
         raise RuntimeError(f"{type(self).__name__} was not loaded: pass load_and_set() a target")
 
 
-_loaded: list[Loaders] = []
-
-
+@cache
 def load() -> Loaders:
     """Return the loaders, imported on the first call."""
-    if not _loaded:
-        _loaded.append(_load())
-    return _loaded[0]
-
-
-def _load() -> Loaders:
     if PACKAGE in sys.modules:
         # Imported already: a stand-in would save nothing.
         return _import()
@@ -89,7 +82,7 @@ def _stand_ins() -> Iterator[None]:
     """Replace the heavy packages by empty ones, and remove these afterwards."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        _missing()
+        raise ModuleNotFoundError(f"{PACKAGE} is not an installed package", name=PACKAGE)
     folders = list(spec.submodule_search_locations)
     package, client = ModuleType(PACKAGE), ModuleType(CLIENT)
     package.__path__ = folders
@@ -103,8 +96,3 @@ def _stand_ins() -> Iterator[None]:
         for name in [*sys.modules]:
             if name == PACKAGE or name.startswith(f"{PACKAGE}."):
                 del sys.modules[name]
-
-
-def _missing() -> NoReturn:
-    msg = f"{PACKAGE} is not an installed package"
-    raise ModuleNotFoundError(msg, name=PACKAGE)

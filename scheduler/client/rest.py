@@ -239,7 +239,7 @@ class ApiClient:
         annotations: dict[str, str] | None = None,
         precondition: PreSendCheck | None = None,
     ) -> None:
-        """Create the pod's Binding. One attempt: `binding.bind_and_settle` interprets failures.
+        """Create the pod's Binding. One attempt: `binding` interprets failures.
 
         `annotations` are merged into the pod's by the API server in the same transaction.
         `precondition` is called when the request is about to be sent; a reason raises

@@ -213,7 +213,9 @@ class ConnectionPool:
                     lambda: Connection(self._loop, self._lost),
                     sock=await self._connected_socket(),
                     ssl=context,
-                    server_hostname=self._server_hostname,
+                    server_hostname=None
+                    if context is None
+                    else address.server_hostname or address.host,
                 )
         except TimeoutError as error:
             text = f"timed out: no connection to {address} in time"
@@ -251,11 +253,6 @@ class ConnectionPool:
         return await start_connection(
             addresses, happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY, interleave=1
         )
-
-    @property
-    def _server_hostname(self) -> str | None:
-        address = self._address
-        return None if address.tls is None else address.server_hostname or address.host
 
     def _context(self) -> ResumingContext | None:
         tls = self._address.tls

@@ -39,27 +39,12 @@ class ResponseStream(Protocol):
 class ConnectionStream:
     """A `ResponseStream` on a `Connection` of its own."""
 
-    __slots__ = ("_connection", "_parser", "_request")
-
     def __init__(self, request: Request, connection: Connection, parser: ResponseParser) -> None:
         self._request = request
         self._connection = connection
         self._parser = parser
-
-    @property
-    def status(self) -> int:
-        """Status code."""
-        return self._parser.status
-
-    @property
-    def head(self) -> bytes:
-        """Status line and headers."""
-        return self._parser.head
-
-    @property
-    def reading_paused(self) -> bool:
-        """Whether reading from the socket is paused because nothing calls `read`."""
-        return self._connection.reading_paused
+        self.status = parser.status
+        self.head = parser.head
 
     async def read(self) -> bytes:
         """Wait for the next bytes of the body; empty at its end."""

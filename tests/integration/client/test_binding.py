@@ -12,7 +12,8 @@ from aiohttp import web
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.pod import Pod
 from scheduler.client import binding
-from scheduler.client.binding import BindOutcome, bind_and_settle
+from scheduler.client.binding import BindOutcome, BindResult
+from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.errors import NotLeader
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
@@ -39,16 +40,15 @@ class PodOnServer:
         self.json = pod("p", "2", node_name="node-1")
 
 
-async def bind(client: ApiClient) -> Any:
+async def bind(client: ApiClient) -> BindResult:
     async with asyncio.timeout(60):
-        return await bind_and_settle(client, POD, "node-1", random=Random(1))
+        return await Dispatcher(client, random=Random(1)).bind(POD, "node-1")
 
 
 async def test_a_success_needs_no_question(server: FaultyServer, client: ApiClient) -> None:
     server.on("POST", BINDING_PATH, server.json({}, 201))
     result = await bind(client)
     assert result.bound
-    assert not result.settled
     assert server.requests("GET") == []
     assert server.seen[0].query == {"timeout": "30s"}
 
@@ -63,7 +63,7 @@ async def test_committed_but_the_response_was_lost(
     client = ApiClient(transport, clock=clock, bind_timeout=2.0)
     result = await bind(client)
     assert result.outcome is BindOutcome.BOUND
-    assert result.settled
+    assert len(server.requests("GET")) == 1
     assert clock.sleeps == [0.5]
     assert len(server.requests("POST")) == 1
 
@@ -92,7 +92,8 @@ async def test_an_error_is_settled_by_what_the_pod_is(
     PodOnServer(server, **then)
     server.on("POST", BINDING_PATH, server.status(response))
     result = await bind(client)
-    assert (result.outcome, result.settled) == (outcome, True)
+    assert result.outcome is outcome
+    assert len(server.requests("GET")) == 1
     assert str(response) in str(result.error)
 
 
@@ -106,7 +107,7 @@ async def test_a_deleted_pod_is_gone(server: FaultyServer, client: ApiClient) ->
 async def test_a_refusal_is_certain(server: FaultyServer, client: ApiClient, status: int) -> None:
     server.on("POST", BINDING_PATH, server.status(status, message="no"))
     result = await bind(client)
-    assert (result.outcome, result.settled) == (BindOutcome.UNBOUND, False)
+    assert result.outcome is BindOutcome.UNBOUND
     assert server.requests("GET") == []
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from scheduler.api.meta import Condition, Named
 from scheduler.api.pod import Pod
-from scheduler.client.binding import BindOutcome, bind_and_settle
+from scheduler.client.binding import BindOutcome
 from scheduler.client.clock import SystemClock
 from scheduler.client.configuration import load_configuration
 from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions
@@ -155,7 +155,7 @@ async def test_a_version_that_the_server_never_had_is_listed_again(
 
 async def test_binding_and_every_way_it_can_be_contested(client: ApiClient, namespace: str) -> None:
     async def bind(pod: Pod, node: str) -> BindOutcome:
-        return (await bind_and_settle(client, pod, node, random=Random(1))).outcome
+        return (await Dispatcher(client, random=Random(1)).bind(pod, node)).outcome
 
     pod = await create_pod(client, namespace, "p")
     await client.bind(pod, "node-1", {"kubestow.io/test": "yes"})
