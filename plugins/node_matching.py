@@ -93,7 +93,7 @@ def term_mask(
 def _term_mask(
     term: CompiledNodeSelectorTerm, table: NodeTableView, rows: Rows, index: slice | Rows
 ) -> BoolColumn | bool:
-    if term.invalid:
+    if term.error is not None:
         return False
     mask = _all_of(term.labels, table, index)
     for requirement in term.fields:
@@ -106,7 +106,7 @@ def _term_mask(
 
 def _only_row(term: CompiledNodeSelectorTerm, table: NodeTableView) -> int | None:
     """Return the row of a term that is one node name, -1 if unknown; None for other terms."""
-    if term.invalid or term.labels or len(term.fields) != 1:
+    if term.error is not None or term.labels or len(term.fields) != 1:
         return None
     only = term.fields[0]
     if only.key != METADATA_NAME or only.operator != selectors.IN or len(only.values) != 1:

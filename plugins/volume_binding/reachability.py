@@ -47,7 +47,7 @@ class PositionsByLabel:
     def reached(self, affinity: CompiledNodeSelector) -> Rows:
         """Return the positions of rows that satisfy a volume's node affinity."""
         terms = affinity.terms
-        if len(terms) == 1 and not terms[0].invalid:
+        if len(terms) == 1 and terms[0].error is None:
             return self.of(terms[0].labels)
         return np.flatnonzero(self.mask(affinity))
 

@@ -215,8 +215,10 @@ def volume_size(volume: PersistentVolume) -> int:
 def compiled_affinity(required: NodeSelector) -> CompiledNodeSelector:
     """Compile a volume's required node affinity for the labels of nodes, without field terms."""
     return CompiledNodeSelector(
-        CompiledNodeSelectorTerm(term.labels, (), term.error)
-        for term in compile_node_selector(required).terms
+        tuple(
+            CompiledNodeSelectorTerm(term.labels, (), term.error)
+            for term in compile_node_selector(required).terms
+        )
     )
 
 

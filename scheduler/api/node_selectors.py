@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from scheduler.api.limits import node_selector_excess, preferred_terms_excess
 from scheduler.api.pod import (
     NodeSelector,
@@ -32,36 +34,17 @@ METADATA_NAME: Final = "metadata.name"
 """The only node field that field requirements can read."""
 
 
-class CompiledNodeSelectorTerm:
-    """Immutable requirements on labels and fields that must all hold.
+class CompiledNodeSelectorTerm(msgspec.Struct, frozen=True, cache_hash=True):
+    """Requirements on labels and fields that must all hold, each in canonical order.
 
     `error` is set when the term could not be parsed; it then has no requirements and matches
     nothing. A term without requirements and without error matches every node (only a pinned pod's
     residue has one).
     """
 
-    __slots__ = ("_hash", "error", "fields", "labels")
-
-    labels: tuple[Requirement, ...]
-    fields: tuple[Requirement, ...]
-    error: SelectorError | None
-
-    def __init__(
-        self,
-        labels: Iterable[Requirement] = (),
-        fields: Iterable[Requirement] = (),
-        error: SelectorError | None = None,
-    ) -> None:
-        """Bring the requirements into canonical order."""
-        self.labels = () if error else in_order(labels)
-        self.fields = () if error else in_order(fields)
-        self.error = error
-        self._hash = hash((self.labels, self.fields, str(error) if error else None))
-
-    @property
-    def invalid(self) -> bool:
-        """Whether the term could not be parsed."""
-        return self.error is not None
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    error: SelectorError | None = None
 
     @property
     def unconditional(self) -> bool:
@@ -75,83 +58,32 @@ class CompiledNodeSelectorTerm:
         if not all(each.matches(labels) for each in self.labels):
             return False
         # Upstream does not look at fields of a node without a name.
-        return not name or all(self._field_accepts(each, name) for each in self.fields)
-
-    @staticmethod
-    def _field_accepts(requirement: Requirement, name: str) -> bool:
-        return requirement.accepts(name if requirement.key == METADATA_NAME else "")
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, CompiledNodeSelectorTerm):
-            return NotImplemented
-        return (
-            self.labels == other.labels
-            and self.fields == other.fields
-            and str(self.error) == str(other.error)
+        return not name or all(
+            each.accepts(name if each.key == METADATA_NAME else "") for each in self.fields
         )
 
-    def __hash__(self) -> int:
-        return self._hash
 
-    def __repr__(self) -> str:
-        if self.error:
-            return f"<{self.error}>"
-        return " and ".join(map(repr, (*self.labels, *self.fields))) or "<any node>"
-
-
-class CompiledNodeSelector:
-    """Immutable terms of which one must hold; no terms match no node."""
-
-    __slots__ = ("_hash", "terms")
+class CompiledNodeSelector(msgspec.Struct, frozen=True, cache_hash=True):
+    """Terms of which one must hold; no terms match no node."""
 
     terms: tuple[CompiledNodeSelectorTerm, ...]
-
-    def __init__(self, terms: Iterable[CompiledNodeSelectorTerm]) -> None:
-        """Keep the terms in the given order."""
-        self.terms = tuple(terms)
-        self._hash = hash(self.terms)
 
     @property
     def errors(self) -> tuple[SelectorError, ...]:
         """Parse errors, one per invalid term."""
         return tuple(each.error for each in self.terms if each.error is not None)
 
-    @property
-    def valid(self) -> bool:
-        """Whether every term could be parsed."""
-        return not any(each.invalid for each in self.terms)
-
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
         """Whether a node with these labels and this name satisfies a term; invalid ones do not."""
         return any(each.matches(labels, name) for each in self.terms)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, CompiledNodeSelector):
-            return NotImplemented
-        return self.terms == other.terms
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __repr__(self) -> str:
-        return " or ".join(f"({each!r})" for each in self.terms) or "<no node>"
-
-
-class RequiredNodeAffinity:
+class RequiredNodeAffinity(msgspec.Struct, frozen=True, cache_hash=True):
     """The required node constraints of a pod: the nodeSelector map and the required affinity."""
-
-    __slots__ = ("_hash", "node_selector", "selector")
 
     node_selector: CompiledLabelSelector
     selector: CompiledNodeSelector | None
-
-    def __init__(
-        self, node_selector: CompiledLabelSelector, selector: CompiledNodeSelector | None
-    ) -> None:
-        """`selector` None means that there is no required affinity."""
-        self.node_selector = node_selector
-        self.selector = selector
-        self._hash = hash((node_selector, selector))
+    """None if there is no required affinity."""
 
     @property
     def errors(self) -> tuple[SelectorError, ...]:
@@ -164,32 +96,20 @@ class RequiredNodeAffinity:
             return False
         return self.selector is None or self.selector.matches(labels, name)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RequiredNodeAffinity):
-            return NotImplemented
-        return self.node_selector == other.node_selector and self.selector == other.selector
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __repr__(self) -> str:
-        return f"RequiredNodeAffinity({self.node_selector!r}; {self.selector!r})"
-
-
-class PreferredTerms:
+class PreferredTerms(msgspec.Struct, frozen=True, cache_hash=True):
     """Weighted terms; one that cannot be parsed makes the whole list an error."""
-
-    __slots__ = ("_hash", "error", "terms")
 
     terms: tuple[tuple[int, CompiledNodeSelectorTerm], ...]
     error: SelectorError | None
+    """The merged errors of the terms."""
 
-    def __init__(self, terms: Iterable[tuple[int, CompiledNodeSelectorTerm]]) -> None:
-        """Take (weight, term) pairs and remember their parse errors."""
-        self.terms = tuple(terms)
-        errors = [term.error for _, term in self.terms if term.error]
-        self.error = SelectorError.of(errors) if errors else None
-        self._hash = hash(self.terms)
+    @classmethod
+    def of(cls, terms: Iterable[tuple[int, CompiledNodeSelectorTerm]]) -> PreferredTerms:
+        """Build the list from pairs of weight and term."""
+        kept = tuple(terms)
+        errors = [term.error for _, term in kept if term.error]
+        return cls(kept, SelectorError.of(errors) if errors else None)
 
     def score(self, labels: Mapping[str, str], name: str) -> int:
         """Sum of the weights of matching terms; raises the list's `SelectorError` if it has one."""
@@ -198,24 +118,17 @@ class PreferredTerms:
             raise SelectorError.of(self.error.parts)
         return sum(weight for weight, term in self.terms if term.matches(labels, name))
 
-    def __eq__(self, other: object) -> bool:
-        return self.terms == other.terms if isinstance(other, PreferredTerms) else NotImplemented
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __repr__(self) -> str:
-        return f"PreferredTerms({', '.join(f'{weight}: {term!r}' for weight, term in self.terms)})"
-
 
 def compile_node_selector(
     selector: NodeSelector, path: str = "nodeSelectorTerms"
 ) -> CompiledNodeSelector:
     """Compile required terms. Never raises: errors stay in their terms. Empty terms are dropped."""
     return CompiledNodeSelector(
-        compile_node_selector_term(term, f"{path}[{index}]")
-        for index, term in enumerate(selector.node_selector_terms)
-        if term.match_expressions or term.match_fields
+        tuple(
+            compile_node_selector_term(term, f"{path}[{index}]")
+            for index, term in enumerate(selector.node_selector_terms)
+            if term.match_expressions or term.match_fields
+        )
     )
 
 
@@ -243,7 +156,7 @@ def compile_node_selector_term(term: NodeSelectorTerm, path: str) -> CompiledNod
             errors.append(error.with_traceback(None))
     if errors:
         return CompiledNodeSelectorTerm(error=SelectorError.of(errors))
-    return CompiledNodeSelectorTerm(labels, fields)
+    return CompiledNodeSelectorTerm(in_order(labels), in_order(fields))
 
 
 def compile_required_node_affinity(
@@ -270,8 +183,8 @@ def compile_preferred_terms(terms: Iterable[PreferredSchedulingTerm]) -> Preferr
     terms = tuple(terms)
     excess = preferred_terms_excess(terms)
     if excess:
-        return PreferredTerms(((1, _unread(excess)),))
-    return PreferredTerms(
+        return PreferredTerms.of([(1, _unread(excess))])
+    return PreferredTerms.of(
         (term.weight, compile_node_selector_term(term.preference, f"[{index}]"))
         for index, term in enumerate(terms)
         if term.weight and (term.preference.match_expressions or term.preference.match_fields)

@@ -42,7 +42,7 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class SelectorError(ValueError):
-    """A selector that cannot be evaluated.
+    """A selector that cannot be evaluated. Errors with the same text are equal.
 
     `path`, `value` and `reason` are about the first offending field; the text, and `parts`, are
     about all of them.
@@ -55,6 +55,12 @@ class SelectorError(ValueError):
         self.parts: tuple[SelectorError, ...] = (self,)
         shown = f'"{value}"' if isinstance(value, str) else str(value)
         super().__init__(f"{path}: Invalid value: {shown}: {reason}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SelectorError) and self.args == other.args
+
+    def __hash__(self) -> int:
+        return hash(self.args)
 
     @classmethod
     def of(cls, errors: Iterable[SelectorError]) -> SelectorError:

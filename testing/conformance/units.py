@@ -181,7 +181,7 @@ def _node_selector(vector: Vector) -> list[Difference]:
     node = _node(vector)
     matches = selector.matches(node.metadata.labels, node.name)
     actual = {
-        "valid": selector.valid,
+        "valid": not selector.errors,
         "matches": matches,
         "matchError": not matches and bool(selector.errors),
     }

@@ -327,7 +327,7 @@ def _residue(required: NodeSelector) -> CompiledNodeSelector | None:
         if term.unconditional:
             return None
         terms.append(term)
-    return CompiledNodeSelector(terms)
+    return CompiledNodeSelector(tuple(terms))
 
 
 def _named_nodes(signature: PodSignature) -> frozenset[str] | None:
