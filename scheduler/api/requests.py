@@ -15,7 +15,7 @@ Upstream computes five different sums of a pod, and so does this module:
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -82,13 +82,8 @@ def is_extended_resource_name(name: str) -> bool:
     )
 
 
-def is_scalar_resource_name(name: str) -> bool:
-    """Whether the scheduler counts the resource beside CPU, memory and ephemeral storage."""
-    return bool(scalar_resource_names((name,)))
-
-
 def scalar_resource_names(names: Iterable[str]) -> list[str]:
-    """Those of `names` that the scheduler counts beside CPU, memory and ephemeral storage.
+    """Return the `names` that the scheduler counts besides CPU, memory and ephemeral storage.
 
     A pod or a node may have 20,000 names, most of one domain: each domain is examined once.
     """
@@ -182,24 +177,15 @@ def pod_requests(
     not state the resource, `pod_level` lets `spec.resources` replace sums. Raises `QuantityError`.
     """
     infeasible = with_status and is_resize_infeasible(pod)
-    running = _by_name(pod.status.container_statuses) if with_status else {}
-    sidecars = _by_name(pod.status.init_container_statuses) if with_status else {}
 
-    def amounts(container: Container, statuses: Mapping[str, ContainerStatus]) -> _Amounts:
-        status = statuses.get(container.name)
+    def amounts(container: Container, status: ContainerStatus | None) -> _Amounts:
         stated = effective_container_requests(container, status, infeasible=infeasible)
         if names is not None and len(stated) > _FEW_NAMES:
             # Containers may name thousands, which would all be added up.
             stated = {name: amount for name, amount in stated.items() if name in names}
         return {**defaults, **stated} if defaults else stated
 
-    total = _sum_containers(
-        [amounts(each, running) for each in pod.spec.containers],
-        [
-            (amounts(each, sidecars), True) if _restartable(each) else (amounts(each, {}), False)
-            for each in pod.spec.init_containers
-        ],
-    )
+    total = _sum_containers(pod, amounts, with_status=with_status)
     if pod_level:
         total.update(effective_pod_level_requests(pod, with_status=with_status))
     _add(total, _parsed(pod.spec.overhead))
@@ -212,25 +198,20 @@ def pod_limits(pod: Pod, *, with_status: bool = False) -> dict[str, Quantity]:
     `with_status` counts an in-place resize under way, as quota does. Raises `QuantityError`.
     """
     infeasible = with_status and is_resize_infeasible(pod)
-    running = _by_name(pod.status.container_statuses) if with_status else {}
-    sidecars = _by_name(pod.status.init_container_statuses) if with_status else {}
 
-    def amounts(container: Container, statuses: Mapping[str, ContainerStatus]) -> _Amounts:
-        status = statuses.get(container.name)
-        actuated = None if status is None else status.resources
-        return _resized_limits(container.resources.limits, actuated, infeasible=infeasible)
+    def resized_limits(spec: ResourceList, actuated: ResourceRequirements | None) -> _Amounts:
+        if actuated is None:
+            return _parsed(spec)
+        return _resized(spec, actuated.limits, infeasible=infeasible)
 
-    total = _sum_containers(
-        [amounts(each, running) for each in pod.spec.containers],
-        [
-            (amounts(each, sidecars), True) if _restartable(each) else (amounts(each, {}), False)
-            for each in pod.spec.init_containers
-        ],
-    )
+    def amounts(container: Container, status: ContainerStatus | None) -> _Amounts:
+        return resized_limits(container.resources.limits, status.resources if status else None)
+
+    total = _sum_containers(pod, amounts, with_status=with_status)
     if pod.spec.resources is not None:
         stated = _pod_level(pod.spec.resources.limits)
         actuated = pod.status.resources if with_status else None
-        resized = _resized_limits(pod.spec.resources.limits, actuated, infeasible=infeasible)
+        resized = resized_limits(pod.spec.resources.limits, actuated)
         total.update({name: resized.get(name, own) for name, own in stated.items()})
     overhead = _parsed(pod.spec.overhead)
     _add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
@@ -288,7 +269,9 @@ def effective_container_requests(
     own = container.resources.requests
     if status is None or status.resources is None:
         return _parsed(own)
-    return _resized(own, status.resources, status.allocated_resources, infeasible=infeasible)
+    return _resized(
+        own, status.resources.requests, status.allocated_resources, infeasible=infeasible
+    )
 
 
 def effective_pod_level_requests(pod: Pod, *, with_status: bool) -> dict[str, Quantity]:
@@ -301,7 +284,7 @@ def effective_pod_level_requests(pod: Pod, *, with_status: bool) -> dict[str, Qu
         return own
     resized = _resized(
         stated.requests,
-        pod.status.resources,
+        pod.status.resources.requests,
         pod.status.allocated_resources,
         infeasible=is_resize_infeasible(pod),
     )
@@ -356,43 +339,35 @@ def _has_pod_level_requests(pod: Pod) -> bool:
     return stated is not None and any(map(is_pod_level_resource_name, stated.requests))
 
 
-def _resized(
-    spec: ResourceList, actuated: ResourceRequirements, allocated: ResourceList, *, infeasible: bool
-) -> _Amounts:
+def _resized(spec: ResourceList, *kubelet: ResourceList, infeasible: bool) -> _Amounts:
+    """Return the largest of each amount in the spec and in the kubelet's lists."""
     total = {} if infeasible else _parsed(spec)
-    for stated in (actuated.requests, allocated):
-        for name, raw in stated.items():
-            amount = parse(raw)
-            if name not in total or amount > total[name]:
-                total[name] = amount
-    return total
-
-
-def _resized_limits(
-    spec: ResourceList, actuated: ResourceRequirements | None, *, infeasible: bool
-) -> _Amounts:
-    if actuated is None:
-        return _parsed(spec)
-    total = {} if infeasible else _parsed(spec)
-    _raise_to(total, _parsed(actuated.limits))
+    for stated in kubelet:
+        _raise_to(total, _parsed(stated))
     return total
 
 
 def _sum_containers(
-    containers: Iterable[_Amounts], init_containers: Iterable[tuple[_Amounts, bool]]
+    pod: Pod,
+    amounts: Callable[[Container, ContainerStatus | None], _Amounts],
+    *,
+    with_status: bool,
 ) -> _Amounts:
-    """The most a pod needs at any time; init containers are (amounts, restartable)."""
+    """Return the most that the containers of a pod need at any time."""
+    running = _by_name(pod.status.container_statuses) if with_status else {}
     total: _Amounts = {}
-    for amounts in containers:
-        _add(total, amounts)
+    for container in pod.spec.containers:
+        _add(total, amounts(container, running.get(container.name)))
+    running = _by_name(pod.status.init_container_statuses) if with_status else {}
     sidecars: _Amounts = {}
     peak: _Amounts = {}
-    for amounts, restartable in init_containers:
-        if restartable:
-            _add(total, amounts)
-            _add(sidecars, amounts)
+    for container in pod.spec.init_containers:
+        if _restartable(container):
+            sidecar = amounts(container, running.get(container.name))
+            _add(total, sidecar)
+            _add(sidecars, sidecar)
         else:
-            footprint = dict(amounts)
+            footprint = dict(amounts(container, None))
             _add(footprint, sidecars)
             _raise_to(peak, footprint)
     _raise_to(total, peak)

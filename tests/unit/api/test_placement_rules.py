@@ -9,7 +9,7 @@ from scheduler.api.names import is_label_value, is_qualified_name
 from scheduler.api.node import Taint
 from scheduler.api.pod import Toleration
 from scheduler.api.ports import HostPort, conflicts, host_port, host_ports
-from scheduler.api.requests import is_extended_resource_name, is_scalar_resource_name
+from scheduler.api.requests import is_extended_resource_name, scalar_resource_names
 from scheduler.api.tolerations import (
     NO_EXECUTE,
     NO_SCHEDULE,
@@ -146,7 +146,7 @@ def test_image_volumes_are_named_but_not_counted_as_containers() -> None:
     ],
 )
 def test_which_resource_names_count(name: str, *, scalar: bool, extended: bool) -> None:
-    assert is_scalar_resource_name(name) is scalar
+    assert bool(scalar_resource_names([name])) is scalar
     assert is_extended_resource_name(name) is extended
 
 
