@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import re
+from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 from typing import Final
 
@@ -62,31 +63,15 @@ class QuantityError(ValueError):
 
 
 @total_ordering
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Quantity:
     """An immutable amount. Equality, order and hash ignore how it is spelt."""
 
-    __slots__ = ("_spelling", "format", "nano")
-
     nano: int
-    format: Format
-    _spelling: str
-
-    def __init__(self, nano: int, form: Format = Format.DECIMAL_SI, *, spelling: str = "") -> None:
-        """`nano` units of 10^-9; `spelling` is the text to print back, canonical when empty."""
-        object.__setattr__(self, "nano", nano)
-        object.__setattr__(self, "format", form)
-        object.__setattr__(self, "_spelling", spelling)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        msg = f"Quantity is immutable: cannot set {name}"
-        raise AttributeError(msg)
-
-    def __delattr__(self, name: str) -> None:
-        msg = f"Quantity is immutable: cannot delete {name}"
-        raise AttributeError(msg)
-
-    def __reduce__(self) -> tuple[type[Quantity], tuple[int, Format]]:
-        return Quantity, (self.nano, self.format)
+    """Units of 10^-9."""
+    format: Format = Format.DECIMAL_SI
+    spelling: str = ""
+    """The text to print back; empty for the canonical one."""
 
     def value(self) -> int:
         """Whole units, rounded away from zero, within int64."""
@@ -135,7 +120,7 @@ class Quantity:
         return f"{number}{suffix}"
 
     def __str__(self) -> str:
-        return self._spelling or self.canonical()
+        return self.spelling or self.canonical()
 
     def __repr__(self) -> str:
         return f"Quantity({self!s})"

@@ -168,9 +168,9 @@ def test_an_exponent_far_below_nano_still_rounds_up_to_one_nano() -> None:
 
 def test_a_quantity_cannot_be_changed_and_can_be_a_key() -> None:
     quantity = parse("1500m")
-    with pytest.raises(AttributeError, match="immutable"):
-        quantity.nano = 5
-    with pytest.raises(AttributeError, match="immutable"):
+    with pytest.raises(AttributeError, match="cannot"):
+        quantity.nano = 5  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="cannot"):
         del quantity.nano
     assert {quantity: "x"}[parse("1.5")] == "x"
     assert quantity != 1.5
