@@ -126,7 +126,7 @@ class Terms:
             required=required,
             required_anti=required_anti,
             preferred=preferred,
-            parsing_problem=terms.parsing_problem if terms.errors else "",
+            parsing_problem=terms.parsing_problem,
             required_keys=Counter(each.topology_key for each in terms.required),
             many_required=(
                 ManyTerms([each.pods for each in required], together=True)

@@ -4,42 +4,15 @@ Nothing here knows of nodes and pods together, of plugins, or of an API server; 
 reads a clock. Everything public is named in `__all__`.
 """
 
-from scheduler.api.meta import (
-    LabelSelector,
-    ObjectMeta,
-)
-from scheduler.api.names import (
-    is_qualified_name,
-)
-from scheduler.api.node import (
-    Node,
-    Taint,
-)
-from scheduler.api.node_selectors import (
-    RequiredNodeAffinity,
-    compile_required_node_affinity,
-)
-from scheduler.api.pod import (
-    Container,
-    Pod,
-    PodSpec,
-    TopologySpreadConstraint,
-)
-from scheduler.api.policy import (
-    PodDisruptionBudget,
-)
-from scheduler.api.quantity import (
-    QuantityError,
-)
-from scheduler.api.quantity import (
-    parse as parse_quantity,
-)
-from scheduler.api.requests import (
-    Resources,
-    assigned_requests,
-    incoming_requests,
-    node_allocatable,
-)
+from scheduler.api.meta import LabelSelector, ObjectMeta
+from scheduler.api.names import is_qualified_name
+from scheduler.api.node import Node, Taint
+from scheduler.api.node_selectors import RequiredNodeAffinity, compile_required_node_affinity
+from scheduler.api.pod import Container, Pod, PodSpec, TopologySpreadConstraint
+from scheduler.api.policy import PodDisruptionBudget
+from scheduler.api.quantity import QuantityError
+from scheduler.api.quantity import parse as parse_quantity
+from scheduler.api.requests import Resources, assigned_requests, incoming_requests, node_allocatable
 from scheduler.api.selectors import (
     IN,
     CompiledLabelSelector,
@@ -47,13 +20,8 @@ from scheduler.api.selectors import (
     SelectorError,
     compile_label_selector,
 )
-from scheduler.api.signatures.interner import (
-    PodSignatures,
-    UnbalancedReleaseError,
-)
-from scheduler.api.signatures.signature import (
-    PodSignature,
-)
+from scheduler.api.signatures.interner import PodSignatures, UnbalancedReleaseError
+from scheduler.api.signatures.signature import PodSignature
 from scheduler.api.storage import (
     CSIDriver,
     CSINode,
@@ -63,16 +31,8 @@ from scheduler.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from scheduler.api.tolerations import (
-    TAINT_NODE_UNSCHEDULABLE,
-    first_untolerated,
-)
-from scheduler.api.workloads import (
-    Namespace,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-)
+from scheduler.api.tolerations import TAINT_NODE_UNSCHEDULABLE, first_untolerated
+from scheduler.api.workloads import Namespace, ReplicaSet, ReplicationController, Service
 
 __all__ = [
     "IN",

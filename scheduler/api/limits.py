@@ -8,6 +8,7 @@ unschedulable with a message; one bound by another scheduler counts as if it had
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from scheduler.api.meta import LabelSelector
@@ -15,7 +16,6 @@ from scheduler.api.pod import (
     Affinity,
     NodeSelector,
     NodeSelectorTerm,
-    PodAffinityTerm,
     PreferredSchedulingTerm,
     TopologySpreadConstraint,
 )
@@ -41,7 +41,7 @@ def pod_affinity_excess(affinity: Affinity) -> str:
     for side in (affinity.pod_affinity, affinity.pod_anti_affinity):
         if side is None:
             continue
-        for term in _pod_terms(side.required, (each.pod_affinity_term for each in side.preferred)):
+        for term in chain(side.required, (each.pod_affinity_term for each in side.preferred)):
             conditions += 1
             values += len(term.namespaces)
             for selector in (term.label_selector, term.namespace_selector):
@@ -99,15 +99,8 @@ def _node_terms_excess(terms: Iterable[NodeSelectorTerm], conditions: int) -> st
     )
 
 
-def _pod_terms(
-    required: Iterable[PodAffinityTerm], preferred: Iterable[PodAffinityTerm]
-) -> Iterable[PodAffinityTerm]:
-    yield from required
-    yield from preferred
-
-
 def _size(selector: LabelSelector) -> tuple[int, int]:
-    """(requirements, values) of a selector."""
+    """Return the numbers of requirements and of values of a selector."""
     expressions = selector.match_expressions
     return (
         len(selector.match_labels) + len(expressions),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from scheduler.api.limits import pod_affinity_excess
-from scheduler.api.pod import Affinity, PodAffinityTerm, WeightedPodAffinityTerm
+from scheduler.api.pod import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from scheduler.api.selectors import (
     CompiledLabelSelector,
     SelectorError,
@@ -61,8 +61,8 @@ class PodAffinityTerms:
 
     @property
     def parsing_problem(self) -> str:
-        """The errors as upstream joins them, empty when there are none."""
-        return self.errors[0] if len(self.errors) == 1 else f"[{', '.join(self.errors)}]"
+        """The errors as upstream joins them; empty if there are none."""
+        return f"[{', '.join(self.errors)}]" if len(self.errors) > 1 else "".join(self.errors)
 
 
 NO_TERMS = PodAffinityTerms()
@@ -72,24 +72,19 @@ def compile_pod_affinity(affinity: Affinity | None, namespace: str) -> PodAffini
     """Compile the affinity of a pod in `namespace`. Never raises."""
     if affinity is None:
         return NO_TERMS
-    near, far = affinity.pod_affinity, affinity.pod_anti_affinity
-    if near is None and far is None:
+    if affinity.pod_affinity is None and affinity.pod_anti_affinity is None:
         return NO_TERMS
     excess = pod_affinity_excess(affinity)
     if excess:
         return PodAffinityTerms(errors=(excess,))
+    near = affinity.pod_affinity or PodAffinity()
+    far = affinity.pod_anti_affinity or PodAffinity()
     errors: list[str] = []
     return PodAffinityTerms(
-        required=_terms(near.required if near else (), namespace, "requiredAffinityTerms", errors),
-        required_anti=_terms(
-            far.required if far else (), namespace, "requiredAntiAffinityTerms", errors
-        ),
-        preferred=_weighted(
-            near.preferred if near else (), namespace, "preferredAffinityTerms", errors
-        ),
-        preferred_anti=_weighted(
-            far.preferred if far else (), namespace, "preferredAntiAffinityTerms", errors
-        ),
+        required=_terms(near.required, namespace, "requiredAffinityTerms", errors),
+        required_anti=_terms(far.required, namespace, "requiredAntiAffinityTerms", errors),
+        preferred=_weighted(near.preferred, namespace, "preferredAffinityTerms", errors),
+        preferred_anti=_weighted(far.preferred, namespace, "preferredAntiAffinityTerms", errors),
         errors=tuple(errors),
     )
 

@@ -20,12 +20,6 @@ SCHEDULING_EFFECTS: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
 """Effects that keep a pod away from a node."""
 
 TAINT_NODE_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-TAINT_NODE_NOT_READY: Final = "node.kubernetes.io/not-ready"
-TAINT_NODE_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-TAINT_NODE_MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
-TAINT_NODE_DISK_PRESSURE: Final = "node.kubernetes.io/disk-pressure"
-TAINT_NODE_PID_PRESSURE: Final = "node.kubernetes.io/pid-pressure"
-TAINT_NODE_NETWORK_UNAVAILABLE: Final = "node.kubernetes.io/network-unavailable"
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -53,8 +47,6 @@ class TolerationIndex:
         self._exists: set[tuple[str, str]] = set()
         #: The same with the value.
         self._equal: set[tuple[str, str, str]] = set()
-        #: Tolerations with other operators, which `covers` ignores.
-        self.comparing: tuple[Toleration, ...] = ()
         others = []
         for each in tolerations:
             if each.operator in {"", "Equal"}:
@@ -63,6 +55,7 @@ class TolerationIndex:
                 self._exists.add((each.effect, each.key))
             else:
                 others.append(each)
+        #: Tolerations with other operators, which `covers` ignores.
         self.comparing = tuple(others)
 
     def covers(self, taint: Taint) -> bool:
@@ -79,7 +72,7 @@ def first_untolerated(
     tolerations: Collection[Toleration],
     effects: Collection[str] = SCHEDULING_EFFECTS,
 ) -> Taint | None:
-    """The first taint with one of `effects` that nothing tolerates, None if there is none."""
+    """Return the first taint with one of `effects` that nothing tolerates; None without any."""
     for taint in taints:
         if taint.effect in effects and not any(tolerates(each, taint) for each in tolerations):
             return taint

@@ -1,21 +1,7 @@
 """Metrics: upstream's `scheduler_*` names, labels and buckets, and ours under `kubestow_*`."""
 
-from scheduler.metrics.build_info import (
-    BuildInfo,
-    build_info,
-)
-from scheduler.metrics.definitions import (
-    DEFINITIONS,
-    NOT_SERVED,
-)
-from scheduler.metrics.scheduler_metrics import (
-    SchedulerMetrics,
-)
+from scheduler.metrics.build_info import BuildInfo, build_info
+from scheduler.metrics.definitions import DEFINITIONS, NOT_SERVED
+from scheduler.metrics.scheduler_metrics import SchedulerMetrics
 
-__all__ = [
-    "DEFINITIONS",
-    "NOT_SERVED",
-    "BuildInfo",
-    "SchedulerMetrics",
-    "build_info",
-]
+__all__ = ["DEFINITIONS", "NOT_SERVED", "BuildInfo", "SchedulerMetrics", "build_info"]

@@ -169,11 +169,3 @@ def test_all_faults_of_all_preferred_terms_are_named_in_the_words_of_the_api_ser
     with pytest.raises(SelectorError) as caught:
         terms.score(GPU, "n1")
     assert str(caught.value) == str(terms.error)
-
-
-def test_compiled_values_differ_from_values_of_other_types() -> None:
-    one = selector(labels(("a", "Exists", [])), labels(("a b", "Exists", [])))
-    assert one != 1
-    assert one.terms[0] != 1
-    assert preferred() != 1
-    assert compile_required_node_affinity(None, None) != 1
