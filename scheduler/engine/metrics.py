@@ -8,65 +8,48 @@ from typing import Final, Protocol, Self
 from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.errors import AttemptError
 
+# Results of an attempt whose cycle used up its time budget.
 GIVEN_UP: Final = "given_up"
 FINISHED_LATE: Final = "finished_late"
 SET_ASIDE: Final = "set_aside"
-OVERRUN_RESULTS: Final = (GIVEN_UP, FINISHED_LATE, SET_ASIDE)
-"""Outcomes of an attempt whose cycle used up its time budget; with the last one no cycle ran,
-because one of a pod of the same template had used it up."""
-
+"""No cycle ran, because that of a pod of the same template had used up its budget."""
 
 _POINTS: Final = ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit")
 
 
 class EngineMetrics(Protocol):
-    """Durations are in seconds; labels are upstream's (pkg/scheduler/metrics/metrics.go)."""
+    """Receiver of the engine's measurements; a subclass ignores what it does not implement.
+
+    Durations are in seconds; labels are upstream's (pkg/scheduler/metrics/metrics.go).
+    """
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """Observe one run of an extension point over all its plugins."""
-        ...
+        return
 
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """Observe one call of one plugin, on sampled attempts."""
-        ...
+        return
 
     def algorithm(self, seconds: float) -> None:
         """Observe a cycle from PreFilter to host selection, PostFilter included."""
-        ...
+        return
 
     def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
         """Count `count` nodes that a plugin evaluated at PreFilter, Filter, PreScore or Score."""
-        ...
+        return
 
     def over_budget(self, plugin: str, point: str, seconds: float) -> None:
         """Observe that a scalar plugin used `seconds` of one cycle, more than its time budget."""
-        ...
+        return
 
     def cycle_over_budget(self, profile: str, result: str) -> None:
-        """Count a cycle that used its budget up; `result` is one of `OVERRUN_RESULTS`."""
-        ...
+        """Count a cycle that used its budget up; `result` is one of the above."""
+        return
 
 
-class NoMetrics:
+class NoMetrics(EngineMetrics):
     """Measures nothing."""
-
-    def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
-        """Ignore."""
-
-    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """Ignore."""
-
-    def algorithm(self, seconds: float) -> None:
-        """Ignore."""
-
-    def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
-        """Ignore."""
-
-    def over_budget(self, plugin: str, point: str, seconds: float) -> None:
-        """Ignore."""
-
-    def cycle_over_budget(self, profile: str, result: str) -> None:
-        """Ignore."""
 
 
 class Stopwatch:

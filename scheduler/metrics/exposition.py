@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -67,22 +68,15 @@ def _metric(entry: Entry) -> Metric:
     # The library appends `_total` itself, in both formats.
     name = definition.name.removesuffix(_TOTAL) if counter else definition.name
     metric = Metric(name, definition.help, definition.kind.value)
+    children: ItemsView[LabelValues, AnyInstrument] = entry.family.items()
     # `sorted` copies in one step, so a child made meanwhile cannot disturb the iteration.
-    for values, child in sorted(_children(entry.family), key=_label_values):
+    for values, child in sorted(children, key=itemgetter(0)):
         labels = dict(zip(definition.labels, values, strict=True))
         if isinstance(child, FastHistogram):
             _add_histogram(metric, labels, child)
         else:
             metric.add_sample(name + _TOTAL if counter else name, labels, child.value)
     return metric
-
-
-def _children(family: AnyFamily) -> ItemsView[LabelValues, AnyInstrument]:
-    return family.items()
-
-
-def _label_values(item: tuple[LabelValues, object]) -> LabelValues:
-    return item[0]
 
 
 def _add_histogram(metric: Metric, labels: Mapping[str, str], child: FastHistogram) -> None:

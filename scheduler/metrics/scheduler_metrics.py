@@ -1,8 +1,8 @@
 """SchedulerMetrics: all metrics of one process.
 
-`engine`, `queue`, `client`, `bridge` and `quota` go to the parts below, which know them by their
-own Protocols; the service calls the rest. Nothing is global: two schedulers in one process (tests,
-the simulator) have separate metrics.
+`engine`, `queue`, `plugins`, `bridge` and `quota` go to the parts below, which know them by their
+own Protocols; so do the clients, each with a `client_recorder`. The service calls the rest. Nothing
+is global: two schedulers in one process (tests, the simulator) have separate metrics.
 
 Written from the event loop only. `exposition` may run in a worker thread, after `refresh` on the
 loop.
@@ -40,7 +40,6 @@ class SchedulerMetrics:
         self,
         *,
         registry: CollectorRegistry | None = None,
-        host: str = "",
         build: BuildInfo | None = None,
         disabled: Collection[str] = (),
         process: bool = True,
@@ -49,7 +48,6 @@ class SchedulerMetrics:
 
         Args:
             registry: registry to expose; by default a new one.
-            host: the API server's `host:port`, a label of the client's metrics.
             build: build information; by default that of the installed distribution.
             disabled: names of metrics that are not exposed (`--disabled-metrics`).
             process: expose CPU, memory and descriptors of this process as well.
@@ -57,7 +55,6 @@ class SchedulerMetrics:
         families = self._families = Families(DEFINITIONS)
         self.engine = EngineRecorder(families)
         self.queue = QueueRecorder(families)
-        self.client = ClientRecorder(families, host)
         self.plugins = PluginRecorder(families)
         self.bridge = BridgeRecorder(families)
         self.quota = QuotaRecorder(families)
@@ -86,20 +83,20 @@ class SchedulerMetrics:
         self._deferred = families.gauge("kubestow_deferred_namespaces")[()]
         self._assumed_pods = sizes["assumed_pods",]
         self._features = families.gauge("kubernetes_feature_enabled")
-        self._state_build(build or build_info())
+        build = build or build_info()
+        # The labels are the fields of version.Info, in their order.
+        version = tuple(build.version_info().values())
+        families.gauge("kubernetes_build_info")[version].set(1.0)
+        families.gauge("kubestow_build_info")[build.version, build.python].set(1.0)
         self._sources: list[Callable[[SchedulerMetrics], None]] = []
         self.registry = registry or CollectorRegistry(auto_describe=False)
         self.registry.register(FamilyCollector(families.entries(), frozenset(disabled)))
         if process:
             ProcessCollector(registry=self.registry)
 
-    def _state_build(self, build: BuildInfo) -> None:
-        labels = build.version_info()
-        values = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate",
-                  "goVersion", "compiler", "platform")  # fmt: skip
-        key = tuple(labels[each] for each in values)
-        self._families.gauge("kubernetes_build_info")[key].set(1.0)
-        self._families.gauge("kubestow_build_info")[build.version, build.python].set(1.0)
+    def client_recorder(self, host: str) -> ClientRecorder:
+        """Return the recorder of a client of the API server at `host`, a label of its metrics."""
+        return ClientRecorder(self._families, host)
 
     # -- attempts ----------------------------------------------------------------------------------
 

@@ -187,7 +187,11 @@ class Application:
             wiring,
             elector,
             # No leader fence: replicas that do not lead review requests as well.
-            ApiClient(transport, user_agent="kubestow/access", metrics=self.metrics.client),
+            ApiClient(
+                transport,
+                user_agent="kubestow/access",
+                metrics=self.metrics.client_recorder(transport.host),
+            ),
         )
         await self._unless_stopped(stack.enter_async_context(endpoints))
         try:
@@ -244,7 +248,8 @@ class Application:
         # Credentials and connections of its own: they belong to another thread, and renewals must
         # not wait for connections that other requests hold.
         transport = Transport(await self._load())
-        metrics = PostedMetrics(self.metrics.client, asyncio.get_running_loop())
+        recorder = self.metrics.client_recorder(transport.host)
+        metrics = PostedMetrics(recorder, asyncio.get_running_loop())
         client = ApiClient(transport, user_agent="kubestow/leader-election", metrics=metrics)
         lock = LeaseLock(client, options.name, options.namespace)
         elector = LeaderElector(lock, options, LeaseClock(), self._heartbeat, metrics=metrics)

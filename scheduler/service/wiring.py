@@ -95,7 +95,6 @@ def wire(
     reflectors = build_reflectors(connections, state, profiles, scheduling, controllers)
     wiring = Wiring(connections, state, profiles, scheduling, controllers, reflectors)
     metrics.add_source(wiring.report)
-    metrics.client.host = transport.host
     metrics.features(
         (name, gate.stage.value, configuration.feature_gates.enabled(name))
         for name, gate in GATES.items()

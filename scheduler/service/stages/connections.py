@@ -60,7 +60,7 @@ def connect(
         fence=fence,
         bind_timeout=seconds(settings.bind_timeout),
         clock=clock,
-        metrics=metrics.client,
+        metrics=metrics.client_recorder(transport.host),
     )
     dispatcher = Dispatcher(
         client,

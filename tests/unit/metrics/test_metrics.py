@@ -75,10 +75,17 @@ SHARED = {
 }
 
 
+HOST = "10.0.0.1:443"
+
+
 @pytest.fixture
 def metrics() -> SchedulerMetrics:
     build = BuildInfo("1.2.3", "1", "36", "3.11.0", "linux/x86_64")
-    return SchedulerMetrics(host="10.0.0.1:443", build=build, process=False)
+    return SchedulerMetrics(build=build, process=False)
+
+
+def client(metrics: SchedulerMetrics) -> ClientMetrics:
+    return metrics.client_recorder(HOST)
 
 
 def value(metrics: SchedulerMetrics, sample: str, **labels: str) -> float | None:
@@ -181,28 +188,28 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
     (lambda m: m.queue.plugin_duration("SchedulingGates", "Success", 0.1),
      "scheduler_plugin_execution_duration_seconds_count",
      {"plugin": "SchedulingGates", "extension_point": "PreEnqueue", "status": "Success"}, 1),
-    (lambda m: m.client.request("GET", "200", 0.1),
-     "rest_client_requests_total", {"code": "200", "method": "GET", "host": "10.0.0.1:443"}, 1),
-    (lambda m: m.client.request("GET", "200", 0.1),
-     "rest_client_request_duration_seconds_sum", {"verb": "GET", "host": "10.0.0.1:443"}, 0.1),
-    (lambda m: m.client.throttled("POST", 0.1),
+    (lambda m: client(m).request("GET", "200", 0.1),
+     "rest_client_requests_total", {"code": "200", "method": "GET", "host": HOST}, 1),
+    (lambda m: client(m).request("GET", "200", 0.1),
+     "rest_client_request_duration_seconds_sum", {"verb": "GET", "host": HOST}, 0.1),
+    (lambda m: client(m).throttled("POST", 0.1),
      "rest_client_rate_limiter_duration_seconds_count",
-     {"verb": "POST", "host": "10.0.0.1:443"}, 1),
-    (lambda m: m.client.listed("pods", 7, 0.1), "kubestow_listed_objects_total",
+     {"verb": "POST", "host": HOST}, 1),
+    (lambda m: client(m).listed("pods", 7, 0.1), "kubestow_listed_objects_total",
      {"resource": "pods"}, 7),
-    (lambda m: m.client.listed("pods", 7, 0.1), "kubestow_list_duration_seconds_count",
+    (lambda m: client(m).listed("pods", 7, 0.1), "kubestow_list_duration_seconds_count",
      {"resource": "pods"}, 1),
-    (lambda m: m.client.watch_events("pods", 7), "kubestow_watch_events_total",
+    (lambda m: client(m).watch_events("pods", 7), "kubestow_watch_events_total",
      {"resource": "pods"}, 7),
-    (lambda m: m.client.watch_ended("pods", "expired"), "kubestow_watch_terminations_total",
+    (lambda m: client(m).watch_ended("pods", "expired"), "kubestow_watch_terminations_total",
      {"resource": "pods", "cause": "expired"}, 1),
-    (lambda m: m.client.malformed("pods"), "kubestow_malformed_objects_total",
+    (lambda m: client(m).malformed("pods"), "kubestow_malformed_objects_total",
      {"resource": "pods"}, 1),
-    (lambda m: m.client.kube_event("dropped"), "kubestow_kubernetes_events_total",
+    (lambda m: client(m).kube_event("dropped"), "kubestow_kubernetes_events_total",
      {"outcome": "dropped"}, 1),
-    (lambda m: m.client.leader("kubestow", True), "leader_election_master_status",
+    (lambda m: client(m).leader("kubestow", True), "leader_election_master_status",
      {"name": "kubestow"}, 1),
-    (lambda m: m.client.leader("kubestow", False), "leader_election_master_status",
+    (lambda m: client(m).leader("kubestow", False), "leader_election_master_status",
      {"name": "kubestow"}, 0),
     (
         lambda m: m.kubelet_rejection("OutOfcpu"),
@@ -297,11 +304,12 @@ def test_every_definition_is_reported_to_by_the_table_above(metrics: SchedulerMe
     assert exposed == {each.name for each in DEFINITIONS}
 
 
-def test_the_facets_are_what_the_layers_below_ask_for(metrics: SchedulerMetrics) -> None:
+def test_the_recorders_implement_the_layers_protocols(
+    metrics: SchedulerMetrics,
+) -> None:
     engine: EngineMetrics = metrics.engine
     queue: QueueMetrics = metrics.queue
-    client: ClientMetrics = metrics.client
-    assert len({id(engine), id(queue), id(client)}) == 3
+    assert len({id(engine), id(queue), id(client(metrics))}) == 3
 
 
 def test_queues_and_single_metrics_are_there_before_anything_happens(
