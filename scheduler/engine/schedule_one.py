@@ -120,7 +120,7 @@ class SchedulingAlgorithm:
             all_columnar_scores=self.scoring.all_columnar,
             # Whether it matters which of the feasible nodes is taken.
             scores_anything=bool(framework.score)
-            or (extenders is not None and (extenders.filter or extenders.score)),
+            or (extenders is not None and extenders.evaluates),
             stopwatch=self.stopwatch,
         )
 
@@ -148,7 +148,7 @@ class SchedulingAlgorithm:
                     raise
                 state.skip_filter.clear()
                 found = await search.find(state, pod, extenders, transport)
-            if extenders is None or not extenders.scores:
+            if extenders is None or not extenders.scorers:
                 return self._select_host(state, pod, found)
             return await self._select_host_with_extenders(state, pod, found, extenders)
         except FitError as unfit:

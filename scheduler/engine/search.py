@@ -6,6 +6,7 @@ async PreFilter plugin or an extender is awaited.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,7 +31,6 @@ from scheduler.extenders.extender import (
     ExtenderError,
     ExtenderRound,
     ExtenderTransport,
-    FailedNodes,
 )
 from scheduler.framework import CycleState, NodeToStatus, Nominator, Rows, Status
 from scheduler.queue import EXTENDER
@@ -328,7 +328,7 @@ class Search:
         pod: Pod,
         found: FeasibleNodes,
         passing: set[str],
-        rejected: FailedNodes,
+        rejected: Mapping[str, Status],
         diagnosis: Diagnosis,
     ) -> FeasibleNodes:
         """Keep the nodes that extenders passed; raises FitError when there is none."""
@@ -345,7 +345,7 @@ class Search:
             statuses = NodeStatuses.of_entry(self._table.rows, found.entry)
         absent, last = diagnosis.statuses.absent, len(self.filtering.slots)
         for row in found.rows.tolist():
-            statuses.reject(row, last + 1, rejected.statuses.get(names[row], absent))
+            statuses.reject(row, last + 1, rejected.get(names[row], absent))
         diagnosis.unschedulable_plugins.add(EXTENDER)
         raise self._unfit(state, pod, statuses, diagnosis)
 

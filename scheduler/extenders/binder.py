@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from config import Extender
 from scheduler.api.pod import Pod
@@ -42,12 +43,7 @@ class ExtenderBinder:
         """
         for extender in self._extenders.binders(pod):
             failed: list[ExtenderError] = []
-
-            async def send(
-                extender: Extender = extender, failed: list[ExtenderError] = failed
-            ) -> BindResult | RequestError:
-                return await self._send(extender, pod, node_name, failed)
-
+            send = partial(self._send, extender, pod, node_name, failed)
             result = await self._dispatcher.bind(pod, node_name, send=send)
             self._metrics.bind_outcome(result.outcome.value)
             if result.bound:

@@ -29,7 +29,8 @@ class CircuitBreaker:
         self._monotonic = monotonic
         self._limit = failures
         self._cool_down = cool_down
-        self._failed = 0
+        #: Failures since the last success.
+        self.failures = 0
         self._open_until = 0.0
         self.state = BreakerState.CLOSED
 
@@ -48,23 +49,18 @@ class CircuitBreaker:
             return 0.0
         return max(0.0, self._open_until - self._monotonic())
 
-    @property
-    def failures(self) -> int:
-        """Failures since the last success."""
-        return self._failed
-
     def succeeded(self) -> bool:
         """Record a success; True when it closed the breaker."""
         closed = self.state is not BreakerState.CLOSED
-        self._failed = 0
+        self.failures = 0
         self.state = BreakerState.CLOSED
         return closed
 
     def failed(self) -> bool:
         """Record a failure; True when it opened a breaker that was closed."""
-        self._failed += 1
+        self.failures += 1
         was = self.state
-        if was is BreakerState.CLOSED and self._failed < self._limit:
+        if was is BreakerState.CLOSED and self.failures < self._limit:
             return False
         self.state = BreakerState.OPEN
         self._open_until = self._monotonic() + self._cool_down

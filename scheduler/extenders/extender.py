@@ -11,17 +11,15 @@ failure of an ignorable one is ignored; a pod never waits for an extender not in
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from config import Extender
-from scheduler.api.pod import Container, Pod
+from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.extenders.protocol import (
     MAX_EXTENDER_SCORE,
     MalformedResponseError,
-    PrioritizeResponse,
     Victims,
     nodes_request,
     parse_filter_response,
@@ -92,50 +90,34 @@ class ExtenderTransport(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class FailedNodes:
-    """The statuses of nodes that extenders rejected, by node name."""
-
-    statuses: dict[str, Status] = field(default_factory=dict)
-
-
 class Extenders:
     """The extenders of a configuration, ignorable ones last."""
 
     def __init__(
         self, extenders: Sequence[Extender], transport: ExtenderTransport, table: NodeTable
     ) -> None:
-        self._all = tuple(sorted(extenders, key=lambda each: each.ignorable))
-        self._managed = {
-            id(each): frozenset(resource.name for resource in each.managed_resources)
-            for each in self._all
-        }
+        #: With the resources that each manages; none: it is interested in every pod.
+        self._all = [
+            (each, frozenset(resource.name for resource in each.managed_resources))
+            for each in sorted(extenders, key=lambda each: each.ignorable)
+        ]
         self._table = table
         self.transport = transport
-        #: Whether any of them filters, and whether any gives scores.
-        self.filter = any(each.filter_verb for each in self._all)
-        self.score = any(each.prioritize_verb for each in self._all)
+        #: Whether any of them filters or scores nodes.
+        self.evaluates = any(each.filter_verb or each.prioritize_verb for each in extenders)
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
     def interested(self, pod: Pod) -> tuple[Extender, ...]:
-        """Return the extenders that manage a resource of the pod, in the order of calls.
+        """Return the extenders interested in the pod, in the order of calls.
 
-        An extender without managed resources is interested in every pod (`extender.go:
-        IsInterested`).
+        See `extender.go: IsInterested`.
         """
         if not self._all:
             return ()
-        mentioned: frozenset[str] | None = None
-        found = []
-        for each in self._all:
-            managed = self._managed[id(each)]
-            if managed and mentioned is None:
-                mentioned = mentioned_resources(pod)
-            if not managed or (mentioned is not None and not managed.isdisjoint(mentioned)):
-                found.append(each)
-        return tuple(found)
+        mentioned = _mentioned_resources(pod)
+        return tuple(each for each, managed in self._all if not managed or managed & mentioned)
 
     def begin_round(self, pod: Pod) -> ExtenderRound:
         """Return the calls of one scheduling attempt."""
@@ -215,32 +197,25 @@ class ExtenderRound:
     ) -> None:
         self._pod = pod
         self._transport = transport
-        self._filters = [each for each in interested if each.filter_verb]
-        self._scorers = [each for each in interested if each.prioritize_verb]
+        #: Extenders that filter nodes for this pod, and those that score them.
+        self.filters: Final = [each for each in interested if each.filter_verb]
+        self.scorers: Final = [each for each in interested if each.prioritize_verb]
         self._pod_bytes = transport.pod_bytes(pod) if interested else b""
         self._node_bytes: dict[str, bytes] = {}
 
-    @property
-    def filters(self) -> bool:
-        """Whether an extender filters nodes for this pod."""
-        return bool(self._filters)
-
-    @property
-    def scores(self) -> bool:
-        """Whether an extender scores nodes for this pod."""
-        return bool(self._scorers)
-
-    async def filter(self, names: Sequence[str]) -> tuple[Sequence[str], FailedNodes]:
+    async def filter(self, names: Sequence[str]) -> tuple[Sequence[str], dict[str, Status]]:
         """Return the names of nodes that pass all filters, and the statuses of the others.
+
+        A node that was rejected without a reason has no status.
 
         Raises:
             ExtenderError: an extender failed that is not ignorable.
         """
-        failed_nodes = FailedNodes()
-        for extender in self._filters:
+        statuses: dict[str, Status] = {}
+        for extender in self.filters:
             if not names:
                 break
-            read = partial(_parse_filter_response, names, extender.node_cache_capable)
+            read = partial(parse_filter_response, given=names, names=extender.node_cache_capable)
             body = self._request(extender, names)
             verb = extender.filter_verb
             try:
@@ -252,26 +227,29 @@ class ExtenderRound:
                 continue
             passing = frozenset(result.passing)
             for name in names:
-                if name not in passing:
-                    status = _failed_status(name, result.failed, result.unresolvable)
-                    if status is not None:
-                        failed_nodes.statuses[name] = status
+                if name in passing:
+                    continue
+                if name in result.unresolvable:
+                    reason = result.unresolvable[name]
+                    statuses[name] = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))
+                elif name in result.failed:
+                    statuses[name] = Status(Code.UNSCHEDULABLE, (result.failed[name],))
             names = result.passing
-        return names, failed_nodes
+        return names, statuses
 
     async def prioritize(self, names: Sequence[str]) -> Mapping[str, int]:
         """Return the weighted scores to add to the totals of nodes; 0 for absent nodes."""
-        if not self._scorers:
+        if not self.scorers:
             return {}
-        read = partial(_parse_prioritize_response, names)
+        read = partial(parse_prioritize_response, given=names)
         results = await self._transport.gather(
             [
                 self._transport.send(each, each.prioritize_verb, self._request(each, names), read)
-                for each in self._scorers
+                for each in self.scorers
             ]
         )
         scores: dict[str, int] = {}
-        for extender, result in zip(self._scorers, results, strict=True):
+        for extender, result in zip(self.scorers, results, strict=True):
             if isinstance(result, ExtenderError):
                 self._transport.log_ignored_failure(
                     extender, extender.prioritize_verb, self._pod, result
@@ -319,34 +297,9 @@ def sends_victims(extender: Extender) -> bool:
     return bool(extender.preempt_verb) and not extender.node_cache_capable
 
 
-def mentioned_resources(pod: Pod) -> frozenset[str]:
+def _mentioned_resources(pod: Pod) -> set[str]:
     """Return the resources named in requests or limits of any container, even with 0."""
-    spec = pod.spec
     found: set[str] = set()
-    for container in (*spec.containers, *spec.init_containers):
-        found.update(_mentioned(container))
-    return frozenset(found)
-
-
-def _mentioned(container: Container) -> set[str]:
-    resources = container.resources
-    return {*(resources.requests or ()), *(resources.limits or ())}
-
-
-def _parse_filter_response(names: Sequence[str], by_name: bool, body: bytes) -> Any:
-    return parse_filter_response(body, names, names=by_name)
-
-
-def _parse_prioritize_response(names: Sequence[str], body: bytes) -> PrioritizeResponse:
-    return parse_prioritize_response(body, names)
-
-
-def _failed_status(
-    name: str, failed: Mapping[str, str], unresolvable: Mapping[str, str]
-) -> Status | None:
-    """Return the status of a node that did not pass; None when the extender gave no reason."""
-    text = unresolvable.get(name)
-    if text is not None:
-        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
-    text = failed.get(name)
-    return None if text is None else Status(Code.UNSCHEDULABLE, (text,))
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        found.update(container.resources.requests, container.resources.limits)
+    return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, NoReturn, Self
@@ -18,7 +17,7 @@ from typing import Final, NoReturn, Self
 import aiohttp
 from yarl import URL
 
-from scheduler.client.clock import Clock
+from config import ExtenderTLSConfig
 from scheduler.client.environment_proxy import environment_proxy
 from scheduler.client.errors import ConfigurationError, RequestError
 from scheduler.client.http.tls import ClientTls, Pem, ResumingContext, TlsSettings
@@ -30,7 +29,6 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 it was sent."""
 
 _METHOD: Final = "POST"
-
 
 _PROXY_ERRORS: Final = frozenset(
     (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
@@ -55,24 +53,10 @@ class ExtenderResponseTooLarge(RequestError):  # noqa: N818  (names the event)
     """A response that exceeds the size limit; the rest of it is not read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtenderTLS:
-    """TLS settings. Data is base64 and takes precedence over files; empty means not set."""
-
-    #: `enableHTTPS`: without an authority the extender's certificate is not verified.
-    lenient: bool = False
-    insecure: bool = False
-    server_name: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    ca_file: str = ""
-    cert_data: str = ""
-    key_data: str = ""
-    ca_data: str = ""
-
-
-def client_tls(tls: ExtenderTLS, clock: Clock | None = None) -> ClientTls:
+def client_tls(tls: ExtenderTLSConfig, *, lenient: bool = False) -> ClientTls:
     """Return TLS contexts for the settings; files are read again when they change.
+
+    `lenient` (`enableHTTPS`): without an authority the extender's certificate is not verified.
 
     Raises:
         ConfigurationError: the settings contradict each other, or a file or key is unusable.
@@ -90,9 +74,9 @@ def client_tls(tls: ExtenderTLS, clock: Clock | None = None) -> ClientTls:
             _pem(tls.ca_data, tls.ca_file),
             _pem(tls.cert_data, tls.cert_file),
             _pem(tls.key_data, tls.key_file),
-            verify=not (tls.insecure or (tls.lenient and not authority)),
+            verify=not (tls.insecure or (lenient and not authority)),
         )
-        return ClientTls(settings, clock)
+        return ClientTls(settings)
     except (ConfigurationError, ValueError) as error:
         raise ConfigurationError(f"cannot use the TLS files or data: {error}") from error
 
@@ -111,11 +95,12 @@ class ExtenderHttp:
         prefix: str,
         *,
         timeout: float,
-        tls: ExtenderTLS | None = None,
+        tls: ExtenderTLSConfig | None = None,
+        lenient: bool = False,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """Prepare the client; nothing is sent.
+        """Prepare the client; nothing is sent. `lenient` as in `client_tls`.
 
         Raises:
             ConfigurationError: `prefix` is no HTTP URL, or TLS or proxy settings are unusable.
@@ -132,7 +117,7 @@ class ExtenderHttp:
         self._prefix = prefix
         #: Without the password that may be in it.
         self._shown = str(url.with_user(None)).rstrip("/")
-        self._tls = tls or ExtenderTLS()
+        self._tls = tls or ExtenderTLSConfig()
         try:
             proxy = environment_proxy(url, environment)
         except ValueError as error:
@@ -146,7 +131,7 @@ class ExtenderHttp:
             # For https the CONNECT request carries the credentials, otherwise the request itself.
             headers = self._proxy_headers if url.scheme == "https" else self._headers
             headers["Proxy-Authorization"] = secret
-        contexts = client_tls(self._tls) if url.scheme == "https" else None
+        contexts = client_tls(self._tls, lenient=lenient) if url.scheme == "https" else None
         self._session = RenewedSession(contexts, _open_session)
         self._timeout = timeout
         self._max_response_bytes = max_response_bytes
@@ -188,18 +173,15 @@ class ExtenderHttp:
                 if response.status != HTTPStatus.OK:
                     text = f"failed {verb} with extender at URL {url}, code {response.status}"
                     raise ExtenderStatusError(_METHOD, url, text, response.status)
-                return await self._read(response, url, len(body))
+                limit = self._max_response_bytes + len(body)
+                content = await read_body(response, limit)
+                if content is None:
+                    raise ExtenderResponseTooLarge(
+                        _METHOD, url, f"the response is longer than {limit} bytes"
+                    )
+                return content
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             _raise(url, self._timeout, error)
-
-    async def _read(self, response: aiohttp.ClientResponse, url: str, sent: int) -> bytes:
-        limit = self._max_response_bytes + sent
-        content = await read_body(response, limit)
-        if content is None:
-            raise ExtenderResponseTooLarge(
-                _METHOD, url, f"the response is longer than {limit} bytes"
-            )
-        return content
 
 
 def _open_session(context: ResumingContext | None) -> aiohttp.ClientSession:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from scheduler.api.pod import Pod
 from scheduler.framework.preemption import Candidate
-
-T = TypeVar("T")
 
 MIN_EXTENDER_SCORE: Final = 0
 MAX_EXTENDER_SCORE: Final = 10
@@ -162,7 +160,7 @@ def parse_prioritize_response(body: bytes, given: Sequence[str]) -> PrioritizeRe
     scores: dict[str, int] = {}
     unusual = ""
     for index, entry in enumerate(_decoded(body, list[dict[str, msgspec.Raw]] | None) or ()):
-        members = {key.lower(): value for key, value in entry.items()}
+        members = _lowered(entry)
         where = f"[{index}]."
         host = _member(members, "Host", str | None, where) or ""
         score = _member(members, "Score", int | None, where) or 0
@@ -189,14 +187,11 @@ def parse_preemption_response(body: bytes) -> dict[str, Victims]:
     )
     found: dict[str, Victims] = {}
     for name, entry in (nodes or {}).items():
-        lowered = {key.lower(): value for key, value in (entry or {}).items()}
+        victims = _lowered(entry)
         where = f"NodeNameToMetaVictims[{name}]."
-        pods = _member(lowered, "Pods", list[dict[str, msgspec.Raw] | None] | None, where) or ()
-        uids = [
-            _member({key.lower(): value for key, value in (each or {}).items()}, "UID", str, where)
-            for each in pods
-        ]
-        violations = _member(lowered, "NumPDBViolations", int | None, where) or 0
+        pods = _member(victims, "Pods", list[dict[str, msgspec.Raw] | None] | None, where) or ()
+        uids = [_member(_lowered(each), "UID", str, where) for each in pods]
+        violations = _member(victims, "NumPDBViolations", int | None, where) or 0
         found[name] = Victims(tuple(uid or "" for uid in uids), violations)
     return found
 
@@ -207,8 +202,11 @@ def parse_binding_response(body: bytes) -> None:
 
 
 def _members(body: bytes) -> dict[str, msgspec.Raw]:
-    decoded = _decoded(body, dict[str, msgspec.Raw] | None) or {}
-    return {key.lower(): value for key, value in decoded.items()}
+    return _lowered(_decoded(body, dict[str, msgspec.Raw] | None))
+
+
+def _lowered(members: Mapping[str, msgspec.Raw] | None) -> dict[str, msgspec.Raw]:
+    return {key.lower(): value for key, value in (members or {}).items()}
 
 
 def _member(members: Mapping[str, msgspec.Raw], name: str, wanted: Any, where: str = "") -> Any:

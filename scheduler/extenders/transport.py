@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 
-from config import Extender, ExtenderTLSConfig
+from config import Extender
 from scheduler.api.pod import Pod
 from scheduler.client.errors import ConfigurationError as ClientConfigurationError
 from scheduler.client.errors import RequestError
 from scheduler.client.store import Store
 from scheduler.extenders.circuit_breaker import CircuitBreaker
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderError, display_name
-from scheduler.extenders.http_client import ExtenderHttp, ExtenderStatusError, ExtenderTLS
+from scheduler.extenders.http_client import ExtenderHttp, ExtenderStatusError
 from scheduler.extenders.protocol import (
     ExtenderResultError,
     MalformedResponseError,
@@ -61,22 +61,11 @@ def extender_problems(extenders: Sequence[Extender]) -> Iterator[tuple[str, str]
 
 
 def _http_client(extender: Extender) -> ExtenderHttp:
-    timeout = extender.http_timeout.total_seconds()
-    return ExtenderHttp(extender.url_prefix, timeout=timeout, tls=_tls(extender))
-
-
-def _tls(extender: Extender) -> ExtenderTLS:
-    given = extender.tls_config or ExtenderTLSConfig()
-    return ExtenderTLS(
+    return ExtenderHttp(
+        extender.url_prefix,
+        timeout=extender.http_timeout.total_seconds(),
+        tls=extender.tls_config,
         lenient=extender.enable_https,
-        insecure=given.insecure,
-        server_name=given.server_name,
-        cert_file=given.cert_file,
-        key_file=given.key_file,
-        ca_file=given.ca_file,
-        cert_data=given.cert_data,
-        key_data=given.key_data,
-        ca_data=given.ca_data,
     )
 
 
@@ -95,30 +84,15 @@ class ExtenderCallError(ExtenderError):
         return isinstance(self.cause, RequestError) and not self.cause.outcome_unknown
 
 
+@dataclass(frozen=True, slots=True)
 class ExtenderClient:
-    """One extender: its client, its name, and a breaker for each verb.
+    """One extender, its name and its HTTP client."""
 
-    Each verb has its own, since one may work while another hangs.
-    """
-
-    def __init__(
-        self, extender: Extender, http: ExtenderHttp, breaker: Callable[[], CircuitBreaker]
-    ) -> None:
-        self.extender = extender
-        self.http = http
-        self.breakers = {verb: breaker() for verb in _verbs(extender)}
-        self.name = display_name(extender)
-
-
-def _verbs(extender: Extender) -> Sequence[str]:
-    """Return the verbs that the extender supports, as paths."""
-    verbs = (
-        extender.filter_verb,
-        extender.prioritize_verb,
-        extender.preempt_verb,
-        extender.bind_verb,
-    )
-    return [verb for verb in verbs if verb]
+    extender: Extender
+    name: str
+    http: ExtenderHttp
+    breakers: Mapping[str, CircuitBreaker]
+    """By verb: one may work while another hangs."""
 
 
 class HttpExtenderTransport:
@@ -146,13 +120,18 @@ class HttpExtenderTransport:
         self._clients: dict[int, ExtenderClient] = {}
         #: Extenders whose unusual scores were reported.
         self._reported_scores: set[str] = set()
-        for extender, http in zip(extenders, http_clients(extenders), strict=True):
-            breaker = partial(
-                CircuitBreaker, clock.monotonic, failures=failures, cool_down=cool_down
-            )
-            client = self._clients[id(extender)] = ExtenderClient(extender, http, breaker)
-            for verb in client.breakers:
-                metrics.extender_circuit(client.name, verb, open=False)
+        for each, http in zip(extenders, http_clients(extenders), strict=True):
+            name = display_name(each)
+            breakers = {
+                verb: CircuitBreaker(clock.monotonic, failures=failures, cool_down=cool_down)
+                for verb in (
+                    each.filter_verb, each.prioritize_verb, each.preempt_verb, each.bind_verb
+                )
+                if verb
+            }  # fmt: skip
+            self._clients[id(each)] = ExtenderClient(each, name, http, breakers)
+            for verb in breakers:
+                metrics.extender_circuit(name, verb, open=False)
 
     async def close(self) -> None:
         """Close all connections after cancelled work had time to clean up."""

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from config import ExtenderTLSConfig
 from scheduler.client.errors import (
     ConfigurationError,
     ConnectionFailed,
@@ -27,7 +28,6 @@ from scheduler.extenders.http_client import (
     ExtenderHttp,
     ExtenderResponseTooLarge,
     ExtenderStatusError,
-    ExtenderTLS,
 )
 from tests.integration.extenders.extender import Extender, hanging_for
 from tests.loop_time import pass_time
@@ -244,8 +244,10 @@ def data(path: Path) -> str:
 
 async def test_tls_by_files_and_by_data(secure: tuple[str, Path, Path]) -> None:
     url, cert, key = secure
-    files = ExtenderTLS(server_name=NAME, ca_file=str(cert), cert_file=str(cert), key_file=str(key))
-    inline = ExtenderTLS(
+    files = ExtenderTLSConfig(
+        server_name=NAME, ca_file=str(cert), cert_file=str(cert), key_file=str(key)
+    )
+    inline = ExtenderTLSConfig(
         server_name=NAME,
         ca_data=data(cert),
         # Data beats files.
@@ -253,16 +255,16 @@ async def test_tls_by_files_and_by_data(secure: tuple[str, Path, Path]) -> None:
         cert_data=data(cert),
         key_data=data(key),
     )
-    lenient = ExtenderTLS(lenient=True, cert_file=str(cert), key_file=str(key))
-    for tls in (files, inline, lenient):
-        async with ExtenderHttp(url, timeout=60, tls=tls) as http:
+    unverified = ExtenderTLSConfig(cert_file=str(cert), key_file=str(key))
+    for tls, lenient in ((files, False), (inline, False), (unverified, True)):
+        async with ExtenderHttp(url, timeout=60, tls=tls, lenient=lenient) as http:
             assert await http.post("filter", b"[]") == b"[]"
 
 
 async def test_a_certificate_of_somebody_else_is_refused(secure: tuple[str, Path, Path]) -> None:
     url, cert, key = secure
-    wrong = ExtenderTLS(ca_file=str(cert), cert_file=str(cert), key_file=str(key))
-    unknown = ExtenderTLS(server_name=NAME, cert_file=str(cert), key_file=str(key))
+    wrong = ExtenderTLSConfig(ca_file=str(cert), cert_file=str(cert), key_file=str(key))
+    unknown = ExtenderTLSConfig(server_name=NAME, cert_file=str(cert), key_file=str(key))
     for tls in (wrong, unknown):
         async with ExtenderHttp(url, timeout=60, tls=tls) as http:
             with pytest.raises(ConnectionFailed, match="certificate verify failed") as caught:

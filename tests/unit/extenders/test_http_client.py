@@ -7,8 +7,9 @@ import ssl
 
 import pytest
 
+from config import ExtenderTLSConfig
 from scheduler.client.errors import ConfigurationError
-from scheduler.extenders.http_client import ExtenderHttp, ExtenderTLS, client_tls
+from scheduler.extenders.http_client import ExtenderHttp, client_tls
 
 
 def verified(context: ssl.SSLContext) -> bool:
@@ -16,35 +17,38 @@ def verified(context: ssl.SSLContext) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("tls", "expected"),
+    ("tls", "lenient", "expected"),
     [
-        (ExtenderTLS(), True),
-        (ExtenderTLS(insecure=True), False),
+        (ExtenderTLSConfig(), False, True),
+        (ExtenderTLSConfig(insecure=True), False, False),
         # enableHTTPS without an authority: nothing is verified, as upstream.
-        (ExtenderTLS(lenient=True), False),
+        (ExtenderTLSConfig(), True, False),
     ],
 )
-def test_what_is_verified(tls: ExtenderTLS, expected: bool) -> None:
-    assert verified(client_tls(tls).context) is expected
+def test_what_is_verified(tls: ExtenderTLSConfig, lenient: bool, expected: bool) -> None:
+    assert verified(client_tls(tls, lenient=lenient).context) is expected
 
 
 def test_any_certificate_given_is_an_authority() -> None:
     """Also an intermediate one, as in Go; OpenSSL wants the whole chain otherwise."""
-    assert client_tls(ExtenderTLS()).context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+    assert client_tls(ExtenderTLSConfig()).context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 @pytest.mark.parametrize(
     ("tls", "text"),
     [
-        (ExtenderTLS(ca_data=base64.b64encode(b"no certificate").decode()), "cannot use the TLS"),
-        (ExtenderTLS(ca_file="/nowhere/ca.crt"), "cannot use the TLS"),
-        (ExtenderTLS(cert_file="/a", key_data="YQ=="), "cannot use the TLS"),
-        (ExtenderTLS(cert_data="YQ==", key_data="YQ=="), "cannot use the TLS"),
-        (ExtenderTLS(key_file="/a"), "needs both a certificate and a key"),
-        (ExtenderTLS(insecure=True, ca_data="YQ=="), "insecure flag"),
+        (
+            ExtenderTLSConfig(ca_data=base64.b64encode(b"no certificate").decode()),
+            "cannot use the TLS",
+        ),
+        (ExtenderTLSConfig(ca_file="/nowhere/ca.crt"), "cannot use the TLS"),
+        (ExtenderTLSConfig(cert_file="/a", key_data="YQ=="), "cannot use the TLS"),
+        (ExtenderTLSConfig(cert_data="YQ==", key_data="YQ=="), "cannot use the TLS"),
+        (ExtenderTLSConfig(key_file="/a"), "needs both a certificate and a key"),
+        (ExtenderTLSConfig(insecure=True, ca_data="YQ=="), "insecure flag"),
     ],
 )
-def test_settings_that_cannot_work(tls: ExtenderTLS, text: str) -> None:
+def test_settings_that_cannot_work(tls: ExtenderTLSConfig, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         client_tls(tls)
 
