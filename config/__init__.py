@@ -15,6 +15,7 @@ from config.durations import (
 )
 from config.feature_gates import (
     GATES,
+    GO_BOOLEANS,
     OWN_GATES,
     FeatureGates,
     Stage,
@@ -49,6 +50,7 @@ __all__ = [
     "API_VERSION",
     "DEFAULT_NAMESPACE",
     "GATES",
+    "GO_BOOLEANS",
     "KIND",
     "OWN_GATES",
     "ClientConnectionConfiguration",

@@ -113,7 +113,7 @@ GATES: Final[Mapping[str, FeatureGate]] = {
 
 _GROUPS: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
-_TRUTH: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
+GO_BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
 )
 """What Go's ParseBool accepts."""
@@ -152,12 +152,12 @@ class FeatureGates(Mapping[str, bool]):
                 name, equals, value = (piece.strip() for piece in part.partition("="))
                 if not equals:
                     problems.append(f'--feature-gates: "{part}" has no value; write {part}=true')
-                elif value not in _TRUTH:
+                elif value not in GO_BOOLEANS:
                     problems.append(
                         f'--feature-gates: "{name}={value}": the value must be true or false'
                     )
                 else:
-                    changes[name] = _TRUTH[value]
+                    changes[name] = GO_BOOLEANS[value]
         try:
             gates = cls(changes)
         except ConfigurationError as error:

@@ -1,8 +1,7 @@
-"""Every flag of `kubestow run`: all of kube-scheduler v1.36, and three of ours.
+"""Every flag of `kubestow run`: all of kube-scheduler v1.36, and two of kubestow.
 
-A table and nothing else: what a flag is called, what it defaults to, what it does here. Upstream's
-flags are accepted without exception, so that a command line written for kube-scheduler starts
-kubestow; those that can have no effect say why.
+A table and nothing else. Upstream's flags are accepted without exception, so that a command line
+written for kube-scheduler starts kubestow; those in `IGNORED` can have no effect and state why.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ _LOOKUP: Final = "kubestow never looks up authentication settings in the cluster
 _HTTP1: Final = "only HTTP/1.1 is served"
 _ONE_VERSION: Final = "kubestow behaves like v1.36 only"
 _ONE_STREAM: Final = "logs are one unbuffered stream to standard error"
+_FEW_LABEL_VALUES: Final = "labels of kubestow's metrics have few values by design"
 
 KUBESTOW: Final = Group(
     "Kubestow",
@@ -26,7 +26,6 @@ KUBESTOW: Final = Group(
         Flag(
             "replace-default-scheduler",
             Kind.BOOL,
-            False,
             "Allow a configuration that schedules as default-scheduler or holds the Lease "
             "kube-scheduler. Two schedulers under one name bind against each other: stop the "
             "cluster's own first.",
@@ -34,7 +33,6 @@ KUBESTOW: Final = Group(
         Flag(
             "plugin-dir",
             Kind.REPEATED,
-            None,
             "Folder with plugins, which profiles name as module:Class. Appended to the import "
             "path. May be repeated.",
         ),
@@ -44,197 +42,12 @@ KUBESTOW: Final = Group(
 MISC: Final = Group(
     "Misc",
     (
-        Flag("config", Kind.STRING, "", "A KubeSchedulerConfiguration file, YAML or JSON."),
-        Flag(
-            "master",
-            Kind.STRING,
-            "",
-            "Address of the API server; beats the one in the kubeconfig.",
-        ),
+        Flag("config", Kind.STRING, "A KubeSchedulerConfiguration file, YAML or JSON."),
+        Flag("master", Kind.STRING, "Address of the API server; beats the one in the kubeconfig."),
         Flag(
             "write-config-to",
             Kind.STRING,
-            "",
             "Write the effective configuration to this file and exit.",
-        ),
-    ),
-)
-
-SERVING: Final = Group(
-    "Secure serving",
-    (
-        Flag("bind-address", Kind.STRING, "0.0.0.0", "Address to serve HTTPS on."),  # noqa: S104
-        Flag(
-            "secure-port",
-            Kind.INT,
-            10259,
-            "Port of the HTTPS endpoints (health, metrics, debugging); 0 serves nothing.",
-            bounds=(0, 65535),
-        ),
-        Flag(
-            "cert-dir",
-            Kind.STRING,
-            "",
-            "Folder of the serving certificate, made there if absent. Ignored when certificate and "
-            "key are given. Without any of them a self-signed certificate is kept in memory.",
-        ),
-        Flag("tls-cert-file", Kind.STRING, "", "Serving certificate, PEM; reloaded when renewed."),
-        Flag("tls-private-key-file", Kind.STRING, "", "Key of the serving certificate, PEM."),
-        Flag(
-            "tls-min-version",
-            Kind.STRING,
-            "",
-            "VersionTLS12 or VersionTLS13. Older names are accepted and mean VersionTLS12.",
-        ),
-        Flag(
-            "tls-cipher-suites",
-            Kind.LIST,
-            None,
-            "Cipher suites for TLS 1.2, by their IANA names. Default: OpenSSL's choice.",
-        ),
-        Flag(
-            "permit-port-sharing",
-            Kind.BOOL,
-            False,
-            "Let several processes listen on the same port (SO_REUSEPORT).",
-        ),
-        Flag(
-            "permit-address-sharing",
-            Kind.BOOL,
-            False,
-            "Listen although old connections linger (SO_REUSEADDR).",
-            no_effect="it is always so",
-            moot=True,
-        ),
-        Flag(
-            "disable-http2-serving",
-            Kind.BOOL,
-            False,
-            "Serve no HTTP/2.",
-            no_effect=_HTTP1,
-            moot=True,
-        ),
-        Flag(
-            "http2-max-streams-per-connection",
-            Kind.INT,
-            0,
-            "Streams on one connection.",
-            no_effect=_HTTP1,
-        ),
-        Flag(
-            "tls-sni-cert-key",
-            Kind.REPEATED,
-            None,
-            "More certificates, by server name.",
-            no_effect="one certificate is served, whatever the server name of the request",
-        ),
-        Flag(
-            "tls-curve-preferences",
-            Kind.LIST,
-            None,
-            "Key exchange mechanisms, by Go's numbers.",
-            no_effect="OpenSSL chooses",
-        ),
-    ),
-)
-
-AUTHENTICATION: Final = Group(
-    "Authentication",
-    (
-        Flag(
-            "authentication-kubeconfig",
-            Kind.STRING,
-            "",
-            "Cluster that reviews the tokens of clients. Default: the one that is scheduled.",
-        ),
-        Flag(
-            "authentication-token-webhook-cache-ttl",
-            Kind.DURATION,
-            TEN_SECONDS,
-            "How long the review of a token is remembered.",
-        ),
-        Flag(
-            "client-ca-file",
-            Kind.STRING,
-            "",
-            "Authorities of client certificates; common name and organisations become user and "
-            "groups.",
-        ),
-        Flag(
-            "authentication-skip-lookup",
-            Kind.BOOL,
-            False,
-            "Do not look up authentication settings in the cluster.",
-            no_effect=_LOOKUP,
-            moot=True,
-        ),
-        Flag(
-            "authentication-tolerate-lookup-failure",
-            Kind.BOOL,
-            True,
-            "Start although that look-up failed.",
-            no_effect=_LOOKUP,
-            moot=True,
-        ),
-        Flag("requestheader-allowed-names", Kind.LIST, None, "Proxies.", no_effect=_PROXY),
-        Flag(
-            "requestheader-client-ca-file",
-            Kind.STRING,
-            "",
-            "Authorities of proxies.",
-            no_effect=_PROXY,
-        ),
-        Flag(
-            "requestheader-extra-headers-prefix",
-            Kind.LIST,
-            ("x-remote-extra-",),
-            "Headers of a proxy.",
-            no_effect=_PROXY,
-        ),
-        Flag(
-            "requestheader-group-headers",
-            Kind.LIST,
-            ("x-remote-group",),
-            "Headers of a proxy.",
-            no_effect=_PROXY,
-        ),
-        Flag("requestheader-uid-headers", Kind.LIST, None, "Headers of a proxy.", no_effect=_PROXY),
-        Flag(
-            "requestheader-username-headers",
-            Kind.LIST,
-            ("x-remote-user",),
-            "Headers of a proxy.",
-            no_effect=_PROXY,
-        ),
-    ),
-)
-
-AUTHORIZATION: Final = Group(
-    "Authorization",
-    (
-        Flag(
-            "authorization-kubeconfig",
-            Kind.STRING,
-            "",
-            "Cluster that reviews what clients may access. Default: the one that is scheduled.",
-        ),
-        Flag(
-            "authorization-always-allow-paths",
-            Kind.LIST,
-            ("/healthz", "/readyz", "/livez"),
-            "Paths open to everybody; a trailing * opens what begins so.",
-        ),
-        Flag(
-            "authorization-webhook-cache-authorized-ttl",
-            Kind.DURATION,
-            TEN_SECONDS,
-            "How long a permission is remembered.",
-        ),
-        Flag(
-            "authorization-webhook-cache-unauthorized-ttl",
-            Kind.DURATION,
-            TEN_SECONDS,
-            "How long a refusal is remembered.",
         ),
     ),
 )
@@ -245,49 +58,48 @@ LEADER_ELECTION: Final = Group(
         Flag(
             "leader-elect",
             Kind.BOOL,
-            True,
             "Schedule only while holding the Lease, so that replicas can stand by.",
+            default=True,
             path="leaderElection.leaderElect",
         ),
         Flag(
             "leader-elect-lease-duration",
             Kind.DURATION,
-            timedelta(seconds=15),
             "How long others wait after the last renewal before they take over.",
+            default=timedelta(seconds=15),
             path="leaderElection.leaseDuration",
         ),
         Flag(
             "leader-elect-renew-deadline",
             Kind.DURATION,
-            TEN_SECONDS,
             "How long the leader tries to renew before it gives up.",
+            default=TEN_SECONDS,
             path="leaderElection.renewDeadline",
         ),
         Flag(
             "leader-elect-retry-period",
             Kind.DURATION,
-            timedelta(seconds=2),
             "Pause between two tries.",
+            default=timedelta(seconds=2),
             path="leaderElection.retryPeriod",
         ),
         Flag(
             "leader-elect-resource-lock",
             Kind.STRING,
-            "leases",
             "Only leases.",
+            default="leases",
             path="leaderElection.resourceLock",
         ),
         Flag(
             "leader-elect-resource-name",
             Kind.STRING,
-            "kubestow",
             "Name of the Lease; upstream's default is kube-scheduler.",
+            default="kubestow",
             path="leaderElection.resourceName",
         ),
         Flag(
             "leader-elect-resource-namespace",
             Kind.STRING,
-            "",
             "Namespace of the Lease. Default: the namespace kubestow runs in; upstream's is "
             "kube-system.",
             path="leaderElection.resourceNamespace",
@@ -295,67 +107,91 @@ LEADER_ELECTION: Final = Group(
     ),
 )
 
-DEPRECATED: Final = Group(
-    "Deprecated",
+SERVING: Final = Group(
+    "Secure serving",
+    (
+        Flag("bind-address", Kind.STRING, "Address to serve HTTPS on.", default="0.0.0.0"),  # noqa: S104
+        Flag(
+            "secure-port",
+            Kind.INT,
+            "Port of the HTTPS endpoints (health, metrics, debugging); 0 serves nothing.",
+            default=10259,
+            bounds=(0, 65535),
+        ),
+        Flag(
+            "cert-dir",
+            Kind.STRING,
+            "Folder of the serving certificate, made there if absent. Ignored when certificate "
+            "and key are given. Without any of them a self-signed certificate is kept in memory.",
+        ),
+        Flag("tls-cert-file", Kind.STRING, "Serving certificate, PEM; reloaded when renewed."),
+        Flag("tls-private-key-file", Kind.STRING, "Key of the serving certificate, PEM."),
+        Flag(
+            "tls-min-version",
+            Kind.STRING,
+            "VersionTLS12 or VersionTLS13. Older names are accepted and mean VersionTLS12.",
+        ),
+        Flag(
+            "tls-cipher-suites",
+            Kind.LIST,
+            "Cipher suites for TLS 1.2, by their IANA names. Default: OpenSSL's choice.",
+        ),
+        Flag(
+            "permit-port-sharing",
+            Kind.BOOL,
+            "Let several processes listen on the same port (SO_REUSEPORT).",
+        ),
+    ),
+)
+
+AUTHENTICATION: Final = Group(
+    "Authentication",
     (
         Flag(
-            "kubeconfig",
+            "authentication-kubeconfig",
             Kind.STRING,
-            "",
-            "Kubeconfig of the cluster; in the configuration file clientConnection.kubeconfig.",
-            path="clientConnection.kubeconfig",
-            deprecated=True,
+            "Cluster that reviews the tokens of clients. Default: the one that is scheduled.",
         ),
         Flag(
-            "kube-api-qps",
-            Kind.FLOAT,
-            50.0,
-            "Requests a second to the API server.",
-            path="clientConnection.qps",
-            deprecated=True,
-        ),
-        Flag(
-            "kube-api-burst",
-            Kind.INT,
-            100,
-            "Requests that may be sent at once above that.",
-            path="clientConnection.burst",
-            deprecated=True,
-        ),
-        Flag(
-            "kube-api-content-type",
-            Kind.STRING,
-            "application/vnd.kubernetes.protobuf",
-            "Content type of requests.",
-            path="clientConnection.contentType",
-            deprecated=True,
-            no_effect="requests are always JSON",
-            moot="application/json",
-        ),
-        Flag(
-            "profiling",
-            Kind.BOOL,
-            True,
-            "Allow the log level to be changed at /debug/flags/v.",
-            path="enableProfiling",
-            deprecated=True,
-        ),
-        Flag(
-            "contention-profiling",
-            Kind.BOOL,
-            True,
-            "Profile locks.",
-            path="enableContentionProfiling",
-            deprecated=True,
-            no_effect="there are no locks to profile",
-            moot=False,
-        ),
-        Flag(
-            "pod-max-in-unschedulable-pods-duration",
+            "authentication-token-webhook-cache-ttl",
             Kind.DURATION,
-            timedelta(minutes=5),
-            "A pod is tried again after so long even if nothing seems to have changed for it. Has "
-            "an effect with --config too.",
+            "How long the review of a token is remembered.",
+            default=TEN_SECONDS,
+        ),
+        Flag(
+            "client-ca-file",
+            Kind.STRING,
+            "Authorities of client certificates; common name and organisations become user and "
+            "groups.",
+        ),
+    ),
+)
+
+AUTHORIZATION: Final = Group(
+    "Authorization",
+    (
+        Flag(
+            "authorization-kubeconfig",
+            Kind.STRING,
+            "Cluster that reviews what clients may access. Default: the one that is scheduled.",
+        ),
+        Flag(
+            "authorization-always-allow-paths",
+            Kind.LIST,
+            "Paths open to everybody; a trailing * opens what begins so.",
+            default=("/healthz", "/readyz", "/livez"),
+        ),
+        Flag(
+            "authorization-webhook-cache-authorized-ttl",
+            Kind.DURATION,
+            "How long a permission is remembered.",
+            default=TEN_SECONDS,
+        ),
+        Flag(
+            "authorization-webhook-cache-unauthorized-ttl",
+            Kind.DURATION,
+            "How long a refusal is remembered.",
+            default=TEN_SECONDS,
         ),
     ),
 )
@@ -366,54 +202,14 @@ FEATURES: Final = Group(
         Flag(
             "feature-gates",
             Kind.REPEATED,
-            None,
             "Name=true or Name=false, comma-separated. `kubestow config gates` lists them.",
-        ),
-        Flag(
-            "emulated-version",
-            Kind.LIST,
-            None,
-            "Version to behave like.",
-            no_effect=_ONE_VERSION,
-            moot=("1.36",),
-        ),
-        Flag(
-            "min-compatibility-version",
-            Kind.LIST,
-            None,
-            "Oldest version of peers.",
-            no_effect=_ONE_VERSION,
-            moot=("1.36",),
         ),
     ),
 )
 
 METRICS: Final = Group(
     "Metrics",
-    (
-        Flag("disabled-metrics", Kind.LIST, None, "Whole names of metrics not to expose."),
-        Flag(
-            "allow-metric-labels",
-            Kind.REPEATED,
-            None,
-            "Label values to keep, by metric and label.",
-            no_effect="labels of kubestow's metrics have few values by design",
-        ),
-        Flag(
-            "allow-metric-labels-manifest",
-            Kind.STRING,
-            "",
-            "The same as a file.",
-            no_effect="labels of kubestow's metrics have few values by design",
-        ),
-        Flag(
-            "show-hidden-metrics-for-version",
-            Kind.STRING,
-            "",
-            "Show metrics hidden since then.",
-            no_effect="no metric is hidden",
-        ),
-    ),
+    (Flag("disabled-metrics", Kind.LIST, "Whole names of metrics not to expose."),),
 )
 
 LOGS: Final = Group(
@@ -422,62 +218,135 @@ LOGS: Final = Group(
         Flag(
             "logging-format",
             Kind.STRING,
-            "",
             "text or json. Default: text on a terminal, json elsewhere.",
         ),
         Flag(
             "v",
             Kind.INT,
-            0,
             "Verbosity: 0 to 3 for what happens, 4 and above for details of single pods.",
             bounds=(0, 100),
             short="-v",
         ),
+    ),
+)
+
+DEPRECATED: Final = Group(
+    "Deprecated",
+    (
         Flag(
-            "vmodule",
+            "kubeconfig",
             Kind.STRING,
-            "",
-            "Verbosity by file.",
-            no_effect="use -v, or raise it while running at /debug/flags/v",
+            "Kubeconfig of the cluster; in the configuration file clientConnection.kubeconfig.",
+            path="clientConnection.kubeconfig",
+            deprecated=True,
+        ),
+        Flag(
+            "kube-api-qps",
+            Kind.FLOAT,
+            "Requests a second to the API server.",
+            default=50.0,
+            path="clientConnection.qps",
+            deprecated=True,
+        ),
+        Flag(
+            "kube-api-burst",
+            Kind.INT,
+            "Requests that may be sent at once above that.",
+            default=100,
+            path="clientConnection.burst",
+            deprecated=True,
+        ),
+        Flag(
+            "profiling",
+            Kind.BOOL,
+            "Allow the log level to be changed at /debug/flags/v.",
+            default=True,
+            path="enableProfiling",
+            deprecated=True,
+        ),
+        Flag(
+            "pod-max-in-unschedulable-pods-duration",
+            Kind.DURATION,
+            "A pod is tried again after so long even if nothing seems to have changed for it. "
+            "Has an effect with --config too.",
+            default=timedelta(minutes=5),
+        ),
+    ),
+)
+
+IGNORED: Final = Group(
+    "Accepted for the sake of kube-scheduler, without effect",
+    (
+        Flag("permit-address-sharing", Kind.BOOL, no_effect="it is always so", moot=True),
+        Flag("disable-http2-serving", Kind.BOOL, no_effect=_HTTP1, moot=True),
+        Flag("http2-max-streams-per-connection", Kind.INT, no_effect=_HTTP1),
+        Flag(
+            "tls-sni-cert-key",
+            Kind.REPEATED,
+            no_effect="one certificate is served, whatever the server name of the request",
+        ),
+        Flag("tls-curve-preferences", Kind.LIST, no_effect="OpenSSL chooses"),
+        Flag("authentication-skip-lookup", Kind.BOOL, no_effect=_LOOKUP, moot=True),
+        Flag(
+            "authentication-tolerate-lookup-failure",
+            Kind.BOOL,
+            default=True,
+            no_effect=_LOOKUP,
+            moot=True,
+        ),
+        Flag("requestheader-allowed-names", Kind.LIST, no_effect=_PROXY),
+        Flag("requestheader-client-ca-file", Kind.STRING, no_effect=_PROXY),
+        Flag(
+            "requestheader-extra-headers-prefix",
+            Kind.LIST,
+            default=("x-remote-extra-",),
+            no_effect=_PROXY,
+        ),
+        Flag(
+            "requestheader-group-headers", Kind.LIST, default=("x-remote-group",), no_effect=_PROXY
+        ),
+        Flag("requestheader-uid-headers", Kind.LIST, no_effect=_PROXY),
+        Flag(
+            "requestheader-username-headers",
+            Kind.LIST,
+            default=("x-remote-user",),
+            no_effect=_PROXY,
+        ),
+        Flag("emulated-version", Kind.LIST, no_effect=_ONE_VERSION, moot=("1.36",)),
+        Flag("min-compatibility-version", Kind.LIST, no_effect=_ONE_VERSION, moot=("1.36",)),
+        Flag("allow-metric-labels", Kind.REPEATED, no_effect=_FEW_LABEL_VALUES),
+        Flag("allow-metric-labels-manifest", Kind.STRING, no_effect=_FEW_LABEL_VALUES),
+        Flag("show-hidden-metrics-for-version", Kind.STRING, no_effect="no metric is hidden"),
+        Flag(
+            "vmodule", Kind.STRING, no_effect="use -v, or raise it while running at /debug/flags/v"
         ),
         Flag(
             "log-flush-frequency",
             Kind.DURATION,
-            timedelta(seconds=5),
-            "Pause between two writes of the log.",
+            default=timedelta(seconds=5),
             no_effect=_ONE_STREAM,
         ),
+        Flag("log-text-split-stream", Kind.BOOL, no_effect=_ONE_STREAM, moot=False),
+        Flag("log-json-split-stream", Kind.BOOL, no_effect=_ONE_STREAM, moot=False),
+        Flag("log-text-info-buffer-size", Kind.STRING, no_effect=_ONE_STREAM, moot="0"),
+        Flag("log-json-info-buffer-size", Kind.STRING, no_effect=_ONE_STREAM, moot="0"),
         Flag(
-            "log-text-split-stream",
-            Kind.BOOL,
-            False,
-            "Two streams.",
-            no_effect=_ONE_STREAM,
-            moot=False,
-        ),
-        Flag(
-            "log-json-split-stream",
-            Kind.BOOL,
-            False,
-            "Two streams.",
-            no_effect=_ONE_STREAM,
-            moot=False,
-        ),
-        Flag(
-            "log-text-info-buffer-size",
+            "kube-api-content-type",
             Kind.STRING,
-            "",
-            "A buffer.",
-            no_effect=_ONE_STREAM,
-            moot="0",
+            default="application/vnd.kubernetes.protobuf",
+            path="clientConnection.contentType",
+            deprecated=True,
+            no_effect="requests are always JSON",
+            moot="application/json",
         ),
         Flag(
-            "log-json-info-buffer-size",
-            Kind.STRING,
-            "",
-            "A buffer.",
-            no_effect=_ONE_STREAM,
-            moot="0",
+            "contention-profiling",
+            Kind.BOOL,
+            default=True,
+            path="enableContentionProfiling",
+            deprecated=True,
+            no_effect="there are no locks to profile",
+            moot=False,
         ),
     ),
 )
@@ -496,4 +365,4 @@ GROUPS: Final = (
 )
 """In the order of the help: what most people need comes first."""
 
-FLAGS: Final = tuple(flag for group in GROUPS for flag in group.flags)
+FLAGS: Final = tuple(flag for group in (*GROUPS, IGNORED) for flag in group.flags)

@@ -8,20 +8,16 @@ same; the types check values and say what they should be.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from itertools import islice
 from typing import Any, Final
 
 import click
 
-from config import format_duration, parse_duration
-
-_TRUTH: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
-    ("0", "f", "F", "false", "FALSE", "False"), False
-)
-"""What Go's ParseBool accepts."""
+from config import GO_BOOLEANS, format_duration, parse_duration
 
 
 class Kind(Enum):
@@ -38,17 +34,29 @@ class Kind(Enum):
     REPEATED = "string..."
 
 
+_ZERO: Final = {
+    Kind.BOOL: False,
+    Kind.STRING: "",
+    Kind.INT: 0,
+    Kind.FLOAT: 0.0,
+    Kind.LIST: (),
+    Kind.REPEATED: (),
+}
+_INT32: Final = (-(2**31), 2**31 - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """One flag of `kubestow run`."""
 
     name: str
     kind: Kind
-    #: None for "not given" where no value means that.
-    default: Any
-    help: str
+    #: Empty for a flag without effect, whose reason is shown instead.
+    help: str = ""
+    #: None: the zero value of the kind.
+    default: Any = None
     #: Smallest and largest INT.
-    bounds: tuple[int, int] | None = None
+    bounds: tuple[int, int] = _INT32
     #: Place in KubeSchedulerConfiguration that an explicit value is written to.
     path: str = ""
     #: Upstream ignores the flag when --config is given.
@@ -65,16 +73,13 @@ class Flag:
         return self.name.replace("-", "_")
 
     def option(self) -> click.Option:
-        """The click option. It does not show itself: `GroupedCommand` does."""
+        """Build the click option. Its help is left to `GroupedCommand`."""
         names = [f"--{self.name}", self.parameter]
-        if self.short:
-            names.insert(0, self.short)
-        multiple = self.kind in (Kind.LIST, Kind.REPEATED)
         return click.Option(
-            names,
-            type=_value_type(self),
-            default=() if multiple and self.default is None else self.default,
-            multiple=multiple,
+            [self.short, *names] if self.short else names,
+            type=_Value(self),
+            default=_ZERO[self.kind] if self.default is None else self.default,
+            multiple=self.kind in (Kind.LIST, Kind.REPEATED),
             callback=_flatten if self.kind is Kind.LIST else None,
         )
 
@@ -83,10 +88,21 @@ class Flag:
         short = f"{self.short}, " if self.short else ""
         return f"{short}--{self.name} {self.kind.value}".rstrip()
 
+    def explanation(self) -> str:
+        """The text beside `usage` in the help."""
+        if self.no_effect:
+            return f"{self.no_effect}."
+        default = self.default_text()
+        notes = (
+            "Deprecated; ignored with --config." if self.deprecated else "",
+            f"(default {default})" if default else "",
+        )
+        return " ".join(filter(None, (self.help, *notes)))
+
     def default_text(self) -> str:
         """The default as Go prints it; empty where there is none worth printing."""
         match self.default:
-            case None | "" | () | False | 0:
+            case None:
                 return ""
             case timedelta() as duration:
                 return format_duration(duration)
@@ -107,94 +123,51 @@ class Group:
 
 
 class _Value(click.ParamType[Any]):
-    """Base: `invalid argument "x" for "--flag": reason`, Go's own wording up to the reason."""
+    """A value with errors in Go's wording: `invalid argument "x" for "--flag": reason`."""
 
-    def read(self, text: str) -> object:
-        """The value; ValueError says what it should have been."""
-        raise NotImplementedError
+    def __init__(self, flag: Flag) -> None:
+        self.name = flag.kind.value
+        self._flag = flag
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """Read a text; defaults come as what they are."""
+        """Read a text; a default has its type already."""
         if not isinstance(value, str):
             return value
         try:
-            return self.read(value)
+            return _read(self._flag, value)
         except ValueError as error:
-            flag = param.opts[-1] if param is not None else self.name
-            raise click.UsageError(
-                f'invalid argument "{value}" for "{flag}": {error}', ctx
-            ) from None
+            message = f'invalid argument "{value}" for "--{self._flag.name}": {error}'
+            raise click.UsageError(message, ctx) from None
 
 
-class BoolValue(_Value):
-    """`true`, `false` and what else Go takes for them."""
-
-    name = "bool"
-
-    def read(self, text: str) -> bool:
-        """See `_Value`."""
-        if text not in _TRUTH:
-            raise ValueError("must be true or false")
-        return _TRUTH[text]
-
-
-class IntValue(_Value):
-    """A whole number within bounds."""
-
-    name = "int"
-
-    def __init__(self, bounds: tuple[int, int] | None) -> None:
-        self._bounds = bounds or (-(2**31), 2**31 - 1)
-
-    def read(self, text: str) -> int:
-        """See `_Value`."""
-        try:
-            number = int(text)
-        except ValueError:
-            raise ValueError("must be a whole number") from None
-        low, high = self._bounds
-        if not low <= number <= high:
-            raise ValueError(f"must be between {low} and {high}, inclusive")
-        return number
-
-
-class FloatValue(_Value):
-    """A number."""
-
-    name = "float"
-
-    def read(self, text: str) -> float:
-        """See `_Value`."""
-        try:
-            return float(text)
-        except ValueError:
-            raise ValueError("must be a number") from None
-
-
-class DurationValue(_Value):
-    """`1m30s`."""
-
-    name = "duration"
-
-    def read(self, text: str) -> timedelta:
-        """See `_Value`."""
-        return parse_duration(text)
-
-
-def _value_type(flag: Flag) -> click.ParamType[Any]:
+def _read(flag: Flag, text: str) -> object:
+    """Read one value. ValueError names what the value must be."""
     match flag.kind:
         case Kind.BOOL:
-            return BoolValue()
+            if text not in GO_BOOLEANS:
+                raise ValueError("must be true or false")
+            return GO_BOOLEANS[text]
         case Kind.INT:
-            return IntValue(flag.bounds)
+            number = _number(int, text, "must be a whole number")
+            low, high = flag.bounds
+            if not low <= number <= high:
+                raise ValueError(f"must be between {low} and {high}, inclusive")
+            return number
         case Kind.FLOAT:
-            return FloatValue()
+            return _number(float, text, "must be a number")
         case Kind.DURATION:
-            return DurationValue()
+            return parse_duration(text)
         case _:
-            return click.STRING
+            return text
+
+
+def _number(kind: Callable[[str], float], text: str, problem: str) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(problem) from None
 
 
 def _flatten(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -204,8 +177,8 @@ def _flatten(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
 def go_arguments(arguments: Sequence[str], flags: Iterable[Flag]) -> list[str]:
     """Rewrite a command line of Go's flag package for click.
 
-    >>> leader = Flag("leader-elect", Kind.BOOL, True, "")
-    >>> level = Flag("v", Kind.INT, 0, "", short="-v")
+    >>> leader = Flag("leader-elect", Kind.BOOL)
+    >>> level = Flag("v", Kind.INT, short="-v")
     >>> go_arguments(["--leader_elect", "-v=2", "x"], [leader, level])
     ['--leader-elect=true', '--v=2', 'x']
     """
@@ -217,7 +190,7 @@ def go_arguments(arguments: Sequence[str], flags: Iterable[Flag]) -> list[str]:
         if argument == "--":
             return [*rewritten, argument, *rest]
         name, equals, value = argument.partition("=")
-        name = shorts[name].name.join(("--", "")) if name in shorts else name.replace("_", "-")
+        name = f"--{shorts[name].name}" if name in shorts else name.replace("_", "-")
         flag = known.get(name)
         if not argument.startswith("-") or flag is None:
             rewritten.append(argument)
@@ -227,24 +200,27 @@ def go_arguments(arguments: Sequence[str], flags: Iterable[Flag]) -> list[str]:
             rewritten.append(f"{name}=true")
         else:
             # Whatever follows is the value, even if it looks like a flag.
-            rewritten += [name, *_next(rest)]
+            rewritten += [name, *islice(rest, 1)]
     return rewritten
 
 
-def _next(rest: Iterable[str]) -> Collection[str]:
-    for argument in rest:
-        return (argument,)
-    return ()
+_GLOBAL: Final = (
+    ("--version", "Show the version and exit; --version=raw shows all about it."),
+    ("-h, --help", "Show this text and exit."),
+)
 
 
 class GroupedCommand(click.Command):
     """A command whose flags are tables: read as Go does, shown under headings."""
 
-    def __init__(self, *, groups: Sequence[Group], examples: str, **settings: Any) -> None:
+    def __init__(
+        self, *, groups: Sequence[Group], ignored: Group, examples: str, **settings: Any
+    ) -> None:
         self.groups = tuple(groups)
+        self.ignored = ignored
         self.examples = examples
-        flags = [flag for group in self.groups for flag in group.flags]
-        settings.setdefault("params", []).extend(flag.option() for flag in flags)
+        self.flags = tuple(flag for group in (*groups, ignored) for flag in group.flags)
+        settings.setdefault("params", []).extend(flag.option() for flag in self.flags)
         context = {
             "allow_extra_args": True,
             "help_option_names": ["-h", "--help"],
@@ -252,18 +228,13 @@ class GroupedCommand(click.Command):
         }
         super().__init__(context_settings=context, **settings)
 
-    @property
-    def flags(self) -> tuple[Flag, ...]:
-        """All flags."""
-        return tuple(flag for group in self.groups for flag in group.flags)
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, and refuse what is no flag."""
+        """Parse, and reject positional arguments."""
         rest = super().parse_args(ctx, go_arguments(args, self.flags))
         if rest and not ctx.resilient_parsing:
             shown = " ".join(f'"{argument}"' for argument in rest)
             hint = ""
-            if rest[0] in _TRUTH:
+            if rest[0] in GO_BOOLEANS:
                 hint = f"; a boolean flag takes its value after =, as in --leader-elect={rest[0]}"
             raise click.UsageError(
                 f'"{ctx.command_path}" does not take any arguments, got [{shown}]{hint}', ctx
@@ -271,36 +242,18 @@ class GroupedCommand(click.Command):
         return rest
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """No arguments."""
+        """Return the usage line without arguments."""
         return ["[FLAGS]"]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples, then the flags under their headings, those without effect last."""
+        """Write examples, then the flags under their headings, those without effect last."""
         with formatter.section("Examples"):
             for line in self.examples.strip().splitlines():
                 formatter.write_text(line)
-        for group in self.groups:
-            shown = [(flag.usage(), _explained(flag)) for flag in group.flags if not flag.no_effect]
-            with formatter.section(group.title):
-                formatter.write_dl(shown)
-        with formatter.section("Global"):
-            formatter.write_dl(
-                [
-                    ("--version", "Show the version and exit; --version=raw shows all about it."),
-                    ("-h, --help", "Show this text and exit."),
-                ]
-            )
-        with formatter.section("Accepted for the sake of kube-scheduler, without effect"):
-            formatter.write_dl(
-                [(each.usage(), f"{each.no_effect}.") for each in self.flags if each.no_effect]
-            )
+        for title, rows in (*map(_rows, self.groups), ("Global", _GLOBAL), _rows(self.ignored)):
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
-def _explained(flag: Flag) -> str:
-    parts = [flag.help]
-    if flag.deprecated:
-        parts.append("Deprecated; ignored with --config.")
-    default = flag.default_text()
-    if default:
-        parts.append(f"(default {default})")
-    return " ".join(parts)
+def _rows(group: Group) -> tuple[str, Sequence[tuple[str, str]]]:
+    return group.title, [(flag.usage(), flag.explanation()) for flag in group.flags]

@@ -16,7 +16,7 @@ import click
 
 from config import FeatureGates, format_duration, to_data, to_yaml
 from scheduler.cli.component_gates import OTHER_COMPONENTS
-from scheduler.cli.flags import FLAGS, GROUPS
+from scheduler.cli.flags import FLAGS, GROUPS, IGNORED
 from scheduler.cli.go_flags import GroupedCommand
 from scheduler.cli.import_without import import_without
 from scheduler.cli.version import version_option
@@ -74,6 +74,7 @@ command = GroupedCommand(
     short_help="Run the scheduler.",
     examples=EXAMPLES,
     groups=GROUPS,
+    ignored=IGNORED,
     callback=_run,
     params=[version_option()],
 )
