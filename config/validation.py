@@ -8,7 +8,7 @@ Nothing is changed here.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -22,6 +22,7 @@ from config.types import (
     ExtenderTLSConfig,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
+    KubestowConfiguration,
     LeaderElectionConfiguration,
     NodeProvisioningBridgeConfiguration,
     Plugins,
@@ -39,15 +40,16 @@ from scheduler.framework.field_errors import (
 
 REPLACE_FLAG: Final = "--replace-default-scheduler"
 
-SHORTEST_WATCHDOG: Final = timedelta(seconds=1)
+MIN_WATCHDOG_TIMEOUT: Final = timedelta(seconds=1)
 """The heartbeat comes ten times a second; a busy machine may well lose some."""
 
 MAX_CYCLE_BUDGET_FACTOR: Final = 4
 """How many times `cycleTimeBudget` a cycle may get after others like it used theirs up."""
 
-_CLASSIC_POINTS: Final = tuple(
+_CLASSIC_POINTS: Final = [
     point for point in POINTS if point not in {"multiPoint", "placementGenerate", "placementScore"}
-)
+]
+"""The extension points at which removed plugins are reported."""
 
 
 def validate_header(api_version: object, kind: object, errors: FieldErrors) -> None:
@@ -70,7 +72,8 @@ def validate(configuration: KubeSchedulerConfiguration, errors: FieldErrors) -> 
     """Check everything but plugins and their arguments."""
     _check_top_level(configuration, errors)
     _check_leader_election(configuration.leader_election, errors)
-    _check_kubestow(configuration, errors)
+    _check_kubestow(configuration.kubestow, errors)
+    _check_bind_timeout(configuration.kubestow.bind_timeout, configuration.leader_election, errors)
     for index, profile in enumerate(configuration.profiles):
         _check_profile(profile, item("profiles", index), errors)
     _check_scheduler_names(configuration.profiles, errors)
@@ -98,138 +101,123 @@ def refuse_upstream_names(configuration: KubeSchedulerConfiguration, errors: Fie
 _TAKE_ITS_PLACE: Final = f"start with {REPLACE_FLAG} if kubestow is to take its place"
 
 
+def _reject(errors: FieldErrors, path: str, value: object, detail: str) -> None:
+    """Report a value that is well-formed and wrong; durations are shown as Go prints them."""
+    shown = format_duration(value) if isinstance(value, timedelta) else value
+    errors.add(path, invalid(shown, detail))
+
+
+def _check_positive(
+    errors: FieldErrors, path: str, durations: Mapping[str, timedelta | None]
+) -> None:
+    for key, value in durations.items():
+        if value is not None and value <= timedelta():
+            _reject(errors, child(path, key), value, "must be greater than zero")
+
+
 def _check_top_level(configuration: KubeSchedulerConfiguration, errors: FieldErrors) -> None:
-    if configuration.parallelism <= 0:
-        errors.add(
-            "parallelism",
-            invalid(configuration.parallelism, "should be an integer value greater than zero"),
-        )
-    if configuration.client_connection.burst < 0:
-        errors.add(
-            "clientConnection.burst",
-            invalid(configuration.client_connection.burst, "must be non-negative"),
-        )
+    parallelism = configuration.parallelism
+    if parallelism <= 0:
+        detail = "should be an integer value greater than zero"
+        _reject(errors, "parallelism", parallelism, detail)
+    burst = configuration.client_connection.burst
+    if burst < 0:
+        _reject(errors, "clientConnection.burst", burst, "must be non-negative")
     _check_percentage(
         configuration.percentage_of_nodes_to_score, "percentageOfNodesToScore", errors
     )
-    initial = configuration.pod_initial_backoff_seconds
+    initial, longest = (
+        configuration.pod_initial_backoff_seconds,
+        configuration.pod_max_backoff_seconds,
+    )
     if initial <= 0:
-        errors.add("podInitialBackoffSeconds", invalid(initial, "must be greater than 0"))
-    if configuration.pod_max_backoff_seconds < initial:
-        errors.add(
-            "podMaxBackoffSeconds",
-            invalid(
-                configuration.pod_max_backoff_seconds,
-                "must be greater than or equal to PodInitialBackoffSeconds",
-            ),
-        )
+        _reject(errors, "podInitialBackoffSeconds", initial, "must be greater than 0")
+    if longest < initial:
+        detail = "must be greater than or equal to PodInitialBackoffSeconds"
+        _reject(errors, "podMaxBackoffSeconds", longest, detail)
 
 
 def _check_percentage(value: int | None, path: str, errors: FieldErrors) -> None:
     if value is not None and not 0 <= value <= 100:
-        errors.add(path, invalid(value, "not in valid range [0-100]"))
+        _reject(errors, path, value, "not in valid range [0-100]")
 
 
 def _check_leader_election(election: LeaderElectionConfiguration, errors: FieldErrors) -> None:
     if not election.leader_elect:
         return
-    for key, value in (
-        ("leaseDuration", election.lease_duration),
-        ("renewDeadline", election.renew_deadline),
-        ("retryPeriod", election.retry_period),
-    ):
-        if value <= timedelta():
-            errors.add(
-                f"leaderElection.{key}",
-                invalid(format_duration(value), "must be greater than zero"),
-            )
+    durations = {
+        "leaseDuration": election.lease_duration,
+        "renewDeadline": election.renew_deadline,
+        "retryPeriod": election.retry_period,
+    }
+    _check_positive(errors, "leaderElection", durations)
     if election.lease_duration <= election.renew_deadline:
-        errors.add(
-            "leaderElection.leaseDuration",
-            invalid(
-                format_duration(election.lease_duration), "must be greater than `RenewDeadline`"
-            ),
-        )
+        detail = "must be greater than `RenewDeadline`"
+        _reject(errors, "leaderElection.leaseDuration", election.lease_duration, detail)
     if election.resource_lock != "leases":
-        errors.add(
-            "leaderElection.resourceLock",
-            invalid(election.resource_lock, 'resourceLock value must be "leases"'),
-        )
+        detail = 'resourceLock value must be "leases"'
+        _reject(errors, "leaderElection.resourceLock", election.resource_lock, detail)
 
 
-def _check_kubestow(configuration: KubeSchedulerConfiguration, errors: FieldErrors) -> None:
-    options, election = configuration.kubestow, configuration.leader_election
-    timeout = options.bind_timeout
-    for key, value in (
-        ("bindTimeout", timeout),
-        ("watchIdleTimeout", options.watch_idle_timeout),
-        ("timeBasedHintPeriod", options.time_based_hint_period),
-        ("pluginTimeBudget", options.plugin_time_budget),
-        ("schedulingTimeSlice", options.scheduling_time_slice),
-    ):
-        if value is not None and value <= timedelta():
-            errors.add(
-                f"kubestow.{key}", invalid(format_duration(value), "must be greater than zero")
-            )
-    if options.watchdog_timeout < SHORTEST_WATCHDOG:
-        errors.add(
-            "kubestow.watchdogTimeout",
-            invalid(
-                format_duration(options.watchdog_timeout),
-                f"must be {format_duration(SHORTEST_WATCHDOG)} or more",
-            ),
+def _check_kubestow(options: KubestowConfiguration, errors: FieldErrors) -> None:
+    durations = {
+        "bindTimeout": options.bind_timeout,
+        "watchIdleTimeout": options.watch_idle_timeout,
+        "timeBasedHintPeriod": options.time_based_hint_period,
+        "pluginTimeBudget": options.plugin_time_budget,
+        "schedulingTimeSlice": options.scheduling_time_slice,
+    }
+    _check_positive(errors, "kubestow", durations)
+    watchdog, budget = options.watchdog_timeout, options.cycle_time_budget
+    if watchdog < MIN_WATCHDOG_TIMEOUT:
+        detail = f"must be {format_duration(MIN_WATCHDOG_TIMEOUT)} or more"
+        _reject(errors, "kubestow.watchdogTimeout", watchdog, detail)
+    elif budget * MAX_CYCLE_BUDGET_FACTOR >= watchdog:
+        detail = (
+            "must be less than a quarter of kubestow.watchdogTimeout "
+            f"({format_duration(watchdog)}): after overruns a cycle may use four times the budget, "
+            "and a leader whose event loop makes no progress for longer gives way"
         )
-    elif options.cycle_time_budget * MAX_CYCLE_BUDGET_FACTOR >= options.watchdog_timeout:
-        errors.add(
-            "kubestow.cycleTimeBudget",
-            invalid(
-                format_duration(options.cycle_time_budget),
-                "must be less than a quarter of kubestow.watchdogTimeout "
-                f"({format_duration(options.watchdog_timeout)}): after overruns a cycle may use "
-                "four times the budget, and a leader whose event loop makes no progress for longer "
-                "gives way",
-            ),
-        )
+        _reject(errors, "kubestow.cycleTimeBudget", budget, detail)
     for key, value in (
         ("statusPatchDelay", options.status_patch_delay),
-        ("cycleTimeBudget", options.cycle_time_budget),
+        ("cycleTimeBudget", budget),
     ):
         if value < timedelta():
-            errors.add(f"kubestow.{key}", invalid(format_duration(value), "must be non-negative"))
+            _reject(errors, f"kubestow.{key}", value, "must be non-negative")
     _check_bridge(options.node_provisioning_bridge, errors)
-    # Without a lease that can run out there is nobody who could bind at the same time.
-    if not election.leader_elect or election.lease_duration <= election.renew_deadline:
-        return
-    if timeout is not None and timeout + election.renew_deadline >= election.lease_duration:
-        margin = election.lease_duration - election.renew_deadline
-        errors.add(
-            "kubestow.bindTimeout",
-            invalid(
-                format_duration(timeout),
-                "bindTimeout plus leaderElection.renewDeadline must be less than "
-                f"leaderElection.leaseDuration: use less than {format_duration(margin)} here, or a "
-                "longer lease",
-            ),
-        )
 
 
 def _check_bridge(bridge: NodeProvisioningBridgeConfiguration, errors: FieldErrors) -> None:
     path = "kubestow.nodeProvisioningBridge"
-    for key, duration in (
-        ("suspectWindow", bridge.suspect_window),
-        ("provisioningDeadline", bridge.provisioning_deadline),
-    ):
-        if duration is not None and duration <= timedelta():
-            errors.add(
-                child(path, key), invalid(format_duration(duration), "must be greater than zero")
-            )
+    durations = {
+        "suspectWindow": bridge.suspect_window,
+        "provisioningDeadline": bridge.provisioning_deadline,
+    }
+    _check_positive(errors, path, durations)
     for key, name in (
         ("clusterAutoscalerNamespace", bridge.cluster_autoscaler_namespace),
         ("clusterAutoscalerConfigMap", bridge.cluster_autoscaler_config_map),
     ):
         if not is_object_name(name):
             detail = "must be the name of an object: lower case letters, digits, '-' and '.'"
-            errors.add(child(path, key), invalid(name, detail))
+            _reject(errors, child(path, key), name, detail)
+
+
+def _check_bind_timeout(
+    timeout: timedelta | None, election: LeaderElectionConfiguration, errors: FieldErrors
+) -> None:
+    """Check that no bind of an old leader can arrive after a new one has taken over."""
+    margin = election.lease_duration - election.renew_deadline
+    if timeout is None or not election.leader_elect or margin <= timedelta():
+        return
+    if timeout >= margin:
+        detail = (
+            "bindTimeout plus leaderElection.renewDeadline must be less than "
+            f"leaderElection.leaseDuration: use less than {format_duration(margin)} here, or a "
+            "longer lease"
+        )
+        _reject(errors, "kubestow.bindTimeout", timeout, detail)
 
 
 # -- profiles -------------------------------------------------------------------------------------
@@ -247,7 +235,7 @@ def _check_profile(profile: KubeSchedulerProfile, path: str, errors: FieldErrors
         elif entry.name in names:
             errors.add(below, f"{duplicate(entry.name)}: repeated config for plugin {entry.name}")
         elif entry.name in upstream.REMOVED_PLUGINS:
-            errors.add(below, invalid(entry.name, _REMOVED))
+            _reject(errors, below, entry.name, _REMOVED)
         names.add(entry.name)
     plugins = profile.plugins or Plugins()
     for point in _CLASSIC_POINTS:
@@ -255,7 +243,7 @@ def _check_profile(profile: KubeSchedulerProfile, path: str, errors: FieldErrors
         for index, reference in enumerate(enabled):
             if reference.name in upstream.REMOVED_PLUGINS:
                 below = f"{path}.plugins.{point}.enabled[{index}].name"
-                errors.add(below, invalid(reference.name, _REMOVED))
+                _reject(errors, below, reference.name, _REMOVED)
 
 
 _REMOVED: Final = f'was invalid in version "v1" ({KIND} is version "{API_VERSION}")'
@@ -284,10 +272,8 @@ def _check_queue_sort(profiles: tuple[KubeSchedulerProfile, ...], errors: FieldE
     for index, one in enumerate(sets[1:], start=1):
         if one != sets[0]:
             names = [reference.name for reference in one.enabled]
-            errors.add(
-                f"profiles[{index}].plugins.queueSort",
-                invalid(names, "must be the same for all profiles"),
-            )
+            path = f"profiles[{index}].plugins.queueSort"
+            _reject(errors, path, names, "must be the same for all profiles")
 
 
 # -- extenders ------------------------------------------------------------------------------------
@@ -299,29 +285,21 @@ def _check_extenders(extenders: tuple[Extender, ...], errors: FieldErrors) -> No
     for index, extender in enumerate(extenders):
         path = item("extenders", index)
         if extender.prioritize_verb and extender.weight <= 0:
-            errors.add(
-                child(path, "weight"),
-                invalid(extender.weight, "must have a positive weight applied to it"),
-            )
+            detail = "must have a positive weight applied to it"
+            _reject(errors, child(path, "weight"), extender.weight, detail)
         binders += bool(extender.bind_verb)
         _check_tls(extender.tls_config or ExtenderTLSConfig(), child(path, "tlsConfig"), errors)
         for position, resource in enumerate(extender.managed_resources):
             below = child(item(child(path, "managedResources"), position), "name")
             for message in extended_resource_problems(resource.name):
-                errors.add(below, invalid(resource.name, message))
+                _reject(errors, below, resource.name, message)
             if resource.name in resources:
-                errors.add(
-                    below, invalid(resource.name, "duplicate extender managed resource name")
-                )
+                detail = "duplicate extender managed resource name"
+                _reject(errors, below, resource.name, detail)
             resources.add(resource.name)
     if binders > 1:
-        errors.add(
-            "extenders",
-            invalid(
-                f"found {binders} extenders implementing bind",
-                "only one extender can implement bind",
-            ),
-        )
+        found = f"found {binders} extenders implementing bind"
+        _reject(errors, "extenders", found, "only one extender can implement bind")
 
 
 def _check_tls(tls: ExtenderTLSConfig, path: str, errors: FieldErrors) -> None:
