@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from config import GATES, Configuration, FeatureGates, to_data, to_yaml, upstream_form
 from scheduler.api.redaction import redact
 from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
 from scheduler.cli.run import split_feature_gates
+from scheduler.cli.tables import WHOLE, listing, put, wide_console
 from scheduler.framework.status import ConfigurationError
 from scheduler.service.options import RunOptions, read_configuration
 
@@ -102,14 +101,12 @@ def show(file: str | None, *, upstream: bool, show_secrets: bool, **values: Any)
 @command.command("gates")
 def gates() -> None:
     """List the feature gates, their stage and default."""
-    table = Table(
-        "GATE", "STAGE", "DEFAULT", "NEEDS", box=None, pad_edge=False, header_style="bold"
-    )
+    rows = []
     for gate in sorted(GATES.values(), key=lambda each: each.name):
         default = str(gate.default).lower() + (" (locked)" if gate.locked else "")
-        table.add_row(gate.name, gate.stage.value, default, ", ".join(gate.requires))
-    # Wide enough for the longest row, so that a pipe gets one gate on each line.
-    Console(width=max(Console().width, 120)).print(table)
+        rows.append((gate.name, gate.stage.value, default, ", ".join(gate.requires)))
+    columns = dict.fromkeys(("GATE", "STAGE", "DEFAULT", "NEEDS"), WHOLE)
+    put(wide_console(), listing(columns, rows))
 
 
 def _read(

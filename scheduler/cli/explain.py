@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.pod_format import decoded, held_by, next_try, one_line, span, woken_by
 from scheduler.cli.reporting import counted
-from scheduler.cli.tables import put, wide_console
+from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, listing, put, wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,6 +41,7 @@ In the pod, as its service account:
       kubestow explain default/web-0 --insecure-skip-tls-verify
 """
 
+_SCORE: Final = {"justify": "right", "overflow": "fold"}
 _RESOLVABLE: Final = {
     "Unschedulable": "might help",
     "UnschedulableAndUnresolvable": "cannot help",
@@ -80,20 +82,15 @@ def command(
     if output == "json":
         click.echo(body, nl=False)
         return
-    from scheduler.cli.pod_format import STANDS_BY, decoded
     from scheduler.service.pod_pages import ExplainPage
 
     page: ExplainPage = decoded(body, ExplainPage)
-    if not page.leading:
-        click.echo(f"note: {STANDS_BY}", err=True)
     show(page.pod, wide_console())
 
 
 def show(pod: PodExplanation, console: Console) -> None:
     """Print an explanation."""
     from rich.text import Text
-
-    from scheduler.cli.pod_format import one_line
 
     title = Text(f"{pod.namespace}/{pod.name}", "bold")
     details = f"  {pod.state}, profile {pod.profile}, priority {pod.priority}, uid {pod.uid}"
@@ -109,8 +106,6 @@ def show(pod: PodExplanation, console: Console) -> None:
 def _facts(view: PodView, now: float) -> Table:
     from rich.table import Table
     from rich.text import Text
-
-    from scheduler.cli.pod_format import held_by, next_try, one_line, span, woken_by
 
     place = view.place if not view.position else f"{view.place}, {view.position} before it"
     attempts = counted(view.attempts, "attempt")
@@ -132,8 +127,6 @@ def _facts(view: PodView, now: float) -> Table:
 
 
 def _show_nodes(console: Console, nodes: Examination) -> None:
-    from scheduler.cli.pod_format import one_line
-
     if nodes.error:
         _heading(console, "An attempt would end with an error")
         console.print(one_line(nodes.error), markup=False)
@@ -161,45 +154,33 @@ def _heading(console: Console, text: str) -> None:
 
 
 def _rejections(rejections: tuple[Rejection, ...], *, piped: bool) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    from scheduler.cli.pod_format import one_line
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("NODES", justify="right", no_wrap=True)
-    table.add_column("PLUGIN", overflow="fold")
-    table.add_column("REASONS", overflow="fold")
-    table.add_column("PREEMPTION", no_wrap=True)
-    table.add_column("SUCH AS", no_wrap=True, overflow="ellipsis")
+    columns = {
+        "NODES": NUMBER,
+        "PLUGIN": FOLDED,
+        "REASONS": FOLDED,
+        "PREEMPTION": WHOLE,
+        "SUCH AS": {"no_wrap": True, "overflow": "ellipsis"},
+    }
+    rows = []
     for each in rejections:
         reasons = one_line("; ".join(each.reasons))
         if each.only_nominated:
             reasons += " (counting pods nominated to the node)"
         more = ("...",) if each.examples and each.nodes > len(each.examples) else ()
-        table.add_row(
-            str(each.nodes),
-            Text(each.plugin),
-            Text(reasons),
-            _RESOLVABLE.get(each.status, each.status),
-            Text((", " if piped else "\n").join((*each.examples, *more))),
-        )
-    return table
+        examples = (", " if piped else "\n").join((*each.examples, *more))
+        preemption = _RESOLVABLE.get(each.status, each.status)
+        rows.append((str(each.nodes), each.plugin, reasons, preemption, examples))
+    return listing(columns, rows)
 
 
 def _scores(nodes: Examination, *, piped: bool) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("NODE", overflow="fold")
-    table.add_column("TOTAL", justify="right", no_wrap=True)
-    for plugin, weight in nodes.weights.items():
-        heading = f"{plugin} x{weight}" if piped else f"{_broken(plugin)}\nx{weight}"
-        table.add_column(Text(heading), justify="right", overflow="fold")
-    for each in nodes.best:
-        table.add_row(Text(each.node), str(each.total), *_score_cells(each, nodes.weights))
-    return table
+    headings = [
+        f"{plugin} x{weight}" if piped else f"{_broken(plugin)}\nx{weight}"
+        for plugin, weight in nodes.weights.items()
+    ]
+    scores = dict.fromkeys(headings, _SCORE)
+    rows = [(each.node, str(each.total), *_score_cells(each, nodes.weights)) for each in nodes.best]
+    return listing({"NODE": FOLDED, "TOTAL": NUMBER} | scores, rows)
 
 
 def _score_cells(node: NodeScore, weights: dict[str, int]) -> list[str]:

@@ -5,12 +5,13 @@ Texts only; from the records of `/debug/queue` and `/debug/explain`.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from scheduler.queue import PodView, QueueState
+if TYPE_CHECKING:
+    from scheduler.queue import PodView
 
 STANDS_BY: Final = (
     "this replica stands by: it schedules nothing, and its queue is not the leader's. The leader "
@@ -23,19 +24,22 @@ NOT_UNDERSTOOD: Final = (
 
 
 def decoded(body: bytes, kind: type[Any]) -> Any:
-    """The record of a page.
+    """Decode a page into its record, and note on standard error a replica that does not lead.
 
     Raises:
-        click.ClickException: it is none.
+        click.ClickException: the body is no such record.
     """
     try:
-        return msgspec.json.decode(body, type=kind)
+        page = msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
         raise click.ClickException(NOT_UNDERSTOOD.format(error=error)) from error
+    if not page.leading:
+        click.echo(f"note: {STANDS_BY}", err=True)
+    return page
 
 
 def one_line(text: str) -> str:
-    r"""A message of a plugin as it may be shown: in one line, without terminal controls.
+    r"""Put a message of a plugin into one line, without terminal controls.
 
     >>> one_line("0/3 nodes:\n  \x1b[31mred")
     '0/3 nodes: ?[31mred'
@@ -45,7 +49,7 @@ def one_line(text: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time, to be read at a glance.
+    """Write a length of time with its two largest units.
 
     >>> span(0.2), span(59.6), span(61), span(7260), span(200_000)
     ('0s', '1m', '1m1s', '2h1m', '2d7h')
@@ -59,17 +63,18 @@ def span(seconds: float) -> str:
     return "".join(f"{number}{unit}" for number, unit in parts[:2] if number) or "0s"
 
 
+_NEXT_TRY: Final = {
+    "gated": "when the gate opens",
+    "unschedulable": "after an event",
+    "in-flight": "now",
+}
+
+
 def next_try(view: PodView, now: float) -> str:
     """Return the time of the next attempt."""
     if view.next_retry is not None:
         return f"in {span(view.next_retry - now)}: {view.next_retry_reason}"
-    if view.place is QueueState.GATED:
-        return "when the gate opens"
-    if view.place is QueueState.UNSCHEDULABLE:
-        return "after an event"
-    if view.place is QueueState.IN_FLIGHT:
-        return "now"
-    return view.next_retry_reason
+    return _NEXT_TRY.get(view.place, view.next_retry_reason)
 
 
 def held_by(view: PodView) -> str:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
-from scheduler.cli.tables import cut, put, wide_console
+from scheduler.cli.pod_format import decoded, held_by, next_try, one_line, woken_by
+from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, cut, listing, put, wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     from scheduler.queue import PodView
     from scheduler.service.pod_pages import QueuePage
@@ -69,12 +68,9 @@ def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: st
     if output == "json":
         click.echo(body, nl=False)
         return
-    from scheduler.cli.pod_format import STANDS_BY, decoded
     from scheduler.service.pod_pages import QueuePage
 
     page: QueuePage = decoded(body, QueuePage)
-    if not page.leading:
-        click.echo(f"note: {STANDS_BY}", err=True)
     wide = output == "wide"
     show(page, wide_console(endless=wide), wide=wide)
 
@@ -86,14 +82,25 @@ def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
         where = f" in namespace {page.namespace}" if page.namespace else ""
         console.print(f"no pod waits{where}", markup=False)
         return
-    piped = not console.is_terminal
     # Many pods wait for the same reason: on a terminal the reason is shown once, below.
-    reasons = {} if piped or wide else _reasons(page)
-    put(console, _table(page, reasons, None if wide else PIPED_MESSAGE))
+    reasons = _reasons(page) if console.is_terminal and not wide else {}
+    limit = None if wide else PIPED_MESSAGE
+    put(console, listing(_COLUMNS, (_cells(view, page.now, reasons, limit) for view in page.pods)))
     if reasons:
-        put(console, _legend(page, reasons))
+        put(console, listing({"": WHOLE, "PODS": NUMBER, "WHY": FOLDED}, _legend(page, reasons)))
     for line in _left_out(page):
         console.print(line, markup=False)
+
+
+_COLUMNS: Final = {
+    "PLACE": WHOLE,
+    "#": NUMBER,
+    "POD": FOLDED,
+    "TRIES": NUMBER,
+    "NEXT TRY": FOLDED,
+    "HELD BY": FOLDED,
+    "LAST EVENT": FOLDED,
+}
 
 
 def counts(page: QueuePage) -> str:
@@ -108,9 +115,7 @@ def counts(page: QueuePage) -> str:
 
 
 def _reasons(page: QueuePage) -> dict[str, int]:
-    """Every distinct message, numbered as it first occurs."""
-    from scheduler.cli.pod_format import one_line
-
+    """Number every distinct message as it first occurs."""
     messages = dict.fromkeys(one_line(view.message) for view in page.pods if view.message)
     return {message: number for number, message in enumerate(messages, 1)}
 
@@ -119,60 +124,29 @@ PIPED_MESSAGE: Final = 80
 """Characters of a message on the one line that a pod has in a pipe; `-o wide` shows all."""
 
 
-def _table(page: QueuePage, reasons: dict[str, int], most: int | None) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("PLACE", no_wrap=True)
-    table.add_column("#", justify="right", no_wrap=True)
-    table.add_column("POD", overflow="fold")
-    table.add_column("TRIES", justify="right", no_wrap=True)
-    table.add_column("NEXT TRY", overflow="fold")
-    table.add_column("HELD BY", overflow="fold")
-    table.add_column("LAST EVENT", overflow="fold")
-    for view in page.pods:
-        table.add_row(*_cells(view, page.now, reasons, most))
-    return table
-
-
 def _cells(
-    view: PodView, now: float, reasons: dict[str, int], most: int | None
-) -> tuple[str | Text, ...]:
-    from rich.text import Text
-
-    from scheduler.cli.pod_format import held_by, next_try, one_line, woken_by
-
+    view: PodView, now: float, reasons: dict[str, int], limit: int | None
+) -> tuple[Cell, ...]:
     held, message = held_by(view), one_line(view.message)
     if message in reasons:
         held = f"{held} [{reasons[message]}]".strip()
     elif message:
-        message = message if most is None else cut(message, most)
+        message = message if limit is None else cut(message, limit)
         held = f"{held}: {message}" if held else message
     return (
-        Text(view.place, _STYLES.get(view.place, "")),
+        (view.place, _STYLES.get(view.place, "")),
         "" if view.position is None else str(view.position),
-        Text(f"{view.namespace}/{view.name}"),
+        f"{view.namespace}/{view.name}",
         str(view.attempts),
-        Text(next_try(view, now)),
-        Text(held),
-        Text(woken_by(view)),
+        next_try(view, now),
+        held,
+        woken_by(view),
     )
 
 
-def _legend(page: QueuePage, reasons: dict[str, int]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    from scheduler.cli.pod_format import one_line
-
-    counts = Counter(one_line(view.message) for view in page.pods)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("", no_wrap=True)
-    table.add_column("PODS", justify="right", no_wrap=True)
-    table.add_column("WHY", overflow="fold")
-    for message, number in reasons.items():
-        table.add_row(Text(f"[{number}]"), str(counts[message]), Text(message))
-    return table
+def _legend(page: QueuePage, reasons: dict[str, int]) -> list[tuple[Cell, ...]]:
+    pods = Counter(one_line(view.message) for view in page.pods)
+    return [(f"[{number}]", str(pods[message]), message) for message, number in reasons.items()]
 
 
 _STYLES: Final = {
@@ -186,9 +160,7 @@ _STYLES: Final = {
 
 def _left_out(page: QueuePage) -> list[str]:
     """Return the number of pods beyond the limit; unknown for a single namespace."""
-    shown: dict[str, int] = {}
-    for view in page.pods:
-        shown[view.place] = shown.get(view.place, 0) + 1
+    shown = Counter(str(view.place) for view in page.pods)
     if page.namespace:
         full = [place for place, number in shown.items() if number == page.limit]
         return [f"there may be more in: {', '.join(full)} (--limit)"] if full else []
@@ -201,8 +173,6 @@ def _left_out(page: QueuePage) -> list[str]:
         "in-flight": numbers.in_flight,
     }
     missing = [
-        f"{total - shown.get(place, 0)} {place}"
-        for place, total in totals.items()
-        if total > shown.get(place, 0)
+        f"{total - shown[place]} {place}" for place, total in totals.items() if total > shown[place]
     ]
     return [f"not shown: {', '.join(missing)} (--limit)"] if missing else []

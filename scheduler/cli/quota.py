@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.cli.cluster import Cluster, JsonObject, Objects, cluster_options
+from scheduler.cli.cluster import Cluster, JsonObject, cluster_options
 from scheduler.cli.reporting import counted
-from scheduler.cli.tables import put, wide_console
+from scheduler.cli.tables import FOLDED, NUMBER, Cell, listing, put, wide_console
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from scheduler.cli.quota_limits import Limits, Row
-
-QUOTAS: Final = "resourcequotas"
-ENFORCED: Final = "enforced"
+    from scheduler.cli.quota_limits import Row
+    from scheduler.client.rest import ApiClient
 
 HELP: Final = """\
 Deferred quota: limits on compute that count when a pod is scheduled, not when it is created.
@@ -63,6 +59,11 @@ On an API server that does not implement the KEP gated pods are charged at creat
 refused over the limit. `--back` goes the other way.
 """
 
+_CHARGED_AT_CREATION: Final = (
+    "On an API server without KEP-5465 gated pods are then charged at creation, and refused over "
+    "the limit;\nset quotaMode: Native for the scheduler when it has it."
+)
+
 _FLAGS: Final = (
     ("--cpu", "requests.cpu"),
     ("--memory", "requests.memory"),
@@ -75,7 +76,7 @@ _FLAGS: Final = (
 
 @click.group("quota", help=HELP, short_help="Quotas enforced when pods are scheduled.")
 def command() -> None:
-    """Group of the commands below."""
+    """Hold the commands below."""
 
 
 _namespace = click.option("--namespace", "-n", default="default", show_default=True)
@@ -136,23 +137,22 @@ def set_(  # noqa: PLR0913 - one for each option
     **amounts: str | None,
 ) -> None:
     """Set limits."""
+    from scheduler.cli import quota_requests
     from scheduler.cli.quota_limits import LimitError, manifest, read
 
-    wanted = {key: amounts[flag.lstrip("-").replace("-", "_")] for flag, key in _FLAGS}
-    named = {key: text for key, text in wanted.items() if text is not None}
-    named |= {f"requests.{each}": amount for each, amount in _pairs(devices, "--gpu")}
-    named |= {f"requests.hugepages-{each}": text for each, text in _pairs(hugepages, "--hugepages")}
-    if not named:
-        raise click.UsageError("nothing to set: give at least one limit, such as --cpu 10")
     called = name or f"{namespace}-deferred"
+
+    async def write(client: ApiClient) -> tuple[JsonObject, bool]:
+        if guard:
+            await quota_requests.guard(client, namespace)
+        return await quota_requests.write(client, namespace, called, limits, scopes)
+
     try:
-        limits = read(named)
+        limits = read(_amounts(amounts, devices, hugepages))
         if dry_run:
             _print_manifest(manifest(namespace, called, limits, scopes), output or "yaml")
             return
-        made, created = cluster.run(
-            lambda objects: _write(objects, namespace, called, limits, scopes, guard=guard)
-        )
+        made, created = cluster.run(write)
     except LimitError as error:
         raise click.UsageError(str(error)) from error
     if output:
@@ -160,6 +160,22 @@ def set_(  # noqa: PLR0913 - one for each option
         return
     click.echo(f"resourcequota/{called} {'created' if created else 'changed'} in {namespace}")
     _print_limits(made)
+
+
+def _amounts(
+    amounts: dict[str, str | None], devices: tuple[str, ...], hugepages: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the amounts that were given, by upstream's name of the limit."""
+    given = {
+        name: text
+        for flag, name in _FLAGS
+        if (text := amounts[flag.lstrip("-").replace("-", "_")]) is not None
+    }
+    given |= {f"requests.{each}": text for each, text in _pairs(devices, "--gpu")}
+    given |= {f"requests.hugepages-{each}": text for each, text in _pairs(hugepages, "--hugepages")}
+    if not given:
+        raise click.UsageError("nothing to set: give at least one limit, such as --cpu 10")
+    return given
 
 
 def _pairs(texts: tuple[str, ...], flag: str) -> list[tuple[str, str]]:
@@ -170,30 +186,6 @@ def _pairs(texts: tuple[str, ...], flag: str) -> list[tuple[str, str]]:
             raise click.BadParameter(f"{text!r}: write NAME=AMOUNT", param_hint=f"'{flag}'")
         found.append((name, amount))
     return found
-
-
-async def _write(
-    objects: Objects,
-    namespace: str,
-    name: str,
-    limits: Limits,
-    scopes: tuple[str, ...],
-    *,
-    guard: bool,
-) -> tuple[JsonObject, bool]:
-    """Return the quota as stored, and whether it is new."""
-    from scheduler.cli.quota_limits import LABEL, change, manifest
-
-    if guard:
-        labels = {"metadata": {"labels": {LABEL: ENFORCED}}}
-        await objects.merge("namespaces", "", namespace, labels)
-    current = await objects.get(QUOTAS, namespace, name)
-    if current is None:
-        made = manifest(namespace, name, limits, scopes)
-        return await objects.create(QUOTAS, namespace, made), True
-    if scopes and sorted(scopes) != sorted(current["spec"].get("scopes") or ()):
-        raise click.UsageError(f"scopes of {name} cannot be changed: delete it, or give --name")
-    return await objects.merge(QUOTAS, namespace, name, change(current, limits)), False
 
 
 def _print_limits(quota: JsonObject) -> None:
@@ -229,48 +221,32 @@ def show(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str)
     from scheduler.cli.quota_limits import rows, unreadable
 
     quotas, pods = _read(cluster, "" if all_namespaces else namespace)
-    found = [row for quota in quotas for row in rows(quota, pods.get(_namespace_of(quota), ()))]
+    found = [
+        row for quota in quotas for row in rows(quota, pods[str(quota["metadata"]["namespace"])])
+    ]
     for warning in (text for quota in quotas for text in unreadable(quota)):
         click.echo(f"warning: {warning}", err=True)
     if output == "json":
         click.echo(json.dumps([row.json() for row in found], indent=2))
     elif found:
-        put(wide_console(), _table(found))
+        names = dict.fromkeys(("NAMESPACE", "QUOTA", "RESOURCE"), FOLDED)
+        amounts = dict.fromkeys(("USED", "HARD", "FREE", "HELD"), NUMBER)
+        put(wide_console(), listing(names | amounts, map(_cells, found)))
     else:
         where = "" if all_namespaces else f" in namespace {namespace}"
         click.echo(f"no quota with deferred keys{where}")
 
 
 def _read(cluster: Cluster, namespace: str) -> tuple[list[JsonObject], dict[str, list[JsonObject]]]:
-    """Return quotas with deferred keys, and the pods by namespace that has such quotas."""
-    from scheduler.cli.quota_limits import has_deferred
+    from scheduler.cli.quota_requests import read_deferred
 
-    async def read(objects: Objects) -> tuple[list[JsonObject], dict[str, list[JsonObject]]]:
-        quotas = [each for each in await objects.list(QUOTAS, namespace) if has_deferred(each)]
-        namespaces = sorted({_namespace_of(quota) for quota in quotas})
-        return quotas, {name: await objects.list("pods", name) for name in namespaces}
-
-    return cluster.run(read)
+    return cluster.run(lambda client: read_deferred(client, namespace))
 
 
-def _namespace_of(obj: JsonObject) -> str:
-    return str(obj["metadata"]["namespace"])
-
-
-def _table(found: list[Row]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("NAMESPACE", "QUOTA", "RESOURCE"):
-        table.add_column(name, overflow="fold")
-    for name in ("USED", "HARD", "FREE", "HELD"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in found:
-        full = row.deferred and row.free is not None and row.free <= 0
-        *cells, free, held = row.cells()
-        table.add_row(*map(Text, cells), Text(free, "red" if full else ""), Text(held))
-    return table
+def _cells(row: Row) -> tuple[Cell, ...]:
+    full = row.deferred and row.free is not None and row.free <= 0
+    *cells, free, held = row.cells()
+    return (*cells, (free, "red" if full else ""), held)
 
 
 # ------------------------------------------------------------------------------------------ drain
@@ -296,7 +272,8 @@ def drain(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str
         click.echo(json.dumps(found, indent=2))
         return
     if found:
-        put(wide_console(), _pods_table(found))
+        columns = dict.fromkeys(("NAMESPACE", "POD", "STATE", "ASKS FOR", "GATES"), FOLDED)
+        put(wide_console(), listing(columns, map(_pod_cells, found)))
     click.echo(f"{counted(len(found), 'pod')} would be scheduled unchecked")
 
 
@@ -317,18 +294,9 @@ def _asks(pod: JsonObject) -> JsonObject:
     }
 
 
-def _pods_table(found: list[dict[str, Any]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("NAMESPACE", "POD", "STATE", "ASKS FOR", "GATES"):
-        table.add_column(name, overflow="fold")
-    for each in found:
-        asks = ",".join(f"{name}={amount}" for name, amount in each["requests"].items())
-        cells = (each["namespace"], each["pod"], each["state"], asks, ",".join(each["gates"]))
-        table.add_row(*map(Text, cells))
-    return table
+def _pod_cells(pod: dict[str, Any]) -> tuple[str, ...]:
+    requests = ",".join(f"{name}={amount}" for name, amount in pod["requests"].items())
+    return (pod["namespace"], pod["pod"], pod["state"], requests, ",".join(pod["gates"]))
 
 
 # ---------------------------------------------------------------------------------------- migrate
@@ -355,6 +323,7 @@ def migrate(
     yes: bool,
 ) -> None:
     """Move limits."""
+    from scheduler.cli import quota_requests
     from scheduler.cli.quota_limits import LimitError, to_deferred, to_native
 
     names = (f"{namespace}-deferred", f"{namespace}-compute")
@@ -362,7 +331,7 @@ def migrate(
     new_name = to or names[not back]
     if old_name == new_name:
         raise click.UsageError(f"the new quota cannot have the name of the old one, {old_name}")
-    old = cluster.run(lambda objects: objects.get(QUOTAS, namespace, old_name))
+    old = cluster.run(lambda client: quota_requests.get(client, namespace, old_name))
     if old is None:
         raise click.ClickException(f"there is no resourcequota {old_name} in {namespace} (--name)")
     try:
@@ -370,26 +339,17 @@ def migrate(
     except LimitError as error:
         raise click.ClickException(f"{old_name} cannot be moved: {error}") from error
     _print_manifest(new, "yaml")
-    click.echo(f"\nThis quota replaces {old_name}. The way back:", err=True)
     way = "" if back else " --back"
     click.echo(
-        f"  kubestow quota migrate -n {namespace}{way} --name {new_name} --to {old_name}", err=True
+        f"\nThis quota replaces {old_name}. The way back:\n"
+        f"  kubestow quota migrate -n {namespace}{way} --name {new_name} --to {old_name}",
+        err=True,
     )
     if not back:
-        click.echo(
-            "On an API server without KEP-5465 gated pods are then charged at creation, and "
-            "refused over the limit;\nset quotaMode: Native for the scheduler when it has it.",
-            err=True,
-        )
+        click.echo(_CHARGED_AT_CREATION, err=True)
     if dry_run:
         return
     if not yes:
         click.confirm(f"Replace {old_name} by {new_name}?", abort=True, err=True)
-    cluster.run(lambda objects: _replace(objects, namespace, old, new))
+    cluster.run(lambda client: quota_requests.replace(client, namespace, old, new))
     click.echo(f"resourcequota/{new_name} created, {old_name} deleted", err=True)
-
-
-async def _replace(objects: Objects, namespace: str, old: JsonObject, new: JsonObject) -> None:
-    """Create the new quota, then delete the old one: two limits are safer than none."""
-    await objects.create(QUOTAS, namespace, new)
-    await objects.delete(QUOTAS, namespace, old)

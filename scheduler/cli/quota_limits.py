@@ -24,8 +24,7 @@ from plugins.resource_quota.keys import (
 )
 from plugins.resource_quota.messages import parse_violated_pairs
 from scheduler.api.quantity import QuantityError, parse
-
-JsonObject = dict[str, Any]
+from scheduler.cli.cluster import JsonObject
 
 LABEL: Final = "kubestow.io/deferred-quota"
 """`"true"` on a quota makes it a parameter of the policies; `enforced` on a namespace guards it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -12,6 +13,14 @@ if TYPE_CHECKING:
 PIPED_WIDTH: Final = 10_000
 """Columns of a pipe: nothing is wrapped there, for grep and awk."""
 
+Layout = Mapping[str, Any]
+FOLDED: Final[Layout] = {"overflow": "fold"}
+WHOLE: Final[Layout] = {"no_wrap": True}
+NUMBER: Final[Layout] = {"justify": "right", "no_wrap": True}
+
+Cell = str | tuple[str, str]
+"""A text, or a text and its style. Nothing in it is markup."""
+
 
 def wide_console(*, endless: bool = False) -> Console:
     """A console as wide as the terminal, and without end in a pipe or where asked for."""
@@ -19,6 +28,19 @@ def wide_console(*, endless: bool = False) -> Console:
 
     narrow = sys.stdout.isatty() and not endless
     return Console(highlight=False, width=None if narrow else PIPED_WIDTH)
+
+
+def listing(columns: Mapping[str, Layout], rows: Iterable[Sequence[Cell]]) -> Table:
+    """Build a table from the layout of its columns by heading, and its rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading, layout in columns.items():
+        table.add_column(Text(heading), **layout)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else Text(*cell) for cell in row))
+    return table
 
 
 def cut(text: str, most: int) -> str:

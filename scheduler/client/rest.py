@@ -222,12 +222,14 @@ class ApiClient:
         namespace: str = "",
         *,
         uid: str = "",
+        resource_version: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Delete an object; with `uid` only the object with that UID (409 otherwise)."""
+        """Delete an object; with `uid` or `resource_version` only that one (409 otherwise)."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if uid or resource_version:
+            options["preconditions"] = {key: text for key, text in preconditions.items() if text}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
         await self.request("DELETE", resource.path(name, namespace), body=options)

@@ -14,7 +14,7 @@ from aiohttp import web
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.cli.cluster import Objects
+from scheduler.cli import quota_requests
 from scheduler.client import paging, rest
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.credentials import Issued, IssuedCredentials, TokenFileCredentials
@@ -431,15 +431,19 @@ class TestDeepNesting:
         assert server.requests("PUT")[0].json["spec"] == lease["spec"]
 
     async def test_commands(self, server: FaultyServer, client: ApiClient) -> None:
-        path = "/api/v1/namespaces/default/pods"
-        deep = {**pod("p"), "extra": deep_fields()}
-        server.on("GET", path, server.text(deep_json({"metadata": {}, "items": [deep]})))
-        server.on("GET", f"{path}/p", server.text(deep_json(deep)))
-        found = await Objects(client).get("pods", "default", "p")
+        path = "/api/v1/namespaces/default/resourcequotas"
+        meta = {"name": "q", "namespace": "default"}
+        hard = {"deferred.kubestow.io/requests.cpu-millis": "1"}
+        deep = {"metadata": meta, "spec": {"hard": hard}, "extra": deep_fields()}
+        page = {"metadata": {"resourceVersion": "1"}, "items": [deep]}
+        server.on("GET", path, server.text(deep_json(page)))
+        server.on("GET", f"{path}/q", server.text(deep_json(deep)))
+        server.on("GET", "/api/v1/namespaces/default/pods", server.json({**page, "items": []}))
+        found = await quota_requests.get(client, "default", "q")
         assert found is not None
-        assert found["metadata"] == deep["metadata"]
-        (listed,) = await Objects(client).list("pods", "default")
-        assert listed["metadata"] == deep["metadata"]
+        assert found["metadata"] == meta
+        (listed,), _ = await quota_requests.read_deferred(client, "default")
+        assert listed["metadata"] == meta
 
 
 async def test_closing_gives_up_a_renewal_under_way(
