@@ -6,13 +6,12 @@ Part of the ledger, which owns the records and namespaces changed here. Sums are
 
 from __future__ import annotations
 
-from plugins.resource_quota.accounts import Account, QuotaTerms, Role
+from plugins.resource_quota.accounts import Account, Limit, QuotaTerms, Role
 from plugins.resource_quota.callbacks import LedgerCallbacks
-from plugins.resource_quota.pod_records import NOTHING, Namespace, PodRecord
+from plugins.resource_quota.records import NOTHING, Namespace, PodRecord, QuotaRequest
 from plugins.resource_quota.releases import Releases
 from plugins.resource_quota.starvation_guard import StarvationGuard
 from plugins.resource_quota.usage import UsageCache
-from plugins.resource_quota.wait_queues import QuotaRequest
 from scheduler.api.policy import ResourceQuota
 
 
@@ -33,9 +32,9 @@ class Accounting:
         """Take in a new or changed quota."""
         name = quota.metadata.name
         old = namespace.accounts.get(name)
-        fresh = Account(quota, terms) if terms.limits else None
+        fresh = Account(quota, terms.limits) if terms.limits else None
         if old is not None and fresh is not None and _only_numbers_differ(old, fresh):
-            self._change_limits(namespace, old, terms)
+            self._change_limits(namespace, old, terms.limits)
         else:
             self.replace(namespace, name, fresh)
 
@@ -57,13 +56,13 @@ class Accounting:
         namespace, uid = record.namespace, record.uid
         old, new = record.request, self.request_of(record)
         record.request = new
-        kept = {account for account, _ in new.shares}
-        for account, _ in old.shares:
-            if account not in kept:
-                self._set_charge(record, account, None, ())
-                account.claim(uid, None)
-        for account, amounts in new.shares:
-            role = record.role_in(account)
+        if new != old:
+            covering = {account for account, _ in new.shares}
+            for account, _ in old.shares:
+                if account not in covering:
+                    self._set_charge(record, account, None, ())
+                    account.claim(uid, None)
+        for account, amounts, role in record.charges():
             self._set_charge(record, account, role, amounts)
             if uid in account.claims:
                 account.claim(uid, None if role is not None else amounts)
@@ -93,12 +92,13 @@ class Accounting:
         account.overcommitted = over
         self._callbacks.on_changed(account)
 
-    def _change_limits(self, namespace: Namespace, account: Account, terms: QuotaTerms) -> None:
+    def _change_limits(
+        self, namespace: Namespace, account: Account, limits: tuple[Limit, ...]
+    ) -> None:
         """Take over new numbers: names and scopes are the same, so no pod's share has changed."""
-        if account.limits == terms.limits:
-            account.terms = terms
+        if account.limits == limits:
             return
-        account.limits, account.terms = terms.limits, terms
+        account.limits = limits
         account.freed = True
         for record in namespace.pods.values():
             if record.role is Role.PENDING:
@@ -106,7 +106,7 @@ class Accounting:
                 self.reconcile(record)
         kept = account.starvation_reservation
         if kept is not None and any(
-            amount > limit.hard for amount, limit in zip(kept.amounts, terms.limits, strict=True)
+            amount > limit.hard for amount, limit in zip(kept.amounts, limits, strict=True)
         ):
             account.starvation_reservation = None
         self._releases.free(namespace, {account})

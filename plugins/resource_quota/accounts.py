@@ -22,7 +22,6 @@ from plugins.resource_quota.keys import (
 from plugins.resource_quota.scopes import ScopeMatch, scope_match
 from plugins.resource_quota.usage import Usage
 from scheduler.api.meta import RawQuantity
-from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
 from scheduler.api.quantity import QuantityError, parse
 
@@ -104,13 +103,10 @@ def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
     compute = sorted(name for name in quota.spec.hard if is_native_compute(name))
     if mode.native:
         status = quota.status
-        stated = {**{name: quota.spec.hard[name] for name in compute}}
-        stated.update({name: status.hard[name] for name in compute if name in status.hard})
-        limits += [
-            Limit(name, name, _nano(raw), None, _nano(used) if used is not None else None)
-            for name, raw in stated.items()
-            for used in (status.used.get(name),)
-        ]
+        for name in compute:
+            hard, used = status.hard.get(name, quota.spec.hard[name]), status.used.get(name)
+            observed = None if used is None else _nano(used)
+            limits.append(Limit(name, name, _nano(hard), None, observed))
     limits.sort(key=lambda each: (each.name, each.key))
     return QuotaTerms(tuple(limits), invalid, () if mode.native else tuple(compute))
 
@@ -142,39 +138,20 @@ class Charge:
 class Account:
     """One quota. Compared by identity; owned by the ledger, which alone changes it."""
 
-    __slots__ = (
-        "_covers",
-        "charges",
-        "claimed",
-        "claims",
-        "cooldown_until",
-        "freed",
-        "limits",
-        "name",
-        "namespace",
-        "overcommitted",
-        "scopes",
-        "starvation_reservation",
-        "sums",
-        "terms",
-        "uid",
-    )
-
-    def __init__(self, quota: ResourceQuota, terms: QuotaTerms) -> None:
-        """An empty account."""
+    def __init__(self, quota: ResourceQuota, limits: tuple[Limit, ...]) -> None:
         self.namespace = quota.metadata.namespace
         self.name = quota.metadata.name
         self.uid = quota.metadata.uid
-        self.terms = terms
-        self.limits = terms.limits
+        self.limits = limits
         #: As in the object, to detect updates that change which pods the quota covers.
         self.scopes = quota.spec.scopes, quota.spec.scope_selector
-        self._covers: ScopeMatch = scope_match(quota.spec)
+        #: Whether the quota's scopes match a pod.
+        self.covers: ScopeMatch = scope_match(quota.spec)
         self.charges: dict[str, Charge] = {}
         #: Amounts that deferred pods without a feasible node would use, oldest first, for labels
         #: only (claimPending); and their sums, by limit.
         self.claims: dict[str, Amounts] = {}
-        self.claimed = [0] * len(terms.limits)
+        self.claimed = [0] * len(limits)
         #: Whether an amount was freed or a claim ended since `Claims.take_claimable` last looked.
         self.freed = True
         self.starvation_reservation: QuotaReservation | None = None
@@ -182,7 +159,7 @@ class Account:
         self.cooldown_until = 0.0
         #: By role, then by limit.
         self.sums: tuple[list[int], list[int], list[int]] = tuple(  # type: ignore[assignment]
-            [0] * len(terms.limits) for _ in Role
+            [0] * len(limits) for _ in Role
         )
         #: Whether more is taken than the limit; kept by the ledger.
         self.overcommitted = False
@@ -195,9 +172,8 @@ class Account:
     def exceeds(self, amounts: Amounts) -> bool:
         """Whether amounts are larger than a deferred limit, even when it is empty."""
         return any(
-            amount > limit.hard
+            amount > limit.hard and not limit.native
             for amount, limit in zip(amounts, self.limits, strict=True)
-            if not limit.native
         )
 
     def is_kept_for(self, uid: str) -> bool:
@@ -208,10 +184,6 @@ class Account:
     def amounts(self, usage: Usage) -> Amounts:
         """Return what a pod of this usage takes here."""
         return tuple([usage.get(limit.name, 0) for limit in self.limits])
-
-    def covers(self, pod: Pod) -> bool:
-        """Whether the quota's scopes match the pod."""
-        return self._covers(pod)
 
     def set_charge(self, uid: str, role: Role | None, amounts: Amounts) -> tuple[bool, bool]:
         """Set a pod's charge, or with None remove it. Returns (changed, freed).

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from plugins.resource_quota.accounts import Account
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LedgerCallbacks:
-    """Set by the host; each must be quick."""
+    """Each must be quick."""
 
     on_release: Callable[[Sequence[str]], None] = lambda _uids: None
     """These pods may pass now, in this order: run PreEnqueue for them."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 
-from plugins.resource_quota.accounts import Account, Role
+from plugins.resource_quota.accounts import Account, QuotaReservation, Role
 from plugins.resource_quota.messages import Violation
-from plugins.resource_quota.pod_records import PodRecord
-from plugins.resource_quota.wait_queues import QuotaRequest
+from plugins.resource_quota.records import PodRecord, QuotaRequest
 
 Extra = Mapping[Account, Sequence[int]]
 """More that is to be taken as used, by account and limit, in billionths."""
@@ -31,30 +30,43 @@ def check(
     found: list[Violation] = []
     deferred = record.request.deferred
     for account, amounts in record.request.shares:
-        own = account.charges.get(record.uid)
+        own, kept = account.charges.get(record.uid), account.starvation_reservation
         # A reserved pod had its share before the pending pods that came since, and those wait for
         # it: counting them would be a deadlock.
         reserved = as_reserved or (own is not None and own.role is Role.RESERVED)
         pending = deferred and not reserved
-        more = () if extra is None else extra.get(account, ())
+        more = None if extra is None else extra.get(account)
         for index, requested in enumerate(amounts):
             limit = account.limits[index]
-            if not requested or (limit.native and not deferred):
+            if not requested or (not deferred and limit.native):
                 continue
             used = account.taken(index, pending=pending)
             if own is not None and (pending or own.role is not Role.PENDING):
                 used -= own.amounts[index]
-            extra_used = more[index] if more else 0
-            violation = _violation(record, account, index, requested, used, extra_used)
-            if violation is not None:
-                found.append(violation)
+            if limit.native:
+                if limit.observed is None:
+                    found.append(Violation(account, index, requested, used, unknown=True))
+                    continue
+                # status.used includes admissions that have not reached the ledger, the ledger
+                # bindings that have not reached the status.
+                used = max(used, limit.observed)
+            wanted = used + requested + (more[index] if more else 0)
+            if wanted > limit.hard:
+                # Messages give the number of `status.used`, whatever kind of pod is rejected.
+                shown = account.taken(index, pending=True) - (own.amounts[index] if own else 0)
+                found.append(Violation(account, index, requested, max(used, shown)))
+            elif (
+                kept is not None
+                and wanted + kept.amounts[index] > limit.hard
+                and _yields_to(record, kept, index)
+            ):
+                found.append(Violation(account, index, requested, used, reserved_for=kept.key))
     return found
 
 
-def yields_to(record: PodRecord, account: Account, index: int) -> bool:
-    """Whether a pod must leave a limit to the pod that the account is kept for, if any."""
-    kept = account.starvation_reservation
-    if kept is None or index not in kept.short or kept.uid == record.uid:
+def _yields_to(record: PodRecord, kept: QuotaReservation, index: int) -> bool:
+    """Whether a pod must leave a limit to the pod that the account is kept for."""
+    if index not in kept.short or kept.uid == record.uid:
         return False
     if not record.deferred or record.role is Role.RESERVED:
         return False
@@ -62,29 +74,3 @@ def yields_to(record: PodRecord, account: Account, index: int) -> bool:
     if record.order is None:
         return -record.pod.priority >= kept.order[0]
     return record.order > kept.order
-
-
-def _violation(
-    record: PodRecord, account: Account, index: int, requested: int, used: int, more: int
-) -> Violation | None:
-    limit = account.limits[index]
-    if limit.native:
-        if limit.observed is None:
-            return Violation(account, index, requested, used, unknown=True)
-        # status.used includes admissions that have not reached the ledger, the ledger bindings
-        # that have not reached the status.
-        used = max(used, limit.observed)
-    wanted = used + requested + more
-    if wanted > limit.hard:
-        # Messages give the number of `status.used`, whatever kind of pod is rejected.
-        own = account.charges.get(record.uid)
-        stated = account.taken(index, pending=True) - (own.amounts[index] if own else 0)
-        return Violation(account, index, requested, max(used, stated))
-    kept = account.starvation_reservation
-    if (
-        kept is not None
-        and wanted + kept.amounts[index] > limit.hard
-        and yields_to(record, account, index)
-    ):
-        return Violation(account, index, requested, used, reserved_for=kept.key)
-    return None

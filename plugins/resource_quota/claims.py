@@ -15,7 +15,7 @@ from plugins.resource_quota.accounts import Account
 from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.checks import add_request, check
 from plugins.resource_quota.messages import Violation
-from plugins.resource_quota.pod_records import Namespace, PodRecord
+from plugins.resource_quota.records import Namespace, PodRecord
 from scheduler.api.pod import Pod
 
 MAX_MISFITS: Final = 16

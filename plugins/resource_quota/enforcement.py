@@ -11,11 +11,14 @@ moment the first such quota is observed (`active`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import repeat
 from typing import Final
 
 from plugins.resource_quota.accounts import Account, QuotaTerms, Role
-from plugins.resource_quota.arguments import HOLD_AFTER, ResourceQuotaArgs
+from plugins.resource_quota.arguments import ResourceQuotaArgs
+from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.deferral import REASON_VALIDATED, is_deferred
 from plugins.resource_quota.keys import InvalidKey, human
 from plugins.resource_quota.ledger import Ledger
@@ -23,6 +26,7 @@ from plugins.resource_quota.messages import Violation, message, quota_reference
 from plugins.resource_quota.upkeep import Audit, Sweep
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota as Quota
+from scheduler.api.quantity import NANO
 from scheduler.api.storage import ObjectReference
 from scheduler.framework import Handle, plugin_names
 
@@ -45,10 +49,18 @@ class QuotaEnforcement:
     def __init__(self, args: ResourceQuotaArgs, handle: Handle) -> None:
         """Subscribe; `handle` is that of the first profile with the plugin."""
         self.args = args
-        fair = args.fairness == HOLD_AFTER and args.hold_after is not None
+        callbacks = LedgerCallbacks(
+            on_release=self._release,
+            on_recheck=handle.recheck,
+            on_changed=self._changed,
+            on_forgotten=self._forgotten,
+            on_overcommitted=self._overcommitted,
+            on_timer=self._wake_host,
+        )
         self.ledger = Ledger(
             args.mode,
-            hold_after=args.hold_after.total_seconds() if fair and args.hold_after else None,
+            callbacks,
+            hold_after=args.hold_after.total_seconds() if args.hold_after else None,
             max_hold=args.max_hold.total_seconds(),
         )
         self._handle = handle
@@ -84,13 +96,6 @@ class QuotaEnforcement:
         self._displaced: dict[str, list[str]] = {}
         self._sweep = Sweep(self.ledger, handle.recheck)
         self._audit = Audit(self.ledger, self._drifted)
-        callbacks = self.ledger.callbacks
-        callbacks.on_release = self._release
-        callbacks.on_recheck = handle.recheck
-        callbacks.on_changed = self._changed
-        callbacks.on_forgotten = self._forgotten
-        callbacks.on_overcommitted = self._overcommitted
-        callbacks.on_timer = self._wake_host
         subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod)
         subscriptions.on_object("resourcequotas", self._quota)
@@ -100,14 +105,7 @@ class QuotaEnforcement:
 
     def statistics(self) -> Mapping[str, object]:
         """Return counts, and every difference that a full recount finds now; O(pods)."""
-        counts = self.ledger.statistics()
-        return {
-            "pods": counts.pods,
-            "quotas": counts.quotas,
-            "held": counts.held,
-            "reserved": counts.reserved,
-            "drift": self.ledger.drift(),
-        }
+        return {**asdict(self.ledger.statistics()), "drift": self.ledger.drift()}
 
     # -- TimedWork -------------------------------------------------------------------------------
 
@@ -138,7 +136,7 @@ class QuotaEnforcement:
             self._handle.events.record(reference, "Warning", reason, ACTION, note)
         touched, self._touched = self._touched, {}
         for account in touched:
-            self._gauge_in_flight(account)
+            self._gauge_in_flight(account, account.sums[Role.RESERVED])
             self._withdraw_claims(account)
             claimable = self.ledger.claims.take_claimable(account)
             if claimable:
@@ -297,20 +295,15 @@ class QuotaEnforcement:
     def _forgotten(self, account: Account) -> None:
         self._touched.pop(account, None)
         self._exceeded.pop(account, None)
-        for limit in account.limits:
-            self._handle.metrics.gauge(
-                IN_FLIGHT, account.namespace, account.name, limit.name, value=0.0
-            )
+        self._gauge_in_flight(account, repeat(0))
 
     def _drifted(self, differences: int) -> None:
         self._handle.metrics.gauge(DRIFT, value=differences)
 
-    def _gauge_in_flight(self, account: Account) -> None:
-        for index, limit in enumerate(account.limits):
-            amount = account.sums[Role.RESERVED][index] / 1e9
-            self._handle.metrics.gauge(
-                IN_FLIGHT, account.namespace, account.name, limit.name, value=amount
-            )
+    def _gauge_in_flight(self, account: Account, amounts: Iterable[int]) -> None:
+        labels = IN_FLIGHT, account.namespace, account.name
+        for limit, amount in zip(account.limits, amounts, strict=False):
+            self._handle.metrics.gauge(*labels, limit.name, value=amount / NANO)
 
     # -- findings --------------------------------------------------------------------------------
 
@@ -331,14 +324,13 @@ class QuotaEnforcement:
 
     def _note_built_in(self, quota: Quota, keys: tuple[str, ...]) -> None:
         meta = quota.metadata
+        known = self._built_in.setdefault(meta.namespace, {})
         if keys:
-            built_in = self._built_in.setdefault(meta.namespace, {})
-            built_in.setdefault(meta.name, (meta.uid, keys))
-            return
-        known = self._built_in.get(meta.namespace, {})
-        known.pop(meta.name, None)
+            known[meta.name] = meta.uid, keys
+        else:
+            known.pop(meta.name, None)
         if not known:
-            self._built_in.pop(meta.namespace, None)
+            del self._built_in[meta.namespace]
 
     def _report_conflicts(self, namespace: str) -> None:
         """Report built-in compute names in a namespace with deferred keys, once per quota."""

@@ -18,7 +18,7 @@ Invariants, which `validate` checks by a full recount:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,9 +28,9 @@ from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.checks import check
 from plugins.resource_quota.claims import Claims
 from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
-from plugins.resource_quota.lifecycle import EFFECTS, Effect, PodEvent, PodState, next_state
+from plugins.resource_quota.lifecycle import TRANSITIONS, Effect, PodEvent, PodState
 from plugins.resource_quota.messages import Violation, violated_pairs
-from plugins.resource_quota.pod_records import Namespace, PodRecord
+from plugins.resource_quota.records import Namespace, PodRecord
 from plugins.resource_quota.recount import account_drift, misplaced_pods
 from plugins.resource_quota.releases import Releases
 from plugins.resource_quota.starvation_guard import StarvationGuard
@@ -65,13 +65,14 @@ class Ledger:
     def __init__(
         self,
         mode: QuotaMode = QuotaMode.DEFERRED_KEYS,
+        callbacks: LedgerCallbacks | None = None,
         *,
         hold_after: float | None = None,
         max_hold: float = 1800.0,
     ) -> None:
         """`hold_after` (None: no fairness) and `max_hold` in seconds."""
         self.mode = mode
-        self.callbacks = callbacks = LedgerCallbacks()
+        self._callbacks = callbacks = callbacks or LedgerCallbacks()
         self._namespaces: dict[str, Namespace] = {}
         self._pods: dict[str, PodRecord] = {}
         #: (wall clock second, UID) at which a pod that is being deleted counts no more.
@@ -85,6 +86,19 @@ class Ledger:
         self._starvation_guard = StarvationGuard(hold_after, max_hold, callbacks, self._releases)
         self._accounting = Accounting(callbacks, self._releases, self._starvation_guard)
         self.claims = Claims(self._namespaces, self._pods, callbacks)
+        carry_out: Mapping[Effect, Callable[[PodRecord], None]] = {
+            Effect.RENEW_NOMINATION: self._renew_nomination,
+            Effect.RETURN_RELEASE: self._releases.give_back,
+            Effect.CONSUME_RELEASE: self._releases.consume,
+            Effect.ENQUEUE: self._enqueue,
+            Effect.DEQUEUE: self._dequeue,
+            Effect.END_STARVATION: self._starvation_guard.end,
+            Effect.WITHDRAW_CLAIM: self.claims.remove,
+        }
+        self._transitions = {
+            event: (states, [carry_out[effect] for effect in effects], new_object)
+            for event, (states, effects, new_object) in TRANSITIONS.items()
+        }
 
     @property
     def synced(self) -> bool:
@@ -100,7 +114,7 @@ class Ledger:
         if record is None:
             namespace = self._namespace(pod.metadata.namespace)
             deferred = once_gated or is_deferred(pod, None)
-            record = self._pods[uid] = PodRecord(pod, namespace, deferred=deferred)
+            record = self._pods[uid] = PodRecord(uid, pod, namespace, deferred)
             namespace.pods[uid] = record
             record.foreign = self._is_foreign(uid)
         elif record.pod is pod:
@@ -245,7 +259,7 @@ class Ledger:
         self._accounting.synced = True
         for account in self.accounts():
             self._accounting.note_change(account)
-        self.callbacks.on_timer()
+        self._callbacks.on_timer()
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -272,11 +286,11 @@ class Ledger:
         if self.synced and self._unsynced:
             waiting, self._unsynced = self._unsynced, {}
             records = (self._pods.get(uid) for uid in waiting)
-            self.callbacks.on_recheck([each.uid for each in records if each and check(each)])
+            self._callbacks.on_recheck([each.uid for each in records if each and check(each)])
         for released in self._releases.release(now):
             for record in released:
                 self._accounting.reconcile(record)
-            self.callbacks.on_release([record.uid for record in released])
+            self._callbacks.on_release([record.uid for record in released])
 
     # -- queries ---------------------------------------------------------------------------------
 
@@ -307,7 +321,7 @@ class Ledger:
             return ()
         record = self._pods.get(pod.metadata.uid)
         if record is None:
-            record = PodRecord(pod, namespace, deferred=is_deferred(pod, None))
+            record = PodRecord(pod.uid, pod, namespace, is_deferred(pod, None))
             record.request = self._accounting.request_of(record)
         return check(record)
 
@@ -386,27 +400,14 @@ class Ledger:
     # -- transitions -----------------------------------------------------------------------------
 
     def _apply(self, record: PodRecord, event: PodEvent) -> None:
-        """Change the state of a pod, and whatever an event changes besides, in this order."""
-        effects = EFFECTS[event]
-        before, record.state = record.state, next_state(record.state, event)
-        if record.state is not before or Effect.RECONCILE in effects:
+        """Change the state of a pod, then its charges, then whatever the event changes besides."""
+        next_states, effects, new_object = self._transitions[event]
+        before = record.state
+        record.state = after = next_states.get(before, before)
+        if after is not before or new_object:
             self._accounting.reconcile(record)
-        if not effects:
-            return
-        if Effect.RENEW_NOMINATION in effects:
-            self._renew_nomination(record)
-        if Effect.RETURN_RELEASE in effects:
-            self._releases.end(record, used=False)
-        if Effect.ENQUEUE in effects:
-            self._enqueue(record)
-        if Effect.DEQUEUE in effects:
-            self._dequeue(record)
-        if Effect.END_STARVATION in effects:
-            self._starvation_guard.end(record)
-        if Effect.WITHDRAW_CLAIM in effects:
-            self.claims.remove(record)
-        if Effect.CONSUME_RELEASE in effects:
-            self._releases.end(record, used=True)
+        for carry_out in effects:
+            carry_out(record)
 
     def _renew_nomination(self, record: PodRecord) -> None:
         if record.nominated and check(record):
@@ -432,7 +433,7 @@ class Ledger:
             record.counts_until, record.expired = until, False
             if until is not None:
                 heapq.heappush(self._ends, (until + EXPIRY_MARGIN, record.uid))
-                self.callbacks.on_timer()
+                self._callbacks.on_timer()
 
     def _awaited(self, due: float, uid: str) -> bool:
         """Whether a pod still counts until then."""

@@ -1,15 +1,14 @@
 """The states of a pod in the ledger, and the events that change them: a transition table.
 
 Pure data; `Ledger._apply` carries it out. The enumerations are integers for speed: their hash is C
-code. A pair of state and event that `next_state` does not name leaves the state as it is. Effects
-depend on the event only; `Ledger._apply` gives their order.
+code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class PodState(IntEnum):
@@ -56,10 +55,8 @@ class PodEvent(IntEnum):
 
 
 class Effect(IntEnum):
-    """Changes besides the state."""
+    """A change besides the state."""
 
-    #: Bring the accounts up to date with the record; implied by a change of state.
-    RECONCILE = auto()
     #: End a nomination whose quota does not suffice any more: the pod may have grown.
     RENEW_NOMINATION = auto()
     #: The released pod does not use the quota it was released for: others may try.
@@ -73,72 +70,70 @@ class Effect(IntEnum):
     WITHDRAW_CLAIM = auto()
 
 
+class Transition(NamedTuple):
+    """Consequences of an event: the next state, then the accounts, then the effects in order."""
+
+    next_states: Mapping[PodState, PodState] = {}
+    """By state; one that is not named stays as it is."""
+    effects: tuple[Effect, ...] = ()
+    new_object: bool = False
+    """Whether the pod's object may be new: the accounts change even if the state does not."""
+
+
 _NO_KEPT_QUOTA: Final = {
     PodState.NOMINATED: PodState.WAITING,
     PodState.NOMINATION_ENDED: PodState.WAITING,
     PodState.RESERVED_NOMINATED: PodState.RESERVED,
 }
 _END_OF_GRANT: Final = {PodState.NOMINATION_ENDED: PodState.WAITING}
-
-_NEXT: Final[Mapping[PodEvent, Mapping[PodState, PodState]]] = {
-    PodEvent.OBSERVED: {},
-    PodEvent.BOUND: dict.fromkeys(PodState, PodState.BOUND),
-    PodEvent.FINISHED: dict.fromkeys(PodState, PodState.FINISHED),
-    PodEvent.NOMINATED: {
-        PodState.WAITING: PodState.NOMINATED,
-        PodState.NOMINATION_ENDED: PodState.NOMINATED,
-        PodState.RESERVED: PodState.RESERVED_NOMINATED,
-    },
-    PodEvent.NOMINATION_CLEARED: {
-        PodState.NOMINATED: PodState.NOMINATION_ENDED,
-        PodState.RESERVED_NOMINATED: PodState.RESERVED,
-    },
-    PodEvent.NOMINATION_REFUSED: _NO_KEPT_QUOTA,
-    PodEvent.RESERVED: {
-        PodState.WAITING: PodState.RESERVED,
-        PodState.NOMINATED: PodState.RESERVED_NOMINATED,
-        PodState.NOMINATION_ENDED: PodState.RESERVED,
-    },
-    PodEvent.RESERVE_REFUSED: _END_OF_GRANT,
-    PodEvent.UNRESERVED: {
-        PodState.RESERVED: PodState.WAITING,
-        PodState.RESERVED_NOMINATED: PodState.NOMINATED,
-        PodState.NOMINATION_ENDED: PodState.WAITING,
-    },
-    PodEvent.HELD: _NO_KEPT_QUOTA,
-    PodEvent.ADMITTED: {},
-    PodEvent.ATTEMPT_FAILED: _END_OF_GRANT,
-}
-
-_LEAVE: Final = frozenset(
-    {
-        Effect.RECONCILE,
-        Effect.RETURN_RELEASE,
-        Effect.DEQUEUE,
-        Effect.END_STARVATION,
-        Effect.WITHDRAW_CLAIM,
-    }
+_LEAVE: Final = (
+    Effect.RETURN_RELEASE,
+    Effect.DEQUEUE,
+    Effect.END_STARVATION,
+    Effect.WITHDRAW_CLAIM,
 )
-_NO_EFFECT: Final[frozenset[Effect]] = frozenset()
 
-EFFECTS: Final[Mapping[PodEvent, frozenset[Effect]]] = {
-    PodEvent.OBSERVED: frozenset({Effect.RECONCILE, Effect.RENEW_NOMINATION}),
-    PodEvent.BOUND: _LEAVE,
-    PodEvent.FINISHED: _LEAVE,
-    PodEvent.NOMINATED: _NO_EFFECT,
-    PodEvent.NOMINATION_CLEARED: _NO_EFFECT,
-    PodEvent.NOMINATION_REFUSED: _NO_EFFECT,
-    PodEvent.RESERVED: frozenset(
-        {Effect.CONSUME_RELEASE, Effect.DEQUEUE, Effect.END_STARVATION, Effect.WITHDRAW_CLAIM}
+TRANSITIONS: Final[Mapping[PodEvent, Transition]] = {
+    PodEvent.OBSERVED: Transition(effects=(Effect.RENEW_NOMINATION,), new_object=True),
+    PodEvent.BOUND: Transition(dict.fromkeys(PodState, PodState.BOUND), _LEAVE, new_object=True),
+    PodEvent.FINISHED: Transition(
+        dict.fromkeys(PodState, PodState.FINISHED), _LEAVE, new_object=True
     ),
-    PodEvent.RESERVE_REFUSED: _NO_EFFECT,
-    PodEvent.UNRESERVED: _NO_EFFECT,
-    PodEvent.HELD: frozenset({Effect.RETURN_RELEASE, Effect.ENQUEUE, Effect.WITHDRAW_CLAIM}),
-    PodEvent.ADMITTED: frozenset({Effect.DEQUEUE}),
-    PodEvent.ATTEMPT_FAILED: frozenset({Effect.RETURN_RELEASE, Effect.END_STARVATION}),
+    PodEvent.NOMINATED: Transition(
+        {
+            PodState.WAITING: PodState.NOMINATED,
+            PodState.NOMINATION_ENDED: PodState.NOMINATED,
+            PodState.RESERVED: PodState.RESERVED_NOMINATED,
+        }
+    ),
+    PodEvent.NOMINATION_CLEARED: Transition(
+        {
+            PodState.NOMINATED: PodState.NOMINATION_ENDED,
+            PodState.RESERVED_NOMINATED: PodState.RESERVED,
+        }
+    ),
+    PodEvent.NOMINATION_REFUSED: Transition(_NO_KEPT_QUOTA),
+    PodEvent.RESERVED: Transition(
+        {
+            PodState.WAITING: PodState.RESERVED,
+            PodState.NOMINATED: PodState.RESERVED_NOMINATED,
+            PodState.NOMINATION_ENDED: PodState.RESERVED,
+        },
+        (Effect.DEQUEUE, Effect.END_STARVATION, Effect.WITHDRAW_CLAIM, Effect.CONSUME_RELEASE),
+    ),
+    PodEvent.RESERVE_REFUSED: Transition(_END_OF_GRANT),
+    PodEvent.UNRESERVED: Transition(
+        {
+            PodState.RESERVED: PodState.WAITING,
+            PodState.RESERVED_NOMINATED: PodState.NOMINATED,
+            PodState.NOMINATION_ENDED: PodState.WAITING,
+        }
+    ),
+    PodEvent.HELD: Transition(
+        _NO_KEPT_QUOTA, (Effect.RETURN_RELEASE, Effect.ENQUEUE, Effect.WITHDRAW_CLAIM)
+    ),
+    PodEvent.ADMITTED: Transition(effects=(Effect.DEQUEUE,)),
+    PodEvent.ATTEMPT_FAILED: Transition(
+        _END_OF_GRANT, (Effect.RETURN_RELEASE, Effect.END_STARVATION)
+    ),
 }
-
-
-def next_state(state: PodState, event: PodEvent) -> PodState:
-    """Return the state after an event."""
-    return _NEXT[event].get(state, state)

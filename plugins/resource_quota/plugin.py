@@ -24,7 +24,6 @@ from plugins.resource_quota.deferral import (
     REASON_VALIDATED,
 )
 from plugins.resource_quota.enforcement import HELD_DURATION, VIOLATIONS, QuotaEnforcement
-from plugins.resource_quota.ledger import Ledger
 from plugins.resource_quota.messages import (
     NOT_SYNCED,
     Violation,
@@ -47,13 +46,10 @@ from scheduler.framework import (
     plugin_names,
     unresolvable,
 )
+from scheduler.framework import extension_points as points
+from scheduler.framework.extension_points import ExtensionPoint
 
 GATE: Final = "ResourceQuotaDeferredEnforcement"
-
-_PRE_ENQUEUE: Final = "PreEnqueue"
-_PRE_FILTER: Final = "PreFilter"
-_RESERVE: Final = "Reserve"
-_PRE_BIND: Final = "PreBind"
 
 
 class ResourceQuota:
@@ -69,46 +65,42 @@ class ResourceQuota:
         args = args or ResourceQuotaArgs()
         require_valid(argument_problems(args))
         self._handle = handle
-        self._enforcement: QuotaEnforcement | None = None
+        #: The enforcement of the process; None while the plugin is inert.
+        self.enforcement: QuotaEnforcement | None = None
         if not handle.feature_gates.get(GATE, False) or args.mode is QuotaMode.OFF:
             return
-        self._enforcement = handle.shared(self.name, lambda: QuotaEnforcement(args, handle))
-        if self._enforcement.args != args:
+        self.enforcement = handle.shared(self.name, lambda: QuotaEnforcement(args, handle))
+        if self.enforcement.args != args:
             msg = f"{self.name}: the arguments must be the same in all profiles that enable it"
             raise ConfigurationError(msg)
-
-    @property
-    def enforcement(self) -> QuotaEnforcement | None:
-        """The enforcement of the process; None while the plugin is inert."""
-        return self._enforcement
 
     # -- extension points ------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Hold a pod that does not fit into a quota of its namespace."""
-        if self._enforcement is None:
+        if self.enforcement is None:
             return None
-        ledger = self._enforcement.ledger
+        ledger = self.enforcement.ledger
         if not ledger.synced:
             # No pod is tried before the first lists are complete. A rejection meanwhile would count
             # as a scheduling gate of the pod.
             ledger.recheck_after_sync(pod.uid)
             return None
-        if not self._enforcement.active:
+        if not self.enforcement.active:
             return None
         ledger.observe_newer(pod)
         violations = ledger.violations(pod)
         if violations:
-            self._count(violations, _PRE_ENQUEUE)
-            return self._hold(self._enforcement, pod, violations)
-        self._admit(self._enforcement, pod)
+            self._count(violations, points.PRE_ENQUEUE)
+            return self._hold(self.enforcement, pod, violations)
+        self._admit(self.enforcement, pod)
         return None
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Check again: quota may have been taken since PreEnqueue."""
-        if self._enforcement is None:
+        if self.enforcement is None:
             return SKIP
-        ledger = self._enforcement.ledger
+        ledger = self.enforcement.ledger
         if not ledger.limits_pods_of(pod.metadata.namespace):
             return SKIP
         if not ledger.synced:
@@ -116,32 +108,32 @@ class ResourceQuota:
         violations = ledger.violations(pod)
         if not violations:
             if state.info is not None:
-                self._admit(self._enforcement, pod)
+                self._admit(self.enforcement, pod)
             return SKIP
         if state.info is None:
             return _rejection(violations)
-        self._count(violations, _PRE_FILTER)
-        return self._hold(self._enforcement, pod, violations)
+        self._count(violations, points.PRE_FILTER)
+        return self._hold(self.enforcement, pod, violations)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Check and reserve in one step."""
-        if self._enforcement is None:
+        if self.enforcement is None:
             return None
-        violations = self._enforcement.reserve(pod)
+        violations = self.enforcement.reserve(pod)
         if not violations:
             return None
-        self._count(violations, _RESERVE)
-        return self._hold(self._enforcement, pod, violations)
+        self._count(violations, points.RESERVE)
+        return self._hold(self.enforcement, pod, violations)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """End the reservation; the pod is certainly not bound."""
-        if self._enforcement is not None:
-            self._enforcement.unreserve(pod.uid)
-            self._enforcement.on_given_up(pod)
+        if self.enforcement is not None:
+            self.enforcement.unreserve(pod.uid)
+            self.enforcement.on_given_up(pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Skip PreBind unless labels must be corrected or the reservation shared first."""
-        enforcement = self._enforcement
+        enforcement = self.enforcement
         if enforcement is None:
             return SKIP
         if enforcement.displaced_any(pod.uid) or (
@@ -156,7 +148,7 @@ class ResourceQuota:
         Before the pod is bound, pods that claimed what it takes must no longer be labelled
         `Unschedulable`: an autoscaler that observes both would buy a node too many.
         """
-        enforcement = self._enforcement
+        enforcement = self.enforcement
         if enforcement is not None:
             await enforcement.wait_until_relabelled(pod.uid)
         if (
@@ -168,26 +160,26 @@ class ResourceQuota:
         violations = await enforcement.claim(pod)
         if not violations:
             return None
-        self._count(violations, _PRE_BIND)
+        self._count(violations, points.PRE_BIND)
         return self._hold(enforcement, pod, violations)
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Notify the native writer; the reservation stays until the binding is observed."""
-        if self._enforcement is not None:
-            self._enforcement.on_bound(pod)
+        if self.enforcement is not None:
+            self.enforcement.on_bound(pod)
 
     def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
         """Return the durable mark, for the patch that replaces reason SchedulingGated (rule Q5).
 
         No mark is made in a cluster without a quota that is enforced here.
         """
-        if self._enforcement is None or not self._enforcement.active:
+        if self.enforcement is None or not self.enforcement.active:
             return ()
-        ledger = self._enforcement.ledger
+        ledger = self.enforcement.ledger
         held = self.name in info.unschedulable_plugins
         if not info.gated and not held:
             ledger.attempted(pod.uid)
-            self._enforcement.claim_pending(pod.uid)
+            self.enforcement.claim_pending(pod.uid)
         if ledger.deferred(pod):
             if pod.metadata.annotations.get(MARK_ANNOTATION) == "true":
                 return ()
@@ -198,18 +190,18 @@ class ResourceQuota:
 
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
         """Return the reason and text of a hold if it does not fit on top of earlier claims."""
-        if self._enforcement is None or not self._enforcement.args.claim_pending:
+        if self.enforcement is None or not self.enforcement.args.claim_pending:
             return None
-        claimed = self._enforcement.ledger.claims.violations(pod)
+        claimed = self.enforcement.ledger.claims.violations(pod)
         if claimed:
-            self._enforcement.ledger.claims.await_turn(pod.uid)
+            self.enforcement.ledger.claims.await_turn(pod.uid)
         return (REASON_VALIDATED, message(claimed)) if claimed else None
 
     def explain(self, pod: Pod) -> Sequence[str]:
         """Return the violations of the pod now."""
-        if self._enforcement is None:
+        if self.enforcement is None:
             return ()
-        violations = self._enforcement.ledger.violations(pod)
+        violations = self.enforcement.ledger.violations(pod)
         return (f"held by quota: {message(violations)}",) if violations else ()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -243,15 +235,9 @@ class ResourceQuota:
             if node_name:
                 enforcement.ledger.nominate(pod, node_name)
 
-    def _count(self, violations: Sequence[Violation], point: str) -> None:
-        for quota in {each.account.name: each for each in violations}.values():
-            account = quota.account
-            self._handle.metrics.count(VIOLATIONS, account.namespace, account.name, point)
-
-
-def ledger_of(plugin: ResourceQuota) -> Ledger | None:
-    """Return the ledger of a plugin; None while it is inert."""
-    return None if plugin.enforcement is None else plugin.enforcement.ledger
+    def _count(self, violations: Sequence[Violation], point: ExtensionPoint) -> None:
+        for account in {each.account: None for each in violations}:
+            self._handle.metrics.count(VIOLATIONS, account.namespace, account.name, point.label)
 
 
 def _rejection(violations: Sequence[Violation]) -> Status:

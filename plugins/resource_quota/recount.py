@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from plugins.resource_quota.accounts import Account
-from plugins.resource_quota.pod_records import Namespace, PodRecord
-from plugins.resource_quota.wait_queues import QuotaRequest
+from plugins.resource_quota.records import Namespace, PodRecord, QuotaRequest
 
 
 def account_drift(namespace: Namespace, account: Account) -> list[str]:
@@ -57,8 +56,8 @@ def _wrong_charges(namespace: Namespace, account: Account) -> Iterator[str]:
     expected = {
         uid: (role, amounts)
         for uid, record in namespace.pods.items()
-        for covering, amounts in record.request.shares
-        if covering is account and (role := record.role_in(account)) is not None
+        for covering, amounts, role in record.charges()
+        if covering is account and role is not None
     }
     actual = {uid: (charge.role, charge.amounts) for uid, charge in account.charges.items()}
     for uid in sorted(expected.keys() | actual.keys()):

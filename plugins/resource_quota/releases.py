@@ -16,8 +16,7 @@ from typing import Final
 from plugins.resource_quota.accounts import Account
 from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.checks import add_request, check
-from plugins.resource_quota.pod_records import Namespace, PodRecord
-from plugins.resource_quota.wait_queues import QuotaRequest
+from plugins.resource_quota.records import Namespace, PodRecord, QuotaRequest
 
 RELEASE_WINDOW: Final = 0.25
 """Seconds that released pods have to use the quota, before more are let out."""
@@ -48,15 +47,18 @@ class Releases:
             namespace.overrelease = 0
             self._note(namespace, accounts)
 
-    def end(self, record: PodRecord, *, used: bool) -> None:
-        """Note what became of a pod that may have been released: whether it `used` the quota."""
-        namespace = record.namespace
+    def consume(self, record: PodRecord) -> None:
+        """Note that a pod, if it was released, uses the quota it was released for."""
+        if record.namespace.released.pop(record.uid, None) is not None:
+            record.namespace.overrelease = 0
+
+    def give_back(self, record: PodRecord) -> None:
+        """Note that a pod, if it was released, does not use the quota it was released for."""
+        namespace, shares = record.namespace, record.request.shares
         if namespace.released.pop(record.uid, None) is None:
             return
-        if used:
-            namespace.overrelease = 0
-        elif len(namespace.wait_queues) and record.request.shares:
-            self._note(namespace, {account for account, _ in record.request.shares})
+        if len(namespace.wait_queues) and shares:
+            self._note(namespace, {account for account, _ in shares})
 
     def close_windows(self, now: float) -> None:
         """Give up on released pods that had time enough to use the quota."""

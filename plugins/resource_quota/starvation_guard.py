@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from plugins.resource_quota.accounts import Account, QuotaReservation
 from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.checks import check
-from plugins.resource_quota.pod_records import Namespace, PodRecord
+from plugins.resource_quota.records import Namespace, Order, PodRecord
 from plugins.resource_quota.releases import Releases
-from plugins.resource_quota.wait_queues import Order
 
 
 class StarvationGuard:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from config import FeatureGates
 from plugins.resource_quota.keys import PREFIX
 from plugins.resource_quota.ledger import Ledger
-from plugins.resource_quota.plugin import GATE, ResourceQuota, ledger_of
+from plugins.resource_quota.plugin import GATE, ResourceQuota
 from scheduler.api import Pod
 from scheduler.client.clock import SystemClock
 from scheduler.client.fence import Fence
@@ -82,9 +82,8 @@ class Stage:
 
     @property
     def ledger(self) -> Ledger:
-        found = ledger_of(self.plugin)
-        assert found is not None
-        return found
+        assert self.plugin.enforcement is not None
+        return self.plugin.enforcement.ledger
 
     def advance(self, seconds: float = BACKOFF) -> None:
         """Let time pass."""

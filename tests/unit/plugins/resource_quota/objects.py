@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.keys import PREFIX
 from plugins.resource_quota.ledger import Ledger
 from scheduler.api import Pod, PodSignatures
@@ -72,13 +73,19 @@ def pod(
 
 
 class Desk:
-    """A ledger, its clock and the pods it released."""
+    """A ledger, its clock and what it reported."""
 
     def __init__(self, *quotas: ResourceQuota, synced: bool = True, **options: Any) -> None:
-        self.ledger = Ledger(**options)
         self.released: list[str] = []
+        self.rechecked: list[str] = []
+        self.overcommitted: list[str] = []
+        callbacks = LedgerCallbacks(
+            on_release=self.released.extend,
+            on_recheck=self.rechecked.extend,
+            on_overcommitted=lambda account: self.overcommitted.append(account.name),
+        )
+        self.ledger = Ledger(callbacks=callbacks, **options)
         self.now = 1000.0
-        self.ledger.callbacks.on_release = self.released.extend
         for each in quotas:
             self.ledger.set_quota(each)
         if synced:

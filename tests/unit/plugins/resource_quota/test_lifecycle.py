@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from plugins.resource_quota.lifecycle import EFFECTS, Effect, PodEvent, PodState, next_state
+from plugins.resource_quota.lifecycle import TRANSITIONS, Effect, PodEvent, PodState
 
 
-def test_every_event_has_effects_and_a_next_state_for_every_state() -> None:
-    assert EFFECTS.keys() == set(PodEvent)
-    for event in PodEvent:
-        for state in PodState:
-            assert isinstance(next_state(state, event), PodState)
+def next_state(state: PodState, event: PodEvent) -> PodState:
+    return TRANSITIONS[event].next_states.get(state, state)
+
+
+def test_every_event_has_a_transition() -> None:
+    assert TRANSITIONS.keys() == set(PodEvent)
 
 
 @pytest.mark.parametrize("event", [PodEvent.BOUND, PodEvent.FINISHED])
 def test_a_pod_that_leaves_the_queue_for_good_gives_back_everything(event: PodEvent) -> None:
     given_back = {Effect.DEQUEUE, Effect.RETURN_RELEASE, Effect.END_STARVATION}
-    assert EFFECTS[event] >= given_back | {Effect.WITHDRAW_CLAIM}
+    assert set(TRANSITIONS[event].effects) >= given_back | {Effect.WITHDRAW_CLAIM}
     assert len({next_state(state, event) for state in PodState}) == 1
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.ledger import Ledger
 from plugins.resource_quota.upkeep import ROUND_SECONDS, SWEEP_BATCH, SWEEP_SECONDS, Audit, Sweep
 from scheduler.api import Pod
@@ -27,13 +28,13 @@ class Scene:
     """A sweep over a ledger whose changes it is told of."""
 
     def __init__(self, limit: int) -> None:
-        self.ledger = Ledger()
+        callbacks = LedgerCallbacks(
+            on_changed=lambda account: self.sweep.changed(account.namespace, self.now)
+        )
+        self.ledger = Ledger(callbacks=callbacks)
         self.rechecked: list[list[str]] = []
         self.sweep = Sweep(self.ledger, lambda uids: self.rechecked.append(list(uids)))
         self.now = 0.0
-        self.ledger.callbacks.on_changed = lambda account: self.sweep.changed(
-            account.namespace, self.now
-        )
         self.ledger.set_quota(quota("q", hard={CPU: limit}))
         self.ledger.mark_synced()
 
