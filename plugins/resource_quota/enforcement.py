@@ -75,15 +75,10 @@ class QuotaEnforcement:
         self._nominated: dict[str, tuple[Pod, str]] = {}
         #: Set by the host of `TimedWork`.
         self.on_timer: Callable[[], None] = lambda: None
-        #: `status.used` of an account's quota may be out of date: for the usage writer.
-        self.on_changed: Callable[[Account], None] = lambda _account: None
-        #: `on_bound(pod)`: PostBind of a pod, for the writer in native mode (rule Q10).
-        self.on_bound: Callable[[Pod], None] = lambda _pod: None
-        #: `claim(pod)`: share the reservation with other active schedulers, before the bind;
-        #: violations mean that they have reserved the rest. None: reservations are not shared.
-        self.claim: Callable[[Pod], Awaitable[Sequence[Violation]]] | None = None
-        #: `on_given_up(pod)`: the pod is certainly not bound.
-        self.on_given_up: Callable[[Pod], None] = lambda _pod: None
+        self._on_changed: Callable[[Account], None] = lambda _account: None
+        self._on_bound: Callable[[Pod], None] = lambda _pod: None
+        self._on_given_up: Callable[[Pod], None] = lambda _pod: None
+        self._share: Callable[[Pod], Awaitable[Sequence[Violation]]] | None = None
         self._findings: list[tuple[ObjectReference, str, str]] = []
         self._reported: dict[tuple[str, str], tuple[InvalidKey, ...]] = {}
         #: By namespace and name: UID and built-in compute names.
@@ -102,6 +97,28 @@ class QuotaEnforcement:
         subscriptions.on_nomination(self._nomination)
         subscriptions.on_synced(self.ledger.mark_synced)
         subscriptions.on_time(self)
+
+    # -- connections of the controllers ----------------------------------------------------------
+
+    def on_changed(self, callback: Callable[[Account], None]) -> None:
+        """Call back when `status.used` of an account's quota may be out of date."""
+        self._on_changed = callback
+
+    def on_bound(self, callback: Callable[[Pod], None]) -> None:
+        """Call back at PostBind of a pod."""
+        self._on_bound = callback
+
+    def share_reservations(
+        self,
+        share: Callable[[Pod], Awaitable[Sequence[Violation]]],
+        on_given_up: Callable[[Pod], None],
+    ) -> None:
+        """Share reservations with other active schedulers.
+
+        `share(pod)` runs before the bind; violations mean that other schedulers have reserved the
+        rest. `on_given_up(pod)`: the pod is certainly not bound.
+        """
+        self._share, self._on_given_up = share, on_given_up
 
     def statistics(self) -> Mapping[str, object]:
         """Return counts, and every difference that a full recount finds now; O(pods)."""
@@ -177,15 +194,27 @@ class QuotaEnforcement:
                     self._displaced.setdefault(pod.metadata.uid, []).extend(uids)
         return violations
 
-    def displaced_any(self, uid: str) -> bool:
-        """Whether claims of other pods were withdrawn because this pod was reserved."""
-        return uid in self._displaced
+    def must_prepare(self, pod: Pod) -> bool:
+        """Whether `prepare_bind` has something to do."""
+        shared = self._share is not None and any(self.ledger.accounts_of(pod))
+        return shared or pod.uid in self._displaced
 
-    async def wait_until_relabelled(self, uid: str) -> None:
-        """Wait until the pods displaced by this one are no longer labelled Unschedulable."""
-        uids = self._displaced.pop(uid, None)
-        if uids:
-            await self._handle.api.status_written(uids)
+    async def prepare_bind(self, pod: Pod) -> Sequence[Violation]:
+        """Correct labels and share the reservation; violations mean that others have the rest.
+
+        Before the pod is bound, pods that claimed what it takes must no longer be labelled
+        `Unschedulable`: an autoscaler that observes both would buy a node too many.
+        """
+        displaced = self._displaced.pop(pod.uid, None)
+        if displaced:
+            await self._handle.api.status_written(displaced)
+        if self._share is None or not any(self.ledger.accounts_of(pod)):
+            return ()
+        return await self._share(pod)
+
+    def bound(self, pod: Pod) -> None:
+        """Report the bind; the reservation stays until the binding is observed."""
+        self._on_bound(pod)
 
     def claim_pending(self, uid: str) -> None:
         """Claim quota for a pod that is about to be labelled Unschedulable."""
@@ -215,11 +244,12 @@ class QuotaEnforcement:
             self._handle.recheck(held)
         return list(withdrawn)
 
-    def unreserve(self, uid: str) -> None:
-        """Undo `reserve`; may be called at any time, any number of times."""
-        self._passing.discard(uid)
-        self._displaced.pop(uid, None)
-        self.ledger.unreserve(uid)
+    def unreserve(self, pod: Pod) -> None:
+        """Undo `reserve`; the pod is certainly not bound."""
+        self._passing.discard(pod.uid)
+        self._displaced.pop(pod.uid, None)
+        self.ledger.unreserve(pod.uid)
+        self._on_given_up(pod)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if not self.active:
@@ -289,7 +319,7 @@ class QuotaEnforcement:
     def _changed(self, account: Account) -> None:
         self._touched[account] = None
         self._sweep.changed(account.namespace, self._handle.clock.monotonic())
-        self.on_changed(account)
+        self._on_changed(account)
         self.on_timer()
 
     def _forgotten(self, account: Account) -> None:

@@ -128,45 +128,28 @@ class ResourceQuota:
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """End the reservation; the pod is certainly not bound."""
         if self.enforcement is not None:
-            self.enforcement.unreserve(pod.uid)
-            self.enforcement.on_given_up(pod)
+            self.enforcement.unreserve(pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Skip PreBind unless labels must be corrected or the reservation shared first."""
-        enforcement = self.enforcement
-        if enforcement is None:
+        if self.enforcement is None or not self.enforcement.must_prepare(pod):
             return SKIP
-        if enforcement.displaced_any(pod.uid) or (
-            enforcement.claim and any(enforcement.ledger.accounts_of(pod))
-        ):
-            return None
-        return SKIP
+        return None
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Share the reservation, unless other active schedulers have reserved the rest.
-
-        Before the pod is bound, pods that claimed what it takes must no longer be labelled
-        `Unschedulable`: an autoscaler that observes both would buy a node too many.
-        """
-        enforcement = self.enforcement
-        if enforcement is not None:
-            await enforcement.wait_until_relabelled(pod.uid)
-        if (
-            enforcement is None
-            or enforcement.claim is None
-            or not any(enforcement.ledger.accounts_of(pod))
-        ):
+        """Share the reservation, unless other active schedulers have reserved the rest."""
+        if self.enforcement is None:
             return None
-        violations = await enforcement.claim(pod)
+        violations = await self.enforcement.prepare_bind(pod)
         if not violations:
             return None
         self._count(violations, points.PRE_BIND)
-        return self._hold(enforcement, pod, violations)
+        return self._hold(self.enforcement, pod, violations)
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Notify the native writer; the reservation stays until the binding is observed."""
         if self.enforcement is not None:
-            self.enforcement.on_bound(pod)
+            self.enforcement.bound(pod)
 
     def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
         """Return the durable mark, for the patch that replaces reason SchedulingGated (rule Q5).

@@ -32,14 +32,15 @@ class QuotaControllers:
 
     def work(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yield a name and a coroutine for each that runs while this process leads."""
-        if self.usage_writer is not None:
-            yield "quota usage writer", self.usage_writer.run()
-        if self.native_usage is not None:
-            yield "native quota usage", self.native_usage.run()
-        if self.reservations is not None:
-            yield "shared quota reservations", self.reservations.run()
+        for name, controller in (
+            ("quota usage writer", self.usage_writer),
+            ("native quota usage", self.native_usage),
+            ("shared quota reservations", self.reservations),
+        ):
+            if controller is not None:
+                yield name, controller.run()
         if self.report_unenforced is not None:
-            yield "quotas nobody enforces", self.report_unenforced()
+            yield "unenforced quotas", self.report_unenforced()
 
 
 def build_quota_controllers(

@@ -19,7 +19,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -58,39 +58,26 @@ class Publication:
     used: Usage
 
 
+@dataclass(slots=True)
 class _Quota:
     """The published usage of one quota."""
 
-    __slots__ = (
-        "backoff",
-        "delayed",
-        "due",
-        "in_flight",
-        "latest",
-        "not_before",
-        "observed_in_flight",
-        "shown",
-        "uid",
-        "version",
-    )
-
-    def __init__(self, uid: str, backoff: Backoff) -> None:
-        self.uid = uid
-        self.backoff = backoff
-        #: Amounts when they were planned last.
-        self.latest: dict[str, int] = {}
-        #: Amounts that decreased, by key: (monotonic second until which to publish it, amount) in
-        #: the order of falling amounts.
-        self.delayed: dict[str, deque[tuple[float, int]]] = {}
-        #: What the object contains; None: to be written in any case.
-        self.shown: dict[str, int] | None = None
-        #: resourceVersion of the last write: older objects are ignored.
-        self.version = 0
-        #: The newest object observed while a write was under way: version and deferred keys.
-        self.observed_in_flight: tuple[int, dict[str, int]] = (0, {})
-        self.not_before = 0.0
-        self.in_flight = False
-        self.due = NEVER
+    uid: str
+    backoff: Backoff
+    latest: dict[str, int] = field(default_factory=dict)
+    """Amounts when they were planned last."""
+    delayed: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)
+    """Amounts that decreased, by key: (monotonic second until which to publish it, amount) in the
+    order of falling amounts."""
+    shown: dict[str, int] | None = None
+    """What the object contains; None: to be written in any case."""
+    version: int = 0
+    """resourceVersion of the last write: older objects are ignored."""
+    observed_in_flight: tuple[int, dict[str, int]] = (0, {})
+    """The newest object observed while a write was under way: version and deferred keys."""
+    not_before: float = 0.0
+    in_flight: bool = False
+    due: float = NEVER
 
 
 class Publications:

@@ -77,8 +77,7 @@ class SharedReservations:
         #: The newest objects of quotas in which other schedulers have reservations.
         self._shared: dict[Key, ResourceQuota] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
-        enforcement.claim = self.claim
-        enforcement.on_given_up = self._given_up
+        enforcement.share_reservations(self.claim, lambda pod: self._end(pod, 0.0))
         subscriptions.on_object("resourcequotas", self._quota)
         subscriptions.on_object("pods", self._pod)
 
@@ -183,9 +182,6 @@ class SharedReservations:
                 self._end(old, ENTRY_GRACE)
         elif new.spec.node_name:
             self._end(new, ENTRY_GRACE)
-
-    def _given_up(self, pod: Pod) -> None:
-        self._end(pod, 0.0)
 
     def _end(self, pod: Pod, delay: float) -> None:
         due = self._clock.monotonic() + delay

@@ -216,20 +216,20 @@ async def test_a_pod_given_up_and_claimed_again_keeps_its_entry(cluster: Embedde
         await stage.quota(cpu=3000)
         enforcement = stage.plugin.enforcement
         assert enforcement is not None
-        assert enforcement.claim is not None
         for name in ("again", "other"):
             stage.gated(name)
         await until(lambda: all(stage.ledger.pod(stage.uid(name)) for name in ("again", "other")))
         again, other = stage.seen("again"), stage.seen("other")
         for each in (again, other):
             assert not stage.ledger.reserve(each)
-        assert not await enforcement.claim(again)
-        enforcement.on_given_up(again)
-        assert not await enforcement.claim(again)
-        assert not await enforcement.claim(other)
+        assert not await enforcement.prepare_bind(again)
+        enforcement.unreserve(again)
+        assert not stage.ledger.reserve(again)
+        assert not await enforcement.prepare_bind(again)
+        assert not await enforcement.prepare_bind(other)
         assert annotation(cluster).keys() == {again.uid, other.uid}
         # The sweep that takes the other one away leaves it as well.
-        enforcement.on_given_up(other)
+        enforcement.unreserve(other)
 
         def removed() -> bool:
             stage.advance(1)
