@@ -6,7 +6,7 @@ of all steps are raised together. No file is opened here and no plugin is instan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -102,7 +102,6 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
     *,
     registry: Registry,
     default_plugins: Sequence[tuple[str, int]],
-    missing: Collection[str] = (),
     tolerate_missing: bool = False,
     upstream: bool = False,
     allow_default_scheduler: bool = False,
@@ -117,8 +116,8 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
         text: YAML or JSON; None is a configuration that says nothing.
         registry: the plugin classes there are; `module:Class` references are added to it.
         default_plugins: name and weight (0: none) of the default plugins in order.
-        missing: names of plugins that are known and not available; defaults leave them out.
-        tolerate_missing: pass over missing plugins that a profile enables.
+        tolerate_missing: pass over plugins of kube-scheduler that a profile enables and the
+            registry does not have.
         upstream: take upstream's names for scheduler and Lease as defaults, and allow them.
         allow_default_scheduler: allow upstream's names where they are written out.
         feature_gates: the gates in force; default: all at their defaults.
@@ -130,7 +129,7 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
         ConfigurationError: with every problem found.
     """
     gates = feature_gates if feature_gates is not None else FeatureGates()
-    catalogue = Catalogue(registry, tuple(default_plugins), frozenset(missing), tolerate_missing)
+    catalogue = Catalogue(registry, tuple(default_plugins), tolerate_missing)
     document = parse(f"{{apiVersion: {API_VERSION}, kind: {KIND}}}" if text is None else text)
     for path, value in (overrides or {}).items():
         document.override(path, value)

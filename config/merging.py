@@ -45,9 +45,7 @@ class Catalogue:
     registry: Registry
     #: Name and weight (0: none given), in order.
     defaults: tuple[tuple[str, int], ...]
-    #: Known by name, not available: left out of the defaults, refused or passed over when enabled.
-    missing: frozenset[str] = frozenset()
-    #: Pass over missing plugins instead of refusing them.
+    #: Pass over plugins of kube-scheduler that are not in the registry instead of refusing them.
     tolerate_missing: bool = False
 
     def default_entries(self, gates: FeatureGates) -> tuple[Listed, ...]:
@@ -55,19 +53,16 @@ class Catalogue:
         return tuple(
             Listed(name, weight)
             for name, weight in self.defaults
-            if name not in self.missing
-            and (
-                name not in upstream.GATED_DEFAULTS or gates.enabled(upstream.GATED_DEFAULTS[name])
-            )
+            if name not in upstream.GATED_DEFAULTS or gates.enabled(upstream.GATED_DEFAULTS[name])
         )
 
     def names(self) -> set[str]:
         """Every name that may be written."""
-        return {*self.registry, *self.missing, *UPSTREAM_NAMES}
+        return {*self.registry, *UPSTREAM_NAMES}
 
     def absent(self, name: str) -> bool:
-        """Whether `name` is a plugin that is known and not available."""
-        return name not in self.registry and (name in self.missing or name in UPSTREAM_NAMES)
+        """Whether `name` is a plugin of kube-scheduler that is not available."""
+        return name not in self.registry and name in UPSTREAM_NAMES
 
 
 @dataclass(frozen=True, slots=True)

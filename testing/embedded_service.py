@@ -26,7 +26,7 @@ from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.transport import Transport
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
-from scheduler.service.options import RunOptions, missing_plugins
+from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from scheduler.service.wiring import wire as wire_service
 from simulator import EmbeddedCluster, subresources
@@ -107,7 +107,6 @@ def configuration(
         text,
         registry=registry,
         default_plugins=in_tree.DEFAULT_PLUGINS,
-        missing=missing_plugins(),
         feature_gates=feature_gates,
     )
     return loaded, registry

@@ -119,7 +119,6 @@ def read_configuration(options: RunOptions, registry: Registry | None = None) ->
         _text(options.config_file) if options.config_file else None,
         registry=available_plugins() if registry is None else registry,
         default_plugins=plugins.DEFAULT_PLUGINS,
-        missing=missing_plugins(),
         allow_default_scheduler=options.replace_default_scheduler,
         feature_gates=options.feature_gates,
         namespace=own_namespace(),
@@ -146,12 +145,6 @@ def _unusable_extenders(configuration: KubeSchedulerConfiguration) -> Iterable[t
 def available_plugins() -> Registry:
     """Return in-tree plugins and those of installed distributions."""
     return Registry([*plugins.in_tree(), *entry_point_plugins()])
-
-
-def missing_plugins() -> frozenset[str]:
-    """Return the default plugins of kube-scheduler that this version does not have."""
-    existing = {each.name for each in plugins.in_tree()}
-    return frozenset(name for name, _ in plugins.DEFAULT_PLUGINS if name not in existing)
 
 
 def add_plugin_directories(directories: Iterable[str]) -> None:

@@ -318,7 +318,6 @@ def _configuration(given: Any | None) -> Configuration:
         None if given is None else msgspec.json.encode(given).decode(),
         registry=Registry(in_tree()),
         default_plugins=DEFAULT_PLUGINS,
-        missing=MISSING,
         tolerate_missing=True,
         upstream=True,
         feature_gates=FeatureGates(dict.fromkeys(OUR_FEATURES, False)),

@@ -23,7 +23,7 @@ from scheduler.client.resources import PODS, RESOURCES
 from scheduler.client.watch_decoding import LineSplitter, WatchDecodeError, WatchDecoder
 from scheduler.framework import ConfigurationError
 from scheduler.framework.registry import Registry
-from scheduler.service.options import available_plugins, missing_plugins
+from scheduler.service.options import available_plugins
 
 Target = Callable[[bytes], None]
 
@@ -90,7 +90,6 @@ def _loaded(text: str) -> Configuration:
         text,
         registry=_registry(),
         default_plugins=plugins.DEFAULT_PLUGINS,
-        missing=missing_plugins(),
     )
 
 

@@ -120,15 +120,6 @@ AVAILABLE = (
     plugin("NodeDeclaredFeatures", "preFilter filter"),
 )
 
-MISSING = (
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "PodTopologySpread",
-    "InterPodAffinity",
-)
-
 DEFAULTS = (
     ("SchedulingGates", 0),
     ("PrioritySort", 0),
@@ -138,12 +129,6 @@ DEFAULTS = (
     ("NodeAffinity", 2),
     ("NodePorts", 0),
     ("NodeResourcesFit", 1),
-    ("VolumeRestrictions", 0),
-    ("NodeVolumeLimits", 0),
-    ("VolumeBinding", 0),
-    ("VolumeZone", 0),
-    ("PodTopologySpread", 2),
-    ("InterPodAffinity", 2),
     ("DynamicResources", 2),
     ("DefaultPreemption", 0),
     ("NodeResourcesBalancedAllocation", 1),
@@ -158,7 +143,6 @@ def load(text: str | None, *more: Any, **options: Any) -> Configuration:
     settings: dict[str, Any] = {
         "registry": Registry([*AVAILABLE, *more]),
         "default_plugins": DEFAULTS,
-        "missing": MISSING,
     }
     return load_configuration(text, **(settings | options))
 

@@ -14,7 +14,7 @@ from scheduler.framework.extension_points import (
 )
 from scheduler.framework.registry import Registry
 from scheduler.framework.status import ConfigurationError
-from tests.unit.config.doubles import AVAILABLE, DEFAULTS, MISSING, body, load, problems
+from tests.unit.config.doubles import AVAILABLE, DEFAULTS, body, load, problems
 
 BROKEN = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -123,12 +123,11 @@ def test_every_extension_point_has_an_entry_and_nothing_can_be_changed() -> None
 
 
 def test_default_configuration_is_loading_without_text() -> None:
-    configuration = default_configuration(
-        registry=Registry(AVAILABLE), default_plugins=DEFAULTS, missing=MISSING
-    )
+    configuration = default_configuration(registry=Registry(AVAILABLE), default_plugins=DEFAULTS)
     assert configuration.effective == load(None).effective
 
 
-def test_a_default_plugin_that_is_neither_there_nor_missing_is_a_mistake() -> None:
+def test_a_default_plugin_that_is_not_in_the_registry_is_an_error() -> None:
+    defaults = (*DEFAULTS, ("VolumeZone", 0))
     with pytest.raises(ConfigurationError, match='"VolumeZone" is not in the registry'):
-        default_configuration(registry=Registry(AVAILABLE), default_plugins=DEFAULTS)
+        default_configuration(registry=Registry(AVAILABLE), default_plugins=defaults)

@@ -24,7 +24,6 @@ from config import (
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.cli.flags import FLAGS
 from scheduler.framework import Registry
-from scheduler.service.options import missing_plugins
 
 DOCUMENT: Final = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
 
@@ -63,7 +62,7 @@ def rows(heading: str) -> Iterator[tuple[str, str]]:
 
 def effective() -> Any:
     return default_configuration(
-        registry=Registry(in_tree()), default_plugins=DEFAULT_PLUGINS, missing=missing_plugins()
+        registry=Registry(in_tree()), default_plugins=DEFAULT_PLUGINS
     ).effective
 
 
@@ -107,11 +106,6 @@ def test_defaults_are_those_in_force(heading: str) -> None:
 def test_the_default_plugins_are_listed_in_order_with_weights() -> None:
     listed = [(name, int(weight or 0)) for name, weight in rows("Default plugins")]
     assert listed == list(DEFAULT_PLUGINS)
-
-
-def test_missing_plugins_are_named_as_missing() -> None:
-    absent = section("Default plugins").partition("Not in this version:")[2]
-    assert set(re.findall(r"`([A-Z]\w+)`", absent)) == missing_plugins()
 
 
 def test_flags_in_the_document_exist_and_work() -> None:

@@ -18,7 +18,6 @@ from config import load_configuration
 from examples.gate_until import not_before
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.framework import Registry
-from scheduler.service.options import missing_plugins
 
 ROOT: Final = Path(__file__).parents[3]
 DOCUMENTS: Final = (
@@ -131,7 +130,6 @@ def test_whole_configurations_in_documents_load() -> None:
                 each.text,
                 registry=Registry(in_tree()),
                 default_plugins=DEFAULT_PLUGINS,
-                missing=missing_plugins(),
             )
             loaded += 1
     assert loaded >= 2

@@ -12,7 +12,6 @@ from config import FeatureGates
 from scheduler.framework.status import ConfigurationError
 from scheduler.service.options import (
     RunOptions,
-    missing_plugins,
     own_namespace,
     read_configuration,
 )
@@ -153,10 +152,6 @@ def test_the_namespace_is_the_pods_own(
     if file is not None:
         path.write_text(file)
     assert own_namespace(environ, path) == expected
-
-
-def test_plugins_that_are_missing_are_not_part_of_the_default_profile() -> None:
-    assert not missing_plugins() & set(read_configuration(RunOptions()).profiles[0].plugins)
 
 
 def test_feature_gates_reach_the_configuration() -> None:
