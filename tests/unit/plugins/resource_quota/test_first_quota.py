@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scheduler.api.pod import Pod
 from scheduler.framework import CycleState
 from tests.unit.plugins.resource_quota.objects import pod, quota
-from tests.unit.plugins.resource_quota.test_plugin import Desk
+from tests.unit.plugins.resource_quota.plugin_fixture import Desk
 
 CPU = "requests.cpu-millis"
 UNPLACED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}

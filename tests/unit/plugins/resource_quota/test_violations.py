@@ -1,0 +1,129 @@
+"""Which pods fit, and the messages of those that do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from plugins.resource_quota.accounts import QuotaMode
+from plugins.resource_quota.messages import message
+from scheduler.api import Pod
+from tests.unit.plugins.resource_quota.objects import Desk, pod, quota
+
+CPU = "requests.cpu-millis"
+NATIVE = {"=requests.cpu": "2", "=requests.storage": "0", "=pods": "0"}
+
+
+def test_a_deferred_pod_counts_pending_pods_a_never_gated_one_does_not() -> None:
+    desk = Desk(quota())
+    desk.see(pod("a"), pod("b"))
+    assert desk.enqueue(pod("deferred", deferred=True)) == []
+    # The hard wall for never-gated pods: what is taken; other pending ones would deadlock them.
+    assert desk.enqueue(pod("c")) == ["c"]
+
+
+def test_b18_a_resource_that_is_not_asked_for_does_not_matter() -> None:
+    desk = Desk(quota(hard={CPU: 1000, "requests.memory": 1}))
+    desk.see(pod("big", "4", node="n", requests={"memory": "1Gi"}))
+    assert desk.enqueue(pod("p", deferred=True)) == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "hard", "text"),
+    [
+        (
+            pod("p", "1500m", deferred=True),
+            {CPU: 2000},
+            (
+                "quota exceeded: q, requested: requests.cpu=1500m, used: requests.cpu=1, "
+                "limited: requests.cpu=2"
+            ),
+        ),
+        (
+            pod("p", "3", deferred=True),
+            {CPU: 2000},
+            (
+                "quota exceeded: q, requested: requests.cpu=3, used: requests.cpu=1, "
+                "limited: requests.cpu=2 (exceeds the quota even when empty)"
+            ),
+        ),
+        (
+            pod("p", deferred=True, requests={"cpu": "2", "memory": "2Gi"}),
+            {CPU: 2000, "requests.memory": 2**30},
+            (
+                "quota exceeded: q, requested: requests.cpu=2,requests.memory=2Gi, "
+                "used: requests.cpu=1,requests.memory=0, "
+                "limited: requests.cpu=2,requests.memory=1Gi (exceeds the quota even when empty)"
+            ),
+        ),
+    ],
+)
+def test_b17_messages(subject: Pod, hard: dict[str, int], text: str) -> None:
+    desk = Desk(quota(hard=hard))
+    desk.see(pod("running", node="n"), subject)
+    assert message(desk.ledger.violations(subject)) == text
+
+
+def test_several_quotas_stand_in_the_order_of_their_names() -> None:
+    desk = Desk(quota("b"), quota("a", hard={CPU: 1000}))
+    big = pod("p", "3", deferred=True)
+    desk.see(big)
+    first, second = message(desk.ledger.violations(big)).split("; ")
+    assert first.startswith("quota exceeded: a, ")
+    assert second.startswith("quota exceeded: b, ")
+
+
+def test_what_a_refused_pod_is_told_is_what_the_quota_says() -> None:
+    desk = Desk(quota(hard={CPU: 8000}))
+    assert desk.enqueue(pod("first", "2"), pod("second", "1")) == ["first", "second"]
+    (found,) = desk.ledger.violations(pod("third", "9"))
+    assert desk.used() == {CPU: "3000"}
+    assert found.used == 3 * 10**9
+    (found,) = desk.ledger.violations(pod("fourth", "9", deferred=True))
+    assert found.used == 3 * 10**9
+
+
+def test_b49_a_quota_of_built_in_names_only_is_not_ours() -> None:
+    desk = Desk(quota(hard={"=requests.cpu": "1", "=pods": "1"}))
+    assert desk.enqueue(pod("p", "9", deferred=True)) == ["p"]
+    assert desk.used() == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "running", "text"),
+    [
+        pytest.param({"requests.cpu": "0"}, [], "", id="free"),
+        pytest.param(
+            {"requests.cpu": "1500m"},
+            [],
+            "quota exceeded: q, requested: requests.cpu=1, used: requests.cpu=1500m, "
+            "limited: requests.cpu=2",
+            id="the status knows of more",
+        ),
+        pytest.param(
+            {"requests.cpu": "0"},
+            [pod("r", "2", node="n")],
+            "quota exceeded: q, requested: requests.cpu=1, used: requests.cpu=2, "
+            "limited: requests.cpu=2",
+            id="the ledger knows of more",
+        ),
+        pytest.param(
+            {},
+            [],
+            "status unknown for quota: q, resources: requests.cpu",
+            id="the controller has not run",
+        ),
+    ],
+)
+def test_native_mode(status: dict[str, str], running: list[Pod], text: str) -> None:
+    desk = Desk(quota(hard=NATIVE, status={"used": status}), mode=QuotaMode.NATIVE)
+    subject = pod("p", deferred=True)
+    desk.see(*running, subject)
+    assert message(desk.ledger.violations(subject)) == text
+    assert not desk.ledger.violations(pod("plain", "9"))
+
+
+def test_native_mode_is_woken_by_the_status() -> None:
+    desk = Desk(quota(hard=NATIVE), mode=QuotaMode.NATIVE)
+    desk.enqueue(pod("p", deferred=True))
+    desk.ledger.set_quota(quota(hard=NATIVE, status={"used": {"requests.cpu": "0"}}))
+    assert desk.run() == ["p"]
