@@ -72,7 +72,7 @@ def pod(
     return made
 
 
-class Desk:
+class LedgerFixture:
     """A ledger, its clock and what it reported."""
 
     def __init__(self, *quotas: ResourceQuota, synced: bool = True, **options: Any) -> None:
@@ -91,8 +91,8 @@ class Desk:
         if synced:
             self.ledger.mark_synced()
 
-    def see(self, *pods: Pod) -> None:
-        """Show pods to the ledger."""
+    def observe(self, *pods: Pod) -> None:
+        """Pass observed pods to the ledger."""
         for each in pods:
             self.ledger.observe(each)
         self.ledger.validate()

@@ -23,8 +23,8 @@ EXCEEDED = (
 )
 
 
-class Board:
-    """Subscriptions, metrics, events and the queue's side of the handle, all recorded."""
+class RecordingHandle:
+    """The parts of a handle that the plugin uses; records every call."""
 
     def __init__(self) -> None:
         self.callbacks: dict[str, Callable[..., None]] = {}
@@ -99,7 +99,7 @@ class Board:
             self.kept[name] = make()
         return self.kept[name]
 
-    def handle(self, *, gate: bool = True) -> Handle:
+    def as_handle(self, *, gate: bool = True) -> Handle:
         parts = {
             "feature_gates": {GATE: gate},
             "subscriptions": self,
@@ -118,44 +118,44 @@ class Board:
         return cast("Handle", SimpleNamespace(**parts))
 
 
-class Desk:
-    """A plugin of a synced process."""
+class PluginFixture:
+    """A plugin in a process that has listed all pods and quotas."""
 
     def __init__(self, *, synced: bool = True) -> None:
-        self.board = Board()
-        self.plugin = ResourceQuota(None, self.board.handle())
+        self.handle = RecordingHandle()
+        self.plugin = ResourceQuota(None, self.handle.as_handle())
         assert self.plugin.enforcement is not None
         self.ledger = self.plugin.enforcement.ledger
         if synced:
-            self.board.callbacks["synced"]()
+            self.handle.callbacks["synced"]()
 
-    def seen(self, *objects: Any) -> None:
-        """New objects, as the watch delivers them."""
+    def deliver(self, *objects: Any) -> None:
+        """Deliver new objects, as a watch does."""
         for each in objects:
             plural = "pods" if isinstance(each, Pod) else "resourcequotas"
             if isinstance(each, Pod):
-                self.board.pods[each.uid] = each
-            self.board.callbacks[plural](None, each)
+                self.handle.pods[each.uid] = each
+            self.handle.callbacks[plural](None, each)
 
-    def changed(self, old: Pod, new: Pod) -> None:
-        """A pod that was seen is different."""
-        self.board.pods[new.uid] = new
-        self.board.callbacks["pods"](old, new)
+    def deliver_change(self, old: Pod, new: Pod) -> None:
+        """Deliver a changed pod."""
+        self.handle.pods[new.uid] = new
+        self.handle.callbacks["pods"](old, new)
 
     def run(self) -> None:
         self.plugin.enforcement.run_due()  # type: ignore[union-attr]
 
     def attempt(self, subject: Pod, *, real: bool = True) -> Status | None:
-        state = CycleState(self.board.time)
-        state.info = QueuedPodInfo(subject, self.board.time) if real else None
+        state = CycleState(self.handle.time)
+        state.info = QueuedPodInfo(subject, self.handle.time) if real else None
         return self.plugin.pre_filter(state, subject, cast("Any", None))
 
 
-def full() -> Desk:
+def full() -> PluginFixture:
     """A limit of one core, taken."""
-    desk = Desk()
-    desk.seen(quota(hard={CPU: 1000}), pod("running", node="n"))
-    return desk
+    fixture = PluginFixture()
+    fixture.deliver(quota(hard={CPU: 1000}), pod("running", node="n"))
+    return fixture
 
 
 def info_of(subject: Pod, *rejectors: str, gated: bool = False) -> QueuedPodInfo:

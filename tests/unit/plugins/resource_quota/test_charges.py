@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.api import Pod
-from tests.unit.plugins.resource_quota.objects import Desk, pod, quota
+from tests.unit.plugins.resource_quota.objects import LedgerFixture, pod, quota
 
 CPU = "requests.cpu-millis"
 
@@ -65,80 +65,83 @@ CPU = "requests.cpu-millis"
     ],
 )
 def test_which_pods_count(subject: Pod, used: str) -> None:
-    desk = Desk(quota())
-    desk.see(subject)
-    assert desk.used() == {CPU: used}
+    fixture = LedgerFixture(quota())
+    fixture.observe(subject)
+    assert fixture.used() == {CPU: used}
 
 
-def test_a_hold_of_ours_does_not_make_a_never_gated_pod_deferred() -> None:
-    desk = Desk(quota())
-    desk.see(pod("p"))
-    told = [{"type": "PodScheduled", "status": "False", "reason": "ResourceQuotaValidated"}]
-    desk.see(pod("p", status={"conditions": told}))
-    assert desk.used() == {CPU: "1000"}
+def test_a_hold_by_this_scheduler_does_not_make_a_never_gated_pod_deferred() -> None:
+    fixture = LedgerFixture(quota())
+    fixture.observe(pod("p"))
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "ResourceQuotaValidated"}]
+    fixture.observe(pod("p", status={"conditions": conditions}))
+    assert fixture.used() == {CPU: "1000"}
 
 
 def test_a_deferred_pod_stays_deferred_when_its_reason_is_overwritten() -> None:
-    desk = Desk(quota())
-    desk.see(pod("p", gates=True))
+    fixture = LedgerFixture(quota())
+    fixture.observe(pod("p", gates=True))
     other = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
-    desk.see(pod("p", status={"conditions": other}))
-    assert desk.used() == {CPU: "0"}
+    fixture.observe(pod("p", status={"conditions": other}))
+    assert fixture.used() == {CPU: "0"}
 
 
-def test_a_pod_that_quota_holds_is_charged_nothing_and_keeps_nobody_out() -> None:
+def test_a_held_pod_is_charged_nothing_and_excludes_no_other_pod() -> None:
     """A never-gated pod for 9 of 8: it used to hold every deferred pod of the namespace."""
-    desk = Desk(quota(hard={CPU: 8000}))
-    assert desk.enqueue(pod("huge", "9")) == []
+    fixture = LedgerFixture(quota(hard={CPU: 8000}))
+    assert fixture.enqueue(pod("huge", "9")) == []
     deferred = [pod(f"d{number}", "1", deferred=True) for number in range(4)]
-    assert desk.enqueue(*deferred) == [each.uid for each in deferred]
-    assert desk.used() == {CPU: "0"}
+    assert fixture.enqueue(*deferred) == [each.uid for each in deferred]
+    assert fixture.used() == {CPU: "0"}
     for each in deferred:
-        assert not desk.ledger.reserve(each)
+        assert not fixture.ledger.reserve(each)
     # One that fits an empty quota, but not now.
-    assert desk.enqueue(pod("large", "8")) == []
-    assert desk.used() == {CPU: "4000"}
-    assert desk.enqueue(pod("small", "2", deferred=True), pod("plain", "2")) == ["small", "plain"]
+    assert fixture.enqueue(pod("large", "8")) == []
+    assert fixture.used() == {CPU: "4000"}
+    assert fixture.enqueue(pod("small", "2", deferred=True), pod("plain", "2")) == [
+        "small",
+        "plain",
+    ]
 
 
 def test_a_pod_too_large_for_the_quota_is_charged_once_the_quota_grows() -> None:
     """It is another scheduler's, so that nothing here holds it."""
-    desk = Desk(quota(hard={CPU: 8000}))
-    desk.see(pod("huge", "9"))
-    assert desk.used() == {CPU: "0"}
-    desk.ledger.set_quota(quota(hard={CPU: 9000}))
-    desk.ledger.validate()
-    assert desk.used() == {CPU: "9000"}
-    desk.ledger.set_quota(quota(hard={CPU: 8000}))
-    desk.ledger.validate()
-    assert desk.used() == {CPU: "0"}
+    fixture = LedgerFixture(quota(hard={CPU: 8000}))
+    fixture.observe(pod("huge", "9"))
+    assert fixture.used() == {CPU: "0"}
+    fixture.ledger.set_quota(quota(hard={CPU: 9000}))
+    fixture.ledger.validate()
+    assert fixture.used() == {CPU: "9000"}
+    fixture.ledger.set_quota(quota(hard={CPU: 8000}))
+    fixture.ledger.validate()
+    assert fixture.used() == {CPU: "0"}
 
 
 def test_a_deleted_pod_counts_until_its_grace_has_passed_twice() -> None:
-    desk = Desk(quota(hard={CPU: 1000}))
+    fixture = LedgerFixture(quota(hard={CPU: 1000}))
     going = {"deletionTimestamp": "1970-01-01T00:17:00Z", "deletionGracePeriodSeconds": 30}
-    desk.see(pod("running", node="n", metadata=going))
-    desk.enqueue(pod("held", deferred=True))
-    assert desk.ledger.next_due() == pytest.approx(1050.001)
-    assert desk.run(50) == []
-    assert desk.used() == {CPU: "1000"}
-    assert desk.run(0.01) == ["held"]
-    assert desk.used() == {CPU: "0"}
-    desk.see(pod("running", node="n", metadata={**going, "labels": {"a": "b"}}))
-    assert desk.used() == {CPU: "0"}
+    fixture.observe(pod("running", node="n", metadata=going))
+    fixture.enqueue(pod("held", deferred=True))
+    assert fixture.ledger.next_due() == pytest.approx(1050.001)
+    assert fixture.run(50) == []
+    assert fixture.used() == {CPU: "1000"}
+    assert fixture.run(0.01) == ["held"]
+    assert fixture.used() == {CPU: "0"}
+    fixture.observe(pod("running", node="n", metadata={**going, "labels": {"a": "b"}}))
+    assert fixture.used() == {CPU: "0"}
 
 
 def test_b15_active_deadline_moves_a_pod_between_quotas() -> None:
-    desk = Desk(
+    fixture = LedgerFixture(
         quota("short", hard={CPU: 1000}, scopes=["Terminating"]),
         quota("long", hard={CPU: 1000}, scopes=["NotTerminating"]),
     )
-    desk.see(pod("running", node="n"))
-    desk.enqueue(pod("held", deferred=True))
-    assert (desk.used("long"), desk.used("short")) == ({CPU: "1000"}, {CPU: "0"})
-    desk.see(pod("running", node="n", spec={"activeDeadlineSeconds": 60}))
-    assert (desk.used("long"), desk.used("short")) == ({CPU: "0"}, {CPU: "1000"})
-    assert desk.run() == ["held"]
+    fixture.observe(pod("running", node="n"))
+    fixture.enqueue(pod("held", deferred=True))
+    assert (fixture.used("long"), fixture.used("short")) == ({CPU: "1000"}, {CPU: "0"})
+    fixture.observe(pod("running", node="n", spec={"activeDeadlineSeconds": 60}))
+    assert (fixture.used("long"), fixture.used("short")) == ({CPU: "0"}, {CPU: "1000"})
+    assert fixture.run() == ["held"]
 
 
 @pytest.mark.parametrize(
@@ -194,8 +197,8 @@ def test_b14_scopes(spec: Any, parts: dict[str, Any], covered: bool) -> None:
         operator, values = spec
         each = {"scopeName": "PriorityClass", "operator": operator, "values": values}
         spec = {"scopeSelector": {"matchExpressions": [each]}}
-    desk = Desk(quota(hard={CPU: 0}, **spec))
-    assert desk.enqueue(pod("p", deferred=True, spec=parts)) == ([] if covered else ["p"])
+    fixture = LedgerFixture(quota(hard={CPU: 0}, **spec))
+    assert fixture.enqueue(pod("p", deferred=True, spec=parts)) == ([] if covered else ["p"])
 
 
 @pytest.mark.parametrize(
@@ -209,7 +212,7 @@ def test_b14_scopes(spec: Any, parts: dict[str, Any], covered: bool) -> None:
     ],
 )
 def test_b12_each_compute_name_defers(key: str) -> None:
-    desk = Desk(quota(hard={key: 1}))
+    fixture = LedgerFixture(quota(hard={key: 1}))
     amounts = {
         "cpu": "1",
         "memory": "1Gi",
@@ -218,9 +221,9 @@ def test_b12_each_compute_name_defers(key: str) -> None:
         "nvidia.com/gpu": "2",
     }
     wanting = {"containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]}
-    assert desk.enqueue(pod("p", deferred=True, spec=wanting)) == []
+    assert fixture.enqueue(pod("p", deferred=True, spec=wanting)) == []
 
 
 def test_b13_a_pod_that_states_nothing_counts_as_nothing() -> None:
-    desk = Desk(quota(hard={CPU: 0}))
-    assert desk.enqueue(pod("p", deferred=True, requests={"memory": "1Gi"})) == ["p"]
+    fixture = LedgerFixture(quota(hard={CPU: 0}))
+    assert fixture.enqueue(pod("p", deferred=True, requests={"memory": "1Gi"})) == ["p"]

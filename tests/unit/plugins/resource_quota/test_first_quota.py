@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scheduler.api.pod import Pod
 from scheduler.framework import CycleState
 from tests.unit.plugins.resource_quota.objects import pod, quota
-from tests.unit.plugins.resource_quota.plugin_fixture import Desk
+from tests.unit.plugins.resource_quota.plugin_fixture import PluginFixture
 
 CPU = "requests.cpu-millis"
 UNPLACED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
@@ -26,14 +26,14 @@ class Story:
     """Events of pods and of the scheduler, passed to one plugin."""
 
     def __init__(self, *, early: bool) -> None:
-        self.desk = Desk()
+        self.fixture = PluginFixture()
         self.pods: dict[str, Pod] = {}
         self._nominated: set[str] = set()
         if early:
-            self.desk.seen(quota("elsewhere", "elsewhere"))
+            self.fixture.deliver(quota("elsewhere", "elsewhere"))
 
-    def tell(self, name: str, choice: int, number: int) -> None:
-        """One of the things that can happen to the pod of this name next."""
+    def step(self, name: str, choice: int, number: int) -> None:
+        """Apply one of the events that may follow for the pod of this name."""
         known = self.pods.get(name)
         if known is None:
             self._show(name, number, gates=choice % 2 == 0)
@@ -50,8 +50,8 @@ class Story:
             steps += [
                 lambda: self._change(known, status=UNPLACED),
                 lambda: self._bind(known),
-                lambda: self.desk.plugin.reserve(CycleState(0.0), known, "n"),
-                lambda: self.desk.plugin.unreserve(CycleState(0.0), known, "n"),
+                lambda: self.fixture.plugin.reserve(CycleState(0.0), known, "n"),
+                lambda: self.fixture.plugin.unreserve(CycleState(0.0), known, "n"),
                 lambda: self._nominate(known, "n"),
                 lambda: self._nominate(known, ""),
             ]
@@ -59,7 +59,7 @@ class Story:
 
     def _delete(self, known: Pod) -> None:
         self._forget(known)
-        self.desk.board.callbacks["pods"](known, None)
+        self.fixture.handle.callbacks["pods"](known, None)
 
     def _replace(self, known: Pod, number: int) -> None:
         # A watch that was interrupted shows the new pod in place of the old one.
@@ -68,7 +68,7 @@ class Story:
 
     def _forget(self, known: Pod) -> None:
         del self.pods[known.uid[0]]
-        del self.desk.board.pods[known.uid]
+        del self.fixture.handle.pods[known.uid]
         self._end_nomination(known)
 
     def _bind(self, known: Pod) -> None:
@@ -81,26 +81,26 @@ class Story:
 
     def account(self) -> list[list[int]]:
         """Sums by role."""
-        account = self.desk.ledger.account("default", "q")
+        account = self.fixture.ledger.account("default", "q")
         assert account is not None
-        self.desk.ledger.validate()
+        self.fixture.ledger.validate()
         return [list(each) for each in account.sums]
 
     def _nominate(self, subject: Pod, node: str) -> None:
         (self._nominated.add if node else self._nominated.discard)(subject.uid)
-        self.desk.board.callbacks["nomination"](subject, node)
+        self.fixture.handle.callbacks["nomination"](subject, node)
 
     def _show(self, name: str, number: int, before: Pod | None = None, **parts: Any) -> None:
         made = pod(f"{name}{number}", str(number + 1), **parts)
         self.pods[name] = made
-        self.desk.board.pods[made.uid] = made
-        self.desk.board.callbacks["pods"](before, made)
+        self.fixture.handle.pods[made.uid] = made
+        self.fixture.handle.callbacks["pods"](before, made)
 
     def _change(self, known: Pod, **parts: Any) -> None:
         cpu = str(int(known.metadata.uid[1:]) + 1)
         new = pod(known.uid, cpu, **parts)
         self.pods[known.uid[0]] = new
-        self.desk.changed(known, new)
+        self.fixture.deliver_change(known, new)
 
 
 @settings(deadline=None, max_examples=300)
@@ -115,8 +115,8 @@ def test_enforcement_that_starts_late_ends_with_the_same_account(
     for story in (early, late):
         for number, (name, choice) in enumerate(steps):
             if number == quota_at:
-                story.desk.seen(quota(hard={CPU: 10**9}))
-            story.tell(name, choice, number)
+                story.fixture.deliver(quota(hard={CPU: 10**9}))
+            story.step(name, choice, number)
         if quota_at >= len(steps):
-            story.desk.seen(quota(hard={CPU: 10**9}))
+            story.fixture.deliver(quota(hard={CPU: 10**9}))
     assert late.account() == early.account()

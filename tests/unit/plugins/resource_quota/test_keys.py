@@ -48,7 +48,7 @@ def test_a_key_has_upstreams_name_and_an_exact_amount(
 
 
 @pytest.mark.parametrize(
-    ("written", "value", "says"),
+    ("written", "value", "reason"),
     [
         ("requests.cpu", "2", "requests.cpu-millis"),
         ("requests.memory-millis", "2", "unknown resource 'memory-millis'"),
@@ -64,12 +64,12 @@ def test_a_key_has_upstreams_name_and_an_exact_amount(
     ],
 )
 def test_a_key_that_cannot_be_read_is_a_finding_and_takes_nothing_with_it(
-    written: str, value: str, says: str
+    written: str, value: str, reason: str
 ) -> None:
     limits = read_limits({PREFIX + written: value, PREFIX + "requests.nvidia.com_gpu": "8"})
     assert [key.name for key in limits.hard] == ["requests.nvidia.com/gpu"]
     assert [each.key for each in limits.invalid] == [PREFIX + written]
-    assert says in str(limits.invalid[0])
+    assert reason in str(limits.invalid[0])
 
 
 def test_b51_a_long_name_goes_through_the_alias_annotation() -> None:

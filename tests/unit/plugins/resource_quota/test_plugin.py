@@ -18,19 +18,19 @@ from scheduler.framework import (
 from tests.unit.plugins.resource_quota.objects import pod
 from tests.unit.plugins.resource_quota.plugin_fixture import (
     EXCEEDED,
-    Board,
+    RecordingHandle,
     info_of,
 )
 
 
 @pytest.mark.parametrize("mode", ["DeferredKeys", "Off"])
 def test_the_plugin_is_inert_without_its_gate_or_when_it_is_off(mode: str) -> None:
-    board = Board()
+    handle = RecordingHandle()
     args = ResourceQuotaArgs(quota_mode=mode)
-    plugin = ResourceQuota(args, board.handle(gate=mode == "Off"))
+    plugin = ResourceQuota(args, handle.as_handle(gate=mode == "Off"))
     subject = pod("p", deferred=True)
     state = CycleState()
-    assert board.callbacks == {}
+    assert handle.callbacks == {}
     assert plugin.pre_enqueue(subject) is None
     assert plugin.pre_filter(state, subject, cast("Any", None)) is SKIP
     assert plugin.reserve(state, subject, "n") is None
@@ -41,11 +41,11 @@ def test_the_plugin_is_inert_without_its_gate_or_when_it_is_off(mode: str) -> No
 
 
 def test_all_profiles_share_one_ledger_and_must_agree() -> None:
-    board = Board()
-    first, second = (ResourceQuota(None, board.handle()) for _ in range(2))
+    handle = RecordingHandle()
+    first, second = (ResourceQuota(None, handle.as_handle()) for _ in range(2))
     assert first.enforcement is second.enforcement
     with pytest.raises(ConfigurationError, match="the same in all profiles"):
-        ResourceQuota(ResourceQuotaArgs(quota_mode="Both"), board.handle())
+        ResourceQuota(ResourceQuotaArgs(quota_mode="Both"), handle.as_handle())
 
 
 @pytest.mark.parametrize(

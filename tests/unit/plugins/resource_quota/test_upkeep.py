@@ -25,7 +25,7 @@ def unplaced(name: str, **parts: Any) -> Pod:
 
 
 class Scene:
-    """A sweep over a ledger whose changes it is told of."""
+    """A sweep that receives the changes of a ledger."""
 
     def __init__(self, limit: int) -> None:
         callbacks = LedgerCallbacks(
@@ -38,7 +38,7 @@ class Scene:
         self.ledger.set_quota(quota("q", hard={CPU: limit}))
         self.ledger.mark_synced()
 
-    def see(self, *pods: Pod) -> None:
+    def observe(self, *pods: Pod) -> None:
         for each in pods:
             self.ledger.observe(each)
             self.sweep.pod(each, self.now)
@@ -53,19 +53,19 @@ class Scene:
 
 def test_b40_a_pod_that_fits_no_longer_is_asked_again_within_one_sweep() -> None:
     scene = Scene(1000)
-    scene.see(unplaced("p"))
+    scene.observe(unplaced("p"))
     scene.advance(60)
     assert scene.rechecked == []
-    scene.see(pod("taker", node="n"))
+    scene.observe(pod("taker", node="n"))
     scene.advance(SWEEP_SECONDS)
     assert scene.rechecked == [["p"]]
 
 
 def test_a_label_that_arrives_after_the_rise_is_looked_at_as_well() -> None:
     scene = Scene(1000)
-    scene.see(pod("taker", node="n"))
+    scene.observe(pod("taker", node="n"))
     scene.advance(60)
-    scene.see(unplaced("late"))
+    scene.observe(unplaced("late"))
     scene.advance(SWEEP_SECONDS)
     assert scene.rechecked == [["late"]]
 
@@ -80,15 +80,15 @@ def test_a_label_that_arrives_after_the_rise_is_looked_at_as_well() -> None:
 )
 def test_others_are_left_alone(subject: Pod) -> None:
     scene = Scene(1000)
-    scene.see(subject, pod("taker", node="n"))
+    scene.observe(subject, pod("taker", node="n"))
     scene.advance(60)
     assert scene.rechecked == []
 
 
 def test_held_pods_and_those_that_are_gone_are_left_alone() -> None:
     scene = Scene(1000)
-    scene.see(unplaced("held"), unplaced("gone"))
-    scene.see(pod("taker", node="n"))
+    scene.observe(unplaced("held"), unplaced("gone"))
+    scene.observe(pod("taker", node="n"))
     violations = scene.ledger.violations(unplaced("held"))
     scene.ledger.hold("held", violations, 0.0)
     scene.ledger.forget("gone")
@@ -99,27 +99,27 @@ def test_held_pods_and_those_that_are_gone_are_left_alone() -> None:
 
 def test_a_multitude_is_looked_at_in_turns() -> None:
     scene = Scene(1000)
-    scene.see(*(unplaced(f"p{number}") for number in range(2 * SWEEP_BATCH + 1)))
-    scene.see(pod("taker", node="n"))
+    scene.observe(*(unplaced(f"p{number}") for number in range(2 * SWEEP_BATCH + 1)))
+    scene.observe(pod("taker", node="n"))
     scene.advance(SWEEP_SECONDS + 1)
     assert [len(each) for each in scene.rechecked] == [SWEEP_BATCH, SWEEP_BATCH, 1]
 
 
 def test_changes_during_a_sweep_begin_another() -> None:
     scene = Scene(2000)
-    scene.see(unplaced("p"), pod("a", node="n"))
+    scene.observe(unplaced("p"), pod("a", node="n"))
     scene.advance(SWEEP_SECONDS)
     assert scene.rechecked == []
-    scene.see(pod("b", node="n"))
+    scene.observe(pod("b", node="n"))
     scene.advance(SWEEP_SECONDS)
     assert scene.rechecked == [["p"]]
 
 
-def test_the_recount_finds_what_drifted_and_says_when_all_is_well() -> None:
+def test_the_recount_reports_differences_and_their_absence() -> None:
     scene = Scene(5000)
     reports: list[int] = []
     audit = Audit(scene.ledger, reports.append)
-    scene.see(pod("a", node="n"))
+    scene.observe(pod("a", node="n"))
 
     def rounds(number: int, now: float) -> float:
         for _ in range(number):

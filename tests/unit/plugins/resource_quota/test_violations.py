@@ -7,24 +7,24 @@ import pytest
 from plugins.resource_quota.accounts import QuotaMode
 from plugins.resource_quota.messages import message
 from scheduler.api import Pod
-from tests.unit.plugins.resource_quota.objects import Desk, pod, quota
+from tests.unit.plugins.resource_quota.objects import LedgerFixture, pod, quota
 
 CPU = "requests.cpu-millis"
 NATIVE = {"=requests.cpu": "2", "=requests.storage": "0", "=pods": "0"}
 
 
 def test_a_deferred_pod_counts_pending_pods_a_never_gated_one_does_not() -> None:
-    desk = Desk(quota())
-    desk.see(pod("a"), pod("b"))
-    assert desk.enqueue(pod("deferred", deferred=True)) == []
+    fixture = LedgerFixture(quota())
+    fixture.observe(pod("a"), pod("b"))
+    assert fixture.enqueue(pod("deferred", deferred=True)) == []
     # The hard wall for never-gated pods: what is taken; other pending ones would deadlock them.
-    assert desk.enqueue(pod("c")) == ["c"]
+    assert fixture.enqueue(pod("c")) == ["c"]
 
 
 def test_b18_a_resource_that_is_not_asked_for_does_not_matter() -> None:
-    desk = Desk(quota(hard={CPU: 1000, "requests.memory": 1}))
-    desk.see(pod("big", "4", node="n", requests={"memory": "1Gi"}))
-    assert desk.enqueue(pod("p", deferred=True)) == ["p"]
+    fixture = LedgerFixture(quota(hard={CPU: 1000, "requests.memory": 1}))
+    fixture.observe(pod("big", "4", node="n", requests={"memory": "1Gi"}))
+    assert fixture.enqueue(pod("p", deferred=True)) == ["p"]
 
 
 @pytest.mark.parametrize(
@@ -58,34 +58,34 @@ def test_b18_a_resource_that_is_not_asked_for_does_not_matter() -> None:
     ],
 )
 def test_b17_messages(subject: Pod, hard: dict[str, int], text: str) -> None:
-    desk = Desk(quota(hard=hard))
-    desk.see(pod("running", node="n"), subject)
-    assert message(desk.ledger.violations(subject)) == text
+    fixture = LedgerFixture(quota(hard=hard))
+    fixture.observe(pod("running", node="n"), subject)
+    assert message(fixture.ledger.violations(subject)) == text
 
 
-def test_several_quotas_stand_in_the_order_of_their_names() -> None:
-    desk = Desk(quota("b"), quota("a", hard={CPU: 1000}))
+def test_messages_list_quotas_in_the_order_of_their_names() -> None:
+    fixture = LedgerFixture(quota("b"), quota("a", hard={CPU: 1000}))
     big = pod("p", "3", deferred=True)
-    desk.see(big)
-    first, second = message(desk.ledger.violations(big)).split("; ")
+    fixture.observe(big)
+    first, second = message(fixture.ledger.violations(big)).split("; ")
     assert first.startswith("quota exceeded: a, ")
     assert second.startswith("quota exceeded: b, ")
 
 
-def test_what_a_refused_pod_is_told_is_what_the_quota_says() -> None:
-    desk = Desk(quota(hard={CPU: 8000}))
-    assert desk.enqueue(pod("first", "2"), pod("second", "1")) == ["first", "second"]
-    (found,) = desk.ledger.violations(pod("third", "9"))
-    assert desk.used() == {CPU: "3000"}
+def test_a_message_states_the_usage_that_the_quota_publishes() -> None:
+    fixture = LedgerFixture(quota(hard={CPU: 8000}))
+    assert fixture.enqueue(pod("first", "2"), pod("second", "1")) == ["first", "second"]
+    (found,) = fixture.ledger.violations(pod("third", "9"))
+    assert fixture.used() == {CPU: "3000"}
     assert found.used == 3 * 10**9
-    (found,) = desk.ledger.violations(pod("fourth", "9", deferred=True))
+    (found,) = fixture.ledger.violations(pod("fourth", "9", deferred=True))
     assert found.used == 3 * 10**9
 
 
 def test_b49_a_quota_of_built_in_names_only_is_not_ours() -> None:
-    desk = Desk(quota(hard={"=requests.cpu": "1", "=pods": "1"}))
-    assert desk.enqueue(pod("p", "9", deferred=True)) == ["p"]
-    assert desk.used() == {}
+    fixture = LedgerFixture(quota(hard={"=requests.cpu": "1", "=pods": "1"}))
+    assert fixture.enqueue(pod("p", "9", deferred=True)) == ["p"]
+    assert fixture.used() == {}
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_b49_a_quota_of_built_in_names_only_is_not_ours() -> None:
             [],
             "quota exceeded: q, requested: requests.cpu=1, used: requests.cpu=1500m, "
             "limited: requests.cpu=2",
-            id="the status knows of more",
+            id="more in the status",
         ),
         pytest.param(
             {"requests.cpu": "0"},
             [pod("r", "2", node="n")],
             "quota exceeded: q, requested: requests.cpu=1, used: requests.cpu=2, "
             "limited: requests.cpu=2",
-            id="the ledger knows of more",
+            id="more in the ledger",
         ),
         pytest.param(
             {},
@@ -115,15 +115,15 @@ def test_b49_a_quota_of_built_in_names_only_is_not_ours() -> None:
     ],
 )
 def test_native_mode(status: dict[str, str], running: list[Pod], text: str) -> None:
-    desk = Desk(quota(hard=NATIVE, status={"used": status}), mode=QuotaMode.NATIVE)
+    fixture = LedgerFixture(quota(hard=NATIVE, status={"used": status}), mode=QuotaMode.NATIVE)
     subject = pod("p", deferred=True)
-    desk.see(*running, subject)
-    assert message(desk.ledger.violations(subject)) == text
-    assert not desk.ledger.violations(pod("plain", "9"))
+    fixture.observe(*running, subject)
+    assert message(fixture.ledger.violations(subject)) == text
+    assert not fixture.ledger.violations(pod("plain", "9"))
 
 
 def test_native_mode_is_woken_by_the_status() -> None:
-    desk = Desk(quota(hard=NATIVE), mode=QuotaMode.NATIVE)
-    desk.enqueue(pod("p", deferred=True))
-    desk.ledger.set_quota(quota(hard=NATIVE, status={"used": {"requests.cpu": "0"}}))
-    assert desk.run() == ["p"]
+    fixture = LedgerFixture(quota(hard=NATIVE), mode=QuotaMode.NATIVE)
+    fixture.enqueue(pod("p", deferred=True))
+    fixture.ledger.set_quota(quota(hard=NATIVE, status={"used": {"requests.cpu": "0"}}))
+    assert fixture.run() == ["p"]
