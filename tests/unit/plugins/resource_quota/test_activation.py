@@ -1,4 +1,4 @@
-"""What the first enforced quota counts of the pods that came before it."""
+"""The pods that the first enforced quota counts although they came before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods are charged, in which quotas, and for how long (docs/deferred-quota.md, Q1 to Q5)."""
+"""Charges: the pods that count, in which quotas, and for how long (docs/deferred-quota.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which held pods are released when quota is freed, and in which order."""
+"""The release of held pods when quota is freed, and its order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods fit, and the messages of those that do not."""
+"""The check of a pod against its quotas, and the messages of violations."""
 
 from __future__ import annotations
 
