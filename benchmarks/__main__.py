@@ -107,7 +107,7 @@ def _planned(
 ) -> Iterator[tuple[str, str]]:
     """Yield workload and scheduler of each run.
 
-    Who runs first changes from one workload to the next, because machines drift.
+    The first scheduler changes from one workload to the next, because the speed of machines drifts.
     """
     for number in range(rounds):
         for index, name in enumerate(workloads):

@@ -27,10 +27,10 @@ class BoundSum:
             self.now -= self._pods.pop(meta["uid"], 0)
         elif meta["uid"] not in self._pods:
             self.binds += 1
-            asked = sum(
+            requested = sum(
                 parse(each.get("resources", {}).get("requests", {}).get("cpu", "0")).nano
                 for each in spec["containers"]
             )
-            self._pods[meta["uid"]] = asked * 1000 // NANO
+            self._pods[meta["uid"]] = requested * 1000 // NANO
             self.now += self._pods[meta["uid"]]
             self.most = max(self.most, self.now)

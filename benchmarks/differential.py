@@ -1,9 +1,9 @@
 """`python -m benchmarks.differential`: one random cluster, scheduled by each scheduler in turn.
 
 The same nodes and pods, drawn from a seed, are created on a fresh control plane for each scheduler,
-all pods before it starts. When nothing changes any more, what it did is compared: how many pods
-have a node, what it says of those that have none, and how good the placement is. Ties are broken at
-random by both, so placements differ; what must not differ is what is possible, and its texts.
+all pods before it starts. Once nothing changes any more, the results are compared: how many pods
+have a node, the message of each pod that has none, and how good the placement is. Both schedulers
+break ties at random, so placements differ; the pods that fit nowhere and their messages must not.
 
 A pod is *hopeless* when no node could take it even in the empty cluster: its message does not
 depend on where other pods went and must be equal to the letter.
@@ -168,12 +168,12 @@ def _make_hopeless(source: random.Random, spec: Object) -> None:
         spec["nodeSelector"] = {"disk": "tape"}
 
 
-# -- one scheduler's answer ------------------------------------------------------------------------
+# -- the placement of one scheduler ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Result of one scheduler for one world."""
+class Placement:
+    """Result of scheduling one world with one scheduler."""
 
     contender: str
     nodes: tuple[Object, ...]
@@ -181,7 +181,7 @@ class Answer:
     pods: dict[str, Object] = field(repr=False)
 
     def node_of(self, name: str) -> str:
-        """The node of a pod, or nothing."""
+        """Return the node of a pod, "" if it has none."""
         return str(self.pods[name]["spec"].get("nodeName", ""))
 
     def message(self, name: str) -> str:
@@ -192,8 +192,8 @@ class Answer:
         return ""
 
 
-def schedule(world: World, contender: Scheduler) -> Answer:
-    """Create the world afresh, let the scheduler work, return what it left."""
+def schedule(world: World, contender: Scheduler) -> Placement:
+    """Create the world on a fresh control plane and return the scheduler's placement."""
     options = ApiServerOptions(
         disabled_admission_plugins=("ServiceAccount", "TaintNodesByCondition", "Priority")
     )
@@ -210,7 +210,7 @@ def schedule(world: World, contender: Scheduler) -> Answer:
         contender.start(control_plane)
         pods = _settled(control_plane)
         nodes: Any = admin.request("GET", "/api/v1/nodes")
-    return Answer(contender.label, tuple(nodes["items"]), pods)
+    return Placement(contender.label, tuple(nodes["items"]), pods)
 
 
 def _settled(control_plane: ControlPlane) -> dict[str, Object]:
@@ -218,8 +218,8 @@ def _settled(control_plane: ControlPlane) -> dict[str, Object]:
     started = changed = time.monotonic()
     before = None
     while True:
-        answer: Any = control_plane.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")
-        pods = {each["metadata"]["name"]: each for each in answer["items"]}
+        response: Any = control_plane.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")
+        pods = {each["metadata"]["name"]: each for each in response["items"]}
         tried = all(each["status"].get("conditions") for each in pods.values())
         bound = sum("nodeName" in each["spec"] for each in pods.values())
         now = time.monotonic()
@@ -252,19 +252,21 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[str, ...]
 
 
-def judge(world: World, answer: Answer) -> Quality:
+def evaluate(world: World, placement: Placement) -> Quality:
     """Measure a placement."""
     names = [pod["metadata"]["name"] for workload in world.workloads for pod in workload.pods]
-    labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in answer.nodes}
+    labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in placement.nodes}
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for name in names:
-        for resource, amount in _requests(answer.pods[name]).items():
-            used[answer.node_of(name)][resource] += milli_value(amount)
+        for resource, amount in _requests(placement.pods[name]).items():
+            used[placement.node_of(name)][resource] += milli_value(amount)
     soft: list[float] = []
     wishes: list[float] = []
-    violations = [f"{name} overfilled" for name in overfilled(answer.nodes, answer.pods.values())]
+    violations = [
+        f"{name} overfilled" for name in overfilled(placement.nodes, placement.pods.values())
+    ]
     for workload in world.workloads:
-        places = [labels[node] for pod in workload.pods if (node := _place(answer, pod))]
+        places = [labels[node] for pod in workload.pods if (node := _node_of(placement, pod))]
         spec = workload.pods[0]["spec"]
         for constraint in spec.get("topologySpreadConstraints", ()):
             skew = _skew(constraint, places, labels.values())
@@ -273,11 +275,11 @@ def judge(world: World, answer: Answer) -> Quality:
         violations += _violated(workload, places)
         wishes += _wishes(spec, places)
     return Quality(
-        contender=answer.contender,
+        contender=placement.contender,
         pods=len(names),
-        placed=sum(bool(answer.node_of(name)) for name in names),
-        cpu_spread=_deviation(answer.nodes, used, "cpu"),
-        memory_spread=_deviation(answer.nodes, used, "memory"),
+        placed=sum(bool(placement.node_of(name)) for name in names),
+        cpu_spread=_deviation(placement.nodes, used, "cpu"),
+        memory_spread=_deviation(placement.nodes, used, "memory"),
         soft_skew=fmean(soft) if soft else 0.0,
         preferred=fmean(wishes) if wishes else 1.0,
         violations=tuple(violations),
@@ -288,8 +290,8 @@ def _requests(pod: Object) -> dict[str, str]:
     return dict(pod["spec"]["containers"][0]["resources"]["requests"])
 
 
-def _place(answer: Answer, pod: Object) -> str:
-    return answer.node_of(pod["metadata"]["name"])
+def _node_of(placement: Placement, pod: Object) -> str:
+    return placement.node_of(pod["metadata"]["name"])
 
 
 def _deviation(nodes: Sequence[Object], used: dict[str, Counter[str]], resource: str) -> float:
@@ -349,8 +351,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     quality: tuple[Quality, Quality]
 
 
-def compare(seed: int, world: World, ours: Answer, theirs: Answer) -> Difference:
-    """Set two answers side by side."""
+def compare(seed: int, world: World, ours: Placement, theirs: Placement) -> Difference:
+    """Compare the placements of two schedulers."""
     hopeless = [
         pod["metadata"]["name"]
         for workload in world.workloads
@@ -362,7 +364,7 @@ def compare(seed: int, world: World, ours: Answer, theirs: Answer) -> Difference
         for name in ours.pods
         if name not in hopeless and not ours.node_of(name) and not theirs.node_of(name)
     ]
-    qualities = judge(world, ours), judge(world, theirs)
+    qualities = evaluate(world, ours), evaluate(world, theirs)
     return Difference(
         seed=seed,
         placed=(qualities[0].placed, qualities[1].placed),
@@ -402,7 +404,7 @@ def reasons(message: str) -> frozenset[str]:
     "--rival",
     default="kube-scheduler",
     type=click.Choice(sorted(set(SCHEDULERS) - {OURS})),
-    help="Whom to compare with.",
+    help="The scheduler to compare with.",
 )
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
 def main(

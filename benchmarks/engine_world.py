@@ -45,7 +45,7 @@ class _Clock:
 
 
 class _Pods:
-    """The lister of pods: those that are asked about."""
+    """The lister of the pods that are being scheduled."""
 
     def __init__(self) -> None:
         self.known: dict[str, Pod] = {}

@@ -207,7 +207,7 @@ def _nominated(attempt: Any) -> str:
 
 
 def queue_events(*, pending: int, nodes: int, events: int) -> Iterator[Figure]:
-    """Microseconds per event: of no concern, and registered but of no help to those who wait.
+    """Microseconds per event: unregistered, and registered without helping a waiting pod.
 
     And what a waiting pod takes: its object, its place in the queue, its last failure, and the
     status and Event that are yet to be written.

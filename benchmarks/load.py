@@ -55,7 +55,7 @@ _NOT_FOUND: Final = 404
 
 
 class Api:
-    """The few requests a generator makes; counts what it created and nobody had before."""
+    """The requests of a load generator; counts the objects that it was first to create."""
 
     def __init__(self, transport: Transport, token: str) -> None:
         self._transport = transport
@@ -69,10 +69,10 @@ class Api:
     async def create(self, kind: str, namespace: str, body: bytes, *, fresh: bool = True) -> bool:
         """Create; False where it exists already, which is an error unless `fresh` is False."""
         path = _path(kind, namespace)
-        answer = await self._send("POST", path, body, _JSON)
-        if answer.status == _CONFLICT and not fresh:
+        response = await self._send("POST", path, body, _JSON)
+        if response.status == _CONFLICT and not fresh:
             return False
-        _expect(answer, "POST", path)
+        _expect(response, "POST", path)
         if fresh:
             self.created[kind] += 1
         return True
@@ -85,11 +85,11 @@ class Api:
         _expect(await self._send("PATCH", path, body, _MERGE), "PATCH", path)
 
     async def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Delete; an object that is gone is fine."""
+        """Delete an object that may have been deleted already."""
         path = f"{_path(kind, namespace)}/{name}"
-        answer = await self._send("DELETE", path, None, "")
-        if answer.status != _NOT_FOUND:
-            _expect(answer, "DELETE", path)
+        response = await self._send("DELETE", path, None, "")
+        if response.status != _NOT_FOUND:
+            _expect(response, "DELETE", path)
 
     async def _send(self, verb: str, path: str, body: bytes | None, kind: str) -> Response:
         headers = self._headers.get(kind, self.headers)
@@ -102,9 +102,9 @@ def _path(kind: str, namespace: str) -> str:
     return f"{root}/namespaces/{namespace}/{plural}" if namespaced else f"{root}/{plural}"
 
 
-def _expect(answer: Response, method: str, path: str) -> None:
-    if answer.status not in (200, 201, 202):
-        msg = f"{method} {path}: {answer.status} {answer.body[:300]!r}"
+def _expect(response: Response, method: str, path: str) -> None:
+    if response.status not in (200, 201, 202):
+        msg = f"{method} {path}: {response.status} {response.body[:300]!r}"
         raise RuntimeError(msg)
 
 
@@ -377,7 +377,7 @@ def _say(phase: str) -> None:
 
 
 async def _barrier(word: str) -> None:
-    """Wait until the harness says go on."""
+    """Wait until the harness sends the next command."""
     line = await asyncio.to_thread(sys.stdin.readline)
     if line.strip() != word:
         msg = f"expected {word!r} on standard input, got {line!r}"

@@ -251,11 +251,11 @@ class _Session:
 
     def _count_events(self) -> int:
         path = "/apis/events.k8s.io/v1/events?limit=1"
-        answer: Any = self._control_plane.admin.request("GET", path)
-        return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount", 0))
+        response: Any = self._control_plane.admin.request("GET", path)
+        return len(response["items"]) + int(response["metadata"].get("remainingItemCount", 0))
 
     def _drain_events(self) -> _Drained:
-        """Wait until no Event was added for a while; asked for often, since windows are short.
+        """Wait until no Event was added for a while; polls often, since windows are short.
 
         The generator's clock is this one's: both read the machine's monotonic clock.
         """
@@ -273,9 +273,9 @@ class _Session:
         token = ""
         while True:
             query = f"?limit={_PAGE}" + (f"&continue={token}" if token else "")
-            answer: Any = self._control_plane.admin.request("GET", f"/api/v1/{plural}{query}")
-            yield from answer["items"]
-            token = answer["metadata"].get("continue", "")
+            response: Any = self._control_plane.admin.request("GET", f"/api/v1/{plural}{query}")
+            yield from response["items"]
+            token = response["metadata"].get("continue", "")
             if not token:
                 return
 

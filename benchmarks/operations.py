@@ -4,7 +4,7 @@ A workload is a list of these, sent to the load generator as JSON. Everything is
 here talks to an API server.
 
 Where upstream opens the measured window inside `createPods`, a workload here has `OpenWindow`,
-`CreatePods(measured=True)` and `CloseWindow`; pods are measured when their op says so.
+`CreatePods(measured=True)` and `CloseWindow`; `CreatePods.measured` selects the pods to measure.
 """
 
 from __future__ import annotations

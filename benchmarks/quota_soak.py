@@ -4,11 +4,11 @@
 
 An embedded API server (this process) and an ordinary `kubestow run` (another). Pods are created
 gated, let go in batches, bound within four quotas, finished and deleted, as many at a time as the
-machine carries. Binds are delayed, refused, cut off, or carried out without an answer, at random.
+machine carries. Binds are delayed, refused, cut off, or carried out without a response, at random.
 
 At every change that the server stores, what bound pods of a namespace ask for together must be
 within its quota. At the end nothing may be left: no pod, no reservation, no drift of the ledger,
-and `status.used` must be 0 again. Exits with 1 and says what was wrong otherwise.
+and `status.used` must be 0 again. Otherwise it prints what was wrong and exits with status 1.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Trouble:
 
 
 class Scheduler:
-    """The process under test, and what it says about itself."""
+    """The process under test, and its own statistics."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int, log: Path) -> None:
         self._process = process
@@ -236,10 +236,10 @@ class Scheduler:
         timeout = aiohttp.ClientTimeout(total=30)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(self._base + path, ssl=self._tls) as answer,
+            session.get(self._base + path, ssl=self._tls) as response,
         ):
-            answer.raise_for_status()
-            return await answer.text()
+            response.raise_for_status()
+            return await response.text()
 
 
 @asynccontextmanager
@@ -361,10 +361,10 @@ async def _judge(teams: Sequence[Team], scheduler: Scheduler, report: Report) ->
     for team in teams:
         if team.used():
             problems.append(f"{team.name}: status.used is {team.used()} with no pod left")
-    told = await scheduler.statistics()
-    ledger = told["quota ledger"]
-    report.settled = told["dispatcher"]["settled"]
-    report.usage_writes = told["quota usage"]["written"]
+    statistics = await scheduler.statistics()
+    ledger = statistics["quota ledger"]
+    report.settled = statistics["dispatcher"]["settled"]
+    report.usage_writes = statistics["quota usage"]["written"]
     for name in ("pods", "held", "reserved", "drift"):
         if ledger[name]:
             problems.append(f"the ledger is left with {name}: {ledger[name]}")
@@ -379,7 +379,7 @@ async def _judge(teams: Sequence[Team], scheduler: Scheduler, report: Report) ->
 
 async def _until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 30.0
-    while not condition() and time.monotonic() < end:  # noqa: ASYNC110 - any state is asked for
+    while not condition() and time.monotonic() < end:  # noqa: ASYNC110 - the state is not an event
         await asyncio.sleep(0.1)
 
 

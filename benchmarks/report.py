@@ -226,7 +226,7 @@ def table(report: Report, width: int) -> Table:
 
 
 def line(run: Run) -> str:
-    """One run in a line, for those who wait."""
+    """Return one run as a line to print while others follow."""
     wrong = f"  NOT COMPARED: {'; '.join(run.problems)}" if run.problems else ""
     return (
         f"{run.workload} {run.size}, {run.contender}: {run.pods_per_second:.0f} pods/s, "

@@ -1,4 +1,4 @@
-"""One decision of kube-scheduler beside ours about the same objects."""
+"""Comparison of a decision of kube-scheduler with ours about the same objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def vector(objects: Object, pod: Object, config: Object) -> Object:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A null is as good as nothing; the client leaves it out when it decodes."""
+    """Return a value without nulls, as the client decodes it."""
     if isinstance(value, dict):
         return {k: _without_nulls(each) for k, each in value.items() if each is not None}
     if isinstance(value, list):
@@ -33,7 +33,7 @@ def ours(given: Object) -> Observation:
 
 
 def differences(given: Object, theirs: Verdict, mine: Observation) -> Iterator[str]:
-    """Everything in which the two decisions differ, one line each."""
+    """Yield every difference between the two decisions, one line each."""
     actual = mine.actual
     scored = "error" not in actual.get("score", {"error": "nothing was scored"})
     if scored or (not theirs.scheduled and actual["outcome"] != "error"):
@@ -43,8 +43,8 @@ def differences(given: Object, theirs: Verdict, mine: Observation) -> Iterator[s
     if theirs.reason == "SchedulerError" and not theirs.scheduled:
         outcome = "error"
     if actual["outcome"] != outcome:
-        said, text = theirs.message or theirs.node, actual.get("message")
-        yield f"outcome: theirs {outcome} ({said}), ours {actual['outcome']} ({text})"
+        reason, text = theirs.message or theirs.node, actual.get("message")
+        yield f"outcome: theirs {outcome} ({reason}), ours {actual['outcome']} ({text})"
         return
     if theirs.scheduled:
         yield from _placement(theirs, actual, scored=scored)
@@ -58,8 +58,8 @@ def own_differences(verdict: Verdict, mine: Observation) -> Iterator[str]:
     """Return differences between the running process and our engine on a fresh node table."""
     actual = mine.actual
     if verdict.scheduled != (actual["outcome"] == "scheduled"):
-        said = verdict.message or verdict.node
-        yield f"process: {said}, engine {actual['outcome']} ({actual.get('message')})"
+        outcome = verdict.message or verdict.node
+        yield f"process: {outcome}, engine {actual['outcome']} ({actual.get('message')})"
     elif verdict.scheduled:
         options = actual["selectedNodeOptions"]
         if verdict.node and verdict.node not in options:
@@ -85,21 +85,21 @@ def _placement(theirs: Verdict, actual: Mapping[str, Any], *, scored: bool) -> I
         for name, each in score["plugins"].items()
     }
     for name in sorted({*weighted, *theirs.scores}):
-        said, mine = theirs.scores.get(name), weighted.get(name)
-        if said != mine:
-            nodes = sorted({*(said or {}), *(mine or {})})
+        expected, mine = theirs.scores.get(name), weighted.get(name)
+        if expected != mine:
+            nodes = sorted({*(expected or {}), *(mine or {})})
             each = {
-                node: ((said or {}).get(node), (mine or {}).get(node))
+                node: ((expected or {}).get(node), (mine or {}).get(node))
                 for node in nodes
-                if (said or {}).get(node) != (mine or {}).get(node)
+                if (expected or {}).get(node) != (mine or {}).get(node)
             }
             yield f"score of {name} (theirs, ours): {each}"
     if theirs.totals != score["total"]:
         yield f"total: theirs {theirs.totals}, ours {score['total']}"
 
 
-def _preemption(given: Object, theirs: Verdict, answer: Mapping[str, Any]) -> Iterator[str]:
-    nominated, candidates = answer.get("nominatedNode", ""), answer.get("candidates", {})
+def _preemption(given: Object, theirs: Verdict, post_filter: Mapping[str, Any]) -> Iterator[str]:
+    nominated, candidates = post_filter.get("nominatedNode", ""), post_filter.get("candidates", {})
     if bool(theirs.nominated) != bool(nominated):
         yield f"nominated: theirs {theirs.nominated!r}, ours {nominated!r} of {candidates}"
         return

@@ -1,7 +1,7 @@
-"""kube-scheduler on a control plane, and kubestow if wanted, asked about one pod after the other.
+"""kube-scheduler on a control plane, and optionally kubestow, given one pod after the other.
 
-What it decided is put together from what it tried to write (verdict, message, nomination, victims)
-and from its log at verbosity 10 (the weighted score of every plugin on every node).
+A decision is assembled from the requests that the scheduler sent (outcome, message, nomination) and
+from its log (victims, and at verbosity 10 the weighted score of every plugin on every node).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPTIONS: Final = ApiServerOptions(
         "RuntimeClass", "DefaultTolerationSeconds", "NodeRestriction",
     )
 )  # fmt: skip
-"""Whatever would need a controller, or would not let a pod be as it was drawn."""
+"""Admission plugins that need a controller or would change the drawn pods."""
 
 _SCORE: Final = re.compile(
     r'"Plugin scored node for pod" pod="(\S+)" plugin="(\S+)" node="(\S+)" score=(-?\d+)'
@@ -63,17 +63,17 @@ class Verdict:
 
 
 class KubeScheduler:
-    """Collects what kube-scheduler says; one pod at a time."""
+    """Collects kube-scheduler's decisions, one pod at a time."""
 
     def __init__(self, control_plane: ControlPlane) -> None:
         self._control_plane = control_plane
-        self.proxy = WriteProxy(control_plane.url, control_plane.admin_token, self._hear)
+        self.proxy = WriteProxy(control_plane.url, control_plane.admin_token, self._record)
         self._writes: list[Write] = []
         self._arrived = asyncio.Event()
         self._read = 0
         #: What kube-scheduler logged since the pod in question was created.
         self._log: list[str] = []
-        #: What kube-scheduler last wanted to be nominated, by namespace and name of the pod.
+        #: The node that kube-scheduler last nominated, by namespace and name of the pod.
         self.nominations: dict[tuple[str, str], str] = {}
 
     async def start(self, config: Mapping[str, Any]) -> None:
@@ -121,7 +121,7 @@ class KubeScheduler:
         self._read_log(f"{space}/{name}", verdict)
         return stored, verdict
 
-    def _hear(self, write: Write) -> None:
+    def _record(self, write: Write) -> None:
         if write.subresource == "status" and "nominatedNodeName" in write.body["status"]:
             node = write.body["status"]["nominatedNodeName"]
             self.nominations[write.namespace, write.name] = node or ""
@@ -222,7 +222,7 @@ async def kube_scheduler(
 ) -> AsyncIterator[KubeScheduler]:
     """A control plane with kube-scheduler behind the proxy, for as long as the context lasts.
 
-    `own` is the configuration of a kubestow that runs beside it, None for none.
+    `own`: configuration of a kubestow process to run beside it, if any.
     """
     plane = ControlPlane(options=OPTIONS)
     await asyncio.to_thread(plane.start)

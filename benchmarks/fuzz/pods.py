@@ -62,7 +62,7 @@ def _constrain(draw: Draw, spec: Object, nodes: int, *, incoming: bool) -> None:
 
 
 def running(draw: Draw, index: int, nodes: int) -> Object:
-    """A pod on a node; some are terminating, finished, or on a node that is gone."""
+    """A pod on a node; some are terminating, finished, or on a node that was deleted."""
     found = pod(draw, f"pod-{index:03d}", nodes, incoming=False)
     found["spec"]["nodeName"] = f"node-{draw.number(0, nodes - 1 + draw.chance(0.02)):02d}"
     day, hour = draw.number(1, 4), draw.number(0, 4)

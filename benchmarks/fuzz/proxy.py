@@ -1,8 +1,8 @@
 """A proxy through which kube-scheduler sees everything and changes nothing.
 
-Reads and watches pass. Writes are recorded and answered here: bindings and changes of volumes are
-refused, so that nothing is bound; evictions, status patches and events are accepted and not carried
-out. The world is therefore the same after a decision as before it, whatever the decision was.
+Reads and watches pass. Writes are recorded and stop here: bindings and changes of volumes are
+rejected, so that no pod is bound; evictions, status patches and events appear to succeed without
+effect. The world is therefore the same after a decision as before it.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class WriteProxy:
         async with self._session.request(
             method, self._url + path, data=None if body is None else json.dumps(body),
             headers=headers,
-        ) as answer:  # fmt: skip
-            text = await answer.text()
-            if answer.status >= 400:
-                raise RuntimeError(f"{method} {path}: HTTP {answer.status}: {text[:600]}")
+        ) as response:  # fmt: skip
+            text = await response.text()
+            if response.status >= 400:
+                raise RuntimeError(f"{method} {path}: HTTP {response.status}: {text[:600]}")
             return json.loads(text)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
@@ -98,7 +98,7 @@ class WriteProxy:
             return await self._forward(request)
         write = read_write(request.method, request.path, await request.read())
         self._listener(write)
-        return _answer(write)
+        return _respond(write)
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         assert self._session is not None
@@ -108,12 +108,12 @@ class WriteProxy:
         async with self._session.request(
             request.method, self._url + request.raw_path, headers=headers,
             data=await request.read() or None,
-        ) as answer:  # fmt: skip
-            kept = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP_BY_HOP}
-            response = web.StreamResponse(status=answer.status, headers=kept)
+        ) as received:  # fmt: skip
+            kept = {k: v for k, v in received.headers.items() if k.lower() not in _HOP_BY_HOP}
+            response = web.StreamResponse(status=received.status, headers=kept)
             await response.prepare(request)
             try:
-                async for chunk in answer.content.iter_any():
+                async for chunk in received.content.iter_any():
                     await response.write(chunk)
             except (ConnectionError, asyncio.CancelledError, aiohttp.ClientError):
                 return response
@@ -122,7 +122,7 @@ class WriteProxy:
 
 
 def read_write(method: str, path: str, raw: bytes) -> Write:
-    """Take a request apart. A body that is no JSON counts as none."""
+    """Take a request apart. A body that is not JSON counts as None."""
     parts = path.strip("/").split("/")
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     namespace = ""
@@ -136,7 +136,7 @@ def read_write(method: str, path: str, raw: bytes) -> Write:
     return Write(method, parts[0], parts[2], namespace, parts[1], body)
 
 
-def _answer(write: Write) -> web.Response:
+def _respond(write: Write) -> web.Response:
     if write.subresource == "binding" or write.resource in _REFUSED:
         status = {
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,

@@ -37,11 +37,11 @@ _STATUS: Final = frozenset(
 
 
 class Setup:
-    """The API server's objects, but for pods that are to be scheduled."""
+    """The API server's objects except pods that are to be scheduled."""
 
     def __init__(self, proxy: WriteProxy) -> None:
         self._call = proxy.call
-        #: Objects that the API server did not want, with its reason.
+        #: Why the API server rejected objects, one text for each.
         self.refused: list[str] = []
 
     async def prepare(self) -> None:
@@ -50,7 +50,7 @@ class Setup:
             await self._call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
 
     async def set_up(self, objects: Mapping[str, Sequence[Object]]) -> dict[str, list[Object]]:
-        """Create everything, and return everything as stored."""
+        """Create all objects and return them as stored."""
         self.refused.clear()
         await self._label_namespaces(objects.get("namespaces", ()))
         claims = dict[tuple[str, str], tuple[str, str]]()
@@ -74,19 +74,19 @@ class Setup:
         return await self.stored()
 
     async def stored(self) -> dict[str, list[Object]]:
-        """Everything there is."""
+        """Return every object of these kinds."""
         kinds = [*PATHS, "namespaces"]
         paths = [path for path, _ in PATHS.values()] + ["/api/v1/namespaces"]
-        answers = await asyncio.gather(*(self._call("GET", path) for path in paths))
+        responses = await asyncio.gather(*(self._call("GET", path) for path in paths))
         return {
-            kind: [each for each in answer["items"] if each["metadata"]["name"] != "kubernetes"]
-            for kind, answer in zip(kinds, answers, strict=True)
+            kind: [each for each in response["items"] if each["metadata"]["name"] != "kubernetes"]
+            for kind, response in zip(kinds, responses, strict=True)
         }
 
     async def apply(
         self, verb: str, kind: str, target: Object, body: Object
     ) -> dict[str, list[Object]]:
-        """Let one thing happen (`worlds.change`), and return everything as stored then."""
+        """Apply one change (`worlds.change`) and return every object as stored afterwards."""
         if verb == "POST":
             await self._create(kind, body)
         elif verb:
@@ -121,7 +121,7 @@ class Setup:
                 await self._release()
 
     async def _release(self) -> None:
-        """Let go of claims that a finalizer holds."""
+        """Remove the finalizers of claims that wait for deletion."""
         path, _ = PATHS["persistentVolumeClaims"]
         for each in (await self._call("GET", path))["items"]:
             space, name = each["metadata"]["namespace"], each["metadata"]["name"]
@@ -133,8 +133,8 @@ class Setup:
         for name in NAMESPACES:
             path = f"/api/v1/namespaces/{name}"
             old = (await self._call("GET", path))["metadata"].get("labels", {})
-            gone = {key: None for key in old if key != "kubernetes.io/metadata.name"}
-            body = {"metadata": {"labels": gone | labels.get(name, {})}}
+            removed = {key: None for key in old if key != "kubernetes.io/metadata.name"}
+            body = {"metadata": {"labels": removed | labels.get(name, {})}}
             await self._call("PATCH", path, body)
 
     async def _create(self, kind: str, given: Object) -> Object | None:

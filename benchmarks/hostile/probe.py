@@ -1,4 +1,4 @@
-"""The longest wait for an answer of a scheduler's /livez: what blocks its event loop blocks this.
+"""The longest wait for a scheduler's /livez, which responds only when its event loop runs.
 
     python -m benchmarks.hostile.probe PORT
 
@@ -49,7 +49,7 @@ class Probe:
         self._process.communicate()
 
     def longest(self) -> float:
-        """The longest wait since this was last asked, seconds; one under way is waited for."""
+        """Return the longest wait in seconds since the last call, including a request in flight."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")

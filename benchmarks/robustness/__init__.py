@@ -1,4 +1,4 @@
-"""Two replicas on a real control plane while everything around them fails, judged by the audit log.
+"""Two replicas on a real control plane under random faults, checked by the audit log.
 
     python -m benchmarks.robustness --rounds 300
 

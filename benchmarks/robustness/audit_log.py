@@ -1,4 +1,4 @@
-"""The API server's audit log, read as it grows: who bound what, and who held the Lease when.
+"""The API server's audit log, read as it grows: who bound which pod, and who held the Lease when.
 
 The log is written before a response is sent, so a bind that a client saw succeed is in it. One that
 was carried out while the API server was killed has its first stage only.
@@ -63,7 +63,7 @@ class AuditLog:
 
     @property
     def leader(self) -> str:
-        """The user who holds the Lease, "" while nobody does."""
+        """The user who holds the Lease, "" while it is free."""
         if not self.lease_writes:
             return ""
         _, user, holder = self.lease_writes[-1]
@@ -120,7 +120,7 @@ class AuditLog:
         for bind in every:
             holder = self._holder_at(bind.received)
             if holder != bind.user:
-                who = holder or "nobody"
+                who = holder or "no user"
                 problems.append(f"{bind.pod} bound by {bind.user} while {who} held the Lease")
         return problems
 

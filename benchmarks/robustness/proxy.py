@@ -88,11 +88,11 @@ class Proxy:
         try:
             if self._mode is Mode.RESET:
                 return
-            answers, server = await asyncio.open_connection(LOOPBACK, self._target)
+            responses, server = await asyncio.open_connection(LOOPBACK, self._target)
             self._writers.add(server)
             pumps = [
                 asyncio.create_task(self._pump(reader, server), name="proxy requests"),
-                asyncio.create_task(self._pump(answers, writer), name="proxy responses"),
+                asyncio.create_task(self._pump(responses, writer), name="proxy responses"),
             ]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)

@@ -129,7 +129,7 @@ class Rounds:
                 raise
 
     def _retried(self, request: Callable[[], Any]) -> Any:
-        """Send a request until the API server answers it: a fault may have only just ended."""
+        """Send a request until the API server responds: a fault may have ended just now."""
         deadline = time.monotonic() + BOUND_TIMEOUT_SECONDS
         while True:
             try:
@@ -165,8 +165,8 @@ class Rounds:
 
     def _list(self, plural: str) -> list[Any]:
         path = f"/api/v1/{plural}"
-        answer: Any = self._retried(lambda: self._admin.request("GET", path))
-        return list(answer["items"])
+        response: Any = self._retried(lambda: self._admin.request("GET", path))
+        return list(response["items"])
 
     def _judge(self) -> None:
         audit = self._site.audit

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.differential import Answer, World, compare, draw, judge, reasons
+from benchmarks.differential import Placement, World, compare, draw, evaluate, reasons
 
 
-def answer(world: World, places: dict[str, str], messages: dict[str, str] | None = None) -> Answer:
+def placement(
+    world: World, places: dict[str, str], messages: dict[str, str] | None = None
+) -> Placement:
     pods: dict[str, Any] = {}
     for workload in world.workloads:
         for pod in workload.pods:
@@ -16,7 +18,7 @@ def answer(world: World, places: dict[str, str], messages: dict[str, str] | None
             spec = {**pod["spec"], **({"nodeName": node} if node else {})}
             told = {"type": "PodScheduled", "message": (messages or {}).get(name, "")}
             pods[name] = {**pod, "spec": spec, "status": {"conditions": [told]}}
-    return Answer("x", world.nodes, pods)
+    return Placement("x", world.nodes, pods)
 
 
 def hopeless_pods(world: World) -> list[str]:
@@ -31,8 +33,8 @@ def test_a_world_depends_on_its_seed_only() -> None:
 def test_messages_of_hopeless_pods_must_be_equal_to_the_letter() -> None:
     world = draw(1, 10, 30)
     first, *_ = hopeless_pods(world)
-    ours = answer(world, {}, {first: "0/10 nodes are available: 10 Insufficient cpu."})
-    theirs = answer(world, {}, {first: "0/10 nodes are available: 9 Insufficient cpu."})
+    ours = placement(world, {}, {first: "0/10 nodes are available: 10 Insufficient cpu."})
+    theirs = placement(world, {}, {first: "0/10 nodes are available: 9 Insufficient cpu."})
 
     found = compare(1, world, ours, theirs)
 
@@ -56,10 +58,10 @@ def test_violated_anti_affinity_and_full_nodes_are_violations() -> None:
     )
     names = [pod["metadata"]["name"] for pod in crowded.pods]
 
-    quality = judge(world, answer(world, dict.fromkeys(names, "node-0000")))
+    quality = evaluate(world, placement(world, dict.fromkeys(names, "node-0000")))
 
     assert f"{crowded.name}: two pods on a host against their anti-affinity" in quality.violations
     assert quality.placed == len(names)
     every = [p["metadata"]["name"] for w in world.workloads for p in w.pods]
-    crammed = judge(world, answer(world, dict.fromkeys(every, "node-0000")))
+    crammed = evaluate(world, placement(world, dict.fromkeys(every, "node-0000")))
     assert "node-0000 (pods) overfilled" in crammed.violations

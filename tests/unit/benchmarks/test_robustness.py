@@ -73,9 +73,9 @@ def test_a_bind_without_the_lease_is_a_problem(log: AuditLog) -> None:
     assert log.takeovers == 1
 
 
-def test_a_released_lease_is_held_by_nobody(log: AuditLog) -> None:
+def test_no_user_holds_a_released_lease(log: AuditLog) -> None:
     log.add([lease(1), lease(5, holder=""), binding("p", 6)])
-    assert log.problems() == ["default/p bound by a while nobody held the Lease"]
+    assert log.problems() == ["default/p bound by a while no user held the Lease"]
     assert log.leader == ""
 
 
