@@ -62,26 +62,11 @@ class EventResource(StrEnum):
 
 
 _ACTION_LABELS: Final = {
-    ActionType.ADD: "Add",
-    ActionType.DELETE: "Delete",
-    ActionType.UPDATE_NODE_ALLOCATABLE: "UpdateNodeAllocatable",
-    ActionType.UPDATE_NODE_LABEL: "UpdateNodeLabel",
-    ActionType.UPDATE_NODE_TAINT: "UpdateNodeTaint",
-    ActionType.UPDATE_NODE_CONDITION: "UpdateNodeCondition",
-    ActionType.UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
-    ActionType.UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
-    ActionType.UPDATE_POD_LABEL: "UpdatePodLabel",
-    ActionType.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
-    ActionType.UPDATE_POD_TOLERATION: "UpdatePodToleration",
-    ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
-    ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
-    ActionType.UPDATE: "Update",
-    ActionType.ALL: "All",
-    ActionType.UPDATE_POD_SCHEDULING_STATUS: "UpdatePodSchedulingStatus",
-    ActionType.UPDATE_POD_ANNOTATION: "UpdatePodAnnotation",
-    ActionType.TICK: "Tick",
-    ActionType.ATTEMPT_OUTCOME: "AttemptOutcome",
+    action: name.title().replace("_", "")
+    for name, action in ActionType.__members__.items()
+    if action
 }
+"""E.g. `UpdateNodeLabel`; masks without a name of their own have no label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +158,9 @@ class ClusterEventWithHint:
 
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
-ASSIGNED_POD_UPDATE: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
 UNSCHEDULED_POD_ADD: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD)
 UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE)
-UNSCHEDULED_POD_DELETE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.DELETE)
 NODE_ADD: Final = ClusterEvent(EventResource.NODE, ActionType.ADD)
 NODE_DELETE: Final = ClusterEvent(EventResource.NODE, ActionType.DELETE)
 #: Evaluated when a pod's attempt was rejected and no event since makes it worth a retry:

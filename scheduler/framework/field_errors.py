@@ -1,8 +1,7 @@
-"""Collecting what is wrong with a configuration.
+"""Collection of all errors of a configuration, and the wording of each.
 
-Invariant: nothing in this package stops at the first mistake. Every check adds a problem under
-the YAML path it belongs to, and only the end of loading raises, once, with all of them. It knows
-no schema.
+Invariant: no check stops at the first error. Each adds its errors under their YAML paths; only the
+end of loading raises, once, with all of them. This module knows no schema.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One mistake: the YAML path it is at, and a sentence."""
+    """One error: its YAML path, and a sentence."""
 
     path: str
     message: str
 
 
 class FieldErrors:
-    """The mistakes found so far. `places` maps a path to words such as `line 12`."""
+    """The errors found so far. `places` maps a path to a position such as `line 12`."""
 
     def __init__(self, places: Mapping[str, str] | None = None) -> None:
         self._places = places if places is not None else {}
@@ -35,25 +34,25 @@ class FieldErrors:
         self._paths: set[str] = set()
 
     def add(self, path: str, message: str) -> None:
-        """Record a mistake. The same sentence at the same path is recorded once."""
+        """Record an error; the same sentence at the same path is recorded once."""
         problem = FieldError(path, message)
         if problem not in self._found:
             self._found.append(problem)
             self._paths.add(path)
 
     def has(self, path: str) -> bool:
-        """Whether something is wrong exactly at `path`; later checks leave it alone then."""
+        """Whether there is an error exactly at `path`; later checks then skip it."""
         return path in self._paths
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
     def lines(self) -> list[str]:
-        """One sentence per mistake: path, what is wrong, and where the path is in the file."""
+        """Return one line per error: path, sentence, and position in the file."""
         return [self._line(problem) for problem in self._found]
 
     def raise_if_any(self) -> None:
-        """ConfigurationError with every mistake, if there is one."""
+        """Raise a ConfigurationError with all errors, if there are any."""
         if self._found:
             raise ConfigurationError(self.lines())
 
@@ -63,7 +62,7 @@ class FieldErrors:
         return f"{text} ({place})" if place else text
 
     def _place(self, path: str) -> str | None:
-        # What is missing has no line of its own; its nearest enclosing mapping has.
+        # A missing field has no position; that of its nearest enclosing mapping is used.
         while path:
             place = self._places.get(path)
             if place is not None:
@@ -73,7 +72,7 @@ class FieldErrors:
 
 
 def child(path: str, key: str) -> str:
-    """The path of a mapping entry.
+    """Return the path of a mapping entry.
 
     >>> child("profiles[0]", "schedulerName"), child("labels", "a.b/c")
     ('profiles[0].schedulerName', 'labels["a.b/c"]')
@@ -84,19 +83,19 @@ def child(path: str, key: str) -> str:
 
 
 def item(path: str, index: int) -> str:
-    """The path of a list entry."""
+    """Return the path of a list entry."""
     return f"{path}[{index}]"
 
 
 def below(path: str, relative: str) -> str:
-    """A path below another, given as text: `below("a", "b[0]")` is `a.b[0]`."""
+    """Join two paths: `below("a", "b[0]")` is `a.b[0]`."""
     if not relative:
         return path
     return f"{path}{relative}" if relative.startswith("[") or not path else f"{path}.{relative}"
 
 
 def parent(path: str) -> str:
-    """The path of the enclosing mapping or list; empty at the top.
+    """Return the path of the enclosing mapping or list; empty at the top.
 
     >>> parent("profiles[0].plugins"), parent("profiles[0]"), parent("profiles")
     ('profiles[0]', 'profiles', '')
@@ -107,40 +106,40 @@ def parent(path: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` was probably meant to be, or None."""
+    """Return the known name that is most similar to `name`; None if none is similar enough."""
     by_lower = {candidate.lower(): candidate for candidate in sorted(known)}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean "X"?`, or nothing when no known name is close."""
+    """Return `; did you mean "X"?`; empty if no known name is similar."""
     found = nearest(name, known)
     return f'; did you mean "{found}"?' if found else ""
 
 
 def invalid(value: object, detail: str) -> str:
-    """Upstream's wording for a value that is well-formed and wrong."""
+    """Return upstream's wording for a well-formed but wrong value."""
     return f"Invalid value: {_shown(value)}: {detail}"
 
 
 def required(detail: str = "") -> str:
-    """Upstream's wording for a value that is not there."""
+    """Return upstream's wording for a missing value."""
     return f"Required value: {detail}" if detail else "Required value"
 
 
 def duplicate(value: object) -> str:
-    """Upstream's wording for a value that must be unique and is not."""
+    """Return upstream's wording for a repeated value that must be unique."""
     return f"Duplicate value: {_shown(value)}"
 
 
 def forbidden(detail: str) -> str:
-    """Upstream's wording for a value that may not be given here."""
+    """Return upstream's wording for a value that is not allowed here."""
     return f"Forbidden: {detail}"
 
 
 def unsupported(value: object, supported: Iterable[object]) -> str:
-    """Upstream's wording for a value outside a fixed set, with the nearest one."""
+    """Return upstream's wording for a value outside a fixed set, and the most similar member."""
     allowed = [str(one) for one in supported]
     names = ", ".join(json.dumps(one) for one in allowed)
     hint = did_you_mean(value, allowed) if isinstance(value, str) else ""

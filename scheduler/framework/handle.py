@@ -14,9 +14,7 @@ from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.storage import ObjectReference
 from scheduler.framework.nodes import NodeInfo, NodeTableView
-from scheduler.framework.plugin import (
-    NominatingInfo,
-)
+from scheduler.framework.plugin import NominatingInfo
 from scheduler.framework.preemption import PreemptionSearch
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
@@ -32,7 +30,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Monotonic time in seconds."""
+        """Return the monotonic time in seconds."""
         ...
 
 

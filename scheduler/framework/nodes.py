@@ -1,8 +1,8 @@
 """Nodes as plugins see them: one (`NodeInfo`), or all in columns (`NodeTableView`).
 
-A *row* is a node's index into every column. Rows of deleted nodes are reused; `valid` says which
-rows are nodes. Columns are views into live arrays: read them within a call, never keep or change
-them.
+A *row* is a node's index into every column. Rows of deleted nodes are reused; only
+rows where `valid` is True are nodes. Columns are views into live arrays: read them within a call,
+never keep or change them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 
 
 class Columns(IntFlag):
-    """Groups of columns, as named by the change log and by reuse rules."""
+    """Groups of columns, for the change log and reuse rules."""
 
     #: requested, non_zero_requested, pod_count, and the pods of the node
     USAGE = 1
@@ -254,7 +254,7 @@ class NodeTableView(Protocol):
 
     @property
     def valid(self) -> BoolColumn:
-        """(capacity,): which rows are nodes."""
+        """(capacity,): True for rows that are nodes."""
         ...
 
     @property
@@ -269,11 +269,11 @@ class NodeTableView(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Node name per row; empty text for rows that are no node."""
+        """Node name per row; empty for rows that are not nodes."""
         ...
 
     def row_of(self, name: str) -> int | None:
-        """The row of the node called `name`, or None."""
+        """Return the row of the node called `name`, or None."""
         ...
 
     @property
@@ -305,7 +305,7 @@ class NodeTableView(Protocol):
         ...
 
     def scalar_amounts(self, name: str, index: slice | Rows) -> tuple[Int64Column, Int64Column]:
-        """(allocatable, requested) of a scalar resource, extended ones included, on some rows.
+        """Return (allocatable, requested) of a scalar or extended resource on some rows.
 
         As long as `index`. Whole units; 0 where neither node nor pods have it. May be views into
         the live table: read them, never write to them.
@@ -313,13 +313,13 @@ class NodeTableView(Protocol):
         ...
 
     def scalar_amounts_at(self, name: str, row: int) -> tuple[int, int]:
-        """(allocatable, requested) of a scalar resource on one row."""
+        """Return (allocatable, requested) of a scalar resource on one row."""
         ...
 
     def offers_scalar(self, name: str) -> bool:
         """Whether some node has any of a scalar resource allocatable.
 
-        The answer stays the same until `sequence` moves on.
+        The result is the same until `sequence` changes.
         """
         ...
 
@@ -330,7 +330,7 @@ class NodeTableView(Protocol):
 
     @property
     def taint_set(self) -> Int32Column:
-        """Per row an id into `taint_sets`; nodes with equal ordered taint lists share it."""
+        """(capacity,): index into `taint_sets`; nodes with equal ordered taint lists share it."""
         ...
 
     @property
@@ -341,7 +341,7 @@ class NodeTableView(Protocol):
     def label_column(self, key: str) -> Int32Column:
         """(capacity,): value ids of label `key`, -1 where missing.
 
-        Made on first use. Ids hold within one cycle; when a node changes they may become others.
+        Built on first use. Ids are valid within one cycle: a change of a node may change them.
         """
         ...
 
@@ -367,22 +367,22 @@ class NodeTableView(Protocol):
     def pod_counts(self, terms: Sequence[PodTerm], *, terminating: bool) -> Int32Column:
         """(capacity,): placed pods that match all `terms`, bound or assumed.
 
-        `terminating` says whether pods that are being deleted count. Rows that are no nodes count
-        too. Made on first use, then kept up to date while it is in use.
+        With `terminating`, pods that are being deleted count. Rows that are not nodes count too.
+        Built on first use, then kept up to date while it is in use.
         """
         ...
 
     def summed_pods(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
-        """(capacity,) each: placed pods, once for each term that matches, and with its weight.
+        """Return two columns (capacity,): matching terms of all placed pods, and their weights.
 
-        As `pod_counts`, terminating ones included, for a pod with very many terms.
+        As `pod_counts`, terminating pods included, for a pod with very many terms.
         """
         ...
 
     def existing_pod_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
-        """Affinity terms of placed pods that match a pod with `labels` in `namespace`.
+        """Return the affinity terms of placed pods that match a pod with `labels` in `namespace`.
 
         Lists that cannot be parsed have no terms. Terms with a topology key that no node has are
         left out: they concern no node.
@@ -396,9 +396,9 @@ class NodeTableView(Protocol):
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
     ) -> Mapping[str, int] | None:
-        """By topology key: required anti-affinity terms of one placed pod that match another.
+        """Count by topology key the required anti-affinity terms of a placed pod that match another.
 
-        None where it is quicker to ask the terms themselves, as of pods with a few.
+        None if it is faster to evaluate the terms one by one, as for a pod with few.
         """
         ...
 
@@ -408,7 +408,7 @@ class NodeTableView(Protocol):
         ...
 
     def node_info(self, row: int) -> NodeInfo:
-        """The scalar view of a row."""
+        """Return the scalar view of a row."""
         ...
 
     @property
@@ -417,22 +417,22 @@ class NodeTableView(Protocol):
         ...
 
     def changed_rows(self, since: int, columns: Columns) -> Rows | None:
-        """Rows with a change in `columns` after entry `since`, without repeats, unordered.
+        """Return the rows with a change in `columns` after entry `since`; unique, unordered.
 
-        None when the log no longer reaches back to `since`: take everything as changed.
+        None if the log no longer reaches back to `since`: every row may have changed.
         """
         ...
 
     def version(self, name: str) -> int:
-        """Counter of a named version, such as `node_count`, `services` or `namespaces`.
+        """Return the counter of changes of `node_count`, `services`, `namespaces` or the like.
 
-        It grows when what the name stands for changes; 0 for a name that never did.
+        It grows with each change; 0 for a name without any.
         """
         ...
 
 
 class TableWithoutVictims(NodeTableView, Protocol):
-    """The node table for a search for victims: each node without those of its pods that may go.
+    """The node table for a search for victims: each node without its potential victims.
 
     Each row is hypothetical on its own: the victims of that node alone are removed, and all other
     nodes are unchanged. `requested` and `pod_count` are without the victims; everything else is
@@ -441,17 +441,17 @@ class TableWithoutVictims(NodeTableView, Protocol):
     """
 
     def victim_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
-        """(capacity,): pods per row that match all `terms` and go; terminating ones included."""
+        """(capacity,): victims per row that match all `terms`, including terminating ones."""
         ...
 
     def summed_victims(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
-        """Return `NodeTableView.summed_pods` of the victims only."""
+        """Do as `summed_pods` with the victims only."""
         ...
 
     def victim_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
-        """Return `NodeTableView.existing_pod_terms` of the victims only."""
+        """Do as `existing_pod_terms` with the victims only."""
         ...
 
     def remaining_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:

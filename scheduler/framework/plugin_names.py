@@ -1,4 +1,4 @@
-"""Names of all of upstream's in-tree plugins, whether they exist here yet or not.
+"""Names of all in-tree plugins of upstream, including those not implemented here, and our own.
 
 Configuration, metrics and messages use these names, so they are upstream's to the letter.
 """

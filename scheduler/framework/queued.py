@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.api.pod import Pod
-from scheduler.framework.events import ClusterEvent
 
 
 class PostFilterOutcome(StrEnum):
@@ -58,7 +57,6 @@ class QueuedPodInfo:
     #: Plugins that returned Pending: if their hint returns QUEUE, the pod skips backoff.
     pending_plugins: set[str] = field(default_factory=set)
     gating_plugin: str = ""
-    gating_plugin_events: tuple[ClusterEvent, ...] = ()
     #: Why the last attempt failed or the pod is gated, for people (`kubestow queue`).
     last_message: str = ""
     #: Wall clock seconds of a retry that a rejecting plugin requested, if any.
@@ -100,5 +98,4 @@ class QueuedPodInfo:
         self.unschedulable_plugins = set()
         self.pending_plugins = set()
         self.gating_plugin = ""
-        self.gating_plugin_events = ()
         self.requeue_at = None

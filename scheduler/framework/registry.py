@@ -1,8 +1,8 @@
-"""Registry: plugin factories by name, and loading third-party plugins.
+"""Registry of plugin classes by name, and the loading of third-party plugins.
 
 A plugin comes from one of three places: in-tree (`plugins.in_tree()`), an entry point of group
-`kubestow.plugins`, or a name of the form `module:Class` in a profile, importable from `sys.path`,
-to which `--plugin-dir` appends. The class's own `name` is what everything else uses.
+`kubestow.plugins`, or a reference `module:Class` in a profile, importable from `sys.path`, to which
+`--plugin-dir` appends. Everything else knows the plugin by the `name` that its class declares.
 """
 
 from __future__ import annotations
@@ -41,29 +41,21 @@ class Registry(Mapping[str, Any]):
         return len(self._factories)
 
     def register(self, factory: Any) -> str:
-        """Add a plugin class under its `name`; a clash is a ConfigurationError."""
+        """Add a plugin class and return its name; ConfigurationError if another has the name."""
         name = declared_name(factory)
-        if name in self._factories:
-            if self._factories[name] is factory:
-                return name
+        if self._factories.setdefault(name, factory) is not factory:
             raise ConfigurationError(f"a plugin named {name} already exists")
-        self._factories[name] = factory
         return name
 
-    def unregister(self, name: str) -> None:
-        """Remove a plugin class."""
-        if self._factories.pop(name, None) is None:
-            raise ConfigurationError(f"no plugin named {name} exists")
-
     def resolve(self, reference: str) -> str:
-        """The plugin name behind a profile's reference, loading `module:Class` on first use."""
+        """Return the plugin name of a profile's reference; load `module:Class` on first use."""
         if ":" not in reference or reference in self._factories:
             return reference
         return self.register(load(reference))
 
 
 def declared_name(factory: Any) -> str:
-    """The `name` a plugin class declares; ConfigurationError when it has none."""
+    """Return the `name` that a plugin class declares. Raises ConfigurationError without one."""
     name = getattr(factory, "name", None)
     if not isinstance(name, str) or not name:
         shown = getattr(factory, "__qualname__", repr(factory))
@@ -74,7 +66,7 @@ def declared_name(factory: Any) -> str:
 
 
 def args_type(factory: Any) -> type[msgspec.Struct]:
-    """The msgspec Struct of a plugin's arguments (`args_type` on the class), or NoArgs."""
+    """Return the msgspec Struct of a plugin's arguments: its `args_type`, or NoArgs."""
     declared: type[msgspec.Struct] = getattr(factory, "args_type", NoArgs)
     return declared
 
@@ -82,8 +74,9 @@ def args_type(factory: Any) -> type[msgspec.Struct]:
 def load(reference: str) -> Any:
     """Import `module:Class`.
 
-    A missing module or attribute is a ConfigurationError with its own text; an ImportError raised
-    inside the module is passed on untouched.
+    Raises:
+        ConfigurationError: there is no such module or attribute.
+        ImportError: raised by an import inside the module; passed on unchanged.
     """
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
@@ -106,6 +99,6 @@ def load(reference: str) -> Any:
 
 
 def entry_point_plugins() -> Iterator[Any]:
-    """Plugin classes advertised by installed distributions."""
+    """Yield the plugin classes that installed distributions advertise."""
     for point in entry_points(group=ENTRY_POINT_GROUP):
         yield point.load()

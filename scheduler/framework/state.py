@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scheduler.framework.queued import QueuedPodInfo
 
 
+@dataclass(slots=True, eq=False)
 class CycleState:
     """Key-value store of one attempt, plus decisions of the framework about it.
 
@@ -16,52 +18,32 @@ class CycleState:
     that AddPod/RemovePod changes must have a `clone()` method; others are shared between clones.
     """
 
-    __slots__ = (
-        "_counted_by",
-        "_failure_notes",
-        "binding_annotations",
-        "data",
-        "info",
-        "now",
-        "pods_to_activate",
-        "preemption_refusers",
-        "record_plugin_metrics",
-        "recorder",
-        "skip_filter",
-        "skip_post_filter",
-        "skip_pre_bind",
-        "skip_score",
-        "variant",
-    )
-
-    def __init__(self, now: float = 0.0, data: dict[str, Any] | None = None) -> None:
-        self.data: dict[str, Any] = {} if data is None else data
-        #: Wall clock at the start of the attempt, seconds since the epoch; fixed for the cycle.
-        self.now = now
-        #: Plugins whose Filter and AddPod/RemovePod are not called this cycle.
-        self.skip_filter: set[str] = set()
-        self.skip_score: set[str] = set()
-        self.skip_pre_bind: set[str] = set()
-        self.skip_post_filter = False
-        self.record_plugin_metrics = False
-        #: "namespace/name" of pods to activate when the cycle, and again when the binding,
-        #: succeeds.
-        self.pods_to_activate: set[str] = set()
-        #: Keys written while the framework records a reusable PreFilter or PreScore (None: not
-        #: recording).
-        self.recorder: list[str] | None = None
-        #: The pod's queue record in a real attempt; None in a trial (`kubestow explain`, tests),
-        #: in which a plugin must leave no trace outside this state.
-        self.info: QueuedPodInfo | None = None
-        #: Difference from attempts at other pods of the same signature and labels; None: there is
-        #: none. See `set_variant`.
-        self.variant: tuple[tuple[str, Hashable], ...] | None = None
-        #: Annotations that go onto the pod with its binding; see `annotate_binding`.
-        self.binding_annotations: dict[str, str] | None = None
-        #: Plugins that rejected nodes even without the victims, after a preemption without result.
-        self.preemption_refusers: frozenset[str] = frozenset()
-        self._failure_notes: list[tuple[str, str]] | None = None
-        self._counted_by: str | None = None
+    #: Wall clock at the start of the attempt, seconds since the epoch; fixed for the cycle.
+    now: float = 0.0
+    data: dict[str, Any] = field(default_factory=dict)
+    #: Plugins whose Filter and AddPod/RemovePod are not called this cycle.
+    skip_filter: set[str] = field(default_factory=set)
+    skip_score: set[str] = field(default_factory=set)
+    skip_pre_bind: set[str] = field(default_factory=set)
+    skip_post_filter: bool = False
+    record_plugin_metrics: bool = False
+    #: "namespace/name" of pods to activate when the cycle, and again when the binding, succeeds.
+    pods_to_activate: set[str] = field(default_factory=set)
+    #: Keys written while the framework records a reusable PreFilter or PreScore (None: not
+    #: recording).
+    recorder: list[str] | None = None
+    #: The pod's queue record in a real attempt; None in a trial (`kubestow explain`, tests), in
+    #: which a plugin must leave no trace outside this state.
+    info: QueuedPodInfo | None = None
+    #: Difference from attempts at other pods of the same signature and labels; None: there is none.
+    #: See `set_variant`.
+    variant: tuple[tuple[str, Hashable], ...] | None = None
+    #: Annotations that go onto the pod with its binding; see `annotate_binding`.
+    binding_annotations: dict[str, str] | None = None
+    #: Plugins that rejected nodes even without the victims, after a preemption without result.
+    preemption_refusers: frozenset[str] = frozenset()
+    _failure_notes: tuple[tuple[str, str], ...] = ()
+    _counted_by: str | None = None
 
     def read(self, key: str) -> Any:
         """Return the value under `key`.
@@ -100,9 +82,7 @@ class CycleState:
 
         With `if_rejected_by`, only if that plugin is among those that rejected the pod.
         """
-        if self._failure_notes is None:
-            self._failure_notes = []
-        self._failure_notes.append((text, if_rejected_by))
+        self._failure_notes += ((text, if_rejected_by),)
 
     def count_preemption_rejections(self, plugin: str) -> None:
         """Count `plugin` among the rejectors if it makes preemption fail.
@@ -125,7 +105,7 @@ class CycleState:
         """Return the texts of `note_failure` for a message, possibly empty."""
         return "".join(
             f" ({text})"
-            for text, plugin in self._failure_notes or ()
+            for text, plugin in self._failure_notes
             if not plugin or plugin in rejectors
         )
 

@@ -24,22 +24,14 @@ class Code(IntEnum):
         return _LABELS[self]
 
 
-_LABELS = {
-    Code.SUCCESS: "Success",
-    Code.ERROR: "Error",
-    Code.UNSCHEDULABLE: "Unschedulable",
-    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
-    Code.WAIT: "Wait",
-    Code.SKIP: "Skip",
-    Code.PENDING: "Pending",
-}
+_LABELS = {code: code.name.title().replace("_", "") for code in Code}
 
 _REJECTED = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING))
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A plugin's answer. `None` in place of a Status always means Success.
+    """The result of a plugin call. `None` in place of a Status always means Success.
 
     `requeue_after`, `condition_reason` and `skip_post_filter` are kubestow's additions to a
     rejection.
@@ -51,7 +43,7 @@ class Status:
     plugin: str = ""
     #: The exception behind an Error; its text comes first in `message`.
     error: BaseException | None = None
-    #: Seconds until the pod may be tried again even if no event says so.
+    #: Seconds until the pod may be tried again even without an event.
     requeue_after: float | None = None
     #: PodScheduled reason to write instead of `Unschedulable`.
     condition_reason: str = ""
@@ -75,13 +67,13 @@ class Status:
 
     @property
     def message(self) -> str:
-        """Reasons joined as upstream does; an error's own text comes first."""
+        """Return the reasons joined as upstream does; the text of `error` comes first."""
         if self.error is None:
             return ", ".join(self.reasons)
         return ", ".join((str(self.error), *self.reasons))
 
     def by(self, plugin: str) -> Status:
-        """The same status, attributed to `plugin` unless it is attributed already."""
+        """Return the status attributed to `plugin`, unless it is attributed already."""
         if self.plugin:
             return self
         # Spelt out: `dataclasses.replace` takes four times as long, and what-ifs come here often.
@@ -97,36 +89,36 @@ class Status:
 
 
 SKIP = Status(Code.SKIP)
-"""What PreFilter and PreScore return when the plugin has nothing to do for this pod."""
+"""Returned by PreFilter and PreScore if the plugin has nothing to do for the pod."""
 
 
 def unschedulable(*reasons: str, requeue_after: float | None = None) -> Status:
-    """A rejection that preemption may resolve."""
+    """Return a rejection that preemption may resolve."""
     return Status(Code.UNSCHEDULABLE, reasons, requeue_after=requeue_after)
 
 
 def unresolvable(*reasons: str, requeue_after: float | None = None) -> Status:
-    """A rejection that preemption cannot resolve (UnschedulableAndUnresolvable)."""
+    """Return a rejection that preemption cannot resolve (UnschedulableAndUnresolvable)."""
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, requeue_after=requeue_after)
 
 
 def pending(*reasons: str) -> Status:
-    """A rejection after which the next helpful event skips backoff."""
+    """Return a rejection after which the next helpful event skips backoff."""
     return Status(Code.PENDING, reasons)
 
 
 def error(cause: BaseException | str) -> Status:
-    """An internal failure: the attempt ends and the pod is retried with backoff."""
+    """Return an internal failure: the attempt ends and the pod is retried with backoff."""
     if isinstance(cause, str):
         cause = PluginError(cause)
     return Status(Code.ERROR, (), error=cause)
 
 
-def status_or_none(answer: object) -> Status | None:
+def status_or_none(result: object) -> Status | None:
     """Return a plugin's result if it is a Status or None. Raises TypeError for anything else."""
-    if answer is None or isinstance(answer, Status):
-        return answer
-    raise TypeError(f"answered {reprlib.repr(answer)}, which is not a Status")
+    if result is None or isinstance(result, Status):
+        return result
+    raise TypeError(f"answered {reprlib.repr(result)}, which is not a Status")
 
 
 class PluginError(Exception):
@@ -134,7 +126,7 @@ class PluginError(Exception):
 
 
 class ConfigurationError(ValueError):
-    """A configuration that cannot work. Holds every problem found, one line each."""
+    """A configuration that cannot work; `problems` has one line for each error."""
 
     def __init__(self, problems: list[str] | tuple[str, ...] | str) -> None:
         self.problems: tuple[str, ...] = (

@@ -1,23 +1,23 @@
-"""The contract suite for plugins: what the framework relies on, checked on a cluster you choose.
+"""The contract suite for plugins: checks what the framework relies on, on a cluster you choose.
 
     from scheduler.framework.testing import PluginCase, check_plugin_contract
 
     def test_my_plugin_keeps_the_contract():
         check_plugin_contract(MyPlugin(MyArgs(), handle), PluginCase(cache.table, pods))
 
-Everything the plugin implements is called as the framework would, for every pod; whatever breaks
-the contract is collected and raised at once. The most valuable check: where a plugin has a scalar
-and a columnar form, both give the same answers on every node. Run it on random clusters
-(hypothesis) for the corners you did not think of.
+Every method that the plugin implements is called as by the framework, for every pod; all violations
+are raised together. The most valuable check: the scalar and the columnar form of a plugin must
+return the same for every node. Run it on random clusters (Hypothesis) to find forgotten corner
+cases.
 
-Nothing here imports a concrete node table: any `NodeTableView` will do,
-`scheduler.cache.Cache().table` first of all.
+Any `NodeTableView` will do; `scheduler.cache.Cache().table` is the usual one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -26,17 +26,9 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.framework import extension_points as points
 from scheduler.framework.events import ClusterEventWithHint
-from scheduler.framework.extension_points import (
-    EVENT_POINTS,
-    EXTENSION_POINTS,
-)
+from scheduler.framework.extension_points import EVENT_POINTS, EXTENSION_POINTS
 from scheduler.framework.nodes import NodeTableView, Rows
-from scheduler.framework.plugin import (
-    MAX_NODE_SCORE,
-    MIN_NODE_SCORE,
-    PreFilterResult,
-    ReuseRule,
-)
+from scheduler.framework.plugin import MAX_NODE_SCORE, MIN_NODE_SCORE, PreFilterResult, ReuseRule
 from scheduler.framework.registry import args_type
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
@@ -53,7 +45,7 @@ _USAGE_COLUMNS: Final = (
 _FEW: Final = 3
 
 
-class ContractViolation(AssertionError):  # noqa: N818 - reads as what it reports
+class ContractViolation(AssertionError):  # noqa: N818 - a failed check of a test, not an error
     """A plugin broke the framework's contract; `problems` has one sentence each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -63,7 +55,7 @@ class ContractViolation(AssertionError):  # noqa: N818 - reads as what it report
 
 @dataclass(frozen=True, slots=True)
 class PluginCase:
-    """A cluster to try a plugin on."""
+    """A cluster on which a plugin is checked."""
 
     table: NodeTableView
     """Nodes and the pods on them."""
@@ -74,12 +66,15 @@ class PluginCase:
 
 
 def check_plugin_contract(plugin: Any, cluster: PluginCase) -> None:
-    """Call `plugin` in all the ways the framework would; raise ContractViolation with all problems.
+    """Call `plugin` in all the ways the framework does.
 
-    Checked: name and arguments; declared events; the kinds of answers at every extension point;
-    scalar and columnar forms agree on every node, for every subset and order of rows; answers
-    repeat; the table and the scores handed in stay as they were; normalised scores are 0 to 100;
+    Checked: name and arguments; declared events; the types of results at every extension point;
+    scalar and columnar forms agree on every node, for subsets and orders of rows; equal calls
+    return equal results; table and scores are not modified; normalized scores are from 0 to 100;
     `unreserve` may be called alone and twice.
+
+    Raises:
+        ContractViolation: with all problems.
     """
     _raise_all(_problems(plugin, cluster))
 
@@ -87,9 +82,9 @@ def check_plugin_contract(plugin: Any, cluster: PluginCase) -> None:
 def check_reuse_contract(plugin: Any, cluster: PluginCase, change: Callable[[], None]) -> None:
     """Check that `filter_reuse` and `score_reuse` declare everything the results depend on.
 
-    `change` alters the cluster behind `cluster.table` in any way. Rows that did not change in a
+    `change` modifies the cluster behind `cluster.table` in any way. Rows that did not change in a
     declared column group must then keep their codes and raw scores, unless a declared version
-    changed.
+    changed. Otherwise a ContractViolation is raised.
     """
     _raise_all(_reuse_problems(plugin, cluster, change))
 
@@ -102,13 +97,14 @@ def _raise_all(problems: Iterable[str]) -> None:
 
 def _problems(plugin: Any, cluster: PluginCase) -> Iterator[str]:
     yield from _declaration_problems(plugin)
+    name = getattr(plugin, "name", plugin)
     before = _fingerprint(cluster.table)
     for pod in cluster.pods:
-        attempt = _Attempt(plugin, cluster, pod)
+        attempt = _Attempt(plugin, cluster, pod, CycleState(cluster.now))
         for problem in attempt.problems():
-            yield f"{getattr(plugin, 'name', plugin)}: pod {pod.key}: {problem}"
+            yield f"{name}: pod {pod.key}: {problem}"
     if not all(map(np.array_equal, before, _fingerprint(cluster.table))):
-        yield f"{getattr(plugin, 'name', plugin)}: changed the node table"
+        yield f"{name}: changed the node table"
 
 
 def _declaration_problems(plugin: Any) -> Iterator[str]:
@@ -132,26 +128,23 @@ def _declaration_problems(plugin: Any) -> Iterator[str]:
             yield f"{name}: registers events but implements no extension point that rejects pods"
         for event in plugin.events_to_register():
             if not isinstance(event, ClusterEventWithHint):
-                yield f"{name}: events_to_register gave {event!r}, not a ClusterEventWithHint"
+                yield f"{name}: events_to_register returned {event!r}, not a ClusterEventWithHint"
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """One pod's way through the plugin."""
+    """The calls for one pod."""
 
     plugin: Any
     cluster: PluginCase
     pod: Pod
-    state: CycleState = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.state = CycleState(self.cluster.now)
+    state: CycleState
 
     def problems(self) -> Iterator[str]:
         if points.PRE_ENQUEUE.implemented_by(self.plugin):
-            answer = self.plugin.pre_enqueue(self.pod)
-            if not _is_success(answer) and not answer.rejected:
-                yield f"pre_enqueue gave {answer.code.label}, which neither lets in nor rejects"
+            result = self.plugin.pre_enqueue(self.pod)
+            if not _is_success(result) and not result.rejected:
+                yield f"pre_enqueue returned {result.code.label}, which neither admits nor rejects"
         if (yield from self._pre_filter()):
             yield from self._filter()
         if (yield from self._pre_score()):
@@ -161,21 +154,21 @@ class _Attempt:
                 self.plugin.unreserve(CycleState(self.cluster.now), self.pod, "")
 
     def _pre_filter(self) -> Generator[str, None, bool]:
-        """Yields problems; returns whether Filter is to be called."""
+        """Yield problems; return whether Filter is called."""
         if not points.PRE_FILTER.implemented_by(self.plugin):
             return True
-        answer = self.plugin.pre_filter(self.state, self.pod, self.cluster.table)
+        result = self.plugin.pre_filter(self.state, self.pod, self.cluster.table)
         again = self.plugin.pre_filter(CycleState(self.cluster.now), self.pod, self.cluster.table)
-        if not _same(answer, again):
-            yield f"pre_filter gave {answer} first and {again} then"
-        if answer is None or isinstance(answer, PreFilterResult):
+        if not _same(result, again):
+            yield f"pre_filter returned first {result} and then {again}"
+        if result is None or isinstance(result, PreFilterResult):
             return True
-        if not isinstance(answer, Status):
-            yield f"pre_filter gave {answer!r}, not None, PreFilterResult or Status"
+        if not isinstance(result, Status):
+            yield f"pre_filter returned {result!r}, not None, PreFilterResult or Status"
             return False
-        if not (answer.success or answer.skip or answer.rejected or answer.code is Code.ERROR):
-            yield f"pre_filter gave {answer.code.label}"
-        return answer.success
+        if not (result.success or result.skip or result.rejected or result.code is Code.ERROR):
+            yield f"pre_filter returned {result.code.label}"
+        return result.success
 
     def _filter(self) -> Iterator[str]:
         plugin, table = self.plugin, self.cluster.table
@@ -185,15 +178,10 @@ class _Attempt:
                 for row in table.rows.tolist():
                     plugin.filter(self.state, self.pod, table.node_info(row))
             return
-        codes = plugin.filter_rows(self.state, self.pod, table, table.rows)
-        if codes.dtype != np.int32:
-            yield f"filter_rows gave {codes.dtype}, not int32"
-        if codes.shape != table.rows.shape:
-            yield f"filter_rows gave shape {codes.shape} for {len(table.rows)} rows"
+        filter_rows = partial(plugin.filter_rows, self.state, self.pod, table)
+        codes = yield from _columnar_problems("filter_rows", filter_rows, table.rows, np.int32)
+        if codes is None:
             return
-        for rows, positions in _selections(table.rows):
-            some = plugin.filter_rows(self.state, self.pod, table, rows)
-            yield from self._differing("filter_rows", rows, some, codes[positions])
         for row, code in zip(table.rows.tolist(), codes.tolist(), strict=True):
             status = plugin.filter_status(self.state, self.pod, code) if code else None
             if status is not None and not status.rejected:
@@ -203,55 +191,48 @@ class _Attempt:
             other = plugin.filter(self.state, self.pod, table.node_info(row))
             if not _same(status, other):
                 yield (
-                    f"node {table.names[row]}: filter says {_shown(other)}, "
-                    f"filter_rows says {_shown(status)}"
+                    f"node {table.names[row]}: filter returned {_shown(other)}, "
+                    f"filter_rows {_shown(status)}"
                 )
 
     def _pre_score(self) -> Generator[str, None, bool]:
-        """Yields problems; returns whether Score is to be called."""
+        """Yield problems; return whether Score is called."""
         if not points.PRE_SCORE.implemented_by(self.plugin):
             return True
         table = self.cluster.table
-        answer = self.plugin.pre_score(self.state, self.pod, table, table.rows)
-        if answer is not None and not isinstance(answer, Status):
-            yield f"pre_score gave {answer!r}, not None or Status"
+        result = self.plugin.pre_score(self.state, self.pod, table, table.rows)
+        if result is not None and not isinstance(result, Status):
+            yield f"pre_score returned {result!r}, not None or Status"
             return False
-        if answer is not None and answer.rejected:
-            yield f"pre_score gave {answer.code.label}: a node cannot be rejected any more"
-        return _is_success(answer)
+        if result is not None and result.rejected:
+            yield f"pre_score returned {result.code.label}: a node cannot be rejected any more"
+        return _is_success(result)
 
     def _score(self) -> Iterator[str]:
         plugin, table = self.plugin, self.cluster.table
         if not points.SCORE.implemented_by(plugin):
             return
         scalar = callable(getattr(plugin, "score", None))
-        one = [
+        one_by_one = [
             plugin.score(self.state, self.pod, table.node_info(row)) if scalar else 0
             for row in table.rows.tolist()
         ]
-        failures = [answer for answer in one if isinstance(answer, Status)]
+        failures = [result for result in one_by_one if isinstance(result, Status)]
         if failures:
-            yield f"score gave {_shown(failures[0])}"
+            yield f"score returned {_shown(failures[0])}"
             return
-        scores = np.array(one, dtype=np.int64)
+        scores = np.array(one_by_one, dtype=np.int64)
         if callable(getattr(plugin, "score_rows", None)):
-            scores = plugin.score_rows(self.state, self.pod, table, table.rows)
-            if scores.dtype != np.int64:
-                yield f"score_rows gave {scores.dtype}, not int64"
-            if scores.shape != table.rows.shape:
-                yield f"score_rows gave shape {scores.shape} for {len(table.rows)} rows"
+            score_rows = partial(plugin.score_rows, self.state, self.pod, table)
+            found = yield from _columnar_problems("score_rows", score_rows, table.rows, np.int64)
+            if found is None:
                 return
-            for rows, positions in _selections(table.rows):
-                some = plugin.score_rows(self.state, self.pod, table, rows)
-                yield from self._differing("score_rows", rows, some, scores[positions])
-            for row, scalar_score, score in zip(
-                table.rows.tolist(), one, scores.tolist(), strict=True
+            for row, wanted, got in zip(
+                table.rows.tolist(), scores.tolist(), found.tolist(), strict=True
             ):
-                if scalar and scalar_score != score:
-                    yield (
-                        f"node {table.names[row]}: score says {scalar_score}, "
-                        f"score_rows says {score}"
-                    )
+                if scalar and wanted != got:
+                    yield f"node {table.names[row]}: score returned {wanted}, score_rows {got}"
+            scores = found
         yield from self._normalize(scores)
 
     def _normalize(self, scores: Any) -> Iterator[str]:
@@ -261,28 +242,32 @@ class _Attempt:
             untouched = scores.copy()
             final = self.plugin.normalize_scores(self.state, self.pod, table, table.rows, scores)
             if isinstance(final, Status):
-                yield f"normalize_scores gave {_shown(final)}"
+                yield f"normalize_scores returned {_shown(final)}"
                 return
             if not np.array_equal(untouched, scores):
                 yield "normalize_scores modified its input"
             if final.shape != scores.shape:
-                yield f"normalize_scores gave shape {final.shape} for {scores.shape}"
+                yield f"normalize_scores returned shape {final.shape} for {scores.shape}"
                 return
         if final.size and not (
             int(final.min()) >= MIN_NODE_SCORE and int(final.max()) <= MAX_NODE_SCORE
         ):
             yield f"final scores from {final.min()} to {final.max()} are not within 0 to 100"
 
-    def _differing(self, method: str, rows: Rows, got: Any, wanted: Any) -> Iterator[str]:
-        if not np.array_equal(got, wanted):
-            yield (
-                f"{method} for rows {rows.tolist()} gave {got.tolist()}, "
-                f"but {wanted.tolist()} for the same rows among all"
-            )
 
+def _columnar_problems(
+    method: str, evaluate: Callable[[Rows], Any], rows: Rows, dtype: Any
+) -> Generator[str, None, Any]:
+    """Evaluate `rows`, then subsets and other orders, which must give the same results.
 
-def _selections(rows: Rows) -> Iterator[tuple[Rows, Rows]]:
-    """Subsets and orders of rows as the framework asks for them, with their positions in `rows`."""
+    Yields problems; returns the result for all rows, None if it has the wrong shape.
+    """
+    whole = evaluate(rows)
+    if whole.dtype != dtype:
+        yield f"{method} returned {whole.dtype}, not {np.dtype(dtype)}"
+    if whole.shape != rows.shape:
+        yield f"{method} returned shape {whole.shape} for {len(rows)} rows"
+        return None
     positions = np.arange(len(rows), dtype=np.intp)
     for chosen in (
         positions[:0],
@@ -293,7 +278,14 @@ def _selections(rows: Rows) -> Iterator[tuple[Rows, Rows]]:
         positions[::-1],
         positions.copy(),
     ):
-        yield rows[chosen], chosen
+        selected = rows[chosen]
+        got = evaluate(selected)
+        if not np.array_equal(got, whole[chosen]):
+            yield (
+                f"{method} for rows {selected.tolist()} returned {got.tolist()}, "
+                f"but {whole[chosen].tolist()} for the same rows among all"
+            )
+    return whole
 
 
 def _reuse_problems(plugin: Any, cluster: PluginCase, change: Callable[[], None]) -> Iterator[str]:
@@ -317,11 +309,11 @@ def _reuse_problems(plugin: Any, cluster: PluginCase, change: Callable[[], None]
                 continue
             stale = set(changed.tolist())
             now = dict(zip(table.rows.tolist(), new.tolist(), strict=True))
-            for row, name, answer in zip(old_rows.tolist(), names, old.tolist(), strict=True):
-                if row not in stale and row in now and now[row] != answer:
+            for row, name, result in zip(old_rows.tolist(), names, old.tolist(), strict=True):
+                if row not in stale and row in now and now[row] != result:
                     yield (
                         f"{plugin.name}: pod {pod.key}: {method} of node {name} went from "
-                        f"{answer} to {now[row]} without a change that its reuse rule declares"
+                        f"{result} to {now[row]} without a change that its reuse rule declares"
                     )
 
 
@@ -329,13 +321,13 @@ def _columnar(plugin: Any, cluster: PluginCase, pod: Pod) -> tuple[Any, Any]:
     """(codes, raw scores) over all rows, None where the plugin gives none."""
     table, state = cluster.table, CycleState(cluster.now)
     codes = scores = None
-    answer = plugin.pre_filter(state, pod, table) if hasattr(plugin, "pre_filter") else None
-    if hasattr(plugin, "filter_rows") and not isinstance(answer, Status):
+    result = plugin.pre_filter(state, pod, table) if hasattr(plugin, "pre_filter") else None
+    if hasattr(plugin, "filter_rows") and not isinstance(result, Status):
         codes = plugin.filter_rows(state, pod, table, table.rows)
-    answer = (
+    result = (
         plugin.pre_score(state, pod, table, table.rows) if hasattr(plugin, "pre_score") else None
     )
-    if hasattr(plugin, "score_rows") and answer is None:
+    if hasattr(plugin, "score_rows") and result is None:
         scores = plugin.score_rows(state, pod, table, table.rows)
     return codes, scores
 
@@ -344,12 +336,12 @@ def _fingerprint(table: NodeTableView) -> list[Any]:
     return [getattr(table, name).copy() for name in _USAGE_COLUMNS]
 
 
-def _is_success(answer: Status | None) -> bool:
-    return answer is None or answer.success
+def _is_success(result: Status | None) -> bool:
+    return result is None or result.success
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two answers mean the same; None is Success, and only texts of errors are compared."""
+    """Whether two results mean the same: None is Success; errors are compared by their texts."""
     if isinstance(one, PreFilterResult) or isinstance(other, PreFilterResult):
         return bool(one == other)
     if _is_success(one) or _is_success(other):

@@ -150,7 +150,6 @@ class PodMover:
             # A new set, because the old one may be shared.
             info.unschedulable_plugins = info.unschedulable_plugins | {plugin}
         info.gating_plugin = plugin
-        info.gating_plugin_events = self.hints.events_of(plugin)
         now = self.clock.now()
         retry: float | None = None
         if status.code is Code.ERROR:

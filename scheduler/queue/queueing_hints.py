@@ -261,8 +261,7 @@ class HintIndex:
     """All registrations of all profiles, looked up by event."""
 
     __slots__ = (
-        "_events_by_plugin", "_keyed", "_metrics", "_on_error", "_profiles", "_subscriptions",
-        "_timer", "counts",
+        "_keyed", "_metrics", "_on_error", "_profiles", "_subscriptions", "_timer", "counts",
     )  # fmt: skip
 
     def __init__(
@@ -278,14 +277,11 @@ class HintIndex:
         self._timer = timer
         self._on_error = on_error
         self._subscriptions: dict[ClusterEvent, EventSubscription] = {}
-        events_by_plugin: dict[str, dict[ClusterEvent, None]] = {}
         self._keyed: dict[str, list[tuple[str, Registration]]] = {}
         for profile, registrations in self._profiles.items():
             for each in registrations:
-                events_by_plugin.setdefault(each.plugin, {})[each.event] = None
                 if each.keys is not None:
                     self._keyed.setdefault(each.plugin, []).append((profile, each))
-        self._events_by_plugin = {name: tuple(found) for name, found in events_by_plugin.items()}
         self.counts = HintCounts()
 
     def subscription(self, event: ClusterEvent) -> EventSubscription:
@@ -294,10 +290,6 @@ class HintIndex:
         if found is None:
             found = self._subscriptions[event] = self._subscribe(event)
         return found
-
-    def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
-        """Return the events that a plugin registered, over all profiles."""
-        return self._events_by_plugin.get(plugin, ())
 
     def evaluate(
         self, event: InFlightEvent, info: QueuedPodInfo, pod_identity: Hashable | None

@@ -1,4 +1,4 @@
-"""The contract suite finds what it promises to find."""
+"""The contract suite for plugins finds each kind of violation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Nameless(Good):
     name: ClassVar[str] = ""
 
 
-class OtherVerdict(Good):
+class OtherStatus(Good):
     def filter(self, state: Any, pod: Any, node: Any) -> Any:
         return None
 
@@ -161,25 +161,25 @@ def test_a_good_plugin_passes(case: PluginCase) -> None:
     ("plugin", "complaint"),
     [
         (Nameless(), "declares no name"),
-        (OtherVerdict(), "node a: filter says Success, filter_rows says Unschedulable: full"),
-        (OtherReason(), "node a: filter says UnschedulableAndUnresolvable: full"),
-        (WrongType(), "filter_rows gave int64, not int32"),
-        (WrongLength(), r"score_rows gave shape \(4,\) for 3 rows"),
-        (Unordered(), r"score_rows for rows \[2, 1, 0\] gave \[0, 1, 2\]"),
-        (OtherScore(), "node a: score says 1, score_rows says 0"),
+        (OtherStatus(), "node a: filter returned Success, filter_rows Unschedulable: full"),
+        (OtherReason(), "node a: filter returned UnschedulableAndUnresolvable: full"),
+        (WrongType(), "filter_rows returned int64, not int32"),
+        (WrongLength(), r"score_rows returned shape \(4,\) for 3 rows"),
+        (Unordered(), r"score_rows for rows \[2, 1, 0\] returned \[0, 1, 2\]"),
+        (OtherScore(), "node a: score returned 1, score_rows 0"),
         (OutOfRange(), "final scores from 101 to 103 are not within 0 to 100"),
         (Spoiling(), "normalize_scores modified its input"),
-        (RejectsLate(), "pre_score gave Unschedulable"),
-        (Forgetful(), "pre_filter gave .* first and"),
+        (RejectsLate(), "pre_score returned Unschedulable"),
+        (Forgetful(), "pre_filter returned first .* and then"),
         (Writing(), "changed the node table"),
-        (OddGate(), "pre_enqueue gave Skip"),
-        (OddEvents(), "events_to_register gave 'Node/Add'"),
+        (OddGate(), "pre_enqueue returned Skip"),
+        (OddEvents(), "events_to_register returned 'Node/Add'"),
         (NoStatus(), "filter_rows without filter_status"),
         (Nothing(), "implements no extension point"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
-def test_a_bad_plugin_is_told(case: PluginCase, plugin: Any, complaint: str) -> None:
+def test_a_bad_plugin_is_reported(case: PluginCase, plugin: Any, complaint: str) -> None:
     with pytest.raises(ContractViolation, match=complaint):
         check_plugin_contract(plugin, case)
 
@@ -194,7 +194,7 @@ class Undeclared(Good):
 
 
 @pytest.mark.parametrize(("plugin", "declared"), [(Good(), True), (Undeclared(), False)])
-def test_an_undeclared_dependency_is_told(plugin: Any, declared: bool) -> None:
+def test_an_undeclared_dependency_is_reported(plugin: Any, declared: bool) -> None:
     cluster = Cluster([node("a"), node("b")])
     case = PluginCase(cluster.table, [cluster.intern(pod())])
 

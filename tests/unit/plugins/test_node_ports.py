@@ -8,8 +8,8 @@ import pytest
 
 from plugins import NodePorts
 from scheduler.api import Pod
-from scheduler.framework import SKIP, Code, CycleState
-from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULED_POD_DELETE
+from scheduler.framework import SKIP, ActionType, ClusterEvent, Code, CycleState, EventResource
+from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD
 from tests.unit.api.objects import container
 from tests.unit.plugins.clusters import Cluster, hint, node, pod, statuses
 
@@ -132,7 +132,8 @@ def test_pre_filter(asking: Pod, skips: bool) -> None:
 )
 def test_pod_delete_hints(deleted: Pod, wakes: bool) -> None:
     plugin = NodePorts(None, Cluster().handle())
-    event = ASSIGNED_POD_DELETE if deleted.spec.node_name else UNSCHEDULED_POD_DELETE
+    unscheduled = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.DELETE)
+    event = ASSIGNED_POD_DELETE if deleted.spec.node_name else unscheduled
 
     assert hint(plugin, event, wanting("TCP/127.0.0.1/80"), deleted, None) is wakes
 
