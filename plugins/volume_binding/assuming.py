@@ -21,7 +21,7 @@ class AssumeCache(Generic[T]):
 
     def __init__(self, handle: Handle, plural: str) -> None:
         self._handle = handle
-        self._plural = plural
+        self.plural = plural
         #: (namespace, name) to (watched object when assumed, assumed object).
         self._assumed: dict[tuple[str, str], tuple[T, T]] = {}
         #: Changes whenever the result of `get` may change.
@@ -45,7 +45,7 @@ class AssumeCache(Generic[T]):
 
     def watched(self, name: str, namespace: str = "") -> T | None:
         """Return the object as last watched."""
-        found: T | None = self._handle.listers[self._plural].get(name, namespace)
+        found: T | None = self._handle.listers[self.plural].get(name, namespace)
         return found
 
     def assumed(self) -> Iterator[T]:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from plugins.queueing_hints import queue_if
 from scheduler.api.meta import RawQuantity
-from scheduler.api.pod import Pod, Volume
+from scheduler.api.pod import Pod
 from scheduler.api.quantity import value
 from scheduler.api.storage import PersistentVolumeClaim
 from scheduler.framework import HintKeys, QueueingHint
@@ -25,10 +25,7 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 CLAIM_NOT_FOUND: Final = 'persistentvolumeclaim "{}" not found'
-NOT_OWNER: Final = "PVC {claim} was not created for pod {pod} (pod is not owner)"
 NO_BINDING_MODE: Final = 'VolumeBindingMode not set for StorageClass "{}"'
-
-_STORAGE: Final = "storage"
 
 
 class PodClaim(NamedTuple):
@@ -45,12 +42,8 @@ def pod_claims(pod: Pod) -> Iterator[PodClaim]:
         if volume.persistent_volume_claim is not None:
             yield PodClaim(volume.persistent_volume_claim.claim_name, ephemeral=False)
         elif volume.ephemeral is not None:
-            yield PodClaim(ephemeral_claim_name(pod, volume), ephemeral=True)
-
-
-def ephemeral_claim_name(pod: Pod, volume: Volume) -> str:
-    """Return the name of the claim that the ephemeral volume controller creates."""
-    return f"{pod.metadata.name}-{volume.name}"
+            # The ephemeral volume controller chooses this name.
+            yield PodClaim(f"{pod.metadata.name}-{volume.name}", ephemeral=True)
 
 
 def made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
@@ -61,7 +54,7 @@ def made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
 
 def not_owner(claim: PersistentVolumeClaim, pod: Pod) -> str:
     """Return the error text for an ephemeral claim that has another owner."""
-    return NOT_OWNER.format(claim=claim_key(claim), pod=pod.key)
+    return f"PVC {claim_key(claim)} was not created for pod {pod.key} (pod is not owner)"
 
 
 def claim_key(claim: PersistentVolumeClaim) -> str:
@@ -87,7 +80,7 @@ def requested_storage(claim: PersistentVolumeClaim) -> int | None:
 
 def storage_of(amounts: Mapping[str, RawQuantity]) -> int | None:
     """Return the bytes of `storage` in a resource list, None if absent. Raises QuantityError."""
-    raw = amounts.get(_STORAGE)
+    raw = amounts.get("storage")
     return None if raw is None else value(raw)
 
 

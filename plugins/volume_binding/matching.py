@@ -7,7 +7,6 @@ selected node; then the others by size, each taking the smallest volume left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -120,7 +119,8 @@ class Matcher:
 
     def reachable(self, volume: PersistentVolume, node: NodeInfo) -> bool:
         """Whether a volume's node affinity, after migration, accepts a node."""
-        required = node_affinity(volume, self._csi_node(node.name))
+        csi_node: CSINode | None = self._handle.listers["csinodes"].get(node.name)
+        required = node_affinity(volume, csi_node)
         return required is None or compiled_affinity(required).matches(node.labels, "")
 
     def _bound_on(self, claims: Claims, node: NodeInfo) -> int:
@@ -218,7 +218,7 @@ class Matcher:
         choice = np.full(positions.count, _UNMATCHED, dtype=np.int64)
         candidates = self._free.candidates(claim)
         left = positions.count
-        for volume in _in_order(candidates):
+        for volume in candidates.volumes:
             number = taken.number(volume.metadata.name)
             affinity = volume_affinity(volume)
             here = slice(None) if affinity is None else positions.reached(affinity)
@@ -227,17 +227,13 @@ class Matcher:
                 open_here &= earlier[here] != number
             choice[here] = np.where(open_here, number, choice[here])
             left -= int(open_here.sum())
-            if candidates.own is not None:
+            if candidates.reserved:
                 choice[choice == _UNMATCHED] = _CLOSED
             if not left:
                 break
         taken.choices.append(choice)
         matched: BoolColumn = choice >= 0
         return matched
-
-    def _csi_node(self, name: str) -> CSINode | None:
-        found: CSINode | None = self._handle.listers["csinodes"].get(name)
-        return found
 
 
 class _Taken:
@@ -261,12 +257,8 @@ def _by_selected_node(
     return chosen, sorted(others, key=lambda claim: requested_storage(claim) or 0)
 
 
-def _in_order(candidates: Candidates) -> Sequence[PersistentVolume]:
-    return candidates.others if candidates.own is None else [candidates.own]
-
-
 def _match(candidates: Candidates, node: NodeInfo, taken: set[str]) -> PersistentVolume | None:
-    for volume in _in_order(candidates):
+    for volume in candidates.volumes:
         if volume.metadata.name in taken:
             continue
         affinity = volume_affinity(volume)

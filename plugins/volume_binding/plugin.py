@@ -9,7 +9,7 @@ writes are not undone if the pod fails later; the next attempt uses them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -216,7 +216,7 @@ class VolumeBinding:
         """Drop the assumptions."""
         reservation: Reservation | None = state.get(_RESERVATION)
         if reservation is not None:
-            release(reservation, self._matcher.volumes, self._matcher.claims)
+            release(reservation)
 
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
@@ -231,15 +231,9 @@ class VolumeBinding:
             return None
         api = self._handle.api
         for write in reservation.writes:
-            patched = await api.patch(write.plural, write.name, write.namespace, write.body)
+            patched = await api.patch(*write.target, write.body)
             write.resource_version = patched.metadata.resource_version
-        progress = Progress(
-            pod,
-            reservation,
-            get=self._lookup,
-            node_exists=lambda: self._handle.table.row_of(node_name) is not None,
-            reachable=self._reachable_from(node_name),
-        )
+        progress = Progress(self._handle, pod, reservation, self._matcher.reachable)
         try:
             if await api.wait_for(progress.check, self._timeout):
                 return None
@@ -249,19 +243,6 @@ class VolumeBinding:
             f"binding volumes: {unbound(reservation)} not bound within bindTimeoutSeconds "
             f"({self._timeout:g})"
         )
-
-    def _lookup(self, plural: str, name: str, namespace: str) -> Any | None:
-        return self._handle.listers[plural].get(name, namespace)
-
-    def _reachable_from(self, node_name: str) -> Any:
-        def reachable(volume: Any) -> bool:
-            table = self._handle.table
-            row = table.row_of(node_name)
-            if row is None:
-                raise BindingFailedError(f'node "{node_name}" not found')
-            return self._matcher.reachable(volume, table.node_info(row))
-
-        return reachable
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the registrations of `requeueing.py`."""

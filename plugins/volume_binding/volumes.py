@@ -39,10 +39,10 @@ per cycle, and of its template. A list may contain every volume of a class."""
 class Candidates(NamedTuple):
     """Volumes for a claim."""
 
-    #: The volume reserved for the claim, which excludes all others.
-    own: PersistentVolume | None
-    #: Other volumes, smallest first; read-only.
-    others: Sequence[PersistentVolume]
+    #: Smallest first; read-only.
+    volumes: Sequence[PersistentVolume]
+    #: Whether the only volume is reserved for the claim, which excludes all others.
+    reserved: bool
 
 
 class _Requirements(NamedTuple):
@@ -85,7 +85,7 @@ class FreeVolumes:
         requested = requested_storage(claim) or 0
         own = next(self._own(claim, requested), None)
         if own is not None:
-            return Candidates(own, [])
+            return Candidates([own], reserved=True)
         selector = (
             EVERYTHING
             if claim.spec.selector is None
@@ -109,7 +109,7 @@ class FreeVolumes:
                 self._fitting.clear()
             self._version = self._volumes.version
             self._fitting[required] = found
-        return Candidates(None, found)
+        return Candidates(found, reserved=False)
 
     def _free_volumes(self, required: _Requirements) -> Iterator[PersistentVolume]:
         for entry in self._by_size(required.class_name):

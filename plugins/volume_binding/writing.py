@@ -24,7 +24,7 @@ from plugins.volume_binding.matching import Plan
 from plugins.volume_binding.volumes import bound_to
 from scheduler.api.pod import Pod
 from scheduler.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
-from scheduler.framework import ObjectKey
+from scheduler.framework import Handle, NodeInfo, ObjectKey
 
 VOLUMES: Final = "persistentvolumes"
 CLAIMS: Final = "persistentvolumeclaims"
@@ -40,13 +40,17 @@ class BindingFailedError(Exception):
 class Write:
     """A patch and the resulting object."""
 
-    plural: str
-    name: str
-    namespace: str
-    body: Mapping[str, Any]
+    cache: AssumeCache[Any]
     assumed: Any
+    body: Mapping[str, Any]
     #: resourceVersion after the write; "" before.
     resource_version: str = ""
+
+    @property
+    def target(self) -> tuple[str, str, str]:
+        """Return plural, name and namespace of the object."""
+        metadata = self.assumed.metadata
+        return self.cache.plural, metadata.name, metadata.namespace
 
 
 @dataclass(slots=True)
@@ -55,8 +59,8 @@ class Reservation:
 
     node_name: str
     #: (volume name, claim) of static bindings.
-    bindings: list[tuple[str, PersistentVolumeClaim]] = field(default_factory=list)
-    provisions: list[PersistentVolumeClaim] = field(default_factory=list)
+    bindings: list[tuple[str, PersistentVolumeClaim]]
+    provisions: list[PersistentVolumeClaim]
     #: Volumes first, then claims.
     writes: list[Write] = field(default_factory=list)
 
@@ -68,37 +72,32 @@ def reserve(
     claims: AssumeCache[PersistentVolumeClaim],
 ) -> Reservation | None:
     """Assume a plan; return None, with nothing assumed, if one of its objects has changed."""
-    reservation = Reservation(node_name)
-    for claim, volume in plan.bindings:
-        reserved = reserved_volume(volume, claim)
-        if reserved is not None:
-            if not volumes.assume(reserved):
-                release(reservation, volumes, claims)
-                return None
-            reservation.writes.append(_volume_write(reserved))
-        reservation.bindings.append((volume.metadata.name, claim))
-    for claim, _ in plan.provisions:
-        reservation.provisions.append(claim)
+    reservation = Reservation(
+        node_name,
+        [(volume.metadata.name, claim) for claim, volume in plan.bindings],
+        [claim for claim, _ in plan.provisions],
+    )
+    writes = [
+        _volume_write(volumes, reserved)
+        for claim, volume in plan.bindings
+        if (reserved := reserved_volume(volume, claim)) is not None
+    ]
+    for claim in reservation.provisions:
         watched = claims.watched(claim.metadata.name, claim.metadata.namespace)
-        if watched is not None and watched.metadata.annotations.get(ANN_SELECTED_NODE) == node_name:
-            continue
-        assigned = _with_annotation(claim, ANN_SELECTED_NODE, node_name)
-        if not claims.assume(assigned):
-            release(reservation, volumes, claims)
+        if watched is None or watched.metadata.annotations.get(ANN_SELECTED_NODE) != node_name:
+            writes.append(_claim_write(claims, claim, node_name))
+    for write in writes:
+        if not write.cache.assume(write.assumed):
+            release(reservation)
             return None
-        reservation.writes.append(_claim_write(assigned))
+        reservation.writes.append(write)
     return reservation
 
 
-def release(
-    reservation: Reservation,
-    volumes: AssumeCache[PersistentVolume],
-    claims: AssumeCache[PersistentVolumeClaim],
-) -> None:
+def release(reservation: Reservation) -> None:
     """Drop every assumption; completed writes are not undone."""
     for write in reservation.writes:
-        cache: AssumeCache[Any] = volumes if write.plural == VOLUMES else claims
-        cache.restore(write.assumed)
+        write.cache.restore(write.assumed)
 
 
 def reserved_volume(
@@ -130,23 +129,16 @@ class Progress:
 
     def __init__(
         self,
+        handle: Handle,
         pod: Pod,
         reservation: Reservation,
-        *,
-        get: Callable[[str, str, str], Any | None],
-        node_exists: Callable[[], bool],
-        reachable: Callable[[PersistentVolume], bool],
+        reachable: Callable[[PersistentVolume, NodeInfo], bool],
     ) -> None:
-        """`get(plural, name, namespace)` returns an object as last watched."""
-        self._node_exists = node_exists
+        self._handle = handle
         self._pod = pod
         self._reservation = reservation
-        self._get = get
         self._reachable = reachable
-        self._versions = {
-            (write.plural, write.namespace, write.name): write.resource_version
-            for write in reservation.writes
-        }
+        self._versions = {write.target: write.resource_version for write in reservation.writes}
 
     def check(self) -> tuple[ObjectKey, ...]:
         """Return the objects to wait for, none once all are bound. Raises BindingFailedError."""
@@ -154,21 +146,25 @@ class Progress:
         pod: Pod | None = self._get(PODS, metadata.name, metadata.namespace)
         if pod is None or pod.metadata.uid != metadata.uid:
             raise BindingFailedError("pod does not exist any more")
-        node_name = self._reservation.node_name
-        if not self._node_exists():
+        table, node_name = self._handle.table, self._reservation.node_name
+        row = table.row_of(node_name)
+        if row is None:
             raise BindingFailedError(f'node "{node_name}" not found')
+        node = table.node_info(row)
         waiting: list[ObjectKey] = []
         for name, claim in self._reservation.bindings:
-            waiting += self._static(name, claim)
+            waiting += self._static(name, claim, node)
         for claim in self._reservation.provisions:
-            waiting += self._provisioned(claim)
+            waiting += self._provisioned(claim, node)
         if waiting:
             waiting.append(ObjectKey(PODS, metadata.namespace, metadata.name))
             waiting.append(ObjectKey(NODES, "", node_name))
         return tuple(waiting)
 
-    def _static(self, name: str, reserved: PersistentVolumeClaim) -> list[ObjectKey]:
-        volume: PersistentVolume | None = self._get(VOLUMES, name, "")
+    def _static(
+        self, name: str, reserved: PersistentVolumeClaim, node: NodeInfo
+    ) -> list[ObjectKey]:
+        volume: PersistentVolume | None = self._get(VOLUMES, name)
         if volume is None:
             raise BindingFailedError(
                 f'failed to check binding: persistentvolume "{name}" not found'
@@ -177,7 +173,7 @@ class Progress:
         keys = [ObjectKey(VOLUMES, "", name), _key(claim)]
         if self._stale(volume, VOLUMES):
             return keys
-        self._check_node(volume)
+        self._check_node(volume, node)
         if claim.spec.volume_name not in {"", name}:
             # Whether this node can access that other volume has not been checked.
             raise BindingFailedError(
@@ -189,7 +185,7 @@ class Progress:
             raise BindingFailedError(f'ClaimRef got reset for pv "{name}"')
         return [] if fully_bound(claim) else keys
 
-    def _provisioned(self, reserved: PersistentVolumeClaim) -> list[ObjectKey]:
+    def _provisioned(self, reserved: PersistentVolumeClaim, node: NodeInfo) -> list[ObjectKey]:
         claim = self._claim(reserved)
         keys = [_key(claim)]
         if self._stale(claim, CLAIMS):
@@ -200,12 +196,15 @@ class Progress:
         if claim.metadata.annotations.get(ANN_SELECTED_NODE) != self._reservation.node_name:
             raise BindingFailedError(f'provisioning failed for PVC "{name}"')
         if claim.spec.volume_name:
-            volume: PersistentVolume | None = self._get(VOLUMES, claim.spec.volume_name, "")
+            volume: PersistentVolume | None = self._get(VOLUMES, claim.spec.volume_name)
             if volume is None:
                 # The claim may be seen before the volume.
                 return [*keys, ObjectKey(VOLUMES, "", claim.spec.volume_name)]
-            self._check_node(volume)
+            self._check_node(volume, node)
         return [] if fully_bound(claim) else keys
+
+    def _get(self, plural: str, name: str, namespace: str = "") -> Any | None:
+        return self._handle.listers[plural].get(name, namespace)
 
     def _claim(self, reserved: PersistentVolumeClaim) -> PersistentVolumeClaim:
         metadata = reserved.metadata
@@ -216,17 +215,16 @@ class Progress:
             )
         return claim
 
-    def _check_node(self, volume: PersistentVolume) -> None:
-        if not self._reachable(volume):
+    def _check_node(self, volume: PersistentVolume, node: NodeInfo) -> None:
+        if not self._reachable(volume, node):
             raise BindingFailedError(
-                f'pv "{volume.metadata.name}" node affinity doesn\'t match node '
-                f'"{self._reservation.node_name}"'
+                f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{node.name}"'
             )
 
     def _stale(self, item: PersistentVolume | PersistentVolumeClaim, plural: str) -> bool:
         """Whether the watch has not delivered our write yet."""
         metadata = item.metadata
-        resource_version = self._versions.get((plural, metadata.namespace, metadata.name), "")
+        resource_version = self._versions.get((plural, metadata.name, metadata.namespace), "")
         seen = metadata.resource_version
         return (
             resource_version.isdecimal() and seen.isdecimal() and int(seen) < int(resource_version)
@@ -235,7 +233,7 @@ class Progress:
 
 def unbound(reservation: Reservation) -> str:
     """Return the reservation's claims, for messages."""
-    claims = [claim for _, claim in reservation.bindings] + reservation.provisions
+    claims = [*(claim for _, claim in reservation.bindings), *reservation.provisions]
     return ", ".join(sorted(map(claim_key, claims)))
 
 
@@ -243,7 +241,7 @@ def _key(claim: PersistentVolumeClaim) -> ObjectKey:
     return ObjectKey(CLAIMS, claim.metadata.namespace, claim.metadata.name)
 
 
-def _volume_write(volume: PersistentVolume) -> Write:
+def _volume_write(cache: AssumeCache[PersistentVolume], volume: PersistentVolume) -> Write:
     reference = volume.spec.claim_ref
     assert reference is not None
     metadata: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
@@ -251,18 +249,19 @@ def _volume_write(volume: PersistentVolume) -> Write:
     if by_controller is not None:
         metadata["annotations"] = {ANN_BOUND_BY_CONTROLLER: by_controller}
     body = {"metadata": metadata, "spec": {"claimRef": msgspec.to_builtins(reference)}}
-    return Write(VOLUMES, volume.metadata.name, "", body, volume)
+    return Write(cache, volume, body)
 
 
-def _claim_write(claim: PersistentVolumeClaim) -> Write:
-    metadata = claim.metadata
+def _claim_write(
+    cache: AssumeCache[PersistentVolumeClaim], claim: PersistentVolumeClaim, node_name: str
+) -> Write:
     body = {
         "metadata": {
-            "resourceVersion": metadata.resource_version,
-            "annotations": {ANN_SELECTED_NODE: metadata.annotations[ANN_SELECTED_NODE]},
+            "resourceVersion": claim.metadata.resource_version,
+            "annotations": {ANN_SELECTED_NODE: node_name},
         }
     }
-    return Write(CLAIMS, metadata.name, metadata.namespace, body, claim)
+    return Write(cache, _with_annotation(claim, ANN_SELECTED_NODE, node_name), body)
 
 
 def _with_annotation(item: Any, key: str, text: str) -> Any:

@@ -396,7 +396,7 @@ class NodeTableView(Protocol):
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
     ) -> Mapping[str, int] | None:
-        """Count by topology key the required anti-affinity terms of a placed pod that match another.
+        """Count by topology key the required anti-affinity terms of a pod that match another.
 
         None if it is faster to evaluate the terms one by one, as for a pod with few.
         """
