@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -15,10 +15,9 @@ from plugins.inter_pod_affinity.counting import (
     required_victims,
 )
 from plugins.inter_pod_affinity.pairs import Column, Pairs, Sums
-from plugins.inter_pod_affinity.terms import OwnTerms
+from plugins.inter_pod_affinity.terms import OwnTerms, compiled_terms
 from plugins.row_selection import selector
 from scheduler.api.pod import Pod
-from scheduler.api.pod_affinity import PodAffinityTerms
 from scheduler.framework import (
     BoolColumn,
     Codes,
@@ -138,13 +137,7 @@ class RequiredState:
         for key, number in self.own.anti_matching(other).items():
             _change(self.anti, key, labels, by * number)
 
-    def terms_against(
-        self,
-        pod: Pod,
-        other: Pod,
-        table: NodeTableView,
-        compiled: Callable[[Pod], PodAffinityTerms],
-    ) -> Mapping[str, int]:
+    def terms_against(self, pod: Pod, other: Pod, table: NodeTableView) -> Mapping[str, int]:
         """Count by topology key the anti-affinity terms of `other` that match `pod`; cached.
 
         Dry runs remove and add the same pods on many nodes, and each may have thousands of terms.
@@ -157,7 +150,7 @@ class RequiredState:
             if found is None:
                 found = Counter(
                     term.topology_key
-                    for term in compiled(other).required_anti
+                    for term in compiled_terms(other).required_anti
                     if term.matches(namespace, self.namespace_labels, labels)
                 )
             self.terms_by_pod[key] = found

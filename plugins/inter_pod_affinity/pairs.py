@@ -116,9 +116,7 @@ class Pairs:
         """Topology keys with a number other than 0."""
         return [*dict.fromkeys([*self._base, *(key for key, _ in self._changes)])]
 
-    def add(
-        self, table: NodeTableView, key: str, per_row: Column
-    ) -> None:  # fmt: skip
+    def add(self, table: NodeTableView, key: str, per_row: Column) -> None:
         """Add a column (capacity,) to the pairs of its rows; rows without the key are ignored."""
         values = table.label_values(key)
         size = len(values.ids)

@@ -112,8 +112,7 @@ class InterPodAffinity:
 
     def _change(self, state: CycleState, pod: Pod, other: Pod, node: NodeInfo, by: int) -> None:
         found = _required(state)
-        against = found.terms_against(pod, other, self._table, self._terms.compiled)
-        found.change(other, against, node, by)
+        found.change(other, found.terms_against(pod, other, self._table), node, by)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Check own affinity, own anti-affinity, then that of placed pods."""
@@ -179,7 +178,7 @@ class InterPodAffinity:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for pods that terms match, and for changes of topology domains."""
-        return affinity_events(self._terms)
+        return affinity_events()
 
     def _skip_unless_broken(self, pod: Pod) -> Status:
         problem = self._terms.own(pod).parsing_problem if _has_terms(pod) else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from plugins.inter_pod_affinity.terms import Terms
+from plugins.inter_pod_affinity.terms import compiled_terms
 from plugins.queueing_hints import is_placed, queue_if
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
@@ -29,77 +29,71 @@ Label = tuple[str, str]
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-def affinity_events(terms: Terms) -> Sequence[ClusterEventWithHint]:
+def affinity_events() -> Sequence[ClusterEventWithHint]:
     """Return the registrations."""
-    hints = _Hints(terms)
     return (
         ClusterEventWithHint(
             ClusterEvent(
                 EventResource.POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL
             ),
-            hints.after_pod_change,
+            _after_pod_change,
             per_signature=True,
-            keys=HintKeys(hints.required_labels, _provided_labels),
+            keys=HintKeys(_required_labels, _provided_labels),
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
-            hints.after_node_change,
+            _after_node_change,
             # The hint reads only topology keys, which are part of the signature.
             per_signature=True,
         ),
     )
 
 
-class _Hints:
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
+def _after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+    """Queue if a matching pod appeared, an anti-affine one left, or the own labels changed."""
+    if new is not None and new.metadata.uid == pod.metadata.uid:
+        return QueueingHint.QUEUE
+    if not all(is_placed(each) for each in (old, new) if each is not None):
+        return QueueingHint.SKIP
+    terms = compiled_terms(pod)
+    required, required_anti = terms.required, terms.required_anti
+    if terms.errors:
+        return QueueingHint.QUEUE
+    if new is None:
+        return queue_if(old is not None and _deletion_helps(pod, required_anti, old))
+    if old is None:
+        return queue_if(_all_match(required, new))
+    return queue_if(
+        (_all_match(required, new) and not _all_match(required, old))
+        or (_all_match(required_anti, old) and not _all_match(required_anti, new))
+    )
 
-    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """Queue if a matching pod appeared, an anti-affine one left, or the own labels changed."""
-        if new is not None and new.metadata.uid == pod.metadata.uid:
-            return QueueingHint.QUEUE
-        if not all(is_placed(each) for each in (old, new) if each is not None):
-            return QueueingHint.SKIP
-        terms = self._terms.compiled(pod)
-        required, required_anti = terms.required, terms.required_anti
-        if terms.errors:
-            return QueueingHint.QUEUE
-        if new is None:
-            return queue_if(old is not None and _deletion_helps(pod, required_anti, old))
-        if old is None:
-            return queue_if(_all_match(required, new))
-        return queue_if(
-            (_all_match(required, new) and not _all_match(required, old))
-            or (_all_match(required_anti, old) and not _all_match(required_anti, new))
-        )
 
-    def required_labels(self, pod: Pod) -> frozenset[Label] | None:
-        """Return labels of which another pod has at least one if `after_pod_change` says QUEUE.
+def _required_labels(pod: Pod) -> frozenset[Label] | None:
+    """Return labels of which another pod has at least one if `_after_pod_change` returns QUEUE.
 
-        `_provided_labels` covers deleted pods whose own terms decide.
-        """
-        terms = self._terms.compiled(pod)
-        required, required_anti = (
-            _labels_of_one(terms.required),
-            _labels_of_one(terms.required_anti),
-        )
-        if terms.errors or required is None or required_anti is None:
-            return None
-        return required | required_anti
+    `_provided_labels` covers deleted pods whose own terms decide.
+    """
+    terms = compiled_terms(pod)
+    required, required_anti = _labels_of_one(terms.required), _labels_of_one(terms.required_anti)
+    if terms.errors or required is None or required_anti is None:
+        return None
+    return required | required_anti
 
-    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        """Queue if the node entered a domain of an affinity term or left an anti-affine one."""
-        terms = self._terms.compiled(pod)
-        if terms.errors:
-            return QueueingHint.QUEUE
-        after = new.metadata.labels
-        if old is None:
-            has_domain = any(each.topology_key in after for each in terms.required)
-            return queue_if(has_domain or bool(terms.required_anti))
-        before = old.metadata.labels
-        entered = any(_entered(each.topology_key, before, after) for each in terms.required)
-        left = any(_entered(each.topology_key, after, before) for each in terms.required_anti)
-        return queue_if(entered or left)
+
+def _after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    """Queue if the node entered a domain of an affinity term or left an anti-affine one."""
+    terms = compiled_terms(pod)
+    if terms.errors:
+        return QueueingHint.QUEUE
+    after = new.metadata.labels
+    if old is None:
+        has_domain = any(each.topology_key in after for each in terms.required)
+        return queue_if(has_domain or bool(terms.required_anti))
+    before = old.metadata.labels
+    entered = any(_entered(each.topology_key, before, after) for each in terms.required)
+    left = any(_entered(each.topology_key, after, before) for each in terms.required_anti)
+    return queue_if(entered or left)
 
 
 def _labels_of_one(terms: Sequence[AffinityTerm]) -> frozenset[Label] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,15 +23,13 @@ from scheduler.framework import (
 )
 
 
+@dataclass(slots=True)
 class PreferredState:
     """State of Score."""
 
-    __slots__ = ("contributed", "pairs")
-
-    def __init__(self) -> None:
-        self.pairs = Pairs()
-        #: Whether any pod took part at all; sums may still be 0.
-        self.contributed = False
+    pairs: Pairs = field(default_factory=Pairs)
+    #: Whether any pod took part at all; sums may still be 0.
+    contributed: bool = False
 
     def score(self, node: NodeInfo) -> int:
         """Return the sum over the node's labels; may be negative."""

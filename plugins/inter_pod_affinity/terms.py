@@ -81,17 +81,18 @@ class OwnTerms:
         return found
 
 
+def compiled_terms(pod: Pod) -> PodAffinityTerms:
+    """Return the pod's terms with namespace selectors unresolved."""
+    return pod.signature.pod_affinity_terms(pod.metadata.namespace)
+
+
 class Terms:
-    """Compiles terms and caches them by signature and namespace until a namespace changes."""
+    """Resolves terms and caches them by signature and namespace until a namespace changes."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._version = -1
         self._own: BoundedCache[tuple[int, str], OwnTerms] = BoundedCache(_MAX_BYTES)
-
-    def compiled(self, pod: Pod) -> PodAffinityTerms:
-        """Return the pod's terms with namespace selectors unresolved."""
-        return pod.signature.pod_affinity_terms(pod.metadata.namespace)
 
     def own(self, pod: Pod) -> OwnTerms:
         """Return the resolved terms of an incoming pod."""
@@ -103,7 +104,7 @@ class Terms:
         key = (pod.signature.id, pod.metadata.namespace)
         found = self._own.get(key)
         if found is None:
-            found = self._resolved(self.compiled(pod))
+            found = self._resolved(compiled_terms(pod))
             self._own.put(key, found, pod.signature.weigh(found))
         return found
 

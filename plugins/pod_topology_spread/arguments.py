@@ -20,7 +20,6 @@ REPLACE: Final = "Replace"
 STRICT_FIRST: Final = "StrictFirst"
 STRATEGIES: Final = (REPLACE, STRICT_FIRST)
 HONOR: Final = "Honor"
-IGNORE: Final = "Ignore"
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"

@@ -21,8 +21,6 @@ CONDITION: Final = "kubestow.io/TopologySpreadFallback"
 AWAITING_CRITERIA: Final = "AwaitingCriteria"
 CRITERIA_MET: Final = "CriteriaMet"
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
-#: Message after all criteria were removed.
-NO_CRITERIA: Final = "no constraint has criteria"
 
 _SINCE: Final = re.compile(r"since=(\S+?)(?:;|$)")
 
@@ -42,34 +40,26 @@ def fallback_condition(
         since: T0 in seconds since the epoch; None if PodTopologySpread never rejected the pod.
         invalid: why the annotation is ignored; empty if it is valid.
     """
-    parts = [] if since is None else [f"since={rfc3339(since)}"]
+    status = "False"
     if soft:
-        parts += [f"{key}: {why}" for key, why in soft.items()]
-        return Condition(
-            type=CONDITION, status="True", reason=CRITERIA_MET, message="; ".join(parts)
-        )
-    if invalid:
-        return Condition(
-            type=CONDITION,
-            status="False",
-            reason=INVALID_ANNOTATION,
-            message="; ".join((*parts, invalid)),
-        )
-    parts += [
-        f"{key} waits for {criteria}" if criteria else f"{key} falls back in the next attempt"
-        for key, criteria in awaited.items()
-    ] or [NO_CRITERIA]
-    return Condition(
-        type=CONDITION, status="False", reason=AWAITING_CRITERIA, message="; ".join(parts)
-    )
+        status, reason = "True", CRITERIA_MET
+        parts = [f"{key}: {why}" for key, why in soft.items()]
+    elif invalid:
+        reason, parts = INVALID_ANNOTATION, [invalid]
+    else:
+        reason = AWAITING_CRITERIA
+        parts = [
+            f"{key} waits for {criteria}" if criteria else f"{key} falls back in the next attempt"
+            for key, criteria in awaited.items()
+        ] or ["no constraint has criteria"]
+    if since is not None:
+        parts.insert(0, f"since={rfc3339(since)}")
+    return Condition(type=CONDITION, status=status, reason=reason, message="; ".join(parts))
 
 
 def condition_of(pod: Pod, kind: str) -> Condition | None:
     """Return the pod's condition of a type, None if there is none."""
-    for each in pod.status.conditions:
-        if each.type == kind:
-            return each
-    return None
+    return next((each for each in pod.status.conditions if each.type == kind), None)
 
 
 def persisted_since(condition: Condition | None) -> float | None:

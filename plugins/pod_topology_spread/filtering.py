@@ -6,6 +6,7 @@ label, shared by all clones of a state. Changes of a what-if are kept apart: a c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -36,6 +37,7 @@ _NO_DOMAIN: Final = -1
 _NO_COUNT: Final = (1 << 31) - 1
 
 
+@dataclass(slots=True)
 class Smallest:
     """The two domains with the fewest pods (upstream `filtering.go: criticalPaths`).
 
@@ -43,19 +45,10 @@ class Smallest:
     upstream, this is accepted because a what-if changes one node.
     """
 
-    __slots__ = ("count", "domain", "next_count", "next_domain")
-
-    def __init__(
-        self,
-        domain: int = _NO_DOMAIN,
-        count: int = _NO_COUNT,
-        next_domain: int = _NO_DOMAIN,
-        next_count: int = _NO_COUNT,
-    ) -> None:
-        self.domain = domain
-        self.count = count
-        self.next_domain = next_domain
-        self.next_count = next_count
+    domain: int = _NO_DOMAIN
+    count: int = _NO_COUNT
+    next_domain: int = _NO_DOMAIN
+    next_count: int = _NO_COUNT
 
     @classmethod
     def of(cls, domains: Rows, counts: Int64Column) -> Smallest:
@@ -98,44 +91,28 @@ class Smallest:
         self.count, self.next_count = self.next_count, self.count
 
 
+@dataclass(slots=True)
 class Domains:
-    """One constraint with its domains; immutable."""
+    """One constraint with its domains; never modified."""
 
-    __slots__ = ("constraint", "counts", "enough", "own", "values")
-
-    def __init__(
-        self,
-        constraint: Constraint,
-        values: LabelValues,
-        counts: Int64Column,
-        registered: int,
-        own: int,
-    ) -> None:
-        self.constraint = constraint
-        self.values = values
-        #: Pods per value id; the last entry, for nodes without the label, is 0.
-        self.counts = counts
-        #: Whether there are at least `minDomains` domains.
-        self.enough = registered >= constraint.min_domains
-        #: 1 if the incoming pod matches the constraint's selector, else 0.
-        self.own = own
+    constraint: Constraint
+    values: LabelValues
+    #: Pods per value id; the last entry, for nodes without the label, is 0.
+    counts: Int64Column
+    #: Whether there are at least `minDomains` domains.
+    enough: bool
+    #: 1 if the incoming pod matches the constraint's selector, else 0.
+    own: int
 
 
+@dataclass(slots=True)
 class HardState:
     """State of Filter, cheap to clone (upstream `filtering.go: preFilterState`)."""
 
-    __slots__ = ("changes", "domains", "smallest")
-
-    def __init__(
-        self,
-        domains: tuple[Domains, ...],
-        smallest: list[Smallest],
-        changes: list[dict[int, int]],
-    ) -> None:
-        self.domains = domains
-        self.smallest = smallest
-        #: Per constraint: domain to pods more (or less) than in `Domains.counts`.
-        self.changes = changes
+    domains: tuple[Domains, ...]
+    smallest: list[Smallest]
+    #: Per constraint: domain to pods more (or less) than in `Domains.counts`.
+    changes: list[dict[int, int]]
 
     def clone(self) -> HardState:
         """Return an independent copy."""
@@ -269,9 +246,8 @@ def hard_state(
         present = np.bincount(slots, minlength=len(values.ids) + 1)[:-1]
         registered = np.flatnonzero(present)
         smallest.append(Smallest.of(registered, counts[registered]))
-        domains.append(
-            Domains(constraint, values, counts, len(registered), int(constraint.matches(pod)))
-        )
+        enough = len(registered) >= constraint.min_domains
+        domains.append(Domains(constraint, values, counts, enough, int(constraint.matches(pod))))
     return HardState(tuple(domains), smallest, [{} for _ in domains])
 
 

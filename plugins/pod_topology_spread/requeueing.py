@@ -5,7 +5,7 @@ Only hard constraints matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from plugins.pod_topology_spread.constraints import Constraint, Constraints
 from plugins.pod_topology_spread.fallback import Fallback
@@ -21,12 +21,10 @@ from scheduler.framework import (
 )
 from scheduler.framework.events import ATTEMPT_OUTCOME, TIME_TICK
 
-HardConstraints = Callable[[Pod], Sequence[Constraint]]
-
 
 def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
     """Return upstream's registrations."""
-    hints = _Hints(constraints.hard)
+    hints = _Hints(constraints)
     return (
         ClusterEventWithHint(
             ClusterEvent(
@@ -104,15 +102,15 @@ class _FallbackHints:
 
 
 class _Hints:
-    def __init__(self, hard: HardConstraints) -> None:
-        self._hard = hard
+    def __init__(self, constraints: Constraints) -> None:
+        self._constraints = constraints
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         """Queue if a matching pod appeared or left, or a pod began or ceased to match."""
         for each in (old, new):
             if each is not None and not _involved(each, pod):
                 return QueueingHint.SKIP
-        constraints = self._hard(pod)
+        constraints = self._constraints.hard(pod)
         if old is not None and new is not None:
             return queue_if(_update_helps(pod, old, new, constraints))
         one = new if old is None else old
@@ -120,7 +118,7 @@ class _Hints:
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
         """Queue if a node with all topology keys came, left, or changed labels or taints."""
-        keys = [each.topology_key for each in self._hard(pod)]
+        keys = [each.topology_key for each in self._constraints.hard(pod)]
         had, has = _has_all(old, keys), _has_all(new, keys)
         if old is None or new is None or had != has:
             return queue_if(had or has)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -47,15 +48,13 @@ class Weighted(NamedTuple):
         return count * self.weight + (self.constraint.max_skew - 1)
 
 
+@dataclass(slots=True)
 class SoftState:
     """State of Score and NormalizeScore."""
 
-    __slots__ = ("constraints", "ignored")
-
-    def __init__(self, constraints: list[Weighted], ignored: BoolColumn | None) -> None:
-        self.constraints = constraints
-        #: (capacity,): feasible nodes that lack a topology key and score 0; None for none.
-        self.ignored = ignored
+    constraints: list[Weighted]
+    #: (capacity,): feasible nodes that lack a topology key and score 0; None for none.
+    ignored: BoolColumn | None
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
         """Return the rounded sum over the constraints whose label the node has."""
