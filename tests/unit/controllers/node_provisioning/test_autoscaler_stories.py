@@ -18,15 +18,21 @@ from hypothesis import strategies as st
 
 from scheduler.api.policy import CoreEvent
 from scheduler.controllers.node_provisioning.sources import SUSPECT_WINDOWS, Limits
-from tests.unit.controllers.node_provisioning.world import EPOCH, Stage, event, group_event, pod
+from tests.unit.controllers.node_provisioning.world import (
+    EPOCH,
+    SimulatedBridge,
+    event,
+    group_event,
+    pod,
+)
 
 DEADLINE = 1200.0
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
 KARPENTER = "karpenter"
 
 
-def stage(deadline: float = DEADLINE) -> Stage:
-    return Stage(pod(), limits=Limits(provisioning_deadline=deadline))
+def make_bridge(deadline: float = DEADLINE) -> SimulatedBridge:
+    return SimulatedBridge(pod(), limits=Limits(provisioning_deadline=deadline))
 
 
 def triggered(time: float, group: str) -> CoreEvent:
@@ -67,123 +73,123 @@ def refused(time: float) -> CoreEvent:
 
 def test_another_group_takes_over_without_an_event_about_the_pod() -> None:
     """01:03:28 promise, 01:03:38 group A failed and B was scaled, 01:05:08 the node of B came."""
-    world = stage()
-    world.hear(triggered(0, "ng-a"))
-    assert world.act(0) == [("True", "TriggeredScaleUp")]
-    world.now = 10
-    world.hear(scaled(10, "ng-b"), sold_out(10, "ng-a"))
-    assert world.act(100) == []
+    bridge = make_bridge()
+    bridge.observe(triggered(0, "ng-a"))
+    assert bridge.write(0) == [("True", "TriggeredScaleUp")]
+    bridge.now = 10
+    bridge.observe(scaled(10, "ng-b"), sold_out(10, "ng-a"))
+    assert bridge.write(100) == []
 
 
 def test_the_window_alone_is_longer_than_the_silence() -> None:
     """Permission to read the ConfigMap's events is one thing; that none is lost is another."""
-    world = stage()
-    world.hear(triggered(0, "ng-a"))
-    world.act(0)
-    world.now = 10
-    world.hear(sold_out(10, "ng-a"))
-    assert world.act(100) == []
-    assert world.act(320) == []
-    assert world.act(340) == [("False", "ProvisioningFailed")]
+    bridge = make_bridge()
+    bridge.observe(triggered(0, "ng-a"))
+    bridge.write(0)
+    bridge.now = 10
+    bridge.observe(sold_out(10, "ng-a"))
+    assert bridge.write(100) == []
+    assert bridge.write(320) == []
+    assert bridge.write(340) == [("False", "ProvisioningFailed")]
 
 
 def test_another_claim_takes_over_without_an_event_about_the_pod() -> None:
     """00:47:26 Nominated, no capacity at once, 00:47:34 the next claim, its node due 00:50:05."""
-    world = stage()
-    world.hear(nominated(0, "kice-q22qg"), no_capacity(0, "kice-q22qg"))
-    assert world.act(0) == [("True", "Nominated")]
-    world.now = 8
-    world.decisions.claim_created("kice-next", EPOCH + 8, 8)
-    assert world.act(159) == []
+    bridge = make_bridge()
+    bridge.observe(nominated(0, "kice-q22qg"), no_capacity(0, "kice-q22qg"))
+    assert bridge.write(0) == [("True", "Nominated")]
+    bridge.now = 8
+    bridge.decisions.claim_created("kice-next", EPOCH + 8, 8)
+    assert bridge.write(159) == []
     # Without permission to read claims, the repeated event is what tells of it.
-    world = stage()
-    world.hear(nominated(0, "kice-q22qg"), no_capacity(0, "kice-q22qg"))
-    world.act(0)
-    assert world.act(119) == []
-    world.now = 120
-    world.hear(nominated(120, "kice-next"))
+    bridge = make_bridge()
+    bridge.observe(nominated(0, "kice-q22qg"), no_capacity(0, "kice-q22qg"))
+    bridge.write(0)
+    assert bridge.write(119) == []
+    bridge.now = 120
+    bridge.observe(nominated(120, "kice-next"))
     # Only the words of the condition change.
-    assert world.act(159) == [("True", "Nominated")]
+    assert bridge.write(159) == [("True", "Nominated")]
 
 
 def test_a_claim_that_is_nominated_again_and_again_has_one_deadline() -> None:
     """Deadline 150 s: Karpenter repeats `Nominated` every two minutes."""
-    world = stage(deadline=150)
+    bridge = make_bridge(deadline=150)
     written = []
     for time in range(0, 400, 120):
-        world.now = time
-        world.hear(nominated(time, "x", first=0))
-        written += world.act(time)
-        written += world.act(time + 60)
+        bridge.now = time
+        bridge.observe(nominated(time, "x", first=0))
+        written += bridge.write(time)
+        written += bridge.write(time + 60)
     assert written == [("True", "Nominated"), ("False", "ProvisioningTimedOut")]
-    assert world.patches[-1].condition.last_transition_time == event("", "", 180).last_timestamp
+    assert bridge.patches[-1].condition.last_transition_time == event("", "", 180).last_timestamp
 
 
 def test_a_deadline_counts_from_the_first_promise_after_a_restart() -> None:
     """The event that a list brings tells when it came first."""
-    world = stage(deadline=150)
-    world.now = 130
-    world.hear(nominated(120, "x", first=0), age=10)
-    assert world.act(130) == [("True", "Nominated")]
-    assert world.act(150) == [("False", "ProvisioningTimedOut")]
+    bridge = make_bridge(deadline=150)
+    bridge.now = 130
+    bridge.observe(nominated(120, "x", first=0), age=10)
+    assert bridge.write(130) == [("True", "Nominated")]
+    assert bridge.write(150) == [("False", "ProvisioningTimedOut")]
 
 
 def test_a_refusal_ends_a_run_of_promises() -> None:
-    world = stage(deadline=150)
+    bridge = make_bridge(deadline=150)
     for time, made in ((0, nominated(0, "x")), (100, refused(100)), (110, nominated(110, "y"))):
-        world.now = time
-        world.hear(made)
-        world.act(time)
-    assert world.act(259) == []
-    assert world.act(260) == [("False", "ProvisioningTimedOut")]
+        bridge.now = time
+        bridge.observe(made)
+        bridge.write(time)
+    assert bridge.write(259) == []
+    assert bridge.write(260) == [("False", "ProvisioningTimedOut")]
 
 
 def test_a_claim_that_is_deleted_has_failed() -> None:
     """Karpenter gives up a machine that never registers without an event."""
-    world = stage()
-    world.hear(nominated(0, "x"))
-    world.act(0)
-    world.now = 900
-    world.decisions.claim_deleted("x", EPOCH + 900, 900)
-    assert world.act(1079) == []
-    assert world.act(1080) == [("False", "ProvisioningFailed")]
-    assert "node claim x was deleted" in world.patches[-1].condition.message
+    bridge = make_bridge()
+    bridge.observe(nominated(0, "x"))
+    bridge.write(0)
+    bridge.now = 900
+    bridge.decisions.claim_deleted("x", EPOCH + 900, 900)
+    assert bridge.write(1079) == []
+    assert bridge.write(1080) == [("False", "ProvisioningFailed")]
+    assert "node claim x was deleted" in bridge.patches[-1].condition.message
 
 
 def test_a_failure_of_what_took_over_counts() -> None:
     """The window begins anew with it, and not later."""
-    world = stage()
-    world.hear(triggered(0, "ng-a"), sold_out(10, "ng-a"), scaled(20, "ng-b"))
-    world.act(20)
+    bridge = make_bridge()
+    bridge.observe(triggered(0, "ng-a"), sold_out(10, "ng-a"), scaled(20, "ng-b"))
+    bridge.write(20)
     # Still coming, as far as anybody knows.
-    assert world.act(500) == []
-    world.now = 500
-    world.hear(sold_out(500, "ng-b"))
-    assert world.act(829) == []
-    assert world.act(830) == [("False", "ProvisioningFailed")]
+    assert bridge.write(500) == []
+    bridge.now = 500
+    bridge.observe(sold_out(500, "ng-b"))
+    assert bridge.write(829) == []
+    assert bridge.write(830) == [("False", "ProvisioningFailed")]
 
 
 def test_nodes_that_come_put_the_end_off_and_never_past_the_deadline() -> None:
-    world = stage()
-    world.hear(triggered(0, "ng-a"), sold_out(10, "ng-a"))
-    world.act(10)
+    bridge = make_bridge()
+    bridge.observe(triggered(0, "ng-a"), sold_out(10, "ng-a"))
+    bridge.write(10)
     for time in range(100, 1300, 100):
-        world.now = time
-        world.decisions.node_added(EPOCH + time, time)
-        world.act(time)
-        assert len(world.patches) == (1 if time < DEADLINE else 2)
-    assert world.patches[-1].condition.reason == "ProvisioningFailed"
+        bridge.now = time
+        bridge.decisions.node_added(EPOCH + time, time)
+        bridge.write(time)
+        assert len(bridge.patches) == (1 if time < DEADLINE else 2)
+    assert bridge.patches[-1].condition.reason == "ProvisioningFailed"
 
 
 def test_what_comes_after_the_end_changes_nothing() -> None:
-    world = stage()
-    world.hear(triggered(0, "ng-a"), sold_out(10, "ng-a"))
-    world.act(10)
-    assert world.act(340) == [("False", "ProvisioningFailed")]
-    world.now = 400
-    world.hear(scaled(400, "ng-b"))
-    world.decisions.node_added(EPOCH + 400, 400)
-    assert world.act(2000) == []
+    bridge = make_bridge()
+    bridge.observe(triggered(0, "ng-a"), sold_out(10, "ng-a"))
+    bridge.write(10)
+    assert bridge.write(340) == [("False", "ProvisioningFailed")]
+    bridge.now = 400
+    bridge.observe(scaled(400, "ng-b"))
+    bridge.decisions.node_added(EPOCH + 400, 400)
+    assert bridge.write(2000) == []
 
 
 # -- random stories --------------------------------------------------------------------------------
@@ -201,7 +207,7 @@ class Attempt:
 class Story:
     """One autoscaler, one pod. `said` holds what the bridge gets to hear, `busy` until when."""
 
-    world: Stage = field(default_factory=lambda: stage(deadline=1e6))
+    bridge: SimulatedBridge = field(default_factory=lambda: make_bridge(deadline=1e6))
     queue: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     numbers: count[int] = field(default_factory=count)
     last_said: dict[str, float] = field(default_factory=dict)
@@ -210,7 +216,7 @@ class Story:
         heapq.heappush(self.queue, (time, next(self.numbers), act))
 
     def say(self, time: float, made: CoreEvent) -> None:
-        self.at(time, lambda: self.world.hear(made))
+        self.at(time, lambda: self.bridge.observe(made))
 
     def say_unless_repeated(self, time: float, made: CoreEvent, silence: float) -> None:
         """One event per reason and pod in that time, whatever its message."""
@@ -221,13 +227,13 @@ class Story:
     def run_until(self, end: float) -> list[tuple[float, str]]:
         """Let time pass, second by second; returns when which status was written."""
         written = []
-        time = self.world.now
+        time = self.bridge.now
         while time <= end:
             while self.queue and self.queue[0][0] <= time:
                 when, _, act = heapq.heappop(self.queue)
-                self.world.now = when
+                self.bridge.now = when
                 act()
-            written += [(time, status) for status, _ in self.world.act(time)]
+            written += [(time, status) for status, _ in self.bridge.write(time)]
             time += 1.0
         return written
 
@@ -274,7 +280,7 @@ def test_karpenter_makes_claim_after_claim(
         time += min(attempt.pause, 10.0) if number else 0.0
         name = f"c{number}"
         if readable:
-            came = story.world.decisions.claim_created
+            came = story.bridge.decisions.claim_created
             story.at(time, partial(came, name, EPOCH + time, time))
         begin, end = time, time + attempt.seconds
         while time < end or time == begin:

@@ -1,4 +1,7 @@
-"""Pods, events and a bridge without a network, in virtual time."""
+"""Pods, events and a bridge without a network, in virtual time.
+
+`promise` and `refusal` are events of cluster-autoscaler, those named after Karpenter are its own.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from scheduler.controllers.node_provisioning.sources import Limits
 
 ZONE = "topology.kubernetes.io/zone"
 EPOCH = 1_800_000_000.0
-"""When the tests' time begins, by the autoscalers' clocks."""
+"""Start of the tests by the autoscalers' clocks, in seconds since the epoch."""
 
 TRIGGERED = "pod triggered scale-up: [{g1 1->2 (max: 5)}]"
 TWO_GROUPS = "pod triggered scale-up: [{g1 1->2 (max: 5)} {g2 0->1 (max: 3)}]"
@@ -38,7 +41,7 @@ def rfc(time: float) -> str:
 
 
 def pod(name: str = "a", uid: str = "", **spec: Any) -> Pod:
-    """A pod of ours with the criterion."""
+    """Return a pod of our scheduler name with the criterion."""
     spec.setdefault("scheduler_name", "kubestow")
     hard = TopologySpreadConstraint(
         topology_key=ZONE,
@@ -92,12 +95,37 @@ def group_event(reason: str, message: str, time: float = 0.0, **more: Any) -> Co
     return event(reason, message, time, kind="ConfigMap", **more)
 
 
-def failed(group: str, time: float) -> CoreEvent:
+def promise(time: float, text: str = TRIGGERED, name: str = "a") -> CoreEvent:
+    return event("TriggeredScaleUp", text, time, name=name)
+
+
+def refusal(time: float, text: str = BACKOFF, name: str = "a") -> CoreEvent:
+    return event("NotTriggerScaleUp", text, time, name=name)
+
+
+def group_failure(group: str, time: float) -> CoreEvent:
     return group_event("FailedToScaleUpGroup", f"Scale-up failed for group {group}: no", time)
 
 
-class Stage:
-    """A bridge's decisions and the moment; every patch is carried out at once unless held."""
+def karpenter_promise(time: float, claim: str = "x") -> CoreEvent:
+    return event(
+        "Nominated", f"Pod should schedule on: nodeclaim/{claim}", time, source="karpenter"
+    )
+
+
+def karpenter_refusal(time: float) -> CoreEvent:
+    return event("FailedScheduling", "Failed to schedule pod, no", time, source="karpenter")
+
+
+def claim_failure(claim: str, time: float) -> CoreEvent:
+    message = f"NodeClaim {claim} event: no"
+    return event(
+        "InsufficientCapacityError", message, time, kind="NodeClaim", name=claim, source="karpenter"
+    )
+
+
+class SimulatedBridge:
+    """A bridge's decisions and the current time; `write` carries out every planned patch."""
 
     def __init__(self, *pods: Pod, names: tuple[str, ...] = ("kubestow",), **more: Any) -> None:
         more.setdefault("limits", Limits(suspect_window=60.0, provisioning_deadline=1200.0))
@@ -109,7 +137,7 @@ class Stage:
         for each in pods:
             self.decisions.pod_changed(each)
 
-    def hear(self, *events: CoreEvent, age: float = 0.0) -> None:
+    def observe(self, *events: CoreEvent, age: float = 0.0) -> None:
         for each in events:
             self.decisions.event_changed(each, self.now, age)
 
@@ -118,8 +146,8 @@ class Stage:
             self.now = at
         return self.decisions.plan(self.now, rfc(self.now))
 
-    def act(self, at: float | None = None) -> list[tuple[str, str]]:
-        """Carry out what is planned now: status and reason of each patch."""
+    def write(self, at: float | None = None) -> list[tuple[str, str]]:
+        """Carry out all planned patches; return status and reason of each."""
         before = len(self.patches)
         while plan := self.plan(at).patches:
             for patch in plan:
