@@ -47,6 +47,10 @@ _log = structlog.get_logger(__name__)
 
 R = TypeVar("R")
 
+NominationWritten = Callable[[str, str], None]
+"""`listener(uid, version)`: the UID and the resourceVersion of a pod whose nomination was patched;
+an empty version after a failure, which may have been applied all the same."""
+
 
 class Lane(IntEnum):
     """A kind of write, most urgent first."""
@@ -134,9 +138,7 @@ class Dispatcher:
         # Patches that wait for the patch of the same pod in flight.
         self._blocked: dict[str, PodStatusPatch] = {}
         self._in_flight: dict[str, PodStatusPatch] = {}
-        #: Called after each patch with a nomination: the UID, and the resourceVersion of the
-        #: patched pod; empty after a failure, which may have been applied all the same.
-        self.on_nomination: Callable[[str, str], None] = lambda _uid, _version: None
+        self._nomination_listeners: list[NominationWritten] = []
         # Set at the end of a pod's patch, by UID; its bind waits for it.
         self._patched: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
@@ -276,6 +278,14 @@ class Dispatcher:
         while uid in self._pending or uid in self._blocked or uid in self._in_flight:
             await self._patched.setdefault(uid, asyncio.Event()).wait()
 
+    def subscribe_nominations(self, listener: NominationWritten) -> None:
+        """Call the listener after each patch with a nomination."""
+        self._nomination_listeners.append(listener)
+
+    def _nomination_written(self, uid: str, version: str) -> None:
+        for listener in self._nomination_listeners:
+            listener(uid, version)
+
     def nomination_under_way(self, uid: str) -> bool:
         """Whether a patch with a nomination of the pod is queued or in flight."""
         for patches in (self._pending, self._blocked, self._in_flight):
@@ -367,14 +377,14 @@ class Dispatcher:
             lane.sent += 1
             body = await send_status_patch(self._client, patch, self._random)
             if patch.nominated_node_name is not None:
-                self.on_nomination(patch.uid, version_of(body))
+                self._nomination_written(patch.uid, version_of(body))
         except RequestError as error:
             lane.failed += 1
             # A deleted pod needs no status.
             unwritten = not concerns_another_pod(error)
             if unwritten:
                 if patch.nominated_node_name is not None:
-                    self.on_nomination(patch.uid, "")
+                    self._nomination_written(patch.uid, "")
                 pod = f"{patch.namespace}/{patch.name}"
                 _log.warning("pod status was not written", pod=pod, **describe(error))
         finally:

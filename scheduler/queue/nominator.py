@@ -51,15 +51,22 @@ class QueueNominator:
 
     __slots__ = (
         "_by_node", "_cleared", "_listeners", "_lister", "_node_listeners", "_node_of",
-        "_on_error", "_version", "_writes", "under_way",
+        "_on_error", "_under_way", "_version", "_writes",
     )  # fmt: skip
 
     def __init__(
-        self, lister: PodLister, on_error: Callable[[Pod, Exception], None] | None = None
+        self,
+        lister: PodLister,
+        on_error: Callable[[Pod, Exception], None] | None = None,
+        under_way: Callable[[str], bool] = lambda _uid: False,
     ) -> None:
-        """`on_error` receives what a listener raised; the nomination is applied nevertheless."""
+        """`under_way(uid)` returns whether a write of the pod's nomination is under way.
+
+        `on_error` receives what a listener raised; the nomination is applied nevertheless.
+        """
         self._lister = lister
         self._on_error = on_error
+        self._under_way = under_way
         self._listeners: list[NominationListener] = []
         self._node_listeners: list[Callable[[str], None]] = []
         self._node_of: dict[str, str] = {}
@@ -69,8 +76,6 @@ class QueueNominator:
         #: By UID; only of pods that the informer knew, until it shows them deleted or bound.
         self._writes: dict[str, _Writes] = {}
         self._version = 0
-        #: Whether a write of the pod's nomination (by UID) is under way.
-        self.under_way: Callable[[str], bool] = lambda _uid: False
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -144,7 +149,7 @@ class QueueNominator:
     def ahead(self, pod: Pod) -> bool:
         """Whether `pod` may be older than the last write, so that its nomination must not count."""
         writes = self._writes.get(pod.uid)
-        return writes is not None and (self.under_way(pod.uid) or not writes.shown_by(pod))
+        return writes is not None and (self._under_way(pod.uid) or not writes.shown_by(pod))
 
     def writing(self, pod: Pod, node_name: str) -> None:
         """Note that a nomination is about to be written to the pod's status; empty clears it."""

@@ -85,6 +85,7 @@ class SchedulingQueue(QueueIntrospection):
         hints: Mapping[str, QueueingHintMap],
         *,
         pod_lister: PodLister,
+        nomination_under_way: Callable[[str], bool] = lambda _uid: False,
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         max_in_unschedulable: float | None = 300.0,
@@ -105,6 +106,8 @@ class SchedulingQueue(QueueIntrospection):
             pre_enqueue: profile -> its PreEnqueue plugins, in order.
             hints: profile -> the events that its plugins registered (`build_hint_map`).
             pod_lister: returns the newest pod that the informer knows, for the nominator.
+            nomination_under_way: returns whether a write of a pod's nomination (by UID) is queued
+                or in flight.
             initial_backoff: wait after the first failure; doubles with each one.
             max_backoff: longest backoff; 0 disables backoff.
             max_in_unschedulable: a pod unschedulable for longer is retried; None disables that.
@@ -143,6 +146,7 @@ class SchedulingQueue(QueueIntrospection):
         self.nominator = QueueNominator(
             pod_lister,
             lambda pod, error: self._pre_enqueue.report("", "nomination listener", pod, error),
+            nomination_under_way,
         )
         self._timetable = Timetable(
             clock.now(),

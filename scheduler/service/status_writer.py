@@ -22,12 +22,11 @@ class StatusWriter:
     """Writes PodScheduled=False and `status.nominatedNodeName`; never PodScheduled=True."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Clock, nominator: QueueNominator) -> None:
-        """Wire the writer; `nominator` learns of nominations under way and written."""
+        """Wire the writer; `nominator` learns of written nominations."""
         self._dispatcher = dispatcher
         self._clock = clock
         self._nominator = nominator
-        nominator.under_way = dispatcher.nomination_under_way
-        dispatcher.on_nomination = nominator.written
+        dispatcher.subscribe_nominations(nominator.written)
 
     def not_scheduled(
         self,

@@ -134,6 +134,7 @@ def _queue(
         {name: framework.pre_enqueue for name, framework in frameworks.items()},
         hints,
         pod_lister=state.listers.pod,
+        nomination_under_way=connections.dispatcher.nomination_under_way,
         initial_backoff=float(configuration.effective.pod_initial_backoff_seconds),
         max_backoff=float(configuration.effective.pod_max_backoff_seconds),
         max_in_unschedulable=seconds(max_in_unschedulable) or None,

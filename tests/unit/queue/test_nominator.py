@@ -16,13 +16,13 @@ class Cluster:
     def __init__(self, *pods: Pod) -> None:
         self.known = {pod.key: pod for pod in pods}
         self.published: list[tuple[str, str]] = []
-        self.nominator = QueueNominator(
-            lambda namespace, name: self.known.get(f"{namespace}/{name}")
-        )
-        self.nominator.subscribe(lambda pod, node: self.published.append((pod.metadata.name, node)))
         #: UIDs of pods whose nomination is being written.
         self.under_way: set[str] = set()
-        self.nominator.under_way = self.under_way.__contains__
+        self.nominator = QueueNominator(
+            lambda namespace, name: self.known.get(f"{namespace}/{name}"),
+            under_way=self.under_way.__contains__,
+        )
+        self.nominator.subscribe(lambda pod, node: self.published.append((pod.metadata.name, node)))
 
     def names(self, node: str) -> list[str]:
         assert self.nominator.violations() == []

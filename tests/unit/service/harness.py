@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.api import Pod
-from scheduler.client.dispatcher import Dispatcher
+from scheduler.client.dispatcher import Dispatcher, NominationWritten
 from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
@@ -42,6 +42,9 @@ class RecordingDispatcher(Dispatcher):
 
     def nomination_under_way(self, uid: str) -> bool:
         return uid in self.under_way
+
+    def subscribe_nominations(self, listener: NominationWritten) -> None:
+        """Ignore the listener: nothing is written."""
 
 
 @dataclass
@@ -88,12 +91,15 @@ class Service:
         self.cache = self.world.cache
         self.informer: dict[str, Pod] = {}
         framework = self.world.framework
+        self.dispatcher = RecordingDispatcher()
+        writer = sends or self.dispatcher
         self.queue = SchedulingQueue(
             self.clock,
             framework.queue_sort.sort_key,
             {PROFILE: framework.pre_enqueue},
             {PROFILE: build_hint_map(framework.event_plugins(), queueing_hints=True)},
             pod_lister=lambda namespace, name: self.informer.get(f"{namespace}/{name}"),
+            nomination_under_way=writer.nomination_under_way,
             cycle_budget=cycle_seconds,
         )
         self.moves: list[Move] = []
@@ -108,13 +114,12 @@ class Service:
             cycle_budget=self.world.budget,
             waiting_pods=self.waiting_pods,
         )
-        self.dispatcher = RecordingDispatcher()
         self.events = RecordedEvents()
         self.metrics = SchedulerMetrics()
         self.subscriptions = SubscriptionBoard()
         for plural in watched:
             self.subscriptions.on_object(plural, lambda old, new: None)
-        self.statuses = StatusWriter(sends or self.dispatcher, self.clock, self.queue.nominator)
+        self.statuses = StatusWriter(writer, self.clock, self.queue.nominator)
         self.failures = FailureHandler(
             self.queue,
             lambda namespace, name: self.informer.get(f"{namespace}/{name}"),
