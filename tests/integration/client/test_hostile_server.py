@@ -28,7 +28,7 @@ from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport, read_error_body
 from scheduler.extenders.http_client import ExtenderHttp
 from tests.integration.client.faulty_server import until
-from tests.integration.client.test_http_pool import (
+from tests.integration.client.scripted_server import (
     OK,
     PATIENCE,
     TIMEOUT,

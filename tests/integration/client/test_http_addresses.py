@@ -13,7 +13,7 @@ import pytest
 from scheduler.client.errors import ConnectionFailed
 from scheduler.client.http import pool
 from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
-from tests.integration.client.test_http_pool import OK, post, sends, serving
+from tests.integration.client.scripted_server import OK, post, sends, serving
 
 NAME = "api.example"
 CLOSED_PORT = 1

@@ -1,96 +1,33 @@
-"""HttpTransport over real sockets: what is kept, what is closed, and what each fault becomes."""
+"""Connections over real sockets: which are kept, which are closed, what each fault becomes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
 
 import pytest
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http.connection import Connection
 from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
-from scheduler.client.http.request import HeaderBlock, Request
+from scheduler.client.http.request import Request
 from scheduler.client.http.response import Response
 from scheduler.client.http.tls import ClientTls
 from tests.integration.client.faulty_server import until
+from tests.integration.client.scripted_server import (
+    GET,
+    HEADERS,
+    OK,
+    PATIENCE,
+    TIMEOUT,
+    get,
+    hang,
+    never,
+    pooled,
+    post,
+    sends,
+    serving,
+)
 from tests.loop_time import pass_time
-
-HEADERS = HeaderBlock({})
-GET = Request("GET", "/x", HEADERS)
-POST = Request("POST", "/x", HEADERS)
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-PATIENCE = 60.0
-"""Seconds for what does not fail; a loaded machine may take some of them."""
-TIMEOUT = 2.0
-"""Seconds for what has no response; `never` lets them pass."""
-
-Step = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-def sends(*pieces: bytes, close: bool = False) -> Step:
-    """Response with these bytes, each in a packet of its own."""
-
-    async def step(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(0)
-        if close:
-            writer.close()
-
-    return step
-
-
-class Server:
-    """Responds to the requests of all connections, in order, with the steps of a script."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self.steps = list(steps)
-        self.connections = 0
-        self.requests = 0
-        self.ended = 0
-        self.port = 0
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while True:
-                await reader.readuntil(b"\r\n\r\n")
-                self.requests += 1
-                await self.steps.pop(0)(reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            self.ended += 1
-            writer.close()
-
-
-@asynccontextmanager
-async def serving(*steps: Step) -> AsyncIterator[Server]:
-    server = Server(steps)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.port = listening.sockets[0].getsockname()[1]
-    async with listening:
-        yield server
-
-
-@asynccontextmanager
-async def pooled(
-    server: Server, *, limit: int = 8, keepalive: float = PATIENCE
-) -> AsyncIterator[ConnectionPool]:
-    options = PoolOptions(limit, keepalive, PATIENCE)
-    pool = ConnectionPool(Address("127.0.0.1", server.port), options)
-    try:
-        yield pool
-    finally:
-        await pool.close()
-
-
-async def get(pool: ConnectionPool, timeout: float = PATIENCE) -> Response:
-    return await pool.exchange(GET, timeout)
 
 
 class TooLateError(Exception):
@@ -104,21 +41,6 @@ async def guarded_post(pool: ConnectionPool, calls: list[str], *, late: bool) ->
             raise TooLateError
 
     return await pool.exchange(Request("POST", "/x", HEADERS, guard=guard), PATIENCE)
-
-
-async def post(pool: ConnectionPool, timeout: float = PATIENCE) -> Response:
-    return await pool.exchange(POST, timeout)
-
-
-async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-    """Never respond; ends with the connection."""
-    await reader.read()
-
-
-async def never(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-    """Never respond, and let the time for a response pass."""
-    pass_time(TIMEOUT)
-    await reader.read()
 
 
 async def test_a_connection_is_used_again() -> None:
@@ -386,81 +308,6 @@ async def test_after_close_nothing_is_sent() -> None:
         with pytest.raises(ConnectionFailed, match="closed") as caught:
             await post(pool)
         assert not caught.value.outcome_unknown
-
-
-class TestStreams:
-    """Bodies read as they arrive."""
-
-    HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-    async def test_pieces_arrive_and_the_end_is_known(self) -> None:
-        script = sends(self.HEAD, b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n")
-        async with serving(script) as server, pooled(server) as pool:
-            stream = await pool.open_stream(GET, PATIENCE)
-            body = b""
-            while piece := await stream.read():
-                body += piece
-            assert (stream.status, body) == (200, b"onetwo")
-            assert b"chunked" in stream.head
-            stream.close()
-
-    async def test_what_arrived_before_a_cut_is_still_given(self) -> None:
-        script = sends(self.HEAD, b"3\r\none\r\n2\r\nt", close=True)
-        async with serving(script) as server, pooled(server) as pool:
-            stream = await pool.open_stream(GET, PATIENCE)
-            body = b""
-            while len(body) < len(b"onet"):
-                body += await stream.read()
-            assert body == b"onet"
-            with pytest.raises(ConnectionFailed):
-                await stream.read()
-
-    @pytest.mark.parametrize("sent", [b"", HEAD])
-    async def test_silence_ends_it(self, sent: bytes) -> None:
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(sent)
-            pass_time(TIMEOUT)
-            await reader.read()
-
-        async with serving(silent) as server, pooled(server) as pool:
-            with pytest.raises(RequestTimeout, match="no data for 2 s"):
-                await (await pool.open_stream(GET, TIMEOUT)).read()
-            await until(lambda: server.ended == 1)
-
-    async def test_a_slow_reader_makes_the_server_wait_and_loses_nothing(self) -> None:
-        piece = b"x" * 65536
-        count = 512
-        written = 0
-        counts: list[int] = []
-
-        def stalled() -> bool:
-            counts.append(written)
-            return written > 0 and counts[-10:] == [written] * 10
-
-        async def floods(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal written
-            writer.write(self.HEAD)
-            for _number in range(count):
-                writer.write(b"10000\r\n" + piece + b"\r\n")
-                await writer.drain()
-                written += 1
-            writer.write(b"0\r\n\r\n")
-
-        async with serving(floods) as server, pooled(server) as pool:
-            stream = await pool.open_stream(GET, PATIENCE)
-            await until(stalled)
-            assert written < count
-            size = 0
-            while piece_read := await stream.read():
-                size += len(piece_read)
-            assert size == count * len(piece)
-
-    async def test_a_stream_does_not_take_a_kept_connection(self) -> None:
-        async with serving(sends(OK), sends(self.HEAD)) as server, pooled(server) as pool:
-            await get(pool)
-            stream = await pool.open_stream(GET, PATIENCE)
-            assert server.connections == 2
-            stream.close()
 
 
 class TestAWriteThatWaitedForItsConnection:

@@ -24,7 +24,7 @@ from scheduler.client.http.tls import ClientTls, TlsSettings
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.service.serving.self_signed import make_pair
-from tests.integration.client.test_http_pool import GET, OK, Server, post, sends
+from tests.integration.client.scripted_server import GET, OK, Server, post, sends
 
 LAST = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
 UNAUTHORIZED = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"

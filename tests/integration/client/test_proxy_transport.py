@@ -13,7 +13,7 @@ from scheduler.client.http.tls import ClientTls
 from scheduler.client.transport import Transport, read_error_body
 from scheduler.service.serving.self_signed import make_pair
 from tests.integration.client.faulty_server import until
-from tests.integration.client.test_http_pool import (
+from tests.integration.client.scripted_server import (
     OK,
     PATIENCE,
     TIMEOUT,
