@@ -184,7 +184,7 @@ class DefaultPreemption:
             if finding.pending is not None:
                 victims = None
                 return self._apply_pending(latest, finding.pending, state.info)
-            state.preemption_refusers = finding.refusers
+            state.preemption_rejectors = finding.rejectors
             victims, result = self._apply(latest, finding, state.info)
             return result
         finally:

@@ -46,7 +46,7 @@ class PreemptionFinding:
     #: The reasons that no node is a candidate, formatted as a FailedScheduling message.
     message: str = ""
     #: With `message`: the plugins that rejected nodes even without the victims.
-    refusers: frozenset[str] = frozenset()
+    rejectors: frozenset[str] = frozenset()
     #: The error that ended the search.
     error: str = ""
     #: Extenders take part: await this for the outcome. Only in a cycle that may be suspended.

@@ -41,7 +41,7 @@ class CycleState:
     #: Annotations that go onto the pod with its binding; see `annotate_binding`.
     binding_annotations: dict[str, str] | None = None
     #: Plugins that rejected nodes even without the victims, after a preemption without result.
-    preemption_refusers: frozenset[str] = frozenset()
+    preemption_rejectors: frozenset[str] = frozenset()
     _failure_notes: tuple[tuple[str, str], ...] = ()
     _counted_by: str | None = None
 
@@ -97,7 +97,7 @@ class CycleState:
     def late_rejectors(self) -> frozenset[str]:
         """Rejectors found by preemption; see `count_preemption_rejections`."""
         plugin = self._counted_by
-        if plugin is None or plugin not in self.preemption_refusers:
+        if plugin is None or plugin not in self.preemption_rejectors:
             return frozenset()
         return frozenset((plugin,))
 

@@ -162,7 +162,7 @@ class Evaluator:
         if outcome.errors:
             return PreemptionFinding(error=_aggregate(list(outcome.errors)))
         message = self._message(outcome, len(rows))
-        finding = PreemptionFinding(message=message, refusers=frozenset(outcome.refusers))
+        finding = PreemptionFinding(message=message, rejectors=frozenset(outcome.rejectors))
         if key is not None:
             if len(self._negative_cache) >= _MAX_REMEMBERED:
                 self._negative_cache.clear()
@@ -245,7 +245,7 @@ class Evaluator:
             if rejected_by != VICTIMLESS:
                 slot = self._slots[rejected_by - 1]
                 status = slot.plugin.filter_status(trial.state, trial.pod, code)
-                outcome.refusers.add(slot.name)
+                outcome.rejectors.add(slot.name)
             for reason in status_reasons(status):
                 outcome.counts[reason] = outcome.counts.get(reason, 0) + count
         self._dry_runner.run(trial, screen, wanted, outcome)

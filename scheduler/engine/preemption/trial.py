@@ -54,12 +54,12 @@ class SearchOutcome:
     #: Reason to number of nodes, for nodes ruled out by numbers.
     counts: dict[str, int] = field(default_factory=dict)
     #: Plugins that rejected nodes without the victims.
-    refusers: set[str] = field(default_factory=set)
+    rejectors: set[str] = field(default_factory=set)
 
     def reject(self, node_name: str, status: Status) -> None:
         """Note that the pod would not fit on a node even without the victims."""
         self.rejected[node_name] = status
-        self.refusers.add(status.plugin)
+        self.rejectors.add(status.plugin)
         for reason in status_reasons(status):
             self.counts[reason] = self.counts.get(reason, 0) + 1
 

@@ -452,7 +452,7 @@ def test_plugins_that_turn_a_node_down_without_its_victims_are_named() -> None:
     statuses = NodeToStatus({name: unschedulable("Insufficient cpu") for name in ("n1", "n2")})
     findings = [c.evaluator.find(CycleState(), c.incoming(), statuses, ANY) for _ in range(2)]
     # n1 has nobody to evict, which is no plugin's doing.
-    assert [each.refusers for each in findings] == [{"Refuses"}] * 2
+    assert [each.rejectors for each in findings] == [{"Refuses"}] * 2
 
 
 def test_a_fruitless_search_is_remembered_until_something_changes() -> None:
