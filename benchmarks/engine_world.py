@@ -78,6 +78,7 @@ class _Handle:
     events = _Events()
     api: Any = None
     preemption: Any = None
+    what_if: Any = None
 
     def __init__(self, world: EngineWorld, gates: Mapping[str, bool]) -> None:
         self.table = world.cache.table
@@ -85,7 +86,6 @@ class _Handle:
         self.listers = world.listers
         self.feature_gates = gates
         self.subscriptions = SubscriptionBoard()
-        self.what_if = FrameworkWhatIf(world.cache)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """There is one profile."""
@@ -119,7 +119,7 @@ class EngineWorld:
         profile = configuration.profiles[0]
         framework = Framework(profile, registry, handle)
         handle.subscriptions.publish_synced()
-        handle.what_if.framework = framework
+        handle.what_if = FrameworkWhatIf(framework, self.cache.table)
         handle.preemption = Evaluator(
             framework,
             self.cache.table,

@@ -6,15 +6,13 @@ distinct pair, and a name-to-status map only if a PostFilter plugin reads one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from scheduler.framework import Code, NodeTableView, NodeToStatus, Rows, Status
 from scheduler.framework.nodes import Codes
-
-ABSENT_DEFAULT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
 @dataclass(slots=True)
@@ -68,49 +66,20 @@ class TableStatuses(NodeToStatus):
 
     __slots__ = ("_built", "_rejected", "_table")
 
-    def __init__(
-        self, rejected: RejectedRows, table: NodeTableView, absent: Status = ABSENT_DEFAULT
-    ) -> None:
+    def __init__(self, rejected: RejectedRows, table: NodeTableView, absent: Status) -> None:
         super().__init__({}, absent)
         self._rejected = rejected
         self._table = table
         self._built = False
 
-    def _build(self) -> dict[str, Status]:
+    def _explicit(self) -> dict[str, Status]:
         if not self._built:
             self._built = True
             rejected, names = self._rejected, self._table.names
-            for row, index, code in zip(
-                rejected.rows.tolist(),
-                rejected.filters.tolist(),
-                rejected.codes.tolist(),
-                strict=True,
-            ):
-                self._statuses.setdefault(names[row], rejected.status_of(index, code))
+            entries = (rejected.rows.tolist(), rejected.filters.tolist(), rejected.codes.tolist())
+            for row, index, code in zip(*entries, strict=True):
+                self._statuses[names[row]] = rejected.status_of(index, code)
         return self._statuses
-
-    def __len__(self) -> int:
-        return len(self._build())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._build())
-
-    def set(self, node: str, status: Status) -> None:
-        """Record a status, replacing an earlier one."""
-        self._build()[node] = status
-
-    def get(self, node: str) -> Status:
-        """Return the node's status, or `absent`."""
-        return self._build().get(node, self.absent)
-
-    def explicit(self) -> Iterable[tuple[str, Status]]:
-        """Return (node, status) for every explicit entry."""
-        return self._build().items()
-
-    def nodes_for_code(self, all_nodes: Iterable[str], code: Code) -> list[str]:
-        """Return the nodes whose status has `code`."""
-        self._build()
-        return super().nodes_for_code(all_nodes, code)
 
     def rows_for_code(self, code: Code) -> Rows:
         """Return the rows of nodes whose status has `code`, ascending; slow if `absent` has it."""

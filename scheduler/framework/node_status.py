@@ -22,26 +22,30 @@ class NodeToStatus:
         self.absent = absent
 
     def __len__(self) -> int:
-        return len(self._statuses)
+        return len(self._explicit())
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._statuses)
+        return iter(self._explicit())
 
     def set(self, node: str, status: Status) -> None:
         """Record `status` for `node`, replacing an earlier one."""
-        self._statuses[node] = status
+        self._explicit()[node] = status
 
     def get(self, node: str) -> Status:
         """Return the node's explicit status, or `absent`."""
-        return self._statuses.get(node, self.absent)
+        return self._explicit().get(node, self.absent)
 
     def explicit(self) -> Iterable[tuple[str, Status]]:
         """Return (node, status) of every explicit entry."""
-        return self._statuses.items()
+        return self._explicit().items()
 
     def nodes_for_code(self, all_nodes: Iterable[str], code: Code) -> list[str]:
         """Return the nodes among `all_nodes` whose status has `code`."""
         if self.absent.code is not code:
-            known = self._statuses
+            known = self._explicit()
             return [n for n in all_nodes if n in known and known[n].code is code]
         return [n for n in all_nodes if self.get(n).code is code]
+
+    def _explicit(self) -> dict[str, Status]:
+        """Return the explicit statuses by node name; a subclass may build them when first read."""
+        return self._statuses

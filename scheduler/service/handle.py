@@ -12,7 +12,6 @@ import structlog
 from scheduler.api.pod import Pod
 from scheduler.cache import Cache
 from scheduler.engine import WaitingPod, WaitingPods
-from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.framework import (
     ApiWriter,
     Clock,
@@ -22,6 +21,7 @@ from scheduler.framework import (
     Nominator,
     PluginMetrics,
     TimedWork,
+    WhatIf,
 )
 from scheduler.framework.preemption import PreemptionSearch
 from scheduler.queue import SchedulingQueue
@@ -98,6 +98,7 @@ class SchedulingParts:
 
     queue: SchedulingQueue
     evaluator: PreemptionSearch
+    what_if: WhatIf
     #: `BindingCycle.preempt`.
     preempt_binding: Callable[[str, str], bool]
     #: `FailureHandler.relabel`.
@@ -133,7 +134,6 @@ class ServiceHandle:
         self.events = events
         self.metrics = metrics
         self._shared = shared
-        self.what_if = FrameworkWhatIf(cache)
         self._cache = cache
         self._waiting_pods = waiting_pods
         self._background = background
@@ -159,6 +159,11 @@ class ServiceHandle:
     def preemption(self) -> PreemptionSearch:
         """The search for victims."""
         return self._scheduling().evaluator
+
+    @property
+    def what_if(self) -> WhatIf:
+        """Runs of the profile's filters on hypothetical nodes."""
+        return self._scheduling().what_if
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""

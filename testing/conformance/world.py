@@ -42,7 +42,7 @@ from scheduler.cache import Cache
 from scheduler.engine import Engine, Evaluator, Framework, SchedulingAlgorithm, WaitingPods
 from scheduler.engine.metrics import NoMetrics
 from scheduler.engine.what_if import FrameworkWhatIf
-from scheduler.framework import Lister, Nominator, Registry, WaitingPod, WhatIf, plugin_names
+from scheduler.framework import Lister, Nominator, Registry, WaitingPod, plugin_names
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.preemption import PreemptionRules
 from scheduler.queue.nominator import QueueNominator
@@ -160,7 +160,6 @@ class VectorHandle:
         self.table = world.cache.table
         self.listers = world.listers
         self.nominator: Nominator = world.nominator
-        self.service_what_if = FrameworkWhatIf(world.cache)
         self.api: Any = Unavailable("api")
         self.events: Any = Unavailable("events")
         self.metrics: Any = Unavailable("metrics")
@@ -168,11 +167,7 @@ class VectorHandle:
         self.feature_gates = gates
         #: Set once the profile's plugins exist.
         self.preemption: Any = Unavailable("preemption")
-
-    @property
-    def what_if(self) -> WhatIf:
-        """Return the what-if of the service."""
-        return self.service_what_if
+        self.what_if: Any = Unavailable("what_if")
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """There is no queue."""
@@ -287,7 +282,7 @@ class World:
             name = profile.scheduler_name
             handle = VectorHandle(self, name, self.configuration.feature_gates)
             found[name] = Framework(profile, registry, handle)
-            handle.service_what_if.framework = found[name]
+            handle.what_if = FrameworkWhatIf(found[name], self.cache.table)
             handle.preemption = Evaluator(
                 found[name],
                 self.cache.table,

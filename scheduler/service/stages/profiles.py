@@ -44,10 +44,10 @@ def build_profiles(connections: Connections, state: State, registry: Registry) -
     frameworks: dict[str, Framework] = {}
     for profile in connections.configuration.profiles:
         handle = _handle(profile, connections, state, shared, recheck)
-        framework = Framework(profile, registry, handle, last_filters=(rejections,))
-        handle.what_if.framework = framework
         handles[profile.scheduler_name] = handle
-        frameworks[profile.scheduler_name] = framework
+        frameworks[profile.scheduler_name] = Framework(
+            profile, registry, handle, last_filters=(rejections,)
+        )
     return Profiles(frameworks, handles, shared, rejections, recheck)
 
 

@@ -12,6 +12,7 @@ import structlog
 from scheduler.api.pod import Pod
 from scheduler.engine import Engine, Evaluator
 from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import ActionType
 from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
@@ -106,7 +107,10 @@ def build_scheduling(
     )
     for name, handle in profiles.handles.items():
         evaluator = _evaluator(name, connections, state, profiles, queue, budget)
-        handle.connect(SchedulingParts(queue, evaluator, binding.preempt, failures.relabel))
+        what_if = FrameworkWhatIf(profiles.frameworks[name], state.cache.table)
+        handle.connect(
+            SchedulingParts(queue, evaluator, what_if, binding.preempt, failures.relabel)
+        )
     return Scheduling(queue, registered, features, engine, gates, failures, binding, loop)
 
 
