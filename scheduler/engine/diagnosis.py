@@ -81,15 +81,25 @@ class TableStatuses(NodeToStatus):
                 self._statuses[names[row]] = rejected.status_of(index, code)
         return self._statuses
 
-    def rows_for_code(self, code: Code) -> Rows:
-        """Return the rows of nodes whose status has `code`, ascending; slow if `absent` has it."""
+    def rejected_rows(self, code: Code) -> Rows | None:
+        """Return the rows of nodes whose status has `code`, ascending.
+
+        None when that takes a look at every node: `absent` has the code, or a status was set.
+        """
         if self._built or self.absent.code is code:
-            table = self._table
-            names = [table.names[row] for row in table.rows.tolist()]
-            found = [table.row_of(name) for name in self.nodes_for_code(names, code)]
-            return np.array(found, dtype=np.intp)
+            return None
         parts = [rows for status, rows in self._rejected.by_status() if status.code is code]
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.intp)
+
+
+def rows_for_code(statuses: NodeToStatus, table: NodeTableView, code: Code) -> Rows:
+    """Return the rows of nodes whose status has `code`."""
+    rows = statuses.rejected_rows(code) if isinstance(statuses, TableStatuses) else None
+    if rows is None:
+        names = [table.names[row] for row in table.rows.tolist()]
+        found = [table.row_of(name) for name in statuses.nodes_for_code(names, code)]
+        rows = np.array(found, dtype=np.intp)
+    return rows
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,8 +34,8 @@ _EXISTENCE = int(Columns.EXISTENCE)
 _FULL_REFRESH_SHARE = 4
 #: Entries of the change log to walk, beside one a node, before a full evaluation is cheaper.
 _MAX_ENTRIES = 256
-#: Groups that depend on the pods of a node, nominated ones included.
-_POD_COLUMNS = int(Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS)
+POD_COLUMNS: Final = Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS
+"""Column groups that depend on the pods of a node, nominated ones included."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,7 +55,7 @@ class FilterSlot:
     @property
     def depends_on_pods(self) -> bool:
         """Whether other pods can change the plugin's result for a node."""
-        return not self.reusable or bool(self.versions) or bool(self.columns & _POD_COLUMNS)
+        return not self.reusable or bool(self.versions) or bool(self.columns & POD_COLUMNS)
 
 
 def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:

@@ -1,8 +1,8 @@
 """Rows that pods are nominated to, and results of filters with those pods added.
 
 In a burst of preemptors nearly every node has a nomination, and each attempt filters all of
-them. So the rows that matter are a column, and the result for a kind of pod is kept until something
-on the node, its nominations included, changes.
+them. So the rows that matter are a column, and the result for a kind of pod is kept (`RowCache`)
+until something on the node, its nominations included, changes.
 
 Invariant: both follow the change log of the node table; the owner of the nominations writes to it
 (`NodeTable.note_nominations`).
@@ -10,8 +10,7 @@ Invariant: both follow the change log of the node table; the owner of the nomina
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -20,14 +19,11 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.framework import Codes, Columns, Int64Column, Nominator, Rows, Status
 
-MAX_KINDS: Final = 64
-"""Kinds of pods whose results are kept; the least recently used one is dropped first."""
-
 NOMINATED_CODES: Final = 1 << 30
 """Codes from here on stand for statuses found out here; no plugin's code is that high."""
 
-_NOBODY: Final = np.iinfo(np.int64).min
-_CONCERNS: Final = int(Columns.NOMINATIONS | Columns.EXISTENCE)
+_NO_PRIORITY: Final = np.iinfo(np.int64).min
+_NOMINATION_COLUMNS: Final = int(Columns.NOMINATIONS | Columns.EXISTENCE)
 _UNKNOWN: Final = -1
 _NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
 _MAX_STATUSES: Final = 4096
@@ -82,51 +78,44 @@ class NominatedRows:
         if len(self._highest) == table.capacity and self._sequence >= 0:
             changes = table.change_log.since(self._sequence)
         if changes is None:
-            self._highest = np.full(table.capacity, _NOBODY, dtype=np.int64)
+            self._highest = np.full(table.capacity, _NO_PRIORITY, dtype=np.int64)
             for name in self._nominator.nominated_nodes():
                 row = table.row_of(name)
                 if row is not None:
-                    self._look_at(row)
+                    self._update_row(row)
         else:
             for row, columns in changes.items():
-                if columns & _CONCERNS:
-                    self._look_at(row)
+                if columns & _NOMINATION_COLUMNS:
+                    self._update_row(row)
         self._sequence = table.sequence
 
-    def _look_at(self, row: int) -> None:
+    def _update_row(self, row: int) -> None:
         name = self._table.names[row]
         pods = () if not name else self._nominator.nominated_pods_for_node(name)
-        self._highest[row] = max((pod.priority for pod in pods), default=_NOBODY)
+        self._highest[row] = max((pod.priority for pod in pods), default=_NO_PRIORITY)
 
 
 class NominatedPodsFit:
     """Results of filters on nominated rows for one kind of pod, with the nominated pods added."""
 
-    __slots__ = ("_codes", "_known", "_rejected_by", "revision", "sequence", "statuses")
+    __slots__ = ("_codes", "_index_of", "_rejected_by", "statuses")
 
     def __init__(self, capacity: int) -> None:
-        self.sequence = -1
-        self.revision: tuple[int, ...] = ()
         #: By row: 0 feasible, i+1 rejected first by filter i, `_UNKNOWN`.
         self._rejected_by = np.full(capacity, _UNKNOWN, dtype=np.int16)
         #: By row: `NOMINATED_CODES` plus an index of `statuses` where rejected.
         self._codes: Codes = np.zeros(capacity, dtype=np.int32)
         self.statuses: list[Status] = []
-        self._known: dict[tuple[object, ...], int] = {}
+        self._index_of: dict[tuple[object, ...], int] = {}
 
-    @property
-    def capacity(self) -> int:
-        """Number of rows, as the table's capacity."""
-        return len(self._rejected_by)
-
-    def forget(self, rows: Rows | None = None) -> None:
-        """Drop the results of these rows; None: of all."""
-        if rows is not None:
-            self._rejected_by[rows] = _UNKNOWN
+    def forget(self, rows: Collection[int]) -> None:
+        """Drop the results of these rows; of all rows if there are too many statuses."""
+        if len(self.statuses) <= _MAX_STATUSES:
+            self._rejected_by[np.fromiter(rows, dtype=np.intp)] = _UNKNOWN
             return
         self._rejected_by.fill(_UNKNOWN)
         # A new list, because a diagnosis may still hold the old one.
-        self.statuses, self._known = [], {}
+        self.statuses, self._index_of = [], {}
 
     def unknown(self, rows: Rows) -> list[int]:
         """Return those rows that have no result yet."""
@@ -147,9 +136,9 @@ class NominatedPodsFit:
             status.skip_post_filter,
             status.error,
         )
-        index = self._known.get(key)
+        index = self._index_of.get(key)
         if index is None:
-            index = self._known[key] = len(self.statuses)
+            index = self._index_of[key] = len(self.statuses)
             self.statuses.append(status)
         self._rejected_by[row] = filter_index + 1
         self._codes[row] = NOMINATED_CODES + index
@@ -157,39 +146,3 @@ class NominatedPodsFit:
     def results(self, rows: Rows) -> tuple[np.ndarray, Codes]:
         """Return (rejected_by, code) of rows that have a result."""
         return self._rejected_by[rows], self._codes[rows]
-
-
-class NominatedFilterCache:
-    """`NominatedPodsFit` by kind of pod."""
-
-    __slots__ = ("_kinds", "_table")
-
-    def __init__(self, table: NodeTable) -> None:
-        self._table = table
-        self._kinds: OrderedDict[Hashable, NominatedPodsFit] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._kinds)
-
-    def recall(self, kind: Hashable, versions: tuple[int, ...] = ()) -> NominatedPodsFit:
-        """Return the results that still hold for pods of a kind.
-
-        `versions` are those that filters name; they and the table's revision must be as they were.
-        """
-        table = self._table
-        revision = (table.revision, *versions)
-        known = self._kinds.get(kind)
-        if known is None or known.capacity != table.capacity:
-            known = self._kinds[kind] = NominatedPodsFit(table.capacity)
-            if len(self._kinds) > MAX_KINDS:
-                self._kinds.popitem(last=False)
-        elif known.revision != revision:
-            known.forget()
-        elif known.sequence != table.sequence:
-            # Not before: a search recalls twice, and its codes stand for statuses of one list.
-            full = len(known.statuses) > _MAX_STATUSES
-            changes = None if full else table.change_log.since(known.sequence)
-            known.forget(None if changes is None else np.fromiter(changes, dtype=np.intp))
-        known.sequence, known.revision = table.sequence, revision
-        self._kinds.move_to_end(kind)
-        return known

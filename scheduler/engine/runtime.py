@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from scheduler.api.pod import Pod
@@ -89,6 +89,8 @@ class Framework:
             method: tuple(p for p in self.pre_filter if callable(getattr(p, method, None)))
             for method in ("add_pod", "remove_pod")
         }
+        #: Names of the plugins that keep state which AddPod or RemovePod changes.
+        self.pod_followers = frozenset(p.name for each in self._following.values() for p in each)
         self._relaxing = tuple(p for p in self.pre_filter if callable(getattr(p, "relax", None)))
         self._naming = tuple(
             p for p in self.plugins.values() if callable(getattr(p, "unschedulable_reason", None))
@@ -201,14 +203,6 @@ class Framework:
     def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> None:
         """Run RemovePod of every PreFilter plugin that is not skipped. Raises AttemptError."""
         self._run_extensions(REMOVE_POD, state, pod, removed, node)
-
-    def follows_pods(self, skipped: Collection[str]) -> bool:
-        """Whether a plugin not in `skipped` keeps state that AddPod and RemovePod change."""
-        return any(
-            plugin.name not in skipped
-            for following in self._following.values()
-            for plugin in following
-        )
 
     def _run_extensions(
         self, method: PluginMethod, state: CycleState, pod: Pod, other: Pod, node: NodeInfo

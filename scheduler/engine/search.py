@@ -19,13 +19,10 @@ from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.filtering import Filtering
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.node_statuses import NodeStatuses
-from scheduler.engine.nominated_pods_fit import (
-    NominatedFilterCache,
-    NominatedPodsFit,
-    NominatedRows,
-)
+from scheduler.engine.nominated_pods_fit import NominatedPodsFit, NominatedRows
 from scheduler.engine.pre_filter import PreFilterNodes
 from scheduler.engine.result_cache import NOT_A_NODE, CachedResult, ResultCache
+from scheduler.engine.row_cache import RowCache
 from scheduler.engine.runtime import Framework
 from scheduler.extenders.extender import (
     ExtenderError,
@@ -79,7 +76,7 @@ class Search:
         self.filtering = Filtering(framework, table, self._stopwatch)
         self.results = ResultCache()
         self._nominated = NominatedRows(table, nominator)
-        self._nominated_fits = NominatedFilterCache(table)
+        self._nominated_fits = RowCache(table, NominatedPodsFit)
         self._reuse = reuse
         self._percentage = percentage or 0
         self._scores_anything = scores_anything
@@ -414,7 +411,7 @@ class Search:
             not self._reusable(pod)
             or pod.signature.volumes  # Ephemeral claims are named after their pod.
             or not self.filtering.depend_only_on_rows(skipped)
-            or self._framework.follows_pods(skipped)
+            or not self._framework.pod_followers <= skipped
         ):
             return None
         kind = (pod.signature.id, state.variant, frozenset(skipped))

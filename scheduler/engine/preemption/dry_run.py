@@ -18,7 +18,7 @@ from scheduler.engine.errors import AttemptError
 from scheduler.engine.filtering import named_versions
 from scheduler.engine.preemption.candidates import importance, ranked
 from scheduler.engine.preemption.disruption_budgets import NO_CLAIMS, Claims
-from scheduler.engine.preemption.dry_run_cache import DryRunCache, Outcomes
+from scheduler.engine.preemption.outcomes import Outcomes
 from scheduler.engine.preemption.trial import (
     EXACT,
     NO_VICTIMS,
@@ -26,8 +26,8 @@ from scheduler.engine.preemption.trial import (
     ScreenedRows,
     SearchOutcome,
     Trial,
-    follows_removals,
 )
+from scheduler.engine.row_cache import RowCache
 from scheduler.engine.runtime import Framework
 from scheduler.framework import CycleState, Rows, Status
 from scheduler.framework.preemption import Candidate
@@ -41,8 +41,7 @@ class DryRunner:
         self._framework = framework
         self._table = table
         self._check = check
-        self._extending = frozenset(p.name for p in framework.pre_filter if follows_removals(p))
-        self._results = DryRunCache(table)
+        self._outcomes = RowCache(table, Outcomes)
 
     def run(
         self,
@@ -131,8 +130,10 @@ class DryRunner:
 
     def _must_violate(self, trial: Trial, row: int) -> bool:
         """Whether any victim on a node would overdraw a disruption budget."""
-        pods = self._table.pods_on(row)
-        return trial.budgets.forbid_all(pod for pod in pods.values() if trial.removable(pod))
+        pods, victims = self._table.pods_on(row).values(), trial.victims
+        return trial.budgets.forbid_all(
+            pod for pod in pods if victims.includes(pod.priority, pod.spec.scheduler_name)
+        )
 
     def _without_victims(
         self, trial: Trial, row: int, plugins: Sequence[Any]
@@ -141,30 +142,28 @@ class DryRunner:
 
         Also returns the claims of all possible victims on disruption budgets, where those matter.
         """
-        node = NodeOverlay(self._table, row)
-        lower = [pod for pod in node.pods if trial.removable(pod)]
-        if not lower:
+        node, victims = NodeOverlay(self._table, row), trial.victims
+        potential = [
+            pod for pod in node.pods if victims.includes(pod.priority, pod.spec.scheduler_name)
+        ]
+        if not potential:
             return NO_VICTIMS, NO_CLAIMS
         state = trial.state.clone() if trial.extends else trial.state
-        for pod in lower:
+        for pod in potential:
             self._remove(trial, state, pod, node)
         status = self._fits(trial, state, node, plugins)
         if status is not None:
             return status, NO_CLAIMS
-        lower.sort(key=importance)
-        violating, others, claims = trial.budgets.split(lower)
-        victims: list[Pod] = []
-        violations = 0
-        for pod in violating:
-            if not self._reprieved(trial, state, pod, node, plugins):
-                victims.append(pod)
-                violations += 1
-        victims += [pod for pod in others if not self._reprieved(trial, state, pod, node, plugins)]
+        potential.sort(key=importance)
+        violating, others, claims = trial.budgets.split(potential)
+        evicted = [p for p in violating if not self._reprieved(trial, state, p, node, plugins)]
+        violations = len(evicted)
+        evicted += [p for p in others if not self._reprieved(trial, state, p, node, plugins)]
         if violating and others:
-            victims.sort(key=importance)
-        found = Candidate(node.name, tuple(victims), violations)
+            evicted.sort(key=importance)
+        found = Candidate(node.name, tuple(evicted), violations)
         # Ranked once, compared in every search that remembers it.
-        return (ranked(found) if victims else found), claims
+        return (ranked(found) if evicted else found), claims
 
     def _reprieved(
         self,
@@ -200,7 +199,7 @@ class DryRunner:
         """Return the same search without the plugins that follow removals."""
         if not trial.extends:
             return trial
-        ignored = self._extending
+        ignored = self._framework.pod_followers
         return replace(
             trial,
             slots=tuple([slot for slot in trial.slots if slot.name not in ignored]),
@@ -221,4 +220,6 @@ class DryRunner:
         pins = pod.pin, pod.spec.node_name
         versions = named_versions(trial.slots, self._table)
         kind = (pod.signature.id, *pins, trial.rules, state.variant, filters)
-        return self._results.recall(kind, trial.budgets, versions)
+        outcomes = self._outcomes.recall(kind, versions)
+        outcomes.follow(trial.budgets)
+        return outcomes

@@ -16,20 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from scheduler.api.packed_labels import labels_key
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.diagnosis import TableStatuses, fit_message, status_reasons
-from scheduler.engine.filtering import FilterSlot, filter_slots, named_versions
+from scheduler.engine.diagnosis import fit_message, rows_for_code, status_reasons
+from scheduler.engine.filtering import POD_COLUMNS, FilterSlot, filter_slots, named_versions
 from scheduler.engine.nominated_pods_fit import NominatedRows
 from scheduler.engine.preemption.candidates import importance, pick_one_node
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.engine.preemption.dry_run import DryRunner
-from scheduler.engine.preemption.screening import POD_COLUMNS, Screening, ruled_out
+from scheduler.engine.preemption.screening import Screening, ruled_out
 from scheduler.engine.preemption.trial import (
     EXACT,
     NO_VICTIMS,
@@ -37,7 +37,6 @@ from scheduler.engine.preemption.trial import (
     ScreenedRows,
     SearchOutcome,
     Trial,
-    follows_removals,
 )
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import RandomSource
@@ -48,8 +47,8 @@ from scheduler.framework import (
     Listers,
     NodeToStatus,
     Nominator,
+    PotentialVictims,
     Rows,
-    Status,
 )
 from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules
 
@@ -61,28 +60,6 @@ _MAX_REMEMBERED: Final = 512
 
 CandidateReview = Callable[[Pod, Sequence[Candidate]], Coroutine[Any, Any, list[Candidate]] | None]
 """Lets extenders drop candidates; None when no extender is interested."""
-
-
-class DryRun(Protocol):
-    """The result of every node looked at."""
-
-    candidates: list[Candidate]
-    rejected: dict[str, Status]
-
-
-def _unmeasured(victims: int) -> None:
-    """Measure nothing."""
-
-
-def _unlimited() -> None:
-    """Let a search take as long as it takes."""
-
-
-def _unreviewed(
-    pod: Pod,
-    candidates: Sequence[Candidate],
-) -> None:
-    """Leave all candidates."""
 
 
 class Evaluator:
@@ -97,9 +74,9 @@ class Evaluator:
         *,
         random: RandomSource,
         own_schedulers: Sequence[str],
-        observe: Callable[[int], None] = _unmeasured,
-        review: CandidateReview = _unreviewed,
-        check: Callable[[], None] = _unlimited,
+        observe: Callable[[int], None] = lambda _victims: None,
+        review: CandidateReview = lambda _pod, _candidates: None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """Wire the search.
 
@@ -118,8 +95,8 @@ class Evaluator:
         self._observe = observe
         self._slots = filter_slots(framework)
         self._table_only = tuple(filter(_depends_only_on_table, self._slots))
-        self._extending = frozenset(p.name for p in framework.pre_filter if follows_removals(p))
-        self._screening = Screening(framework, table, self._own)
+        self._followers = framework.pod_followers
+        self._screening = Screening(framework, table)
         self._dry_runner = DryRunner(framework, table, check)
         #: (signature, pin, rules, variant) to (stamp, finding) of searches that found nothing.
         self._negative_cache: dict[Any, tuple[tuple[object, ...], PreemptionFinding]] = {}
@@ -144,7 +121,7 @@ class Evaluator:
             remembered = self._negative_cache.get(key)
             if remembered is not None and remembered[0] == stamp:
                 return remembered[1]
-        rows = self._potential(statuses)
+        rows = rows_for_code(statuses, self._table, Code.UNSCHEDULABLE)
         outcome = SearchOutcome()
         if len(rows):
             wanted = max(
@@ -185,9 +162,9 @@ class Evaluator:
 
     def dry_run(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
-    ) -> DryRun:
+    ) -> SearchOutcome:
         """Return all candidates and, by node, why the others are not; for inspection."""
-        rows, outcome = self._potential(statuses), SearchOutcome()
+        rows, outcome = rows_for_code(statuses, self._table, Code.UNSCHEDULABLE), SearchOutcome()
         trial = self._trial(state, pod, rules)
         screen = ScreenedRows(
             rows,
@@ -200,41 +177,25 @@ class Evaluator:
 
     # -- preparation -----------------------------------------------------------------------------
 
-    def _potential(self, statuses: NodeToStatus) -> Rows:
-        """Return rows where preemption may help: those with the status Unschedulable."""
-        if isinstance(statuses, TableStatuses):
-            return statuses.rows_for_code(Code.UNSCHEDULABLE)
-        table = self._table
-        names = [table.names[row] for row in table.rows.tolist()]
-        found = statuses.nodes_for_code(names, Code.UNSCHEDULABLE)
-        return np.array([table.row_of(name) for name in found], dtype=np.intp)
-
     def _trial(self, state: CycleState, pod: Pod, rules: PreemptionRules) -> Trial:
         slots = tuple(slot for slot in self._slots if slot.name not in state.skip_filter)
-        own, priority = self._own, pod.priority
         self._budgets = self._budgets.renewed(self._listers["poddisruptionbudgets"].list())
-
-        def removable(other: Pod) -> bool:
-            return other.priority < priority and (
-                not rules.own_victims_only or other.spec.scheduler_name in own
-            )
-
         return Trial(
             state,
             pod,
             rules,
             slots,
-            tuple(slot for slot in slots if self._affected(slot)),
-            bool(self._extending - state.skip_filter),
-            removable,
-            self._budgets,
-            self._nominated.at_least(priority, pod.metadata.uid),
-            self._nominated.own_row(pod.metadata.uid),
+            dynamic=tuple(slot for slot in slots if self._affected(slot)),
+            extends=bool(self._followers - state.skip_filter),
+            victims=PotentialVictims(pod.priority, self._own if rules.own_victims_only else None),
+            budgets=self._budgets,
+            nominated=self._nominated.at_least(pod.priority, pod.metadata.uid),
+            own_row=self._nominated.own_row(pod.metadata.uid),
         )
 
     def _affected(self, slot: FilterSlot) -> bool:
         """Whether pods on a node can matter to a filter."""
-        return not slot.reusable or bool(slot.columns & POD_COLUMNS) or slot.name in self._extending
+        return not slot.reusable or bool(slot.columns & POD_COLUMNS) or slot.name in self._followers
 
     # -- step 1: numbers -------------------------------------------------------------------------
 

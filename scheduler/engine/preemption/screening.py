@@ -12,60 +12,46 @@ from typing import Any, Final
 import numpy as np
 
 from scheduler.cache import NodeTable
-from scheduler.engine.filtering import FilterSlot
+from scheduler.engine.filtering import POD_COLUMNS, FilterSlot
 from scheduler.engine.preemption.trial import (
     EXACT,
     SURVIVES,
     VICTIMLESS,
     ScreenedRows,
     Trial,
-    follows_removals,
 )
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.engine.runtime import Framework
-from scheduler.framework import BoolColumn, Codes, Columns, Int64Column, PotentialVictims, Rows
+from scheduler.framework import BoolColumn, Codes, Columns, Int64Column, Rows
 
-POD_COLUMNS: Final = Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS
-"""Column groups that depend on the pods of a node."""
 _UNKNOWABLE: Final = POD_COLUMNS & ~Columns.USAGE
 
 
 class Screening:
     """Screens nodes for the searches of one profile."""
 
-    def __init__(self, framework: Framework, table: NodeTable, own: frozenset[str]) -> None:
-        """`own` are the scheduler names of this process's profiles."""
+    def __init__(self, framework: Framework, table: NodeTable) -> None:
         self._framework = framework
         self._table = table
-        self._own = own
-        self._extending = frozenset(p.name for p in framework.pre_filter if follows_removals(p))
 
     def screen(self, trial: Trial, rows: Rows) -> ScreenedRows:
-        """Screen `rows`."""
-        table, pod = self._table, trial.pod
-        own = self._own if trial.rules.own_victims_only else None
-        victims = PotentialVictims(pod.priority, own)
-        amounts, pods = table.priorities.total_of(victims)
+        """Rule out those of `rows` that need no dry run."""
+        table = self._table
+        without_victims: Any = WithoutPotentialVictims(table, trial.victims)
         rejected_by = np.zeros(len(rows), dtype=np.int32)
         codes = np.zeros(len(rows), dtype=np.int32)
-        rejected_by[pods[rows] == 0] = VICTIMLESS
+        rejected_by[without_victims.potential_victims[rows] == 0] = VICTIMLESS
         rejected_by[table.priorities.unbanded[rows] != 0] = EXACT
         if len(trial.nominated):
             nominated = np.zeros(table.capacity, dtype=np.bool_)
             nominated[trial.nominated] = True
             rejected_by[nominated[rows] & (rejected_by == SURVIVES)] = EXACT
-        emptied: Any = WithoutPotentialVictims(
-            table,
-            table.requested - amounts,
-            table.pod_count - pods,
-            victims,
-        )
         unknown = False
         for slot in trial.slots:
             left = np.flatnonzero(rejected_by == SURVIVES)
             if not len(left):
                 break
-            found = self._filter_emptied(slot, trial, emptied, rows[left])
+            found = self._filter_by_columns(slot, trial, without_victims, rows[left])
             if found is None:
                 unknown = True
                 continue
@@ -74,16 +60,16 @@ class Screening:
             rejected_by[left[rejected]] = EXACT if unknown else slot.index + 1
             codes[left[rejected]] = found[rejected]
         return ScreenedRows(
-            rows, rejected_by, codes, self._alone(trial, emptied, rows, rejected_by)
+            rows, rejected_by, codes, self._alone(trial, without_victims, rows, rejected_by)
         )
 
-    def _alone(self, trial: Trial, emptied: Any, rows: Rows, rejected_by: np.ndarray) -> BoolColumn:
+    def _alone(self, trial: Trial, table: Any, rows: Rows, rejected_by: np.ndarray) -> BoolColumn:
         """Find surviving rows on which the plugins that follow removals have nothing to follow.
 
-        What they return for the emptied node then holds whichever of the victims stay.
+        What they return for the node without victims then holds whichever of the victims stay.
         """
         alone: BoolColumn = rejected_by == SURVIVES
-        following = self._extending - trial.state.skip_filter
+        following = self._framework.pod_followers - trial.state.skip_filter
         for plugin in self._framework.pre_filter:
             if plugin.name not in following or not alone.any():
                 continue
@@ -92,15 +78,15 @@ class Screening:
             try:
                 if method is None:
                     return np.zeros(len(rows), dtype=np.bool_)
-                codes = plugin.filter_without_victims(trial.state, trial.pod, emptied, rows[left])
-                matter = method(trial.state, trial.pod, emptied, rows[left])
+                codes = plugin.filter_without_victims(trial.state, trial.pod, table, rows[left])
+                matter = method(trial.state, trial.pod, table, rows[left])
                 alone[left] = (codes == 0) & ~matter
             except Exception:  # noqa: BLE001 - plugin boundary: a true fault shows again in scalar form
                 return np.zeros(len(rows), dtype=np.bool_)
         return alone
 
-    def _filter_emptied(
-        self, slot: FilterSlot, trial: Trial, emptied: Any, rows: Rows
+    def _filter_by_columns(
+        self, slot: FilterSlot, trial: Trial, table: Any, rows: Rows
     ) -> Codes | None:
         method = getattr(slot.plugin, "filter_without_victims", None)
         if method is None:
@@ -108,14 +94,18 @@ class Screening:
                 return None
             method = slot.plugin.filter_rows
         try:
-            codes: Codes = method(trial.state, trial.pod, emptied, rows)
+            codes: Codes = method(trial.state, trial.pod, table, rows)
         except Exception:  # noqa: BLE001 - plugin boundary: a true fault shows again in scalar form
             return None
         return codes if len(codes) == len(rows) else None
 
     def _tells_by_columns(self, slot: FilterSlot) -> bool:
-        """Whether a filter can run on the columns of many emptied nodes at once."""
-        return slot.reusable and not slot.columns & _UNKNOWABLE and slot.name not in self._extending
+        """Whether a filter can run on the columns of many nodes without victims at once."""
+        return (
+            slot.reusable
+            and not slot.columns & _UNKNOWABLE
+            and slot.name not in self._framework.pod_followers
+        )
 
 
 def ruled_out(screen: ScreenedRows) -> Iterator[tuple[int, int, int]]:

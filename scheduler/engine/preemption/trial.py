@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -12,7 +11,15 @@ from scheduler.api.pod import Pod
 from scheduler.engine.diagnosis import status_reasons
 from scheduler.engine.filtering import FilterSlot
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
-from scheduler.framework import BoolColumn, Codes, CycleState, Rows, Status, unresolvable
+from scheduler.framework import (
+    BoolColumn,
+    Codes,
+    CycleState,
+    PotentialVictims,
+    Rows,
+    Status,
+    unresolvable,
+)
 from scheduler.framework.preemption import Candidate, PreemptionRules
 
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
@@ -35,7 +42,8 @@ class Trial:
     dynamic: tuple[FilterSlot, ...]
     #: Whether some plugin keeps state that AddPod and RemovePod change.
     extends: bool
-    removable: Callable[[Pod], bool]
+    #: The pods that may be removed.
+    victims: PotentialVictims
     budgets: DisruptionBudgets
     #: Rows with nominated pods that count.
     nominated: Rows
@@ -45,7 +53,7 @@ class Trial:
 
 @dataclass(slots=True)
 class SearchOutcome:
-    """The results of the nodes of one search. Implements `evaluator.DryRun`."""
+    """The results of the nodes of one search."""
 
     candidates: list[Candidate] = field(default_factory=list)
     #: By node name; only where the dry run got as far as a node of its own.
@@ -75,10 +83,3 @@ class ScreenedRows:
     codes: Codes
     #: Whether plugins that follow removals have nothing to follow on this row.
     alone: BoolColumn
-
-
-def follows_removals(plugin: Any) -> bool:
-    """Whether a PreFilter plugin keeps state that AddPod or RemovePod changes."""
-    return callable(getattr(plugin, "add_pod", None)) or callable(
-        getattr(plugin, "remove_pod", None)
-    )

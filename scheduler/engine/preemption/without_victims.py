@@ -7,7 +7,7 @@ own, raise, so that a filter which reads them runs node by node instead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, Final
 
 from scheduler.api.many_terms import ManyTerms
 from scheduler.cache import NodeOverlay, NodeTable
@@ -22,6 +22,10 @@ from scheduler.framework import (
     Rows,
 )
 
+_AMBIGUOUS: Final = frozenset(
+    ("non_zero_requested", "host_ports", "pod_counts", "summed_pods", "existing_pod_terms")
+)
+
 
 class UnknownColumnError(LookupError):
     """The column is not known for the hypothetical cluster."""
@@ -30,18 +34,15 @@ class UnknownColumnError(LookupError):
 class WithoutPotentialVictims:
     """A `TableWithoutVictims`; everything but usage is the live table's."""
 
-    def __init__(
-        self,
-        table: NodeTable,
-        requested: Int64Column,
-        pod_count: Int64Column,
-        victims: PotentialVictims,
-    ) -> None:
+    def __init__(self, table: NodeTable, victims: PotentialVictims) -> None:
         self._table = table
         self._victims = victims
+        amounts, victim_counts = table.priorities.total_of(victims)
         #: As `NodeTable.requested` and `pod_count`, without the victims.
-        self.requested = requested
-        self.pod_count = pod_count
+        self.requested = table.requested - amounts
+        self.pod_count = table.pod_count - victim_counts
+        #: (capacity,): possible victims by row.
+        self.potential_victims = victim_counts
 
     def node_info(self, row: int) -> NodeInfo:
         """Return an overlay without the victims."""
@@ -80,31 +81,8 @@ class WithoutPotentialVictims:
         """Rows, by address, where the port stays taken."""
         return self._table.ports.remaining(protocol, port, self._victims, self._table.capacity)
 
-    @property
-    def non_zero_requested(self) -> Int64Column:
-        """Raises UnknownColumnError."""
-        self._unknown("non_zero_requested")
-
-    @property
-    def host_ports(self) -> Mapping[Any, Any]:
-        """Raises UnknownColumnError."""
-        self._unknown("host_ports")
-
-    def pod_counts(self, *terms: Any, **options: Any) -> NoReturn:
-        """Raises UnknownColumnError."""
-        self._unknown("pod_counts")
-
-    def summed_pods(self, *arguments: Any) -> NoReturn:
-        """Raises UnknownColumnError."""
-        self._unknown("summed_pods")
-
-    def existing_pod_terms(self, *arguments: Any) -> NoReturn:
-        """Raises UnknownColumnError."""
-        self._unknown("existing_pod_terms")
-
-    def _unknown(self, column: str) -> NoReturn:
-        msg = f"{column} is not known for a cluster without the victims"
-        raise UnknownColumnError(msg)
-
     def __getattr__(self, name: str) -> Any:
+        """Read the live table. Raises UnknownColumnError for columns that would be ambiguous."""
+        if name in _AMBIGUOUS:
+            raise UnknownColumnError(f"{name} is not known for a cluster without the victims")
         return getattr(self._table, name)

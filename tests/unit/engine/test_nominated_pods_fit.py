@@ -14,13 +14,12 @@ from scheduler.api import Pod
 from scheduler.cache.change_log import ChangeLog
 from scheduler.engine import nominated_pods_fit
 from scheduler.engine.nominated_pods_fit import (
-    MAX_KINDS,
     NOMINATED_CODES,
-    NominatedFilterCache,
     NominatedPodsFit,
     NominatedRows,
 )
 from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.row_cache import RowCache
 from scheduler.framework import (
     Columns,
     CycleState,
@@ -186,7 +185,7 @@ def test_too_many_statuses_are_forgotten_when_something_changes(
     monkeypatch.setattr(nominated_pods_fit, "_MAX_STATUSES", 1)
     world = World()
     world.nodes("n1", "n2")
-    memory = NominatedFilterCache(world.cache.table)
+    memory = RowCache(world.cache.table, NominatedPodsFit)
     known = memory.recall("kind")
     for row in (0, 1):
         known.note(row, 0, unschedulable(f"reason {row}"))
@@ -213,22 +212,5 @@ def test_a_status_is_kept_once() -> None:
         "a",
     ]
     assert len(fit.statuses) == 2
-    before = fit.statuses
     fit.forget(rows[1:2])
     assert fit.unknown(rows) == [1]
-    fit.forget()
-    assert fit.unknown(rows) == [0, 1, 2, 3]
-    assert len(before) == 2, "a diagnosis may still hold it"
-
-
-def test_few_kinds_are_remembered() -> None:
-    world = World()
-    world.nodes("n1")
-    memory = NominatedFilterCache(world.cache.table)
-    for kind in range(MAX_KINDS):
-        memory.recall(kind).note(0, 0, None)
-    memory.recall(0)
-    memory.recall("one more")
-    assert len(memory) == MAX_KINDS
-    rows = np.zeros(1, dtype=np.intp)
-    assert [bool(memory.recall(kind).unknown(rows)) for kind in (0, 1)] == [False, True]

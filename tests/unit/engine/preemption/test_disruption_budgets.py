@@ -15,7 +15,7 @@ from scheduler.api.policy import PodDisruptionBudget
 from scheduler.api.selectors import Requirement, compile_label_selector
 from scheduler.engine.preemption import disruption_budgets
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
-from scheduler.engine.preemption.dry_run_cache import Outcomes
+from scheduler.engine.preemption.outcomes import Outcomes
 from scheduler.framework import unschedulable
 from testing.hostile.work import WorkCount
 from tests.unit.api.objects import pod
@@ -239,6 +239,6 @@ def test_only_nodes_with_more_victims_than_a_changed_budget_allows_are_looked_at
     assert limits is not None
     assert sorted(outcomes.claiming_more(limits)) == [1, 3]
 
-    outcomes.drop([1, 3])
+    outcomes.forget([1, 3])
     assert outcomes.claiming_more(limits) == []
     assert DisruptionBudgets(listed(1)[:1]).limits_since(after) is None

@@ -37,14 +37,7 @@ OWN = frozenset({"default-scheduler"})
 
 
 def emptied(cluster: Cluster, gone: PotentialVictims) -> Any:
-    table = cluster.table
-    amounts, pods = table.priorities.total_of(gone)
-    return WithoutPotentialVictims(
-        table,
-        table.requested - amounts,
-        table.pod_count - pods,
-        gone,
-    )
+    return WithoutPotentialVictims(cluster.table, gone)
 
 
 def tried_out(

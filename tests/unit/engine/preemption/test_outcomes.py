@@ -16,11 +16,9 @@ from scheduler.api import Pod
 from scheduler.cache.change_log import ChangeLog
 from scheduler.engine import Evaluator, FitError
 from scheduler.engine.plugin_calls import run_synchronously
-from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
-from scheduler.engine.preemption.dry_run_cache import MAX_KINDS, DryRunCache
 from scheduler.framework import Columns, CycleState, NominatingInfo, ReuseRule
-from scheduler.framework.preemption import Candidate, PreemptionFinding
-from tests.unit.engine.harness import PROFILE, World, plugin
+from scheduler.framework.preemption import PreemptionFinding
+from tests.unit.engine.harness import PROFILE, plugin
 from tests.unit.engine.preemption.test_evaluator import (
     ALLOCATABLE,
     ANY,
@@ -302,17 +300,3 @@ def test_what_holds_for_the_nominated_pod_itself_holds_for_no_other(
         assert c.find(c.incoming("3", name="other"), ANY).message
         assert names(c.decide(own).victims) == ["low"]
     assert rows == [0, 0, 0]
-
-
-def test_few_kinds_are_remembered() -> None:
-    world = World()
-    world.nodes("n1")
-    memory, budgets = DryRunCache(world.cache.table), DisruptionBudgets()
-    found = Candidate("n1", (), 0)
-    for kind in range(MAX_KINDS):
-        memory.recall(kind, budgets).note(0, found)
-    assert memory.recall(0, budgets).get(0) is found
-    memory.recall("one too many", budgets)
-    assert len(memory) == MAX_KINDS
-    assert memory.recall(0, budgets).get(0) is found
-    assert memory.recall(1, budgets).get(0) is None
